@@ -15,8 +15,7 @@ from kafkapy.metadata.topic_nodes import Move, PartitionState, Topic
 from kafkapy.metadata.tree import Set, wait
 from kafkapy.tools.topics.zookeeper import ZooKeeperTopics
 from tests.harness.wire import eventually
-from tests.server.conftest import start_broker
-from tests.server.test_produce import batch
+from tests.server.requests import batch, start_broker
 
 
 def test_a_topic_whose_logs_cannot_be_made_is_not_left_behind(tmp_path, monkeypatch):

@@ -3,8 +3,6 @@
 The messages are made by kafkapy's own codec, which is tested by itself against other implementations.
 """
 
-import socket
-import struct
 import time
 from typing import Any
 
@@ -12,7 +10,7 @@ from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.protocol.apis import Api
 from kafkapy.protocol.consumer_protocol import SUBSCRIPTION
-from kafkapy.protocol.headers import read_response_header, request_frame
+from tests.harness.wire import Wire
 
 GROUP, TRANSACTION = 0, 1
 PATIENCE_S = 30
@@ -26,40 +24,8 @@ NOT_READY = (
 )
 
 
-class GroupWire:
-    """`call` says what a broker answers; the rest are requests that tests make often."""
-
-    def __init__(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), PATIENCE_S)
-        self._correlation = 0
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def call(self, api: Api, version: int, message: Any) -> Any:
-        self.send(api, version, message)
-        return self.receive(api, version)
-
-    def send(self, api: Api, version: int, message: Any) -> None:
-        self._correlation += 1
-        self._socket.sendall(request_frame(api, version, self._correlation, "raw", message))
-
-    def receive(self, api: Api, version: int) -> Any:
-        """The answer to what was sent last."""
-        (size,) = struct.unpack(">i", self._read(4))
-        frame = self._read(size)
-        correlation, body = read_response_header(frame, api, version)
-        assert correlation == self._correlation
-        return api.decode_response(frame, version, body)
-
-    def _read(self, count: int) -> bytes:
-        got = bytearray()
-        while len(got) < count:
-            more = self._socket.recv(count - len(got))
-            assert more, f"the broker closed the connection after {len(got)} of {count} bytes"
-            got += more
-        return bytes(got)
+class GroupWire(Wire):
+    """The requests that tests of groups and offsets make often."""
 
     def until(self, api: Api, version: int, message: Any, code: Any = lambda answer: answer.error_code) -> Any:
         """As `call`, again and again while the broker says that it is not ready."""

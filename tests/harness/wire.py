@@ -38,7 +38,7 @@ class Producer(NamedTuple):
 
 
 class Wire:
-    """One connection; requests are answered in order."""
+    """One connection; requests are answered in order. A request is a message, or its fields as keyword arguments."""
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -50,16 +50,42 @@ class Wire:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self.socket.close()
 
-    def call(self, api: Api, version: int, **fields: Any) -> Any:
-        """The response to a request with these fields."""
-        number = next(self._numbers)
-        self.socket.sendall(request_frame(api, version, number, "wire", api.Request(**fields)))
-        frame = self._exactly(struct.unpack(">i", self._exactly(4))[0])
-        correlation, body = read_response_header(frame, api, version)
+    def call(self, api: Api, version: int, message: Any = None, /, **fields: Any) -> Any:
+        """Return the response to a request."""
+        number = self.send(api, version, message, **fields)
+        correlation, response = self.receive(api, version)
         assert correlation == number
-        return api.decode_response(frame, version, body)
+        return response
+
+    def send(self, api: Api, version: int, message: Any = None, /, **fields: Any) -> int:
+        """Send a request and return its correlation id."""
+        number = next(self._numbers)
+        if message is None:
+            message = api.Request(**fields)
+        self.socket.sendall(request_frame(api, version, number, "wire", message))
+        return number
+
+    def receive(self, api: Api, version: int) -> tuple[int, Any]:
+        """Return the next response, behind its correlation id."""
+        frame = self.frame()
+        correlation, body = read_response_header(frame, api, version)
+        return correlation, api.decode_response(frame, version, body)
+
+    def frame(self) -> bytes:
+        """Return the next response as it is, without its size."""
+        return self._exactly(struct.unpack(">i", self._exactly(4))[0])
+
+    def closed(self) -> bool:
+        """Return True if the broker has closed the connection without a further answer."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
 
     def _exactly(self, count: int) -> bytes:
         got = bytearray()

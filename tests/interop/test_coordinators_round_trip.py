@@ -237,7 +237,7 @@ def commit_together(broker: KafkapyBroker, partitions: int) -> None:
         for number, wire in enumerate(wires):
             wire.send(apis.OFFSET_COMMIT, 8, commit_of(groups[number % len(groups)], {(TOPIC, 0): (offset, "")}))
         for wire in wires:
-            assert wire.receive(apis.OFFSET_COMMIT, 8).topics[0].partitions[0].error_code == 0
+            assert wire.receive(apis.OFFSET_COMMIT, 8)[1].topics[0].partitions[0].error_code == 0
         written = b"".join(one.read_bytes() for one in sorted((broker.data / "__consumer_offsets-0").glob("*.log")))
         keys = ([decode_key(one.key) for one in records_of(written, batch)] for batch in iter_batches(written))
         return any(len({key.group for key in batch if key is not None}) > 1 for batch in keys)

@@ -14,7 +14,7 @@ from kafkapy.record.batch import build
 from kafkapy.server.api_table import TABLE
 from tests.harness.group_wire import GroupWire
 from tests.harness.wire import Wire, eventually
-from tests.server.conftest import start_broker
+from tests.server.requests import start_broker
 
 NOW = time.time_ns() // 1_000_000
 LONG = 30
@@ -52,7 +52,7 @@ class Lab:
         self.wire.producer("any")
 
     def stop(self):
-        self.wire.socket.close()
+        self.wire.close()
         self.group.close()
         self.server.stop()
 
@@ -170,3 +170,20 @@ def fetch_of(topic=None, offset=0, wait=0, session=(0, -1), min_bytes=1):
         "session_epoch": session[1],
         "topics": [apis.FETCH.Request.Topics(topic=topic, partitions=[part])] if topic else [],
     }
+
+
+class InlineReads:
+    """Notes on which threads a function is called."""
+
+    def __init__(self, monkeypatch, module, name):
+        self.threads = []
+        original = getattr(module, name)
+
+        def called(*args):
+            self.threads.append(threading.current_thread().name)
+            return original(*args)
+
+        monkeypatch.setattr(module, name, called)
+
+    def on_network(self):
+        return any("network" in name for name in self.threads)

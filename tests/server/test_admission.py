@@ -19,11 +19,10 @@ from kafkapy.protocol.apis import (
 from kafkapy.server.admission import CLUSTER, Action
 from kafkapy.server.api_table import TABLE
 from tests.harness.group_wire import GroupWire
-from tests.server.conftest import Wire, start_broker
+from tests.harness.wire import Wire
 from tests.server.lab import busy, held, turns_of
+from tests.server.requests import VERSION, batch, end_offset, fetch_of_partitions, make_topic, request, start_broker
 from tests.server.test_commit_together import commit_of
-from tests.server.test_hostile import fetch_of
-from tests.server.test_produce import VERSION, batch, end_offset, make_topic, request
 
 MANY = 10
 TOPIC_DENIED = Errors.TOPIC_AUTHORIZATION_FAILED
@@ -44,7 +43,7 @@ def server(tmp_path):
 
 @pytest.fixture
 def wires(server):
-    connections = [Wire(server) for _ in range(MANY)]
+    connections = [Wire(server.bootstrap_servers) for _ in range(MANY)]
     for topic in ("open", "closed"):
         make_topic(connections[0], topic)
     for wire in connections:
@@ -257,7 +256,7 @@ def test_a_session_that_another_principal_goes_on_with_is_asked_about_again(serv
     first = wire.call(FETCH, 16, fetch_by_id([topic_ids["open"]]))
     assert fetched(wire.call(FETCH, 16, fetch_by_id([], (first.session_id, 1)))) == {}
     (connection,) = (
-        one for one in server._network._processors[0]._connections.values() if one.peer == wire.sock.getsockname()
+        one for one in server._network._processors[0]._connections.values() if one.peer == wire.socket.getsockname()
     )
     authorizer.logged.clear()
     assert fetched(wire.call(FETCH, 16, fetch_by_id([], (first.session_id, 2)))) == {}
@@ -281,7 +280,7 @@ def test_a_follower_needs_a_right_on_the_cluster_and_none_on_topics(server, wire
 def test_a_denied_topic_by_name_looks_the_same_whether_it_exists(server, wires, denies):
     denies(topic_action("READ"), topic_action("READ", "nowhere"))
     for topic in ("nowhere", "closed"):
-        (one,) = wires[0].call(FETCH, 12, fetch_of(topic, [0])).responses[0].partitions
+        (one,) = wires[0].call(FETCH, 12, fetch_of_partitions(topic, [0])).responses[0].partitions
         assert (one.error_code, one.high_watermark, one.records) == (TOPIC_DENIED, -1, b"")
 
 
@@ -452,7 +451,7 @@ def test_a_throttle_time_is_in_every_response_and_mutes_the_connection(server, w
     make = CREATE_PARTITIONS.Request
     for api, version, message, quota in (
         (PRODUCE, VERSION, request("open", batch(b"a")), "produce"),
-        (FETCH, 12, fetch_of("open", [0]), "fetch"),
+        (FETCH, 12, fetch_of_partitions("open", [0]), "fetch"),
         (METADATA, 12, METADATA.Request(topics=[]), "request"),
         (CREATE_TOPICS, 7, creation("new"), "controller_mutation"),
         (CREATE_PARTITIONS, 3, make(topics=[], timeout_ms=1000), "controller_mutation"),

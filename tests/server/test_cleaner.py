@@ -9,8 +9,8 @@ import pytest
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import CREATE_TOPICS
 from kafkapy.record.batch import build
-from tests.server.conftest import Wire, start_broker
-from tests.server.test_produce import make_topic, produce
+from tests.harness.wire import Wire
+from tests.server.requests import make_topic, produce, start_broker
 
 FAST = {"log_cleaner_backoff_ms": "20", "broker_id": 0}
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "2000", "min.cleanable.dirty.ratio": "0.01"}
@@ -55,7 +55,7 @@ def alter(server, **settings):
 
 def test_a_compacted_topic_is_cleaned_and_the_numbers_tell(tmp_path):
     server = start_broker(tmp_path, **FAST)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     try:
         compaction = server.services.log_manager.compaction
         assert set(gauges(server).values()) == {0}
@@ -87,7 +87,7 @@ def test_a_compacted_topic_is_cleaned_and_the_numbers_tell(tmp_path):
 
 def test_settings_of_the_cleaner_change_while_it_runs(tmp_path):
     server = start_broker(tmp_path, **FAST)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     try:
         compaction = server.services.log_manager.compaction
         alter(server, log_cleaner_io_buffer_size="100000")

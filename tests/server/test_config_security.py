@@ -9,7 +9,7 @@ from kafkapy.server.config.alter import check_broker
 from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.security import check, check_stored
 from kafkapy.tools.main import main
-from tests.server.conftest import start_broker
+from tests.server.requests import start_broker
 
 EVERYTHING = "lets every client read, change and delete everything"
 NO_LOGIN = "lets every client in without a login"

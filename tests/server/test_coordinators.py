@@ -28,7 +28,8 @@ from kafkapy.record.batch import build
 from kafkapy.server.adoption.adopt import adopt
 from kafkapy.server.adoption.knowledge import Knowledge
 from kafkapy.server.broker import BrokerServer
-from tests.server.conftest import Wire, start_broker
+from tests.harness.wire import Wire
+from tests.server.requests import start_broker
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -104,14 +105,14 @@ def test_other_types_of_coordinators_are_refused_as_in_kafka(
 
 def test_the_internal_topics_are_made_as_kafka_makes_them(tmp_path: Path) -> None:
     server = start_broker(tmp_path)
-    wires = [Wire(server) for _ in range(8)]
+    wires = [Wire(server.bootstrap_servers) for _ in range(8)]
     for wire in wires:  # all at once: one of them makes it, the others wait
         wire.send(FIND_COORDINATOR, 3, FIND_COORDINATOR.Request(key="g", key_type=GROUP))
     for wire in wires:
         assert wire.receive(FIND_COORDINATOR, 3)[1].error_code == Errors.NONE
         wire.close()
     assert set(server.services.topics.names()) == {GROUPS}
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     assert find(wire, "t", TRANSACTION).error_code == Errors.NONE
     wire.close()
     for name, settings in (
@@ -143,7 +144,7 @@ def test_the_broker_settings_shape_the_topics(tmp_path: Path) -> None:
         offsets_topic_segment_bytes="1000000",
         transaction_state_log_num_partitions="2",
     )
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     for key_type in (GROUP, TRANSACTION):
         find(wire, "key", key_type)
     wire.close()
@@ -154,7 +155,7 @@ def test_the_broker_settings_shape_the_topics(tmp_path: Path) -> None:
 
 def test_a_topic_that_cannot_be_made_has_no_coordinator(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     server = start_broker(tmp_path, offsets_topic_replication_factor="3")
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     for _ in range(3):
         found = find(wire, "key")
         assert (found.error_code, found.node_id) == (Errors.COORDINATOR_NOT_AVAILABLE, -1)
@@ -168,7 +169,7 @@ def test_a_topic_that_cannot_be_made_has_no_coordinator(tmp_path: Path, caplog: 
 
 def test_clients_cannot_make_them_by_asking_for_metadata(broker: BrokerServer, tmp_path: Path) -> None:
     server = start_broker(tmp_path)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     request = METADATA.Request(topics=[METADATA.Request.Topics(name=GROUPS)], allow_auto_topic_creation=True)
     (topic,) = wire.call(METADATA, 9, request).topics
     assert topic.error_code == Errors.UNKNOWN_TOPIC_OR_PARTITION
@@ -184,7 +185,7 @@ def test_only_the_broker_itself_writes_to_them(broker: BrokerServer, wire: Wire,
     make = PRODUCE.Request.TopicData
     data = make.PartitionData(index=0, records=build([(1, b"\x00\x09later", b"value", ())]))
     request = PRODUCE.Request(acks=1, timeout_ms=1000, topic_data=[make(name=GROUPS, partition_data=[data])])
-    wire.sock.sendall(request_frame(PRODUCE, 9, 1, client_id, request))
+    wire.socket.sendall(request_frame(PRODUCE, 9, 1, client_id, request))
     frame = wire.frame()
     _, body = read_response_header(frame, PRODUCE, 9)
     answer = PRODUCE.decode_response(frame, 9, body)
@@ -206,7 +207,7 @@ def test_nobody_deletes_their_records(broker: BrokerServer, wire: Wire) -> None:
 
 def test_shards_come_back_with_the_broker(tmp_path: Path) -> None:
     server = start_broker(tmp_path)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     find(wire, "key")
     find(wire, "key", TRANSACTION)
     wire.close()
@@ -220,7 +221,7 @@ def test_shards_come_back_with_the_broker(tmp_path: Path) -> None:
 
 def test_a_deleted_topic_takes_its_shards_along(tmp_path: Path) -> None:
     server = start_broker(tmp_path)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     find(wire, "key")
     assert code_of(server, GROUPS, "key") == Errors.NONE
     wire.call(DELETE_TOPICS, 4, DELETE_TOPICS.Request(topic_names=[GROUPS], timeout_ms=30_000))
@@ -235,7 +236,7 @@ def test_a_deleted_topic_takes_its_shards_along(tmp_path: Path) -> None:
 def test_a_directory_that_fails_takes_its_shards_along(tmp_path: Path) -> None:
     directories = [tmp_path / "a", tmp_path / "b"]
     server = start_broker(tmp_path, log_dirs=",".join(map(str, directories)))
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     find(wire, "key")
     failed = {path.name for path in directories[1].glob(f"{GROUPS}-*")}
     assert 0 < len(failed) < 50
@@ -255,7 +256,7 @@ def test_a_directory_that_fails_takes_its_shards_along(tmp_path: Path) -> None:
 
 def test_more_partitions_count_from_the_next_start_on(tmp_path: Path) -> None:
     server = start_broker(tmp_path, offsets_topic_num_partitions="2")
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     find(wire, "key")
     shards = server.services.coordinators.group_shards
     key = next(name for name in map(str, range(1000)) if partition_of(name, 2) != partition_of(name, 7))
@@ -272,7 +273,7 @@ def test_more_partitions_count_from_the_next_start_on(tmp_path: Path) -> None:
 
 def test_a_stop_answers_members_that_wait(tmp_path: Path) -> None:
     server = start_broker(tmp_path)  # the first members of a group wait 3 s for more
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     find(wire, "key")
     make = JOIN_GROUP.Request
     join = make(

@@ -8,9 +8,17 @@ import pytest
 
 from kafkapy.errors import Errors
 from kafkapy.protocol.apis import DELETE_RECORDS, DELETE_TOPICS, FETCH, INCREMENTAL_ALTER_CONFIGS
-from tests.server import test_fetch
-from tests.server.conftest import Wire, start_broker
-from tests.server.test_produce import batch, end_offset, make_topic, produce
+from tests.harness.wire import Wire
+from tests.server.requests import (
+    FETCH_VERSION,
+    batch,
+    end_offset,
+    fetch,
+    fetch_request,
+    make_topic,
+    produce,
+    start_broker,
+)
 
 MIB = 1 << 20
 SEGMENT = 8 * MIB
@@ -27,7 +35,7 @@ def server(tmp_path):
 @pytest.fixture
 def log(server):
     """A log of several segments of 8 MiB."""
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     topic = make_topic(wire, "big")
     for number in range(BATCHES):
         assert produce(wire, topic, batch(bytes([number]) * (MIB - 1000))).error_code == Errors.NONE
@@ -39,19 +47,19 @@ class SlowReader:
     """Has asked for a whole segment, and has taken the first bytes of the answer; the broker is in the middle of it."""
 
     def __init__(self, server):
-        self.wire = Wire(server)
-        self.wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
-        self.wire.send(FETCH, test_fetch.VERSION, test_fetch.request("big", max_bytes=SEGMENT, part_max=SEGMENT))
+        self.wire = Wire(server.bootstrap_servers)
+        self.wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        self.wire.send(FETCH, FETCH_VERSION, fetch_request("big", max_bytes=SEGMENT, part_max=SEGMENT))
         (self.size,) = struct.unpack(">i", self.wire._exactly(4))
         assert self.size > SEGMENT // 2
 
     def finish(self):
         """The records of the answer, which end it but for a few bytes."""
-        self.wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * MIB)
+        self.wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * MIB)
         rest = bytearray(self.size)
         got = 0
         while got < self.size:
-            part = self.wire.sock.recv_into(memoryview(rest)[got:])
+            part = self.wire.socket.recv_into(memoryview(rest)[got:])
             assert part, f"closed after {got} of {self.size} bytes"
             got += part
         self.wire.close()
@@ -71,7 +79,7 @@ def first_segment(log):
 def test_a_reader_in_the_middle_of_a_deleted_segment_finishes_its_read(server, log):
     path, content = first_segment(log)
     reader = SlowReader(server)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     make = DELETE_RECORDS.Request
     asked = make(
         topics=[make.Topics(name="big", partitions=[make.Topics.Partitions(partition_index=0, offset=BATCHES)])],
@@ -83,7 +91,7 @@ def test_a_reader_in_the_middle_of_a_deleted_segment_finishes_its_read(server, l
     wait_until_gone(path.with_name(path.name + ".deleted"))
     assert not path.exists()
     assert content in reader.finish()
-    assert test_fetch.fetch(wire, "big").error_code == Errors.OFFSET_OUT_OF_RANGE
+    assert fetch(wire, "big").error_code == Errors.OFFSET_OUT_OF_RANGE
     assert end_offset(wire, "big") == BATCHES
     wire.close()
 
@@ -91,7 +99,7 @@ def test_a_reader_in_the_middle_of_a_deleted_segment_finishes_its_read(server, l
 def test_a_reader_in_the_middle_of_a_deleted_topic_finishes_its_read(server, log):
     path, content = first_segment(log)
     reader = SlowReader(server)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     make = DELETE_TOPICS.Request
     answer = wire.call(DELETE_TOPICS, 6, make(topics=[make.Topics(name="big")], timeout_ms=1000)).responses[0]
     assert answer.error_code == Errors.NONE
@@ -113,13 +121,13 @@ def set_topic(wire, topic, **settings):
 
 
 def test_retention_goes_by_what_a_client_has_set_last(server, log):
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     assert log.delete_old_segments() == 0
     set_topic(wire, "big", retention_bytes=str(SEGMENT))
     assert log.delete_old_segments() > 0
     assert log.size >= SEGMENT
-    assert test_fetch.fetch(wire, "big", 0).error_code == Errors.OFFSET_OUT_OF_RANGE
-    assert bytes([BATCHES - 1]) * 1000 in bytes(test_fetch.fetch(wire, "big", BATCHES - 1).records)
+    assert fetch(wire, "big", 0).error_code == Errors.OFFSET_OUT_OF_RANGE
+    assert bytes([BATCHES - 1]) * 1000 in bytes(fetch(wire, "big", BATCHES - 1).records)
     set_topic(wire, "big", retention_bytes="-1", retention_ms="1")
     log.delete_old_segments()  # the records are of 2020
     assert log.log_start_offset == log.log_end_offset == BATCHES
@@ -128,7 +136,7 @@ def test_retention_goes_by_what_a_client_has_set_last(server, log):
 
 def test_retention_runs_by_itself(tmp_path):
     server = start_broker(tmp_path, log_retention_check_interval_ms=5, log_initial_task_delay_ms=1)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     topic = make_topic(wire, "old")
     produce(wire, topic, batch(b"of 2020"))
     log = server.services.replicas.get("old", 0).log

@@ -9,7 +9,8 @@ from kafkapy.server.config.alter import DELETE, SET, broker_operations
 from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.dynamic_keys import fitting
 from tests.harness.raw import Connection, values
-from tests.server.conftest import Wire, start_broker
+from tests.harness.wire import Wire
+from tests.server.requests import start_broker
 
 
 def test_dynamic_settings_count_again_after_a_restart(tmp_path):
@@ -110,7 +111,7 @@ def test_a_topic_with_bad_settings_is_described_as_an_error(tmp_path):
     server = with_a_lag(tmp_path)
     try:
         store_for_topic(server, "lag", {"segment.bytes": "none"})
-        wire = Wire(server)
+        wire = Wire(server.bootstrap_servers)
         make = DESCRIBE_CONFIGS.Request
         request = make(resources=[make.Resources(resource_type=2, resource_name=name) for name in ("lag", "zz")])
         lag, other = wire.call(DESCRIBE_CONFIGS, 4, request).results
@@ -228,7 +229,7 @@ def test_stored_settings_that_are_right_only_together_count_whatever_their_order
 def test_the_message_of_a_refused_change_names_the_setting_once(tmp_path):
     server = start_broker(tmp_path, broker_id=0)
     try:
-        wire = Wire(server)
+        wire = Wire(server.bootstrap_servers)
         make = INCREMENTAL_ALTER_CONFIGS.Request
         change = make.Resources.Configs(name="log.retention.ms", config_operation=SET, value="abc")
         request = make(resources=[make.Resources(resource_type=4, resource_name="0", configs=[change])])

@@ -9,47 +9,8 @@ from kafkapy.errors import Errors
 from kafkapy.protocol.apis import DELETE_TOPICS, FETCH, METADATA
 from kafkapy.protocol.headers import request_frame
 from kafkapy.record.file_region import FileRegion
-from tests.server.conftest import Wire, start_broker
-from tests.server.test_produce import batch, make_topic, produce
-
-VERSION = 12
-
-
-def request(
-    topic,
-    offset=0,
-    *,
-    wait=0,
-    min_bytes=1,
-    max_bytes=1 << 20,
-    part_max=1 << 20,
-    session=(0, -1),
-    index=0,
-    epoch=-1,
-    fetched_epoch=-1,
-):
-    make = FETCH.Request
-    part = make.Topics.Partitions(
-        partition=0,
-        fetch_offset=offset,
-        partition_max_bytes=part_max,
-        current_leader_epoch=epoch,
-        last_fetched_epoch=fetched_epoch,
-    )
-    return make(
-        replica_id=-1,
-        max_wait_ms=wait,
-        min_bytes=min_bytes,
-        max_bytes=max_bytes,
-        session_id=session[0],
-        session_epoch=session[1],
-        topics=[make.Topics(topic=topic, partitions=[part])],
-    )
-
-
-def fetch(wire, *args, **settings):
-    response = wire.call(FETCH, VERSION, request(*args, **settings))
-    return response.responses[0].partitions[0]
+from tests.harness.wire import Wire
+from tests.server.requests import FETCH_VERSION, batch, fetch, fetch_request, make_topic, produce, start_broker
 
 
 @pytest.fixture
@@ -58,12 +19,12 @@ def topic(wire, request):
 
 
 def test_a_fetch_waits_for_data_and_comes_with_it(broker, wire, topic):
-    waiting = Wire(broker)
-    asked = waiting.send(FETCH, VERSION, request(topic, wait=30_000))
+    waiting = Wire(broker.bootstrap_servers)
+    asked = waiting.send(FETCH, FETCH_VERSION, fetch_request(topic, wait=30_000))
     while broker.services.replicas.fetch_purgatory.delayed == 0:
         pass
     produce(wire, topic, batch(b"news"))
-    correlation, response = waiting.receive(FETCH, VERSION)
+    correlation, response = waiting.receive(FETCH, FETCH_VERSION)
     assert correlation == asked
     assert bytes(response.responses[0].partitions[0].records)[61:] == batch(b"news")[61:]
     waiting.close()
@@ -76,13 +37,13 @@ def test_a_fetch_gives_up_waiting_after_max_wait(wire, topic):
 
 def test_a_fetch_waits_for_min_bytes(broker, wire, topic):
     size = len(batch(b"x" * 100))
-    waiting = Wire(broker)
-    waiting.send(FETCH, VERSION, request(topic, wait=30_000, min_bytes=2 * size))
+    waiting = Wire(broker.bootstrap_servers)
+    waiting.send(FETCH, FETCH_VERSION, fetch_request(topic, wait=30_000, min_bytes=2 * size))
     produce(wire, topic, batch(b"x" * 100))
     while broker.services.replicas.fetch_purgatory.delayed == 0:
         pass
     produce(wire, topic, batch(b"y" * 100))
-    _, response = waiting.receive(FETCH, VERSION)
+    _, response = waiting.receive(FETCH, FETCH_VERSION)
     assert len(response.responses[0].partitions[0].records) == 2 * size
     waiting.close()
 
@@ -106,9 +67,9 @@ def test_max_bytes_counts_over_partitions_in_their_order(broker, wire):
     topics = [make_topic(wire, f"limit-{letter}") for letter in "ab"]
     for topic in topics:
         produce(wire, topic, batch(b"x" * 1000))
-    asked = request(topics[0], max_bytes=1000)
-    asked.topics += request(topics[1]).topics
-    first, second = (one.partitions[0] for one in wire.call(FETCH, VERSION, asked).responses)
+    asked = fetch_request(topics[0], max_bytes=1000)
+    asked.topics += fetch_request(topics[1]).topics
+    first, second = (one.partitions[0] for one in wire.call(FETCH, FETCH_VERSION, asked).responses)
     assert len(first.records) > 1000
     assert bytes(second.records) == b""
     assert second.high_watermark == 1
@@ -124,18 +85,22 @@ def test_leader_epochs_are_checked_and_a_diverging_reader_is_told(wire, topic):
 
 def test_a_session_tells_only_news_and_is_refused_when_wrong(broker, wire, topic):
     make = FETCH.Request
-    opened = wire.call(FETCH, VERSION, request(topic, session=(0, 0)))
+    opened = wire.call(FETCH, FETCH_VERSION, fetch_request(topic, session=(0, 0)))
     session = opened.session_id
     assert session > 0
     assert len(opened.responses) == 1
-    nothing = wire.call(FETCH, VERSION, make(replica_id=-1, max_bytes=1 << 20, session_id=session, session_epoch=1))
+    nothing = wire.call(
+        FETCH, FETCH_VERSION, make(replica_id=-1, max_bytes=1 << 20, session_id=session, session_epoch=1)
+    )
     assert (nothing.error_code, nothing.session_id, nothing.responses) == (Errors.NONE, session, [])
     produce(wire, topic, batch(b"news"))
-    news = wire.call(FETCH, VERSION, make(replica_id=-1, max_bytes=1 << 20, session_id=session, session_epoch=2))
+    news = wire.call(FETCH, FETCH_VERSION, make(replica_id=-1, max_bytes=1 << 20, session_id=session, session_epoch=2))
     assert len(news.responses[0].partitions[0].records) > 0
-    wrong = wire.call(FETCH, VERSION, make(replica_id=-1, max_bytes=1 << 20, session_id=session, session_epoch=9))
+    wrong = wire.call(FETCH, FETCH_VERSION, make(replica_id=-1, max_bytes=1 << 20, session_id=session, session_epoch=9))
     assert wrong.error_code == Errors.INVALID_FETCH_SESSION_EPOCH
-    unknown = wire.call(FETCH, VERSION, make(replica_id=-1, max_bytes=1 << 20, session_id=session + 1, session_epoch=1))
+    unknown = wire.call(
+        FETCH, FETCH_VERSION, make(replica_id=-1, max_bytes=1 << 20, session_id=session + 1, session_epoch=1)
+    )
     assert unknown.error_code == Errors.FETCH_SESSION_ID_NOT_FOUND
 
 
@@ -148,33 +113,33 @@ def test_an_unknown_topic_id_is_an_error_of_its_partition(wire):
 
 
 def test_a_deleted_topic_wakes_the_fetch_that_waits_on_it(broker, wire, topic):
-    waiting = Wire(broker)
-    waiting.send(FETCH, VERSION, request(topic, wait=30_000))
+    waiting = Wire(broker.bootstrap_servers)
+    waiting.send(FETCH, FETCH_VERSION, fetch_request(topic, wait=30_000))
     while broker.services.replicas.fetch_purgatory.delayed == 0:
         pass
     make = DELETE_TOPICS.Request
     wire.call(DELETE_TOPICS, 5, make(topic_names=[topic], timeout_ms=9000))
-    _, response = waiting.receive(FETCH, VERSION)
+    _, response = waiting.receive(FETCH, FETCH_VERSION)
     assert response.responses[0].partitions[0].error_code == Errors.UNKNOWN_TOPIC_OR_PARTITION
     waiting.close()
 
 
 def test_a_stop_answers_the_fetches_that_wait(tmp_path):
     server = start_broker(tmp_path)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     topic = make_topic(wire, "until-the-end")
-    wire.send(FETCH, VERSION, request(topic, wait=2**31 - 1))
+    wire.send(FETCH, FETCH_VERSION, fetch_request(topic, wait=2**31 - 1))
     while server.services.replicas.fetch_purgatory.delayed == 0:
         pass
     server.stop()
-    _, response = wire.receive(FETCH, VERSION)
+    _, response = wire.receive(FETCH, FETCH_VERSION)
     assert response.responses[0].partitions[0].error_code == Errors.NONE
     wire.close()
 
 
 def test_a_client_that_goes_while_it_waits_is_forgotten_though_nothing_is_produced(broker, wire, topic):
-    waiting = Wire(broker)
-    waiting.send(FETCH, VERSION, request(topic, wait=2**31 - 1))
+    waiting = Wire(broker.bootstrap_servers)
+    waiting.send(FETCH, FETCH_VERSION, fetch_request(topic, wait=2**31 - 1))
     purgatory = broker.services.replicas.fetch_purgatory
     while purgatory.delayed == 0:
         pass
@@ -188,7 +153,7 @@ def test_a_client_that_goes_while_it_waits_is_forgotten_though_nothing_is_produc
 @pytest.mark.parametrize("zero_copy", ["true", "false"])
 def test_zero_copy_and_copy_answer_the_same_bytes(tmp_path, zero_copy):
     server = start_broker(tmp_path, kafkapy_zero_copy_enable=zero_copy)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     try:
         make_topic(wire, "same")
         expected = b""
@@ -211,7 +176,7 @@ def test_zero_copy_and_copy_answer_the_same_bytes(tmp_path, zero_copy):
 
 def test_metadata_makes_a_topic_only_if_it_may(tmp_path):
     server = start_broker(tmp_path, auto_create_topics_enable="false")
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     make = METADATA.Request
     try:
         asked = make(topics=[make.Topics(name="nope")], allow_auto_topic_creation=True)
@@ -229,7 +194,7 @@ def test_metadata_does_not_make_an_internal_topic_with_the_settings_of_any_topic
 
 def test_many_clients_that_ask_for_the_same_new_topic_all_get_it(broker):
     make = METADATA.Request
-    wires = [Wire(broker) for _ in range(8)]
+    wires = [Wire(broker.bootstrap_servers) for _ in range(8)]
     answers = []
 
     def ask(wire):
@@ -255,20 +220,20 @@ def test_a_fetch_with_a_divergence_reads_no_records_into_memory(wire, topic, mon
     other = make_topic(wire, topic + "-other")
     produce(wire, topic, batch(b"x"))
     produce(wire, other, batch(b"y"))
-    asked = request(topic, 5, fetched_epoch=0)
-    asked.topics += request(other).topics
-    first, second = (one.partitions[0] for one in wire.call(FETCH, VERSION, asked).responses)
+    asked = fetch_request(topic, 5, fetched_epoch=0)
+    asked.topics += fetch_request(other).topics
+    first, second = (one.partitions[0] for one in wire.call(FETCH, FETCH_VERSION, asked).responses)
     assert (first.diverging_epoch.epoch, first.diverging_epoch.end_offset) == (0, 1)
     assert (second.error_code, second.high_watermark) == (Errors.NONE, 1)
 
 
 def test_a_name_that_cannot_be_answered_closes_the_connection_though_a_topic_had_to_be_made(broker):
     """Each byte that is no UTF-8 becomes three, and then the name is longer than a response can carry."""
-    other = Wire(broker)
+    other = Wire(broker.bootstrap_servers)
     make = METADATA.Request
     names = [make.Topics(name=name) for name in ("f-made-beside", "Q" * 20_000)]
     frame = request_frame(METADATA, 12, 1, "wire", make(topics=names, allow_auto_topic_creation=True))
-    other.sock.settimeout(10)
-    other.sock.sendall(frame.replace(b"Q", b"\xff"))
+    other.socket.settimeout(10)
+    other.socket.sendall(frame.replace(b"Q", b"\xff"))
     assert other.closed()
     other.close()

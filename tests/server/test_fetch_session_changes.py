@@ -17,8 +17,8 @@ from kafkapy.protocol.apis import CREATE_TOPICS, DELETE_TOPICS, FETCH
 from kafkapy.record.control import marker_batch
 from kafkapy.replica.partition import READ_COMMITTED, READ_UNCOMMITTED
 from tests.harness.appends import append_to
-from tests.server.conftest import Wire, start_broker
-from tests.server.test_produce import batch, produce
+from tests.harness.wire import Wire
+from tests.server.requests import batch, produce, start_broker
 
 VERSION = 12
 ZSTD_SINCE = 10
@@ -72,7 +72,7 @@ class Scene:
 
     def connect(self):
         """A connection; one after the other they go to the network threads in turn."""
-        self.wires.append(Wire(self.server))
+        self.wires.append(Wire(self.server.bootstrap_servers))
         return self.wires[-1]
 
     def close(self):

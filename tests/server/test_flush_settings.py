@@ -9,8 +9,8 @@ import pytest
 
 from kafkapy.errors import Errors
 from kafkapy.protocol.apis import CREATE_TOPICS, INCREMENTAL_ALTER_CONFIGS
-from tests.server.conftest import Wire, start_broker
-from tests.server.test_produce import batch, make_topic, produce
+from tests.harness.wire import Wire
+from tests.server.requests import batch, make_topic, produce, start_broker
 
 TOPIC, BROKER = 2, 4
 OFTEN = {"log_flush_scheduler_interval_ms": "20"}
@@ -21,7 +21,7 @@ class Flushed:
 
     def __init__(self, directory, **settings):
         self.server = start_broker(directory, **settings)
-        self.wire = Wire(self.server)
+        self.wire = Wire(self.server.bootstrap_servers)
         make_topic(self.wire, "t")
         self.log = self.server.services.replicas.get("t", 0).log
 

@@ -13,7 +13,8 @@ from kafkapy.errors import Errors
 from kafkapy.protocol.apis import CREATE_TOPICS, FETCH, LIST_OFFSETS
 from kafkapy.record.batch import records_of
 from kafkapy.record.legacy import iter_entries
-from tests.server.conftest import Wire, start_broker
+from tests.harness.wire import Wire
+from tests.server.requests import start_broker
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 FOLDERS = ("kafka-0.8.2.2", "kafka-0.10.2.2", "kafka-3.9.1-v0-v1")
@@ -79,7 +80,7 @@ def wire(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     directory = tmp_path_factory.mktemp("golden")
     settings = {**SETTINGS, "inter_broker_protocol_version": request.param}
     server = start_broker(directory, **settings)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     make = CREATE_TOPICS.Request
     topics = []
     for one in ALL:
@@ -101,7 +102,7 @@ def wire(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
                 shutil.copyfile(file, ours / file.name)
     server = start_broker(directory, **settings)
     assert server.wait_until_loaded(60)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     wire.protocol = request.param
     yield wire
     wire.close()

@@ -1,6 +1,5 @@
 """Requests that are small and whose answers are not: what they may cost is bounded."""
 
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -14,47 +13,22 @@ from kafkapy.server import dispatcher
 from kafkapy.server.handlers import fetch, metadata
 from kafkapy.server.handlers import produce as handler
 from kafkapy.server.producing.gather import Gather
-from tests.server.conftest import Wire, start_broker
-from tests.server.test_produce import batch, make_topic, produce
+from tests.harness.wire import Wire
+from tests.server.lab import InlineReads
+from tests.server.requests import batch, fetch_of_partitions, make_topic, produce, start_broker
 
 TOPIC, BROKER = 2, 4
-
-
-class InlineReads:
-    """Notes on which threads a function is called."""
-
-    def __init__(self, monkeypatch, module, name):
-        self.threads = []
-        original = getattr(module, name)
-
-        def called(*args):
-            self.threads.append(threading.current_thread().name)
-            return original(*args)
-
-        monkeypatch.setattr(module, name, called)
-
-    def on_network(self):
-        return any("network" in name for name in self.threads)
-
-
-def fetch_of(topic, indexes, session=(0, -1), wait=0):
-    make = FETCH.Request
-    parts = [make.Topics.Partitions(partition=one, fetch_offset=0, partition_max_bytes=1000) for one in indexes]
-    topics = [make.Topics(topic=topic, partitions=parts)] if parts else []
-    return make(
-        max_wait_ms=wait, min_bytes=1, max_bytes=9000, session_id=session[0], session_epoch=session[1], topics=topics
-    )
 
 
 def test_a_fetch_of_very_many_partitions_does_not_hold_up_the_network_thread(wire, monkeypatch):
     seen = InlineReads(monkeypatch, fetch, "_resolve")
     many = range(3000)
-    answers = wire.call(FETCH, 12, fetch_of("h-nowhere", many)).responses[0].partitions
+    answers = wire.call(FETCH, 12, fetch_of_partitions("h-nowhere", many)).responses[0].partitions
     assert [(one.partition_index, one.error_code) for one in answers] == [
         (index, Errors.UNKNOWN_TOPIC_OR_PARTITION) for index in many
     ]
-    opened = wire.call(FETCH, 12, fetch_of("h-nowhere", many, (0, 0)))
-    again = wire.call(FETCH, 12, fetch_of("h-nowhere", [], (opened.session_id, 1)))
+    opened = wire.call(FETCH, 12, fetch_of_partitions("h-nowhere", many, (0, 0)))
+    again = wire.call(FETCH, 12, fetch_of_partitions("h-nowhere", [], (opened.session_id, 1)))
     assert len(again.responses[0].partitions) == 3000
     assert len(seen.threads) == 9000
     assert not seen.on_network()
@@ -64,9 +38,9 @@ def test_a_fetch_of_very_many_partitions_waits_for_data_all_the_same(tmp_path, m
     monkeypatch.setattr(fetch, "MOST_INLINE", 1)
     seen = InlineReads(monkeypatch, fetch, "_send")
     server = start_broker(tmp_path, num_partitions="2")
-    waiting, wire = Wire(server), Wire(server)
+    waiting, wire = Wire(server.bootstrap_servers), Wire(server.bootstrap_servers)
     make_topic(wire, "h-many")
-    waiting.send(FETCH, 12, fetch_of("h-many", [0, 1], wait=30_000))
+    waiting.send(FETCH, 12, fetch_of_partitions("h-many", [0, 1], wait=30_000))
     while server.services.replicas.fetch_purgatory.delayed == 0:
         pass
     produce(wire, "h-many", batch(b"news"), index=1)
@@ -95,7 +69,7 @@ def test_a_produce_of_very_many_sets_does_not_hold_up_the_network_thread(wire, m
     # Several requests of a turn are counted together, and answered in order.
     names = [topic] if acks == 0 else [topic, "h-nowhere"]
     frames = [request_frame(PRODUCE, version, at, "many", of(name, 50)) for at, name in enumerate(names * 2)]
-    wire.sock.sendall(b"".join(frames))
+    wire.socket.sendall(b"".join(frames))
     per = 1 if version > 2 else 2
     if acks:
         for at, name in enumerate(names * 2):
@@ -152,7 +126,7 @@ def test_a_turn_ends_when_its_answers_fill_the_memory_that_they_may(broker, wire
     size = len(handle(connection, frames[:1])[0][0])
     monkeypatch.setattr(dispatcher, "MAX_ANSWERED", 3 * size)
     assert len(handle(connection, frames)) == 3
-    wire.sock.sendall(asked)
+    wire.socket.sendall(asked)
     assert [wire.receive(METADATA, 12)[0] for _ in range(20)] == list(range(20))
 
 

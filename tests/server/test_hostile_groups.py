@@ -20,7 +20,7 @@ from kafkapy.protocol.apis import (
     WRITE_TXN_MARKERS,
 )
 from kafkapy.server.handlers import markers, offset_commit, offset_delete, offset_fetch
-from tests.server.test_hostile import InlineReads
+from tests.server.lab import InlineReads
 
 MANY = 3000
 

@@ -6,23 +6,22 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafkapy.protocol.apis import DELETE_TOPICS, FETCH, LIST_OFFSETS
 from tests.harness.group_wire import GroupWire
-from tests.server.conftest import Wire, start_broker
-from tests.server.test_fetch import request
-from tests.server.test_produce import batch, make_topic, produce
+from tests.harness.wire import Wire
+from tests.server.requests import batch, fetch_request, make_topic, metrics_address, produce, start_broker
 
 
 def test_the_page_tells_of_requests_bytes_errors_logs_and_the_purgatory(tmp_path):
     server = start_broker(tmp_path, kafkapy_metrics_listen="127.0.0.1:0")
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     try:
         make_topic(wire, "seen")
         for _ in range(3):
             produce(wire, "seen", batch(b"value"))
         produce(wire, "unknown", batch(b"value"))
-        wire.call(FETCH, 12, request("seen"))
-        wire.call(FETCH, 12, request("seen", 99))
-        wire.call(FETCH, 12, request("seen", 3, wait=20))
-        with urllib.request.urlopen(f"http://{server.metrics_address}/metrics") as page:
+        wire.call(FETCH, 12, fetch_request("seen"))
+        wire.call(FETCH, 12, fetch_request("seen", 99))
+        wire.call(FETCH, 12, fetch_request("seen", 3, wait=20))
+        with urllib.request.urlopen(f"http://{metrics_address(server)}/metrics") as page:
             text = page.read().decode()
     finally:
         wire.close()
@@ -53,7 +52,7 @@ def test_the_page_tells_of_requests_bytes_errors_logs_and_the_purgatory(tmp_path
 
 def test_errors_of_every_api_are_counted_wherever_they_are_in_the_answer(tmp_path):
     server = start_broker(tmp_path, kafkapy_metrics_listen="127.0.0.1:0")
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     try:
         make = DELETE_TOPICS.Request
         wire.call(DELETE_TOPICS, 5, make(topic_names=["none", "neither"], timeout_ms=1000))
@@ -115,7 +114,7 @@ def test_groups_and_transactions_are_counted_as_kafka_counts_them(tmp_path):
 
 
 def of_coordinators(server):
-    with urllib.request.urlopen(f"http://{server.metrics_address}/metrics") as page:
+    with urllib.request.urlopen(f"http://{metrics_address(server)}/metrics") as page:
         text = page.read().decode()
     return {
         sample.name.removeprefix("kafkapy_"): sample.value

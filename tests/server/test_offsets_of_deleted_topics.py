@@ -12,8 +12,8 @@ from kafkapy.coordinator.coordinator_log import CoordinatorLog
 from kafkapy.errors import Errors
 from kafkapy.protocol.apis import DELETE_TOPICS, FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH
 from kafkapy.server.broker import BrokerServer
-from tests.server.conftest import Wire, start_broker
-from tests.server.test_produce import make_topic
+from tests.harness.wire import Wire
+from tests.server.requests import make_topic, start_broker
 
 GROUP = "readers"
 NONE_COMMITTED = -1
@@ -47,7 +47,7 @@ def delete(wire: Wire, topic: str) -> None:
 
 
 def test_a_commit_to_a_re_created_topic_stays_whatever_the_background_threads_do(server: BrokerServer) -> None:
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     topic = make_topic(wire, "again")
     commit(wire, topic, 11)
     busy, idle = threading.Event(), threading.Event()
@@ -65,7 +65,7 @@ def test_a_commit_to_a_re_created_topic_stays_whatever_the_background_threads_do
 
 def test_offsets_of_many_groups_go_with_few_appends(server: BrokerServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """No topic can be created or deleted meanwhile."""
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     topic = make_topic(wire, "many")
     groups = [f"{GROUP}-{number}" for number in range(30)]
     for group in groups:
@@ -83,7 +83,7 @@ def test_offsets_of_many_groups_go_with_few_appends(server: BrokerServer, monkey
 
 def test_offsets_that_are_being_loaded_go_with_their_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = start_broker(tmp_path, offsets_topic_num_partitions=1)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     gone, stays = make_topic(wire, "gone"), make_topic(wire, "stays")
     commit(wire, gone, 11)
     commit(wire, stays, 22)
@@ -98,7 +98,7 @@ def test_offsets_that_are_being_loaded_go_with_their_topic(tmp_path: Path, monke
 
     monkeypatch.setattr(shard_loader, "_load", slow_load)
     server = start_broker(tmp_path, offsets_topic_num_partitions=1)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     delete(wire, gone)
     make_topic(wire, gone)
     go_on.set()
@@ -110,7 +110,7 @@ def test_offsets_that_are_being_loaded_go_with_their_topic(tmp_path: Path, monke
     server.stop()
 
     server = start_broker(tmp_path, offsets_topic_num_partitions=1)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     wait_until_loaded(server)
     assert committed(wire, gone) == 33
     wire.close()

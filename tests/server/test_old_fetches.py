@@ -12,9 +12,9 @@ from kafkapy.protocol.apis import FETCH
 from kafkapy.record.batch import build
 from kafkapy.record.legacy import iter_entries
 from kafkapy.server.handlers import fetch
+from tests.harness.wire import Wire
 from tests.network.conftest import rss
-from tests.server.conftest import Wire, start_broker
-from tests.server.test_produce import make_topic, produce
+from tests.server.requests import make_topic, produce, start_broker
 
 PART = 100_000
 
@@ -51,7 +51,7 @@ def test_clients_that_do_not_read_hold_little_memory(broker, wire, topic):
         assert produce(wire, topic, batch(0, os.urandom(PART // 2), os.urandom(PART // 2))).error_code == 0, at
     wire.call(FETCH, 3, old_fetch(topic))
     before = rss()
-    stalled = [Wire(broker) for _ in range(40)]
+    stalled = [Wire(broker.bootstrap_servers) for _ in range(40)]
     for one in stalled:
         one.send(FETCH, 3, old_fetch(topic))
     heads = [one._exactly(4) for one in stalled]
@@ -81,7 +81,7 @@ def test_several_partitions_in_one_answer(wire, topic):
 def test_a_batch_that_cannot_be_converted_is_a_corrupt_message_when_it_is_asked_for(tmp_path, caplog):
     """Before that the client gets what precedes it: else it would never come so far."""
     server = start_broker(tmp_path)
-    wire, other = Wire(server), Wire(server)
+    wire, other = Wire(server.bootstrap_servers), Wire(server.bootstrap_servers)
     topic = make_topic(wire, "broken")
     size = 0
     for _ in range(8):
@@ -120,7 +120,7 @@ def test_a_partition_that_is_named_often_is_answered_once(wire, topic):
 
 def test_conversions_take_turns_and_end_with_their_connection(tmp_path, monkeypatch):
     server = start_broker(tmp_path, kafkapy_disk_pool_threads="1")
-    wire, greedy = Wire(server), Wire(server)
+    wire, greedy = Wire(server.bootstrap_servers), Wire(server.bootstrap_servers)
     names = [make_topic(wire, f"turns-{at}") for at in range(20)]
     for name in names:
         produce(wire, name, batch(0, b"a"))
@@ -154,7 +154,7 @@ def test_a_client_that_goes_in_the_middle_disturbs_nobody(broker, wire, topic):
     for _ in range(30):
         produce(wire, topic, batch(0, os.urandom(PART)))
     for taken in (1, 100, PART, 10 * PART):
-        one = Wire(broker)
+        one = Wire(broker.bootstrap_servers)
         one.send(FETCH, 3, old_fetch(topic))
         one._exactly(taken)
         one.close()

@@ -8,9 +8,8 @@ import pytest
 
 from kafkapy.errors import Errors
 from kafkapy.runtime.descriptors import half_of_the_descriptors
-from tests.server import test_fetch
-from tests.server.conftest import Wire, start_broker
-from tests.server.test_produce import batch, make_topic, produce
+from tests.harness.wire import Wire
+from tests.server.requests import batch, fetch, make_topic, produce, start_broker
 
 PARTITIONS = 24
 LIMIT = 5
@@ -49,7 +48,7 @@ def value(partition, number):
 
 
 def write(server, partitions):
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     for number in range(ROUNDS):
         for partition in partitions:
             answer = produce(wire, f"many-{partition}", batch(value(partition, number)))
@@ -59,10 +58,10 @@ def write(server, partitions):
 
 def read(server, partitions):
     """Every record, one fetch after the other, is the one that was written there."""
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     for number in range(ROUNDS):
         for partition in partitions:
-            answer = test_fetch.fetch(wire, f"many-{partition}", offset=number)
+            answer = fetch(wire, f"many-{partition}", offset=number)
             assert answer.error_code == Errors.NONE
             assert value(partition, number) in bytes(answer.records)
     wire.close()
@@ -70,7 +69,7 @@ def read(server, partitions):
 
 def test_under_load_the_limit_holds_and_every_partition_has_its_own_records_also_after_a_restart(data):
     server = started(data)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     for partition in range(PARTITIONS):
         make_topic(wire, f"many-{partition}")
     wire.close()

@@ -6,8 +6,8 @@ from kafkapy.errors import Errors
 from kafkapy.metadata.cache import Node
 from kafkapy.metadata.roles import PartitionRole
 from kafkapy.protocol.apis import FIND_COORDINATOR, HEARTBEAT, METADATA, PRODUCE
-from tests.server.conftest import Wire, start_broker
-from tests.server.test_produce import batch, request
+from tests.harness.wire import Wire
+from tests.server.requests import batch, request, start_broker
 
 OTHER = 7
 
@@ -18,7 +18,7 @@ class Cluster:
     def __init__(self, directory):
         self.server = start_broker(directory, broker_id=0, offsets_topic_num_partitions=1)
         self.services = self.server.services
-        self.wire = Wire(self.server)
+        self.wire = Wire(self.server.bootstrap_servers)
 
     def hand_over(self, topic, leader_epoch=1):
         """Broker 7 leads partition 0 of the topic."""

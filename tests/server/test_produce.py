@@ -4,74 +4,14 @@ import struct
 
 import pytest
 
-from kafkapy._ext.batch import next_batch
 from kafkapy.errors import Errors
-from kafkapy.protocol.apis import FETCH, LIST_OFFSETS, METADATA, PRODUCE
+from kafkapy.protocol.apis import PRODUCE
 from kafkapy.protocol.headers import request_frame
-from kafkapy.record.batch import build, records_of
 from kafkapy.replica import stall
 from kafkapy.server.producing import gather as produce_gather
-from tests.harness.wire import eventually
-from tests.server.conftest import Wire, start_broker
+from tests.harness.wire import Wire, eventually
 from tests.server.lab import held
-
-VERSION = 11
-
-
-def batch(*values, **settings):
-    return build([(1_600_000_000_000, None, value, []) for value in values], **settings)
-
-
-def request(topic, data, acks=1, index=0, transactional_id=None):
-    make = PRODUCE.Request
-    part = make.TopicData.PartitionData(index=index, records=data)
-    return make(
-        transactional_id=transactional_id,
-        acks=acks,
-        timeout_ms=5000,
-        topic_data=[make.TopicData(name=topic, partition_data=[part])],
-    )
-
-
-def produce(wire, topic, data, version=VERSION, **settings):
-    response = wire.call(PRODUCE, version, request(topic, data, **settings))
-    return response.responses[0].partition_responses[0]
-
-
-def make_topic(wire, name):
-    make = METADATA.Request
-    response = wire.call(METADATA, 12, make(topics=[make.Topics(name=name)], allow_auto_topic_creation=True))
-    assert response.topics[0].error_code == Errors.NONE
-    return name
-
-
-def end_offset(wire, topic):
-    make = LIST_OFFSETS.Request
-    part = make.Topics.Partitions(partition_index=0, timestamp=-1)
-    asked = make(replica_id=-1, topics=[make.Topics(name=topic, partitions=[part])])
-    return wire.call(LIST_OFFSETS, 9, asked).topics[0].partitions[0].offset
-
-
-def fetch_values(wire, topic):
-    """All values of partition 0, in order."""
-    values, offset, end = [], 0, end_offset(wire, topic)
-    make = FETCH.Request
-    while offset < end:
-        part = make.Topics.Partitions(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-        asked = make(
-            replica_id=-1,
-            max_wait_ms=0,
-            min_bytes=1,
-            max_bytes=1 << 20,
-            topics=[make.Topics(topic=topic, partitions=[part])],
-        )
-        answer = wire.call(FETCH, 12, asked).responses[0].partitions[0]
-        assert answer.error_code == Errors.NONE
-        data, position = bytes(answer.records), 0
-        while (header := next_batch(data, position)) is not None:
-            values += [one.value for one in records_of(data, header) if one.offset >= offset]
-            offset, position = header.last_offset + 1, header.next_position
-    return values
+from tests.server.requests import VERSION, batch, end_offset, fetch_values, make_topic, produce, request, start_broker
 
 
 @pytest.fixture
@@ -83,7 +23,7 @@ def test_requests_that_arrive_together_are_answered_one_by_one_and_in_order(wire
     frames = b"".join(
         request_frame(PRODUCE, VERSION, 100 + i, "wire", request(topic, batch(b"%d" % i))) for i in range(50)
     )
-    wire.sock.sendall(frames)
+    wire.socket.sendall(frames)
     for i in range(50):
         correlation, response = wire.receive(PRODUCE, VERSION)
         answer = response.responses[0].partition_responses[0]
@@ -95,7 +35,7 @@ def test_a_bad_set_in_a_gather_is_refused_alone(wire, topic):
     broken = bytearray(batch(b"broken"))
     broken[-1] ^= 1
     sets = [batch(b"one"), bytes(broken), batch(b"two")]
-    wire.sock.sendall(
+    wire.socket.sendall(
         b"".join(request_frame(PRODUCE, VERSION, i, "wire", request(topic, one)) for i, one in enumerate(sets))
     )
     answers = [wire.receive(PRODUCE, VERSION)[1].responses[0].partition_responses[0] for _ in sets]
@@ -110,15 +50,15 @@ def test_a_bad_set_in_a_gather_is_refused_alone(wire, topic):
 def test_acks_0_gets_no_answer_and_a_failure_closes_the_connection(broker, wire, topic):
     wire.send(PRODUCE, VERSION, request(topic, batch(b"quiet"), acks=0))
     assert end_offset(wire, topic) == 1  # the next answer on the connection is that of ListOffsets
-    other = Wire(broker)
+    other = Wire(broker.bootstrap_servers)
     other.send(PRODUCE, VERSION, request("no-such-topic", batch(b"lost"), acks=0))
     assert other.closed()
     other.close()
 
 
 def test_a_failure_with_acks_0_closes_after_the_requests_before_it_are_answered(broker, topic):
-    other = Wire(broker)
-    other.sock.sendall(
+    other = Wire(broker.bootstrap_servers)
+    other.socket.sendall(
         request_frame(PRODUCE, VERSION, 1, "wire", request(topic, batch(b"kept")))
         + request_frame(PRODUCE, VERSION, 2, "wire", request("no-such-topic", batch(b"lost"), acks=0))
     )
@@ -183,7 +123,7 @@ def gather_with_acks(wire, topic, acks, timeout_ms=1000):
         asked = request(topic, batch(b"%d" % i), acks=one)
         asked.timeout_ms = timeout_ms
         frames.append(request_frame(PRODUCE, VERSION, i, "wire", asked))
-    wire.sock.sendall(b"".join(frames))
+    wire.socket.sendall(b"".join(frames))
 
 
 def answers_of(wire, count):
@@ -221,7 +161,7 @@ def test_acks_all_waits_for_the_followers_and_acks_one_does_not(wire, broker):
     assert answers_of(wire, 1) == [(Errors.NONE, 0)]
     gather_with_acks(wire, topic, [-1, -1], timeout_ms=60_000)
     eventually(lambda: partition.log.log_end_offset == 3)
-    other = Wire(broker)
+    other = Wire(broker.bootstrap_servers)
     assert end_offset(other, topic) == 0  # nothing is replicated yet
     other.close()
     partition.follower_at(me + 1, 3)
@@ -247,7 +187,7 @@ def test_a_large_request_that_waits_for_followers_gives_its_receive_buffer_back(
     partition.set_replicas([me, me + 1], [me, me + 1])
     asked = request(topic, batch(bytes(900_000)), acks=-1)
     asked.timeout_ms = 60_000
-    wire.sock.sendall(request_frame(PRODUCE, VERSION, 0, "wire", asked))
+    wire.socket.sendall(request_frame(PRODUCE, VERSION, 0, "wire", asked))
     eventually(lambda: partition.log.log_end_offset == 1 and len(partition._waits.pending) == 1)
     eventually(lambda: kept_buffers(broker) == 0)
     partition.follower_at(me + 1, 1)
@@ -314,7 +254,7 @@ def failing_dispatcher(server, monkeypatch):
 def test_an_unforeseen_failure_leaves_a_pooled_append_its_records(tmp_path, monkeypatch, fail, answered, size):
     """The append to one partition waits in the pool, then handling the request goes wrong."""
     server = start_broker(tmp_path, num_partitions="2", num_network_threads="1")
-    wire, other = Wire(server), Wire(server)
+    wire, other = Wire(server.bootstrap_servers), Wire(server.bootstrap_servers)
     make_topic(wire, "p-half")
     waits = server.services.replicas.get("p-half", 1)
     make = PRODUCE.Request
@@ -347,7 +287,7 @@ def test_an_unforeseen_failure_leaves_a_pooled_append_its_records(tmp_path, monk
 
 def test_an_answer_that_fails_on_the_pool_closes_the_connection(tmp_path, monkeypatch):
     server = start_broker(tmp_path)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     topic = make_topic(wire, "p-unanswered")
     partition = server.services.replicas.get(topic, 0)
     with partition.log.lock:
@@ -364,11 +304,11 @@ def test_pooled_appends_keep_order_and_append_each_request_once(tmp_path, monkey
     """With a stall threshold of 0 every append but the first of a while goes through the disk pool."""
     monkeypatch.setattr(stall, "SECONDS_A_BYTE", 0.0)
     server = start_broker(tmp_path, kafkapy_stall_threshold_ms="0")
-    wires = [Wire(server) for _ in range(3)]
+    wires = [Wire(server.bootstrap_servers) for _ in range(3)]
     try:
         make_topic(wires[0], "pooled")
         for wire, letter in zip(wires, b"abc", strict=True):
-            wire.sock.sendall(
+            wire.socket.sendall(
                 b"".join(
                     request_frame(PRODUCE, VERSION, i, "w", request("pooled", batch(b"%c%d" % (letter, i)), acks=-1))
                     for i in range(200)
@@ -395,7 +335,7 @@ def test_pooled_appends_keep_order_and_append_each_request_once(tmp_path, monkey
 
 def test_with_flush_messages_1_an_acknowledged_record_is_flushed(tmp_path):
     server = start_broker(tmp_path, log_flush_interval_messages="1")
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     try:
         make_topic(wire, "safe")
         partition = server.services.replicas.get("safe", 0)
@@ -409,7 +349,7 @@ def test_with_flush_messages_1_an_acknowledged_record_is_flushed(tmp_path):
 
 def test_what_was_acknowledged_is_there_after_a_restart(tmp_path):
     server = start_broker(tmp_path)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     make_topic(wire, "kept")
     for i in range(10):
         produce(wire, "kept", batch(b"%d" % i))
@@ -417,7 +357,7 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path):
     wire.close()
     server.stop()
     server = start_broker(tmp_path)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     try:
         assert fetch_values(wire, "kept") == [b"%d" % i for i in range(10)]
         assert server.services.cluster_id == cluster_id
@@ -430,7 +370,7 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path):
 def test_a_frame_that_breaks_the_protocol_closes_after_what_precedes_is_answered(broker, wire, topic, caplog):
     good = request_frame(PRODUCE, VERSION, 1, "wire", request(topic, batch(b"good")))
     bad = struct.pack(">ihhi", 12, PRODUCE.key, VERSION, 2) + b"\xff\xff\x00\x7f"
-    wire.sock.sendall(good + bad)
+    wire.socket.sendall(good + bad)
     assert wire.receive(PRODUCE, VERSION)[0] == 1
     assert wire.closed()
     assert any("Produce" in record.getMessage() and "closing" in record.getMessage() for record in caplog.records)
@@ -438,7 +378,7 @@ def test_a_frame_that_breaks_the_protocol_closes_after_what_precedes_is_answered
 
 def test_a_batch_that_unpacks_beyond_the_limit_is_refused(tmp_path):
     server = start_broker(tmp_path, kafkapy_decompressed_max_bytes="100000")
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     try:
         make_topic(wire, "bomb")
         assert produce(wire, "bomb", batch(b"x" * 90_000, codec=4)).error_code == Errors.NONE
@@ -454,8 +394,8 @@ def test_an_answer_that_cannot_be_made_closes_the_connection_also_from_the_disk_
     topic = make_topic(wire, "p-unanswerable")
     asked = request(topic, batch(b"kept"))
     asked.topic_data += request("n" * 32_767, batch(b"lost")).topic_data  # its error message is longer than that
-    other = Wire(broker)
-    other.sock.settimeout(10)
+    other = Wire(broker.bootstrap_servers)
+    other.socket.settimeout(10)
     with broker.services.replicas.get(topic, 0).log.lock:  # so the append waits in the pool
         other.send(PRODUCE, VERSION, asked)
         while broker.services.append_pool.depth == 0:

@@ -11,9 +11,9 @@ from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.results import BUSY
 from kafkapy.protocol.apis import PRODUCE
 from kafkapy.server.producing.gather import Gather
-from tests.server.conftest import Wire, start_broker
+from tests.harness.wire import Wire
 from tests.server.lab import LONG, held, turns_of
-from tests.server.test_produce import VERSION, batch, end_offset, fetch_values, make_topic, produce, request
+from tests.server.requests import VERSION, batch, end_offset, fetch_values, make_topic, produce, request, start_broker
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def server(tmp_path):
 
 @pytest.fixture
 def wires(server):
-    connections = [Wire(server) for _ in range(40)]
+    connections = [Wire(server.bootstrap_servers) for _ in range(40)]
     make_topic(connections[0], "a")
     make_topic(connections[0], "b")
     for wire in connections:  # the processor has them all
@@ -96,7 +96,7 @@ def test_each_answer_is_that_of_a_request_that_came_alone(server, wires, gathers
             for message, _, _ in made:
                 wire.send(PRODUCE, VERSION, message)
             asked.append((chosen, made))
-    alone = Wire(server)
+    alone = Wire(server.bootstrap_servers)
     expected = []
     for wire, (chosen, made) in zip(wires, asked, strict=True):
         for kind, (message, error, values) in zip(chosen, made, strict=True):
@@ -136,7 +136,7 @@ def test_a_frame_that_breaks_the_protocol_closes_its_own_connection(server, wire
     broken = struct.pack(">hhi", PRODUCE.key, VERSION, 1) + b"\xff" * 20
     with held(server):
         wires[0].send(PRODUCE, VERSION, request("b", batch(b"x")))
-        wires[1].sock.sendall(struct.pack(">i", len(broken)) + broken)
+        wires[1].socket.sendall(struct.pack(">i", len(broken)) + broken)
         wires[2].send(PRODUCE, VERSION, request("b", batch(b"y")))
     assert answer(wires[0]).error_code == answer(wires[2]).error_code == Errors.NONE
     assert wires[1].closed()

@@ -4,8 +4,8 @@ import pytest
 
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.config.parts import load_policy
-from tests.server.conftest import Wire, start_broker
-from tests.server.test_produce import batch, end_offset, make_topic, produce
+from tests.harness.wire import Wire
+from tests.server.requests import batch, end_offset, make_topic, produce, start_broker
 
 
 class Everything:
@@ -26,7 +26,7 @@ class NoPolicy:
 
 def test_the_policy_that_is_named_decides(tmp_path):
     server = start_broker(tmp_path, kafkapy_retention_policy=f"{__name__}:Everything")
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     try:
         make_topic(wire, "short")
         log = server.services.replicas.get("short", 0).log

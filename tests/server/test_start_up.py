@@ -18,9 +18,8 @@ from kafkapy.protocol.apis import (
 )
 from kafkapy.server.metrics.broker import METRICS
 from tests.harness.gated_files import GatedFiles
-from tests.server import test_fetch, test_produce
-from tests.server.conftest import Wire, start_broker
-from tests.server.test_produce import batch, make_topic, produce
+from tests.harness.wire import Wire
+from tests.server.requests import batch, fetch, fetch_request, fetch_values, make_topic, produce, start_broker
 
 WAIT_S = 60
 
@@ -29,7 +28,7 @@ WAIT_S = 60
 def held(tmp_path):
     """A broker that recovers `slow` until the gate is opened, and has recovered `quick`."""
     server = start_broker(tmp_path, broker_id=0)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     for topic in ("slow", "quick"):
         make_topic(wire, topic)
         produce(wire, topic, batch(b"one", b"two"))
@@ -41,7 +40,7 @@ def held(tmp_path):
     server = start_broker(tmp_path, files=files, wait=False, num_recovery_threads_per_data_dir=2)
     while server.services.log_manager.is_loading("quick", 0):
         pass
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     yield server, files, wire
     files.open_gate()
     wire.close()
@@ -76,7 +75,7 @@ def test_every_other_api_answers_that_this_is_not_the_leader(held):
     _, _, wire = held
     answers = [
         produce(wire, "slow", batch(b"three")),
-        test_fetch.fetch(wire, "slow"),
+        fetch(wire, "slow"),
         ask_one(
             wire,
             LIST_OFFSETS,
@@ -118,12 +117,12 @@ def test_every_other_api_answers_that_this_is_not_the_leader(held):
         ),
     ]
     assert [answer.error_code for answer in answers] == [Errors.NOT_LEADER_OR_FOLLOWER] * len(answers)
-    assert test_produce.fetch_values(wire, "quick") == [b"one", b"two"]
+    assert fetch_values(wire, "quick") == [b"one", b"two"]
 
 
 def test_a_fetch_session_goes_on_when_the_log_is_ready(held):
     server, files, wire = held
-    opened = wire.call(FETCH, 12, test_fetch.request("slow", session=(0, 0)))
+    opened = wire.call(FETCH, 12, fetch_request("slow", session=(0, 0)))
     assert opened.responses[0].partitions[0].error_code == Errors.NOT_LEADER_OR_FOLLOWER
     files.open_gate()
     assert server.wait_until_loaded(WAIT_S)
@@ -179,14 +178,14 @@ def test_topics_are_made_and_deleted_meanwhile(held):
     assert server.wait_until_loaded(WAIT_S)
     assert not server.services.topics.marked()
     controller.create("slow", partitions=1)
-    assert test_produce.fetch_values(wire, "slow") == []
-    assert test_produce.fetch_values(wire, "new") == [b"x"]
+    assert fetch_values(wire, "slow") == []
+    assert fetch_values(wire, "new") == [b"x"]
 
 
 def test_a_topic_is_deleted_whose_log_nobody_has_begun_to_load(tmp_path):
     """Also one that was being deleted when the broker was killed, which its next start finishes."""
     server = start_broker(tmp_path, broker_id=0)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     for topic in ("slow", "marked", "later"):
         make_topic(wire, topic)
         produce(wire, topic, batch(b"one", b"two"))
@@ -232,9 +231,9 @@ def test_a_stop_does_not_wait_for_what_is_not_recovered(tmp_path, held):
     stopping.join(WAIT_S)
     assert not stopping.is_alive()
     again = start_broker(tmp_path)
-    wire = Wire(again)
+    wire = Wire(again.bootstrap_servers)
     for topic in ("slow", "quick"):
-        assert test_produce.fetch_values(wire, topic) == [b"one", b"two"]
+        assert fetch_values(wire, topic) == [b"one", b"two"]
     wire.close()
     again.stop()
 
@@ -247,15 +246,15 @@ def test_a_partition_whose_log_cannot_be_loaded_tells_why(tmp_path):
             return super().scan(file, *arguments)
 
     server = start_broker(tmp_path)
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     make_topic(wire, "t")
     produce(wire, "t", batch(b"one"))
     wire.close()
     server.stop()
     server = start_broker(tmp_path, files=Confused("t-0"))
-    wire = Wire(server)
+    wire = Wire(server.bootstrap_servers)
     code, leader, _, offline = leader_of(wire, "t")
     assert (code, leader, len(offline)) == (Errors.LEADER_NOT_AVAILABLE, -1, 1)
-    assert test_fetch.fetch(wire, "t").error_code == Errors.KAFKA_STORAGE_ERROR
+    assert fetch(wire, "t").error_code == Errors.KAFKA_STORAGE_ERROR
     wire.close()
     server.stop()

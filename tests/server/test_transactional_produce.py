@@ -11,8 +11,8 @@ from kafkapy.errors import Errors
 from kafkapy.protocol.apis import DESCRIBE_PRODUCERS, FETCH, LIST_OFFSETS, PRODUCE, WRITE_TXN_MARKERS
 from kafkapy.record.batch import build
 from kafkapy.replica.verification import TransactionVerifier
-from tests.server.conftest import Wire, start_broker
-from tests.server.test_produce import make_topic
+from tests.harness.wire import Wire
+from tests.server.requests import make_topic, start_broker
 
 NOW = time.time_ns() // 1_000_000  # markers have the time of their writing: an old record would be in another segment
 READ_COMMITTED = 1
@@ -61,7 +61,7 @@ def coordinator(transacting):
 
 @pytest.fixture
 def wire(transacting):
-    connection = Wire(transacting)
+    connection = Wire(transacting.bootstrap_servers)
     yield connection
     connection.close()
 
@@ -182,8 +182,8 @@ def latest_of_other(wire, topic):
 
 
 def socketed(wire):
-    host, port = wire.sock.getpeername()
-    return Wire(type("Server", (), {"bootstrap_servers": f"{host}:{port}"}))
+    host, port = wire.socket.getpeername()
+    return Wire(f"{host}:{port}")
 
 
 def test_a_marker_that_overtakes_the_coordinators_answer_makes_it_void(wire, topic, coordinator):

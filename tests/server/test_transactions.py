@@ -13,7 +13,7 @@ from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.server.broker import BrokerServer
 from tests.harness.wire import Producer, Wire, eventually
-from tests.server.conftest import start_broker
+from tests.server.requests import start_broker
 
 
 class Broker:

@@ -9,9 +9,8 @@ from kafkapy.mirror.counts import Counts
 from kafkapy.mirror.metrics import metrics_page
 from kafkapy.protocol.apis import FETCH
 from kafkapy.tools.metrics_docs import BROKER_TABLES, MIRROR_TABLE, page
-from tests.server.conftest import Wire, start_broker
-from tests.server.test_fetch import request
-from tests.server.test_produce import batch, make_topic, produce
+from tests.harness.wire import Wire
+from tests.server.requests import batch, fetch_request, make_topic, metrics_address, produce, start_broker
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 BROKER = {name: metric for table in BROKER_TABLES.values() for name, metric in table.items()}
@@ -30,13 +29,13 @@ def test_no_name_is_in_two_tables():
 def test_a_broker_serves_the_metrics_of_its_tables_and_no_others(tmp_path):
     server = start_broker(tmp_path, kafkapy_metrics_listen="127.0.0.1:0")
     try:
-        wire = Wire(server)
+        wire = Wire(server.bootstrap_servers)
         make_topic(wire, "t")
         produce(wire, "t", batch(b"value"))
         produce(wire, "unknown", batch(b"value"))
-        wire.call(FETCH, 12, request("t"))
+        wire.call(FETCH, 12, fetch_request("t"))
         wire.close()
-        shown = scrape(server.metrics_address)
+        shown = scrape(metrics_address(server))
     finally:
         server.stop()
     assert shown == defined(BROKER)
