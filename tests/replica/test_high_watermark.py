@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy.errors import Errors, KafkaError
@@ -19,6 +19,7 @@ def batch():
     return memoryview(bytearray(build([(1_600_000_000_000, None, b"v", [])])))
 
 
+@settings(deadline=None)
 @given(offsets, offsets, st.lists(st.integers(-1, 120)), st.integers(1, 5), st.integers(1, 5))
 def test_it_is_what_all_that_count_have_and_never_goes_back(current, log_end, ends, in_sync, min_isr):
     found = advanced(current, log_end, ends, in_sync, min_isr)
@@ -30,6 +31,7 @@ def test_it_is_what_all_that_count_have_and_never_goes_back(current, log_end, en
         assert found >= min([log_end, *ends])
 
 
+@settings(deadline=None)
 @given(offsets, st.lists(st.integers(-1, 120), min_size=1), st.data())
 def test_progress_of_one_follower_never_lowers_it(log_end, ends, data):
     before = advanced(0, log_end, ends, 1, 1)
@@ -65,6 +67,7 @@ class ManualTimer:
         return self.entries[-1]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 50), st.booleans())), st.lists(st.integers(0, 60)))
 def test_each_wait_ends_once_when_it_is_reached_or_its_time_is_up(waits, marks):
     timer, ended = ManualTimer(), []
