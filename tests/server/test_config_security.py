@@ -5,7 +5,7 @@ import pytest
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.tree import wait
 from kafkapy.runtime.config_def import ConfigError
-from kafkapy.server.config.alter import check_broker
+from kafkapy.server.config.alter import DELETE, broker_operations, check_broker
 from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.security import check, check_stored
 from kafkapy.tools.main import main
@@ -135,8 +135,18 @@ def test_such_a_setting_that_is_stored_refuses_the_start(tmp_path) -> None:
         start_broker(tmp_path, broker_id=0)
     assert str(refused.value) == (
         "sasl.enabled.mechanisms=PLAIN: authentication is not supported: this broker lets every client in without a "
-        "login; it is stored as a dynamic setting, in /config/brokers/0: remove it there if that is acceptable"
+        "login; it is stored as a dynamic setting, in /config/brokers/0: if that is acceptable, start with an empty "
+        "value or Kafka's default for it (-o), and remove it with kafkapy configs alter --delete"
     )
+    server = start_broker(tmp_path, broker_id=0, sasl_enabled_mechanisms="")
+    remove = [("sasl.enabled.mechanisms", DELETE, None)]
+    server.services.dynamic_config.alter(
+        lambda current: broker_operations(current, remove), per_broker=True, validate_only=False
+    )
+    server.stop()
+    server = start_broker(tmp_path, broker_id=0)
+    assert server.services.config.dynamic_broker == {"message.max.bytes": "5"}
+    server.stop()
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ sentence that says what it means: an authorizer (`authorizer.class.name`, `super
 settings (`create.topic.policy.class.name`, `alter.config.policy.class.name`), a listener or
 `security.inter.broker.protocol` other than PLAINTEXT. An empty value and Kafka's default pass. The same settings are
 refused while the broker runs. If one is stored as a dynamic setting, because Apache Kafka had it there, it refuses the
-start too, unless it is for a listener that this broker does not have. Without `zookeeper.connect` this broker keeps its
-metadata itself.
+start too, unless it is for a listener that this broker does not have, or the file sets it to such a value. Without
+`zookeeper.connect` this broker keeps its metadata itself.
 
 "Changes" says who may change a setting while the broker runs, through AlterConfigs and
 IncrementalAlterConfigs: nobody (read-only), one broker at a time (per-broker), or one broker or all at

@@ -50,13 +50,21 @@ def check_stored(config: BrokerConfig, stored: Mapping[str, Mapping[str, str]]) 
     """Raise ConfigError if a stored dynamic setting asks for protection that is not supported.
 
     `stored` has the dynamic settings by the path of their node. Apache Kafka may have written them. Settings of a
-    listener that this broker does not have are allowed: they protect nothing here, and Kafka may need them again.
+    listener that this broker does not have are allowed: they protect nothing here, and Kafka may need them again. So
+    are settings that the file or the command line sets to a value without protection: somebody has accepted that.
     """
     ours = tuple(f"{LISTENER_PREFIX}{listener.name.lower()}." for listener in config.listeners)
     for path, values in stored.items():
-        missing = [name for name in _missing(values) if listener_base(name) is None or name.lower().startswith(ours)]
+        missing = [
+            name
+            for name in _missing(values)
+            if name not in config.static_values and (listener_base(name) is None or name.lower().startswith(ours))
+        ]
         if missing:
-            advice = f"; it is stored as a dynamic setting, in {path}: remove it there if that is acceptable"
+            advice = (
+                f"; it is stored as a dynamic setting, in {path}: if that is acceptable, start with an empty value or "
+                "Kafka's default for it (-o), and remove it with kafkapy configs alter --delete"
+            )
             _refuse(values, missing, advice)
 
 
