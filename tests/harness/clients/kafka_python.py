@@ -120,6 +120,8 @@ class KafkaPython(Client):
         producer = self._transactional[name]
         config = {"group_id": group, "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
         with _errors(), self._consumer(**config) as consumer:
+            # On a busy machine it joins before it knows the partitions, is assigned none, and does not join again.
+            consumer.partitions_for_topic(source)
             consumer.subscribe([source])
             deadline = time.monotonic() + 60
             while len(got) < count:
