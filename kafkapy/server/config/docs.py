@@ -1,4 +1,4 @@
-"""Writes the configuration page from the tables of settings:
+"""Print docs/configuration.md, made from the tables of settings:
 `python -m kafkapy.server.config.docs > docs/configuration.md`.
 """
 
@@ -12,44 +12,46 @@ from kafkapy.server.config.keys import BROKER_KEYS, DEFAULTS_HERE, FAMILIES, REA
 
 _INTRODUCTION = """# Configuration
 
-This page is written by `python -m kafkapy.server.config.docs` from the tables that the broker itself uses.
+`python -m kafkapy.server.config.docs` makes this page from the tables that the broker itself uses.
 
-`kafkapy start server.properties -o key=value` reads Apache Kafka's own `server.properties` (the Java .properties
-form, UTF-8) and puts each `-o` over it. Names, types, defaults and rules are those of Apache Kafka 3.9, and every
-one of its broker settings is accepted. Three things are different:
+`kafkapy start server.properties -o key=value` reads Apache Kafka's own `server.properties` (Java's .properties
+format, in UTF-8); each `-o` overrides the file. Names, types, defaults and rules are those of Apache Kafka 3.9, and all
+its broker settings are accepted. Three things differ:
 
-- Settings of our own begin with `kafkapy.`.
-- Some defaults are others: {defaults}. One network thread serves best where threads share an interpreter; a receive
-  buffer that the system sizes takes half the CPU for requests of 1 MiB (0.12 to 0.18 s a GiB against 0.36 with Kafka's
-  102400), and a send buffer of twice Kafka's gives one consumer a third more by sendfile; of 1,000 clients
-  that connect at once more than half wait a second with Kafka's backlog of 50, none with 4096 (the system cuts it
-  to `net.core.somaxconn`); and a cluster of one broker holds one replica.
+- Settings that only kafkapy has begin with `kafkapy.`.
+- Some defaults differ: {defaults}. One network thread is fastest because Python threads share the GIL. A receive buffer
+  sized by the system halves the CPU time for requests of 1 MiB (0.12 to 0.18 s per GiB, 0.36 with Kafka's 102400). A
+  send buffer twice as large as Kafka's gives one consumer a third more throughput with sendfile. If 1,000 clients
+  connect at the same time, more than half of them wait a second with Kafka's backlog of 50, none with 4096 (the system
+  limits it to `net.core.somaxconn`). A cluster of one broker has one replica.
 - {read_only} cannot be changed while the
   broker runs.
 
-A value that breaks a rule stops the start with a line that names the key, the value and the rule. Settings that
-nobody knows, and settings that have no effect in this broker, are named in one warning each; the tables
-mark the latter with "no". A setting that protects a Kafka broker and is not supported here refuses the start with a
-sentence that says what it means: an authorizer (`authorizer.class.name`, `super.users`,
-`allow.everyone.if.no.acl.found`), TLS and SASL for clients (`ssl.*`, `sasl.*`, also for one listener,
-`principal.builder.class`, `connections.max.reauth.ms`, the secret of delegation tokens), a Java policy for topics or
-settings (`create.topic.policy.class.name`, `alter.config.policy.class.name`), a listener or
-`security.inter.broker.protocol` other than PLAINTEXT. An empty value and Kafka's default pass. The same settings are
-refused while the broker runs. If one is stored as a dynamic setting, because Apache Kafka had it there, it refuses the
-start too, unless it is for a listener that this broker does not have, or the file sets it to such a value. Without
-`zookeeper.connect` this broker keeps its metadata itself.
+The broker does not start with an invalid value; the error names the setting, the value and the rule. One warning lists
+the unknown settings, another the settings without an effect in this broker, which have "no" in the column "effect".
 
-"Changes" says who may change a setting while the broker runs, through AlterConfigs and
-IncrementalAlterConfigs: nobody (read-only), one broker at a time (per-broker), or one broker or all at
-once (cluster-wide). A value is looked for among the topic's own settings, the broker's dynamic ones, the
-cluster's dynamic ones, the file, and then the default. Any setting may be given for one listener as
-`listener.name.NAME.SETTING`.
+Settings that protect an Apache Kafka broker, but are not supported here, also prevent the start, with an error that
+explains it: an authorizer (`authorizer.class.name`, `super.users`, `allow.everyone.if.no.acl.found`), TLS and SASL for
+clients (`ssl.*`, `sasl.*`, also for one listener, `principal.builder.class`, `connections.max.reauth.ms`, the secret of
+delegation tokens), a Java policy for topics or settings (`create.topic.policy.class.name`,
+`alter.config.policy.class.name`), a listener or `security.inter.broker.protocol` other than PLAINTEXT. An empty value
+and Kafka's default are accepted. These settings are refused while the broker runs, too. If Apache Kafka has stored one
+as a dynamic setting, it also prevents the start, unless it is for a listener that this broker does not have, or the
+file sets it to an accepted value.
+
+Without `zookeeper.connect` this broker stores its metadata itself.
+
+The column "changes" says how a setting can be changed while the broker runs, with AlterConfigs or
+IncrementalAlterConfigs: not at all (read-only), for one broker (per-broker), or for one broker or all of them
+(cluster-wide). The broker takes the first value that it finds in: the topic's own settings, the broker's dynamic
+settings, the cluster's dynamic settings, the file, the defaults. `listener.name.NAME.SETTING` sets a value for one
+listener.
 """
 
 _TOPIC_INTRODUCTION = """## Topics
 
-A setting that the topic does not have itself comes from the broker setting in the same row, and where that is not
-set, from the next one.
+If a topic does not have a setting itself, the value comes from the broker setting in the same row; if that is not set
+and the row names more than one, from the next.
 """
 
 
@@ -95,7 +97,7 @@ def _default(key: ConfigKey) -> str:
     text = key.format(key.default)
     if text is None:
         return ""
-    # Markdown can break a long list of values only at blanks; without them the column would be very wide.
+    # Markdown breaks lines only at spaces; without them a long list of values would make the column very wide.
     return f"`{text}`".replace(",", ", ") if text else '""'
 
 

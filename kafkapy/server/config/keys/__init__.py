@@ -73,9 +73,9 @@ BROKER_KEYS: dict[str, ConfigKey] = key_table(_key(row) for family in FAMILIES f
 DYNAMIC_ONLY_KEYS: dict[str, ConfigKey] = key_table(
     ConfigKey(name, ConfigType.LONG, LONG_MAX, Range(0), MEDIUM, doc, mode=UpdateMode.CLUSTER_WIDE, effect=False)
     for name, doc in (
-        ("leader.replication.throttled.rate", "Most bytes a second that throttled replicas send to followers."),
-        ("follower.replication.throttled.rate", "Most bytes a second that throttled replicas take from leaders."),
-        ("replica.alter.log.dirs.io.max.bytes.per.second", "Most bytes a second moved between log directories."),
+        ("leader.replication.throttled.rate", "Most bytes per second that throttled replicas send to followers."),
+        ("follower.replication.throttled.rate", "Most bytes per second that throttled replicas fetch from leaders."),
+        ("replica.alter.log.dirs.io.max.bytes.per.second", "Most bytes per second moved between log directories."),
     )
 )
 
@@ -89,7 +89,7 @@ _GROUPS = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
 _RIVALS: dict[str, tuple[str, ...]] = {name: group for group in _GROUPS for name in group}
-# log.flush.scheduler.interval.ms is the fallback of log.flush.interval.ms, but is also a setting by itself. broker.id
+# log.flush.scheduler.interval.ms is the fallback of log.flush.interval.ms, but also has an effect of its own. broker.id
 # and node.id are not synonyms here: both always have a value.
 _SYNONYMS: dict[str, tuple[str, ...]] = {
     **{name: group for group in _GROUPS[1:] for name in group},
