@@ -7,7 +7,7 @@ kafkapy.record.legacy.read_entry, those of batches also from kafkapy._ext.batch.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, TypeAlias
+from typing import Any
 
 from kafkapy._ext import batch as _batch
 from kafkapy._ext.batch import BatchHeader
@@ -15,26 +15,11 @@ from kafkapy._ext.legacy import MessageHeader
 from kafkapy._ext.record_writer import RecordsEncoder
 from kafkapy._ext.records import decode_records
 from kafkapy._ext.records import find_timestamp as _find_timestamp
+from kafkapy.record import legacy
 from kafkapy.record.compression import NONE, compress, decompress
+from kafkapy.record.records import MAX_PAYLOAD, Buffer, Headers, Record
 
 APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x08, 0x10, 0x20, 0x40
-
-# Limits the memory that a damaged file can take; batches that a broker has accepted stay below it.
-MAX_PAYLOAD = 1 << 30
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
-Headers: TypeAlias = Iterable[tuple[str, bytes | None]]
-
-
-class Record(NamedTuple):
-    """A record. `timestamp` is in milliseconds, as a consumer gets it; `sequence` is -1 if the producer has none."""
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    sequence: int
 
 
 def payload_of(buffer: Buffer, header: BatchHeader | MessageHeader, limit: int = MAX_PAYLOAD) -> Buffer:
@@ -44,10 +29,8 @@ def payload_of(buffer: Buffer, header: BatchHeader | MessageHeader, limit: int =
     Raises DecompressionError; for a wrapper also CorruptRecords.
     """
     if isinstance(header, MessageHeader):
-        from kafkapy.record.legacy import set_of
-
         if header.codec != NONE:
-            return set_of(buffer, header, limit)
+            return legacy.set_of(buffer, header, limit)
         return memoryview(buffer)[header.position : header.next_position]
     view = memoryview(buffer)[header.position + _batch.HEADER : header.position + header.size]
     if header.codec == NONE:
@@ -58,9 +41,7 @@ def payload_of(buffer: Buffer, header: BatchHeader | MessageHeader, limit: int =
 def records_of(buffer: Buffer, header: BatchHeader | MessageHeader, limit: int = MAX_PAYLOAD) -> list[Record]:
     """Decode all records of an entry. Raises DecompressionError or CorruptRecords (both ValueError)."""
     if isinstance(header, MessageHeader):
-        from kafkapy.record.legacy import messages_of
-
-        return messages_of(buffer, header, limit)
+        return legacy.messages_of(buffer, header, limit)
     return decode_records(payload_of(buffer, header, limit) if header.count else b"", header, Record)
 
 
@@ -73,8 +54,6 @@ def find_timestamp(
 ) -> tuple[int, int] | None:
     """Return (offset, timestamp) of the first record with at least this timestamp and offset, or None."""
     if isinstance(header, MessageHeader):
-        from kafkapy.record import legacy
-
         return legacy.find_timestamp(buffer, header, timestamp, min_offset, limit)
     return _find_timestamp(payload_of(buffer, header, limit), header, timestamp, min_offset) if header.count else None
 
@@ -163,29 +142,12 @@ def build(
     records: Iterable[tuple[int, Buffer | None, Buffer | None, Headers]],
     *,
     codec: int = NONE,
-    base_offset: int = 0,
     base_timestamp: int | None = None,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
-    transactional: bool = False,
-    control: bool = False,
-    leader_epoch: int = -1,
-    timestamp_type: int = 0,
-    level: int | None = None,
+    **fields: Any,
 ) -> bytes:
-    """Return a batch of (timestamp, key, value, headers) records with consecutive offsets."""
+    """Return a batch of (timestamp, key, value, headers) records with consecutive offsets. fields: those of
+    `BatchBuilder.build`."""
     builder = BatchBuilder(codec, base_timestamp=base_timestamp)
     for timestamp, key, value, headers in records:
         builder.append(timestamp, key, value, headers)
-    return builder.build(
-        base_offset=base_offset,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        transactional=transactional,
-        control=control,
-        leader_epoch=leader_epoch,
-        timestamp_type=timestamp_type,
-        level=level,
-    )
+    return builder.build(**fields)

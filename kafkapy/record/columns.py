@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 
 from kafkapy._ext.columns import COLUMNS, Bytes, ColumnBuilder, Columns, Headers, Memory
 from kafkapy._ext.stored_records import DamagedBatch
-from kafkapy.record.batch import MAX_PAYLOAD
 from kafkapy.record.compression import NAMES, ZSTD, DecompressionError, pieces
+from kafkapy.record.records import MAX_PAYLOAD
 
 __all__ = [
     "COLUMNS",

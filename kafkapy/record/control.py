@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from kafkapy._ext.batch import BatchHeader
 from kafkapy._ext.crc32c import crc32c
-from kafkapy.record.batch import Buffer, records_of
+from kafkapy.record.batch import records_of
+from kafkapy.record.records import Buffer
 
 ABORT, COMMIT = 0, 1
 NAMES = {

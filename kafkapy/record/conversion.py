@@ -14,8 +14,9 @@ from kafkapy._ext.legacy import MessageHeader
 from kafkapy._ext.message_writer import wrap
 from kafkapy._ext.transcode import KEPT, RELATIVE, convert_payload, convert_run
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.record.batch import MAX_PAYLOAD, Buffer, payload_of
+from kafkapy.record.batch import payload_of
 from kafkapy.record.compression import NAMES, ZSTD, compress
+from kafkapy.record.records import MAX_PAYLOAD, Buffer
 
 
 def down_convert(buffer: Buffer, magic: int, first_offset: int = 0, *, max_decompressed: int = MAX_PAYLOAD) -> bytes:

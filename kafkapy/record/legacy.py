@@ -16,8 +16,8 @@ from kafkapy._ext.message_sets import decode_message, decode_set, wrapper_value
 from kafkapy._ext.message_sets import find_timestamp as _find_in_set
 from kafkapy._ext.message_writer import MessagesEncoder, wrap
 from kafkapy._ext.records import CorruptRecords
-from kafkapy.record.batch import MAX_PAYLOAD, Buffer, Record
 from kafkapy.record.compression import NAMES, NONE, ZSTD, compress, decompress
+from kafkapy.record.records import MAX_PAYLOAD, Buffer, Record
 
 Entry: TypeAlias = BatchHeader | MessageHeader
 

@@ -19,9 +19,10 @@ from kafkapy._ext.records import CorruptRecords
 from kafkapy._ext.transcode import NUMBERED, Converted, convert_payload
 from kafkapy._ext.validation import InvalidBatch, ValidatedBatch, assign, built_batch, validate
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.record.batch import APPEND_TIME, Buffer, payload_of
+from kafkapy.record.batch import APPEND_TIME, payload_of
 from kafkapy.record.compression import NONE, ZSTD, DecompressionError, compress, pieces
 from kafkapy.record.legacy import read_entry
+from kafkapy.record.records import Buffer
 
 _AT_MAGIC = 16
 _BATCH_HEADER = 61

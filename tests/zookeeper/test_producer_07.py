@@ -12,8 +12,8 @@ from kafkapy.client.original.producing.producer_hooks import CallbackHandler
 from kafkapy.client.original.producing.producer_messages import FailedToSendMessage, KeyedMessage
 from kafkapy.client.original.simple.simple_consumer import SimpleConsumer
 from kafkapy.log.offline.sets_07 import sets_of_07
-from kafkapy.record.batch import Record
 from kafkapy.record.legacy import iter_entries, messages_of
+from kafkapy.record.records import Record
 from tests.harness.broker_07 import BROKER_ID, Broker07, start_broker_07
 from tests.harness.zookeeper import SESSION_MS, eventually
 

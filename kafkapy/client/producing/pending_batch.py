@@ -3,8 +3,9 @@
 from kafkapy._ext.batch import BatchHeader, read_header
 from kafkapy.client.cluster import TopicPartition
 from kafkapy.client.errors import ProduceFailed
-from kafkapy.record.batch import BatchBuilder, Record, records_of
+from kafkapy.record.batch import BatchBuilder, records_of
 from kafkapy.record.encoded import EncodedBatch
+from kafkapy.record.records import Record
 
 
 class Delivery:

@@ -16,7 +16,8 @@ from kafkapy.log.offline.errors import OfflineError
 from kafkapy.log.offline.index_files import OFFSET_ENTRY, TIME_ENTRY, entries_in
 from kafkapy.log.offline.places import Segment
 from kafkapy.log.offline.stored_batches import LogReader, StoredBatch
-from kafkapy.record.batch import Record, find_timestamp
+from kafkapy.record.batch import find_timestamp
+from kafkapy.record.records import Record
 
 LAST = (1 << 63) - 1  # the largest possible offset and timestamp
 

@@ -16,8 +16,9 @@ from kafkapy._ext.crc32 import crc32
 from kafkapy._ext.crc32c import crc32c
 from kafkapy.log.names import MAX_OFFSET
 from kafkapy.log.offline.errors import OfflineError
-from kafkapy.record.batch import Record, payload_of, records_of
+from kafkapy.record.batch import payload_of, records_of
 from kafkapy.record.legacy import Entry, iter_entries, read_entry
+from kafkapy.record.records import Record
 
 LOG_OVERHEAD = 12  # the base offset and length fields, which the length does not include
 UP_TO_MAGIC = 17  # bytes needed to know the format of a batch

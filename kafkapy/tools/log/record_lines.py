@@ -5,8 +5,8 @@ from typing import Any
 
 from kafkapy.client.fetching.consumer import ConsumerRecord
 from kafkapy.log.offline.places import Place
-from kafkapy.record.batch import Record
 from kafkapy.record.control import decode
+from kafkapy.record.records import Record
 from kafkapy.tools.common.output import utf_8
 from kafkapy.tools.common.record_formats import Format, line_maker
 from kafkapy.tools.log.decoders.values import DEFAULT, Decoder, compact, readable

@@ -15,9 +15,10 @@ from kafkapy._ext.message_sets import decode_message
 from kafkapy._ext.records import CorruptRecords
 from kafkapy.client.errors import ClientError
 from kafkapy.errors import KafkaError
-from kafkapy.record.batch import Buffer, Record, payload_of
+from kafkapy.record.batch import payload_of
 from kafkapy.record.compression import NONE
 from kafkapy.record.legacy import check, iter_entries, set_of
+from kafkapy.record.records import Buffer, Record
 
 FIRST = 17  # enough bytes of a batch or message to read its size and format
 

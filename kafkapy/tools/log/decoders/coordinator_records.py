@@ -10,7 +10,7 @@ from kafkapy.coordinator.transaction_records import EMPTY, TransactionState, dec
 from kafkapy.errors import KafkaError, ProtocolError
 from kafkapy.protocol.consumer_protocol import ASSIGNMENT, PROTOCOL_TYPE, SUBSCRIPTION
 from kafkapy.protocol.versioned import VersionedMessage, version_of
-from kafkapy.record.batch import Record
+from kafkapy.record.records import Record
 from kafkapy.tools.log.decoders.values import Shown, compact
 
 # The key's and the value's message by record type, which is the version of the key.

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from kafkapy.record.batch import Record
+from kafkapy.record.records import Record
 from kafkapy.tools.common.errors import CallError
 
 BUILT_IN = ("utf-8", "json", "hex")

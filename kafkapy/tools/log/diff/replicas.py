@@ -17,8 +17,8 @@ from kafkapy.log.offline.lookups import end_offset_of, position_of, records_of
 from kafkapy.log.offline.places import Place
 from kafkapy.log.offline.stored_batches import LogReader, StoredBatch
 from kafkapy.log.storage.files import Files
-from kafkapy.record.batch import Record
 from kafkapy.record.legacy import Entry
+from kafkapy.record.records import Record
 from kafkapy.tools.common.errors import ToolError
 
 # The fields of a batch in the order of importance, with names for people.

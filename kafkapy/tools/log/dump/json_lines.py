@@ -5,9 +5,9 @@ from typing import Any
 from kafkapy._ext.batch import BatchHeader
 from kafkapy.log.offline.index_files import AbortedTransaction, ProducerEntry
 from kafkapy.log.offline.stored_batches import StoredBatch
-from kafkapy.record.batch import Record
 from kafkapy.record.compression import NONE
 from kafkapy.record.control import decode
+from kafkapy.record.records import Record
 from kafkapy.tools.log.decoders.values import Shown, readable
 from kafkapy.tools.log.dump.text import TIMESTAMP_TYPES, codec_name
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from kafkapy.log.offline.files_07 import Reader07
-from kafkapy.record.batch import Record
 from kafkapy.record.kafka07 import CorruptMessage, Message, messages_in
+from kafkapy.record.records import Record
 from kafkapy.tools.common.errors import ToolError
 from kafkapy.tools.log.decoders.values import DEFAULT
 from kafkapy.tools.log.dump.options import Output

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkapy.log.offline.stored_batches import LogReader, StoredBatch
-from kafkapy.record.batch import Record
+from kafkapy.record.records import Record
 from kafkapy.tools.log.decoders.values import DEFAULT, Shown
 from kafkapy.tools.log.dump import json_lines, text
 from kafkapy.tools.log.dump.options import Output

@@ -4,9 +4,9 @@ for scripts that parse that tool's output."""
 from kafkapy._ext.batch import BatchHeader
 from kafkapy.log.offline.index_files import AbortedTransaction, ProducerEntry
 from kafkapy.log.offline.stored_batches import StoredBatch
-from kafkapy.record.batch import Record
 from kafkapy.record.compression import NAMES
 from kafkapy.record.control import decode
+from kafkapy.record.records import Record
 from kafkapy.tools.log.decoders.values import Shown
 
 # None: messages of format 0 have no timestamps.

@@ -12,8 +12,8 @@ from kafkapy.log.offline.files_07 import Reader07
 from kafkapy.log.offline.lookups import Found, record_at, record_since
 from kafkapy.log.offline.places import Place, places_in
 from kafkapy.log.offline.record_source import RecordSource, Wanted
-from kafkapy.record.batch import Record
 from kafkapy.record.kafka07 import CorruptMessage, messages_in
+from kafkapy.record.records import Record
 from kafkapy.tools.common.errors import CallError, ToolError
 from kafkapy.tools.common.options import timestamp_of
 from kafkapy.tools.common.output import progress

@@ -10,8 +10,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
 
-from kafkapy.record.batch import Record
 from kafkapy.record.columns import Bytes, Columns, Headers, Memory
+from kafkapy.record.records import Record
 
 try:
     from re import _constants, _parser  # type: ignore[attr-defined]  # Python 3.11 and later
