@@ -30,8 +30,8 @@ from kafkapy.client.errors import ConnectionFailed
 from kafkapy.errors import KafkaError, is_retriable
 from kafkapy.mirror.counts import Counts
 from kafkapy.mirror.delivery import SafeDelivery, target_cluster
+from kafkapy.mirror.member import Member, NotCommitted, Piece
 from kafkapy.mirror.options import MirrorOptions
-from kafkapy.mirror.sources import Member, NotCommitted, Piece
 from kafkapy.mirror.target_settings import TargetSettings
 from kafkapy.mirror.target_topics import TargetTopics
 from kafkapy.record.rebatch import Rebatcher

@@ -62,9 +62,9 @@ from kafkapy.client.errors import ClientError, ProducerFenced, UnsupportedByBrok
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.mirror.counts import Counts
 from kafkapy.mirror.delivery import target_cluster
+from kafkapy.mirror.member import NotCommitted, Piece, SeekingMember
 from kafkapy.mirror.options import MirrorOptions
 from kafkapy.mirror.partition_copy import PartitionCopy
-from kafkapy.mirror.sources import NotCommitted, Piece, SeekingMember
 from kafkapy.mirror.target_offsets import TargetOffsets
 from kafkapy.mirror.target_settings import TargetSettings
 from kafkapy.mirror.target_topics import TargetTopics

@@ -15,8 +15,8 @@ from kafkapy.client.original.filters import Blacklist, TopicFilter
 from kafkapy.errors import KafkaError, is_retriable
 from kafkapy.mirror.counts import Waiting
 from kafkapy.mirror.group_status import GroupStatus
+from kafkapy.mirror.member import Listener, NotCommitted, Piece
 from kafkapy.mirror.source_settings import GroupSource
-from kafkapy.mirror.sources import Listener, NotCommitted, Piece
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from kafkapy.client.cluster import TopicPartition
 from kafkapy.client.producing.transactional_producer import TransactionalProducer
 from kafkapy.mirror.delivery import target_cluster
+from kafkapy.mirror.member import Piece
 from kafkapy.mirror.options import MirrorOptions
-from kafkapy.mirror.sources import Piece
 from kafkapy.mirror.target_settings import TargetSettings
 from kafkapy.record.encoded import EncodedBatch
 from kafkapy.record.rebatch import Rebatcher

@@ -28,8 +28,8 @@ from kafkapy.client.original.filters import TopicFilter
 from kafkapy.errors import KafkaError
 from kafkapy.mirror.counts import Waiting
 from kafkapy.mirror.group_status import lag_of
+from kafkapy.mirror.member import Listener, NotCommitted, Piece
 from kafkapy.mirror.source_settings import ZooKeeperSource
-from kafkapy.mirror.sources import Listener, NotCommitted, Piece
 
 log = logging.getLogger(__name__)
 

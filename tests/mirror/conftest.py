@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pytest
 
 from kafkapy.client import Consumer, ConsumerRecord
-from kafkapy.mirror.sources import Listener, NotCommitted, Piece
+from kafkapy.mirror.member import Listener, NotCommitted, Piece
 from kafkapy.record.batch import build
 from kafkapy.testing.broker import Broker
 

@@ -8,9 +8,9 @@ from kafkapy.client import Admin, Cluster, ConnectionFailed, GroupAdmin
 from kafkapy.client.producing.transaction_link import TransactionLink
 from kafkapy.mirror.counts import Counts
 from kafkapy.mirror.exactly_once import ExactlyOnce, NotEnded
+from kafkapy.mirror.member import Piece
 from kafkapy.mirror.options import MirrorOptions
 from kafkapy.mirror.partition_copy import PartitionCopy
-from kafkapy.mirror.sources import Piece
 from kafkapy.mirror.target_settings import read_target
 from kafkapy.mirror.target_topics import NoTopic
 from kafkapy.record.batch import build

@@ -13,8 +13,8 @@ from kafkapy.client.original.consuming.streams import Chunk, OwnedPartition, Str
 from kafkapy.client.original.filters import Whitelist
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.mirror import zookeeper_member
+from kafkapy.mirror.member import NotCommitted
 from kafkapy.mirror.source_settings import read_source
-from kafkapy.mirror.sources import NotCommitted
 from kafkapy.mirror.zookeeper_member import ZooKeeperMember
 from kafkapy.record.batch import build
 
