@@ -7,7 +7,7 @@ import pytest
 from kafkapy.tools.common import output
 from kafkapy.tools.common.errors import ToolError
 from kafkapy.tools.common.output import print_json, print_table, progress
-from kafkapy.tools.groups.backend import DescribedGroup
+from kafkapy.tools.groups.interface import DescribedGroup
 from kafkapy.tools.groups.tables import print_members, print_offsets
 from kafkapy.tools.main import sentence_of
 

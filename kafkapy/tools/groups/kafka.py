@@ -14,7 +14,7 @@ from kafkapy.runtime.addresses import host_port
 from kafkapy.tools.common.errors import ToolError, fail_if_any
 from kafkapy.tools.common.output import counted
 from kafkapy.tools.common.partition_ranges import partitions_text
-from kafkapy.tools.groups.backend import DescribedGroup, Document, Refusal
+from kafkapy.tools.groups.interface import DescribedGroup, Document, Refusal
 from kafkapy.tools.main import sentence_of
 
 if TYPE_CHECKING:

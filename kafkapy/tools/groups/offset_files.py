@@ -14,7 +14,8 @@ from kafkapy.runtime.printable import printable
 from kafkapy.tools.common.errors import ToolError
 from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Json, Servers
 from kafkapy.tools.common.output import counted, print_json, print_table
-from kafkapy.tools.groups.backend import GroupBackend, ThroughZooKeeper, group_backend
+from kafkapy.tools.groups.backend import ThroughZooKeeper, group_backend
+from kafkapy.tools.groups.interface import GroupBackend
 from kafkapy.tools.groups.offset_lines import Groups, read_lines, write_lines
 from kafkapy.tools.groups.plan_file import STANDARD
 

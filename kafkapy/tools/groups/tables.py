@@ -6,7 +6,7 @@ from typing import Any
 from kafkapy.runtime.printable import printable
 from kafkapy.tools.common.output import counted, print_table
 from kafkapy.tools.common.partition_ranges import partitions_text
-from kafkapy.tools.groups.backend import DescribedGroup, Document
+from kafkapy.tools.groups.interface import DescribedGroup, Document
 
 
 def print_listing(groups: Sequence[Document]) -> None:

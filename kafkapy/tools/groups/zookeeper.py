@@ -24,7 +24,7 @@ from kafkapy.runtime.printable import printable
 from kafkapy.tools.common.errors import CallError, ToolError, fail_if_any
 from kafkapy.tools.common.output import counted
 from kafkapy.tools.common.partition_ranges import partitions_text
-from kafkapy.tools.groups.backend import DescribedGroup, Document, Refusal
+from kafkapy.tools.groups.interface import DescribedGroup, Document, Refusal
 from kafkapy.tools.groups.kafka import KafkaGroups, end_offsets
 from kafkapy.tools.main import sentence_of
 

@@ -1,43 +1,16 @@
-"""The interface of `kafkapy topics` to a cluster: `kafka` sends requests to brokers, `zookeeper` uses the nodes."""
+"""Opening the topics of the cluster that the options of a `kafkapy topics` command name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
 
 import typer
 
 from kafkapy.client.administration.admin import Admin
 from kafkapy.tools.common.options import cluster_of, through_zookeeper
-
-# A topic or partition as `--json` prints it. A key that only one backend has is a column of its tables only.
-Document = dict[str, Any]
-
-
-class TopicBackend(Protocol):
-    """Reads and changes topics. Methods raise KafkaError, ClientError, CallError and ToolError."""
-
-    def summaries(self) -> list[Document]:
-        """Return all topics: name, id, internal, partitionCount, replicationFactor."""
-
-    def descriptions(self, names: Sequence[str]) -> list[Document]:
-        """Return the named topics, or all, with `configs` and `partitions` added to the summary."""
-
-    def create(
-        self, name: str, partitions: int, replicas: int, settings: Mapping[str, str], *, validate_only: bool
-    ) -> int:
-        """Create a topic, or only check that it could be created, and return its number of partitions."""
-
-    def alter_settings(self, name: str, changes: Mapping[str, str], removed: Sequence[str]) -> None:
-        """Set the settings in `changes` and set those in `removed` back to their defaults: all or none."""
-
-    def add_partitions(self, name: str, count: int) -> None:
-        """Raise the number of partitions to `count`."""
-
-    def delete(self, name: str) -> str:
-        """Delete a topic, or mark it for deletion by the controller. Return the sentence that says which."""
+from kafkapy.tools.topics.interface import TopicBackend
 
 
 @contextmanager

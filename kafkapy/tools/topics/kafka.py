@@ -8,7 +8,7 @@ from kafkapy.client.administration.admin import DELETE, EARLIEST, LATEST, SET, T
 from kafkapy.client.administration.descriptions import FoundOffset, NewTopic
 from kafkapy.client.cluster import Topic, TopicPartition
 from kafkapy.metadata.ids import ZERO_ID, encode_id
-from kafkapy.tools.topics.backend import Document
+from kafkapy.tools.topics.interface import Document
 
 
 class KafkaTopics:

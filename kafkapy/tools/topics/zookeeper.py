@@ -24,7 +24,7 @@ from kafkapy.metadata.tree import BadVersion, Create, NodeExists, Operation, Set
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.runtime.printable import printable
 from kafkapy.tools.common.errors import CallError, ToolError
-from kafkapy.tools.topics.backend import Document
+from kafkapy.tools.topics.interface import Document
 from kafkapy.tools.zk.location import opened
 
 _CHANGE_NOTIFICATION_VERSION = 2
