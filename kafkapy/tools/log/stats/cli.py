@@ -13,10 +13,11 @@ from kafkapy.tools.common.errors import CallError, ToolError
 from kafkapy.tools.common.options import Json
 from kafkapy.tools.common.output import counted, print_json, print_table, progress
 from kafkapy.tools.log.output_file import ResultFile
-from kafkapy.tools.log.stats.counting import Stats, gather
+from kafkapy.tools.log.stats.counting import gather
 from kafkapy.tools.log.stats.document import document
 from kafkapy.tools.log.stats.plot import FORMATS, draw, plotting
 from kafkapy.tools.log.stats.table import PARTITION_COLUMNS, partition_row, rows
+from kafkapy.tools.log.stats.totals import Stats
 
 MIB = 1 << 20
 

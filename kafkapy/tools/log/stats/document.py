@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafkapy.tools.log.decoders.values import readable
-from kafkapy.tools.log.stats.counting import Key, Producer, Stats
+from kafkapy.tools.log.stats.totals import Key, Producer, Stats
 
 Json = dict[str, Any]
 

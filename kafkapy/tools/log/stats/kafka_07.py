@@ -14,7 +14,7 @@ from kafkapy.record.columns import decompress_records
 from kafkapy.record.compression import NAMES
 from kafkapy.record.kafka07 import HEADERS, LENGTH, CorruptMessage, Message, messages_in
 from kafkapy.record.legacy import build_set
-from kafkapy.tools.log.stats.counting import Stats, fill
+from kafkapy.tools.log.stats.totals import Stats, fill
 
 SIZES = 33  # elements of a histogram, as in ext/log_tally
 FORMAT = "0.7 magic {}"

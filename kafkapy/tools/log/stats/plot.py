@@ -5,7 +5,7 @@ from typing import Any, BinaryIO
 
 from kafkapy.extras import how_to_install
 from kafkapy.tools.common.errors import CallError
-from kafkapy.tools.log.stats.counting import Stats
+from kafkapy.tools.log.stats.totals import Stats
 
 FORMATS = ("png", "svg", "pdf")
 BYTES_COLOR, RECORDS_COLOR = "tab:blue", "tab:orange"

@@ -6,8 +6,8 @@ from typing import Any
 from kafkapy.runtime.printable import printable
 from kafkapy.tools.common.output import counted
 from kafkapy.tools.log.decoders.values import readable
-from kafkapy.tools.log.stats.counting import Stats
 from kafkapy.tools.log.stats.document import compaction, largest
+from kafkapy.tools.log.stats.totals import Stats
 
 Row = tuple[str, str]
 
