@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,34 @@ def test_the_controller_decides_without_the_parts_that_obey() -> None:
         if other in ("replica", "log")
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def imported_at_run_time(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """(module, name in it) of every import, also of those inside functions, but not of those for types only."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((str(node.module), alias.name) for alias in node.names)
+        elif not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield from imported_at_run_time(node)
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """An import inside a function may save time; it may not hide that two modules need each other."""
+    trees = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path.read_text()
+        for path in PACKAGE.rglob("*.py")
+    }
+    graph = {
+        module: {
+            f"{other}.{name}" if f"{other}.{name}" in trees else other
+            for other, name in imported_at_run_time(ast.parse(text))
+        }
+        for module, text in trees.items()
+    }
+    assert "kafkapy.mirror.group_member" in graph["kafkapy.mirror.sources"], "imports inside functions are not seen"
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
