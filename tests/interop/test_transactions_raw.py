@@ -349,7 +349,7 @@ def test_transactions_are_listed(wire: Wire, topic: str, name: str, version: int
     assert listed(state_filters=["Ongoing", "Nonsense"]) == {name: "Ongoing"}
     assert listed(state_filters=["Nonsense"]) == {}
     assert listed(state_filters=["PrepareCommit", "Dead"]) == {}
-    assert listed(producer_id_filters=[idle.id, 99]) == {f"{name}-idle": "Empty"}
+    assert listed(producer_id_filters=[idle.id, NOBODY.id]) == {f"{name}-idle": "Empty"}
     assert listed(producer_id_filters=[idle.id], state_filters=["Ongoing"]) == {}
     if version >= 1:
         assert listed(duration_filter=0, state_filters=["Ongoing"]) == {name: "Ongoing"}
