@@ -1,4 +1,4 @@
-"""A ZooKeeper server for all tests here, a chroot of its own for each, and brokers that live there."""
+"""A ZooKeeper server for all tests of this folder, a chroot for each test, and brokers that use it."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -33,13 +33,13 @@ _CHROOTS = iter(range(1_000_000))
 
 @pytest.fixture
 def connect(zookeeper: ZooKeeper) -> str:
-    """The server with a chroot that is not there yet."""
+    """Return the server's address with a chroot that does not exist yet."""
     return f"{zookeeper.address}/kafka/{next(_CHROOTS)}"
 
 
 @pytest.fixture
 def open_tree(connect: str) -> Iterator[OpenTree]:
-    """Opens the tree, again and again; closes what is open at the end."""
+    """Return a function that opens the tree each time it is called; close all of them at the end."""
     opened: list[Tree] = []
 
     def opener(
@@ -61,7 +61,7 @@ def tree(open_tree: OpenTree) -> ZooKeeperTree:
 
 @pytest.fixture
 def start(connect: str, tmp_path: Path) -> Iterator[Start]:
-    """Starts brokers in this process, each id with a directory of its own; settings as `log_dirs="..."`."""
+    """Return a function that starts a broker in this process. Each id has its directory; settings: `log_dirs="..."`."""
     running: list[BrokerServer] = []
 
     def starter(broker_id: int = 0, where: str = connect, on_failure: Any = None, **settings: str) -> BrokerServer:
@@ -88,7 +88,7 @@ def start(connect: str, tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def zk(zookeeper: ZooKeeper, connect: str) -> Iterator[KazooClient]:
-    """A client in the chroot, which it makes."""
+    """Return a client with the chroot, which is created."""
     chroot = connect.partition("/")[2]
     client = KazooClient(zookeeper.address)
     client.start()
@@ -101,13 +101,13 @@ def zk(zookeeper: ZooKeeper, connect: str) -> Iterator[KazooClient]:
 
 @pytest.fixture
 def data_07(tmp_path: Path) -> Path:
-    """A copy of what Kafka 0.7.2 wrote, for a broker that may write to it."""
+    """Return a copy of log directories of Kafka 0.7.2, which a broker may write to."""
     return Path(shutil.copytree(GOLDEN_07 / "data", tmp_path / "kafka-0.7"))
 
 
 @pytest.fixture
 def broker_07(zk: KazooClient, connect: str, data_07: Path) -> Iterator[Broker07 | RealBroker07]:
-    """With two partitions of the topics two-partitions and sent."""
+    """Start a broker of Kafka 0.7 with two partitions of the topics two-partitions and sent."""
     broker = start_broker_07(data_07, connect, {"two-partitions": 2, "sent": 2})
     yield broker
     broker.stop()

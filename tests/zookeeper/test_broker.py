@@ -1,4 +1,4 @@
-"""A broker whose metadata is in ZooKeeper: what it writes and picks up there, how it keeps and loses its place."""
+"""A broker whose metadata is in ZooKeeper: nodes that it writes and follows, its registration and its loss."""
 
 import json
 import logging
@@ -34,7 +34,7 @@ def segment_bytes(server: BrokerServer, topic: str, partition: int) -> Any:
     return config.values["segment.bytes"] if config is not None else None
 
 
-def test_the_nodes_are_those_of_kafka(start: Start, tree: Tree) -> None:
+def test_the_broker_writes_the_same_nodes_as_kafka(start: Start, tree: Tree) -> None:
     """Paths, contents and versions as in the golden znodes of Kafka 3.9.1 (tests/data/golden/kafka-3.9.1-v2)."""
     server = start(3)
     server.services.controller.create("t", partitions=2, overrides={"segment.bytes": "4096"})
@@ -71,7 +71,7 @@ def test_the_nodes_are_those_of_kafka(start: Start, tree: Tree) -> None:
     assert tree.get("/controller_epoch").data == b"1"
 
 
-def test_topics_of_old_tools_and_by_hand_are_picked_up(start: Start, tree: Tree) -> None:
+def test_topics_written_by_old_tools_or_by_hand_are_picked_up(start: Start, tree: Tree) -> None:
     server = start()
     services = server.services
     # What kafka-topics.sh --zookeeper of Kafka 2.3 writes, and nothing more.
@@ -102,7 +102,7 @@ def test_topics_of_old_tools_and_by_hand_are_picked_up(start: Start, tree: Tree)
     assert not tree.exists("/config/topics/old")
 
 
-def test_what_was_written_while_no_broker_ran_counts_at_the_start(start: Start, tree: Tree) -> None:
+def test_changes_written_while_no_broker_ran_take_effect_at_the_start(start: Start, tree: Tree) -> None:
     first = start()
     first.services.controller.create("gone", partitions=1)
     first.stop()
@@ -130,7 +130,7 @@ def test_what_was_written_while_no_broker_ran_counts_at_the_start(start: Start, 
     assert tree.get("/controller_epoch").data == b"2"
 
 
-def test_nodes_that_cannot_be_read_are_named_and_harm_nobody_else(
+def test_nodes_that_cannot_be_parsed_are_logged_and_affect_nothing_else(
     start: Start, tree: Tree, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = start()
@@ -158,7 +158,7 @@ def test_nodes_that_cannot_be_read_are_named_and_harm_nobody_else(
     server.services.controller.create("after", partitions=1)
 
 
-def test_dynamic_settings_that_others_write_count(start: Start, tree: Tree) -> None:
+def test_dynamic_settings_written_by_other_tools_take_effect(start: Start, tree: Tree) -> None:
     server = start()
     tree.commit([Create("/config/brokers/<default>", b'{"version":1,"config":{"log.retention.ms":"1234567"}}')])
     eventually(lambda: server.services.config["log.retention.ms"] == 1234567)
@@ -172,7 +172,7 @@ def test_dynamic_settings_that_others_write_count(start: Start, tree: Tree) -> N
 @pytest.mark.parametrize(
     ("path", "data"), [("/controller_epoch", b"many"), ("/cluster/id", b"\xff"), ("/cluster/id", b"{}")]
 )
-def test_a_cluster_that_cannot_be_read_is_refused_in_a_sentence(
+def test_a_broker_refuses_a_cluster_that_it_cannot_read_with_a_sentence(
     start: Start, tree: Tree, path: str, data: bytes
 ) -> None:
     tree.ensure("/cluster")
@@ -182,7 +182,7 @@ def test_a_cluster_that_cannot_be_read_is_refused_in_a_sentence(
     assert "should not happen" not in sentence_of(caught.value)
 
 
-def test_a_place_that_is_taken_is_refused(start: Start, tree: Tree, tmp_path: Path) -> None:
+def test_a_broker_id_that_is_registered_already_is_refused(start: Start, tree: Tree, tmp_path: Path) -> None:
     server = start(1)
     with pytest.raises(StartError, match=r"broker 1 at 127\.0\.0\.1:\d+ is registered .* cannot share a cluster"):
         start(2)
@@ -197,7 +197,7 @@ def test_a_place_that_is_taken_is_refused(start: Start, tree: Tree, tmp_path: Pa
     assert written.endswith(f"broker.id=4\nversion=0\ncluster.id={corrected.services.cluster_id}\n")
 
 
-def test_a_broker_that_died_gets_its_place_back_when_its_session_has_expired(connect: str, tmp_path: Path) -> None:
+def test_a_killed_broker_registers_again_when_its_old_session_has_expired(connect: str, tmp_path: Path) -> None:
     longer_than_a_start = {"zookeeper.session.timeout.ms": "5000"}
     settings = {"broker.id": "5", "zookeeper.connect": connect, **longer_than_a_start}
     KafkapyBroker(tmp_path, settings).kill()
@@ -345,7 +345,7 @@ def test_a_stop_without_zookeeper_says_that_the_registration_stays(
 def test_a_deletion_that_others_ask_for_is_finished_later_when_zookeeper_is_away(
     start: Start, tree: Tree, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No new session brings it up again: sessions go on where the whole ensemble was down."""
+    """No new session starts it again: sessions survive when the whole ensemble was down."""
     server = start()
     server.services.controller.create("goes", partitions=1)
     mine = server.services.topics._tree
@@ -365,7 +365,7 @@ def test_a_deletion_that_others_ask_for_is_finished_later_when_zookeeper_is_away
     assert "what was changed at /admin/delete_topics has to wait" in caplog.text
 
 
-def test_what_consumers_keep_is_neither_held_nor_watched(
+def test_consumers_nodes_are_neither_cached_nor_watched(
     start: Start, tree: ZooKeeperTree, zookeeper: ZooKeeper, connect: str
 ) -> None:
     above = [f"/consumers/old{part}" for part in ("", "/ids", "/offsets", "/offsets/t")]
@@ -394,10 +394,10 @@ def test_what_consumers_keep_is_neither_held_nor_watched(
     assert {path for path in ours if path.startswith("/consumers")} == {"/consumers"}
 
 
-def test_a_new_producer_waits_for_zookeeper_and_goes_on(
+def test_a_new_producer_waits_for_zookeeper_to_get_its_producer_id(
     start: Start, connect: str, zookeeper: ZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that has no producer id yet, and no id is left: it asks again until ZooKeeper is back."""
+    """The broker's block of producer ids is used up: a new client retries until ZooKeeper is back."""
     monkeypatch.setattr(ProducerIds, "prefetch", lambda ids: None)
     proxy = TcpProxy(zookeeper.port)
     server = start(where=proxy.address + "/" + connect.partition("/")[2])
@@ -434,7 +434,7 @@ def test_a_new_producer_waits_for_zookeeper_and_goes_on(
 def test_partitions_are_moved_as_far_as_one_broker_can(
     start: Start, tree: Tree, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A partition that a dead broker has a replica of, in Kafka's own words; asked for by a client and by a node."""
+    """A partition has a replica on a dead broker; the move is requested by a client and by a node, as with Kafka."""
     server = start()
     path, state = "/brokers/topics/t", "/brokers/topics/t/partitions/0/state"
     server.services.controller.create("t", partitions=2)
@@ -472,7 +472,7 @@ def test_partitions_are_moved_as_far_as_one_broker_can(
 
 
 def listed(wire: Wire) -> dict[tuple[str, int], tuple[list[int], list[int], list[int]]]:
-    """(topic, partition) -> replicas, those that come, those that go."""
+    """Return the reassignments: (topic, partition) -> replicas, adding replicas, removing replicas."""
     api = apis.LIST_PARTITION_REASSIGNMENTS
     asked = [api.Request.Topics(name=name, partition_indexes=[0, 1, 2]) for name in ("t", "no")]
     by_name = wire.call(api, 0, topics=asked)
@@ -486,7 +486,7 @@ def listed(wire: Wire) -> dict[tuple[str, int], tuple[list[int], list[int], list
 
 
 def reassigned(wire: Wire, *asked: tuple[str, int, list[int] | None]) -> list[int]:
-    """The code of each."""
+    """Request reassignments; return the error code of each partition."""
     api = apis.ALTER_PARTITION_REASSIGNMENTS
     make = api.Request.Topics
     topics = [

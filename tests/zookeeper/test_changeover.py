@@ -1,4 +1,4 @@
-"""kafkapy and Apache Kafka 3.9.1 in turns: the same broker id, log directory and chroot, and nothing is missing."""
+"""kafkapy and Apache Kafka 3.9.1 take turns with the same broker id, log directory and chroot; nothing is lost."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def znodes(client: KazooClient, path: str = "/") -> dict[str, tuple[Any, int]]:
 
 
 def steady(nodes: dict[str, tuple[Any, int]]) -> dict[str, Any]:
-    """What must not change when another takes over: topics, settings, ids."""
+    """Return the nodes that must not change when the other broker takes over: topics, settings, ids."""
     same = {}
     for path, (data, _) in nodes.items():
         if path.startswith(("/brokers/topics", "/config/topics", "/cluster")):

@@ -1,4 +1,4 @@
-"""`kafkapy groups` and `kafkapy consume --zookeeper` on a cluster of Kafka 0.7: offsets of bytes, BROKER-PARTITION."""
+"""`kafkapy groups` and `kafkapy consume --zookeeper` on a cluster of Kafka 0.7: byte offsets, BROKER-PARTITION."""
 
 import json
 from pathlib import Path

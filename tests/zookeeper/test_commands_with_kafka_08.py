@@ -27,7 +27,7 @@ def test_a_group_of_kafka_08(connect: str, tmp_path: Path, capfdbinary: pytest.C
         return out.decode()
 
     def described() -> list[tuple[str, ...]]:
-        """Topic, partition, committed, end, lag and owner."""
+        """Return topic, partition, committed, end, lag and owner."""
         (found,) = json.loads(run("groups", "describe", GROUP, "--json"))
         keys = ("topic", "partition", "committed", "end", "lag", "owner")
         return [tuple(str(row[key]) for key in keys) for row in found["offsets"]]
@@ -63,7 +63,7 @@ def test_a_group_of_kafka_08(connect: str, tmp_path: Path, capfdbinary: pytest.C
 
 
 def _make_chroot(connect: str) -> None:
-    """Kafka 0.8 makes one level of it."""
+    """Create the chroot: Kafka 0.8 creates only one level of it."""
     servers, _, path = connect.partition("/")
     zk = KazooClient(servers)
     zk.start()

@@ -39,7 +39,7 @@ Call = Callable[..., Said]
 
 @pytest.fixture
 def through_broker(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, bench: Bench) -> Call:
-    """`kafkapy consume WORDS` at the bench's broker."""
+    """Return a function that runs `kafkapy consume WORDS` with the bench's broker."""
     monkeypatch.setenv("KAFKAPY_BOOTSTRAP_SERVER", bench.bootstrap)
 
     def call(*words: object) -> Said:
@@ -53,11 +53,11 @@ def through_broker(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytes
 
 @pytest.fixture
 def consume(through_broker: Call, bench: Bench) -> Call:
-    """`kafkapy consume WORDS --zookeeper`."""
+    """Return a function that runs `kafkapy consume WORDS --zookeeper`."""
     return lambda *words: through_broker(*words, "--zookeeper", bench.connect)
 
 
-def test_without_a_group_nothing_is_left_of_it(bench: Bench, consume: Call) -> None:
+def test_a_consumer_without_a_group_leaves_no_nodes(bench: Bench, consume: Call) -> None:
     said = consume(TOPIC)
     assert (said.code, said.err) == (0, "")
     assert Counter(said.out.split()) == Counter(ALL)
@@ -69,7 +69,7 @@ def test_without_a_group_nothing_is_left_of_it(bench: Bench, consume: Call) -> N
     assert [name for name in groups if name.startswith("console-consumer-")] == []
 
 
-def test_a_group_goes_on_where_it_has_come_to(bench: Bench, consume: Call) -> None:
+def test_a_group_resumes_at_its_committed_offsets(bench: Bench, consume: Call) -> None:
     first = consume(TOPIC, "--group", "goes-on", "--max", 7).out.split()
     assert len(first) == 7
     assert sum(bench.offsets("goes-on").values()) == 7
@@ -110,14 +110,14 @@ def test_white_and_black_lists(consume: Call, through_broker: Call, words: list[
         assert Counter(said.out.split()) == Counter(values)
 
 
-def test_records_of_several_topics_name_theirs(through_broker: Call) -> None:
+def test_records_of_several_topics_are_shown_with_their_topic(through_broker: Call) -> None:
     lines = through_broker("--whitelist", ".*", "--format", "full").out.splitlines()
     assert {line.split(":")[0] for line in lines} == {TOPIC, OTHER}
     assert through_broker(OTHER, "--format", "full").out.startswith("0:0\t")
 
 
 def test_it_shares_a_group_with_kafkas_own_consumer(bench: Bench, tmp_path: Path) -> None:
-    """Each record goes to one of them, and where one leaves, the other goes on."""
+    """Each record goes to one member, and when a member leaves, the other takes over its partitions."""
     output = tmp_path / "printed"
     theirs = Member("0.8.2.2", tmp_path, bench.connect, "shared", "theirs", TOPIC)
     ours = None
@@ -177,24 +177,24 @@ def test_it_shares_a_group_with_kafkas_own_consumer(bench: Bench, tmp_path: Path
         ([TOPIC, "-b", "127.0.0.1:9092"], 2, "one of --bootstrap-server and --zookeeper"),
     ],
 )
-def test_a_wrong_call_is_said(consume: Call, words: list[str], code: int, says: str) -> None:
+def test_wrong_arguments_are_reported(consume: Call, words: list[str], code: int, says: str) -> None:
     said = consume(*words)
     assert (said.code, said.out, said.err.count("\n")) == (code, "", 1), said
     assert says in said.err
 
 
-def test_what_goes_only_with_zookeeper_or_without_lists_is_said(through_broker: Call, tmp_path: Path) -> None:
+def test_options_that_need_zookeeper_or_exclude_lists_are_refused(through_broker: Call, tmp_path: Path) -> None:
     assert "--consumer-config goes with --zookeeper" in through_broker(TOPIC, "--consumer-config", tmp_path).err
     assert "--partition goes with one TOPIC" in through_broker("--whitelist", ".*", "--partition", 0).err
 
 
-def test_a_zookeeper_that_is_not_right_is_said(bench: Bench, through_broker: Call) -> None:
+def test_a_wrong_zookeeper_address_is_reported(bench: Bench, through_broker: Call) -> None:
     said = through_broker(TOPIC, "--zookeeper", f"{bench.connect}/wrong")
     assert (said.code, said.out) == (1, "")
     assert "has no /brokers/ids: is the chroot of the cluster missing" in said.err
 
 
-def test_no_command_loads_the_client_of_zookeeper_without_need() -> None:
+def test_no_command_imports_the_zookeeper_client_without_need() -> None:
     program = (
         "import sys; from kafkapy.tools.main import main; main(['consume', '--help']); print('kazoo' in sys.modules)"
     )

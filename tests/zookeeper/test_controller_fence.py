@@ -33,7 +33,7 @@ def value(tree: Tree, path: str) -> Any:
 
 
 def elected(tree: Tree, broker_id: int) -> tuple[TopicRegistry, ControllerFence]:
-    """A broker's topics, once it is the controller."""
+    """Elect a broker as controller; return its topics and its fence."""
     cluster = ClusterRegistry(tree)
     fence = ControllerFence(tree)
     fence.set_term(cluster.become_controller(broker_id, 0))
@@ -41,7 +41,7 @@ def elected(tree: Tree, broker_id: int) -> tuple[TopicRegistry, ControllerFence]
 
 
 def moves_on(tree: Tree) -> None:
-    """What an Apache Kafka broker does that becomes the controller: one change of both nodes."""
+    """Elect broker 7 as an Apache Kafka broker does: change /controller and /controller_epoch in one transaction."""
     number = tree.get(EPOCH)
     steps = [Set(EPOCH, b"%d" % (int(number.data) + 1), number.version)]
     controller = [Delete("/controller")] if tree.exists("/controller") else []
@@ -90,7 +90,7 @@ def test_each_change_of_a_former_controller_fails_as_a_whole(tree: ZooKeeperTree
     assert not tree.exists("/brokers/topics/doomed")
 
 
-def test_a_change_sent_before_the_term_ended_and_made_after_it_fails(
+def test_a_change_sent_before_another_election_and_applied_after_it_fails(
     zookeeper: ZooKeeper, tree: ZooKeeperTree, open_tree: OpenTree, connect: str
 ) -> None:
     """The change waits for the connection while another broker is elected; the session outlives both."""
@@ -133,7 +133,7 @@ def test_a_former_controller_handles_no_changes_until_it_is_elected_again(
         controller.delete("half")
     assert "half" in topics, "nothing was done before the tree had it"
     assert server.services.replicas.holds("t", 0), "what it leads it leads on"
-    tree.commit([Create("/admin/delete_topics/half")])  # the other's own; it may not be taken away from it
+    tree.commit([Create("/admin/delete_topics/half")])  # belongs to the other controller: this broker may not delete it
     eventually(lambda: "/admin/delete_topics is another controller's" in caplog.text)
     assert tree.exists("/brokers/topics/half")
     tree.commit([Delete("/controller")])
@@ -145,10 +145,10 @@ def test_a_former_controller_handles_no_changes_until_it_is_elected_again(
     assert value(tree, "/brokers/topics/mine/partitions/0/state")["controller_epoch"] == 3
 
 
-def test_a_deletion_that_another_controller_has_finished_is_over(
+def test_a_deletion_that_another_controller_has_finished_is_not_repeated(
     start: Start, tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what has the topic's name by then is not touched."""
+    """A new topic of the same name is not touched."""
     server = start()
     topics = server.services.topics
     server.services.controller.create("t", partitions=1)
@@ -168,7 +168,7 @@ def test_a_deletion_that_another_controller_has_finished_is_over(
     assert value(tree, "/brokers/topics/t/partitions/0/state")["leader"] == 0
 
 
-def test_an_election_that_fails_is_repeated_though_it_was_made(
+def test_an_election_whose_response_was_lost_is_repeated_and_gives_the_same_term(
     start: Start, tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = start()
@@ -189,8 +189,8 @@ def test_an_election_that_fails_is_repeated_though_it_was_made(
     server.services.controller.create("t", partitions=1)
 
 
-def test_an_election_whose_answer_came_too_late_is_found_out(tree: ZooKeeperTree) -> None:
-    """As if the first had been given up: what it made is our session's, so it is ours."""
+def test_a_broker_that_is_elected_already_gets_its_term_again(tree: ZooKeeperTree) -> None:
+    """The broker retries as if the first response had been lost: its own session has created the node."""
     cluster = ClusterRegistry(tree)
     term = cluster.become_controller(1, 0)
     assert term is not None
@@ -201,7 +201,7 @@ def test_an_election_whose_answer_came_too_late_is_found_out(tree: ZooKeeperTree
     assert value(tree, "/brokers/ids/1")["timestamp"] == "5"
 
 
-def test_the_epoch_of_a_state_node_that_is_gone_is_not_used_again(
+def test_the_leader_epoch_of_a_deleted_state_node_is_not_used_again(
     start: Start, tree: ZooKeeperTree, tmp_path: Path
 ) -> None:
     state = "/brokers/topics/t/partitions/0/state"
@@ -226,10 +226,10 @@ def test_the_epoch_of_a_state_node_that_is_gone_is_not_used_again(
     assert value(tree, "/brokers/topics/t/partitions/1/state")["leader_epoch"] == 0
 
 
-def test_a_topic_of_many_partitions_is_made_and_deleted_in_several_changes(
+def test_a_topic_of_many_partitions_is_created_and_deleted_in_several_transactions(
     tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """4000 partitions are more than ZooKeeper takes in one change; here a change is told to be shorter."""
+    """4000 partitions are more than ZooKeeper takes in one transaction; the short run lowers the limit instead."""
     count = 4000 if ROUNDS else 20
     if not ROUNDS:
         monkeypatch.setattr(batches, "_MAX_OPERATIONS", 7)
@@ -243,10 +243,10 @@ def test_a_topic_of_many_partitions_is_made_and_deleted_in_several_changes(
     assert tree.children("/admin/delete_topics") == []
 
 
-def test_a_wide_topic_that_is_made_in_part_is_finished(
+def test_a_partly_created_topic_is_completed(
     start: Start, tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second of its changes fails; what the first has made is a topic that others might have made."""
+    """The second transaction fails. The first has left a topic as another tool might have created it."""
     monkeypatch.setattr(batches, "_MAX_OPERATIONS", 7)
     server = start()
     submit, seen = server.services.topics._tree.submit, []
@@ -265,8 +265,8 @@ def test_a_wide_topic_that_is_made_in_part_is_finished(
     eventually(lambda: tree.exists("/brokers/topics/wide/partitions/19/state"))
 
 
-def test_roots_that_may_not_be_read_are_there_all_the_same(open_tree: OpenTree, connect: str) -> None:
-    """Kafka's own brokers make /config/users so that only they can read it."""
+def test_a_root_node_that_may_not_be_read_counts_as_existing(open_tree: OpenTree, connect: str) -> None:
+    """Kafka's own brokers create /config/users so that only they can read it."""
     other = KazooClient(connect.partition("/")[0])
     other.start()
     chroot = "/" + connect.partition("/")[2]

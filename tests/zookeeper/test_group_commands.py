@@ -1,4 +1,4 @@
-"""`kafkapy groups --zookeeper` beside Kafka's own commands for the same groups: ConsumerGroupCommand of 0.10.2.2,
+"""`kafkapy groups --zookeeper` compared with Kafka's commands for the same groups: ConsumerGroupCommand of 0.10.2.2,
 ExportZkOffsets and ImportZkOffsets of 0.8.2.2; with Kafka's own consumers as members."""
 
 import json
@@ -32,7 +32,7 @@ Call = Callable[..., Said]
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, bench: Bench) -> Call:
-    """`kafkapy WORDS`; without --zookeeper at the bench's broker."""
+    """Return a function that runs `kafkapy WORDS`, with the bench's broker unless --zookeeper is given."""
     monkeypatch.setenv("KAFKAPY_BOOTSTRAP_SERVER", bench.bootstrap)
 
     def call(*words: object) -> Said:
@@ -44,7 +44,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, benc
 
 @pytest.fixture
 def groups(run: Call, bench: Bench) -> Call:
-    """`kafkapy groups WORDS --zookeeper`."""
+    """Return a function that runs `kafkapy groups WORDS --zookeeper`."""
     return lambda *words: run("groups", *words, "--zookeeper", bench.connect)
 
 
@@ -55,7 +55,7 @@ def described(groups: Call, name: str, *words: str) -> Any:
 
 
 def kafka_says(bench: Bench, group: str) -> set[tuple[str, ...]]:
-    """Topic, partition, committed, end, lag and consumer, as Kafka's command describes a group."""
+    """Return topic, partition, committed, end, lag and consumer, as Kafka's command describes a group."""
     words = ("--describe", "--group", group)
     said = kafka("0.10.2.2", "kafka.admin.ConsumerGroupCommand", "--zookeeper", bench.connect, *words)
     lines = [line.split() for line in said.splitlines() if line.strip()]
@@ -64,7 +64,7 @@ def kafka_says(bench: Bench, group: str) -> set[tuple[str, ...]]:
 
 
 def we_say(groups: Call, group: str) -> set[tuple[str, ...]]:
-    """The same of ours; Kafka's names the consumer, ours the thread of it."""
+    """Return the same from `kafkapy groups`, which names the consumer's thread where Kafka names the consumer."""
     rows = described(groups, group)["offsets"]
     keys = ("topic", "partition", "committed", "end", "lag")
     return {
@@ -105,7 +105,7 @@ def test_a_group_with_members_is_shown_as_kafka_shows_it(bench: Bench, groups: C
         member.kill()
 
 
-def test_offsets_in_kafka_are_found_there(bench: Bench, groups: Call) -> None:
+def test_offsets_stored_in_kafka_are_shown(bench: Bench, groups: Call) -> None:
     bench.put("moving", {"0": b"4", "1": b"5", "2": b"1"})
     bench.commit_to_kafka("moving", {1: 6, 2: 1})
     rows = described(groups, "moving")["offsets"]
@@ -117,7 +117,7 @@ def test_offsets_in_kafka_are_found_there(bench: Bench, groups: Call) -> None:
     assert we_say(groups, "moving") == kafka_says(bench, "moving")
 
 
-def test_a_reset_goes_where_the_offsets_are(bench: Bench, groups: Call) -> None:
+def test_a_reset_is_written_where_the_offsets_are_stored(bench: Bench, groups: Call) -> None:
     bench.put("dual", {"0": b"4"})
     bench.commit_to_kafka("dual", {0: 5})
     bench.put("zk-only", {"0": b"4"})
@@ -170,13 +170,13 @@ def test_groups_and_offsets_are_deleted(bench: Bench, groups: Call) -> None:
     assert f"there is no group 'gone' in ZooKeeper at {bench.connect}" in groups("delete", "gone").err
 
 
-def test_a_large_group_is_deleted_in_several_changes(bench: Bench, groups: Call) -> None:
+def test_a_large_group_is_deleted_in_several_transactions(bench: Bench, groups: Call) -> None:
     bench.put("large", {str(number): b"1" for number in range(700)})
     assert groups("delete", "large").code == 0
     assert bench.zk.exists("/consumers/large") is None
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_is_shown(bench: Bench, groups: Call) -> None:
+def test_nodes_that_cannot_be_parsed_are_named_and_the_rest_is_shown(bench: Bench, groups: Call) -> None:
     bench.put("damaged", {"0": b"4", "1": b"four"})
     bench.zk.create("/consumers/damaged/ids/damaged_m", b"{", ephemeral=True, makepath=True)
     said = groups("describe", "damaged")
@@ -193,7 +193,9 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_shown(bench: Bench, groups
     assert bench.offsets("damaged") == {"0": 4, "1": 10}
 
 
-def test_without_brokers_there_is_what_zookeeper_has(bench: Bench, run: Call, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_brokers_the_offsets_in_zookeeper_are_shown(
+    bench: Bench, run: Call, caplog: pytest.LogCaptureFixture
+) -> None:
     for path in ("/brokers/ids", "/brokers/topics", "/consumers/g/offsets/t", "/consumers/g/owners/t"):
         bench.zk.ensure_path(f"/alone{path}")
     bench.zk.create("/alone/brokers/topics/t", b'{"version"')
@@ -225,13 +227,13 @@ def test_without_brokers_there_is_what_zookeeper_has(bench: Bench, run: Call, ca
         (["export-offsets", "nobody"], 1, "there is no group 'nobody' in ZooKeeper"),
     ],
 )
-def test_what_cannot_be_done_is_said(groups: Call, words: list[str], code: int, says: str) -> None:
+def test_impossible_calls_are_reported(groups: Call, words: list[str], code: int, says: str) -> None:
     said = groups(*words)
     assert (said.code, said.out, said.err.count("\n")) == (code, "", 1)
     assert says in said.err
 
 
-def test_a_wrong_address_is_said(bench: Bench, run: Call, tmp_path: Path) -> None:
+def test_a_wrong_address_is_reported(bench: Bench, run: Call, tmp_path: Path) -> None:
     said = run("groups", "list", "--zookeeper", f"{bench.connect}/wrong")
     assert (said.code, said.out) == (1, "")
     assert "has no /brokers/ids: is the chroot of the cluster missing, as in HOST:2181/kafka?" in said.err
@@ -242,7 +244,7 @@ def test_a_wrong_address_is_said(bench: Bench, run: Call, tmp_path: Path) -> Non
     assert said.err.startswith("kafkapy: ZooKeeper at 127.0.0.1:1 does not answer within 0.3 s")
 
 
-def test_kafkas_files_of_offsets_are_ours(bench: Bench, groups: Call, run: Call, tmp_path: Path) -> None:
+def test_offset_files_can_be_exchanged_with_kafkas_tools(bench: Bench, groups: Call, run: Call, tmp_path: Path) -> None:
     bench.put("exported", {"0": b"4", "1": b"5", "2": b"10"})
     theirs, ours, back = (tmp_path / name for name in ("theirs.txt", "ours.txt", "back.txt"))
     words = ("--zkconnect", bench.connect, "--group", "exported", "--output-file", theirs)
@@ -252,7 +254,7 @@ def test_kafkas_files_of_offsets_are_ours(bench: Bench, groups: Call, run: Call,
     assert sorted(ours.read_text().splitlines()) == sorted(theirs.read_text().splitlines())
     assert ours.read_text().splitlines()[0] == f"/consumers/exported/offsets/{TOPIC}/0:4"
 
-    # Theirs to Kafka and back, as a file that theirs reads.
+    # Import the file of Kafka's tool into Kafka, then export a file that Kafka's tool reads.
     assert groups("delete", "exported").code == 0
     plan = run("groups", "import-offsets", theirs)
     assert plan.out.splitlines()[-1] == "This is the plan; nothing was changed. --execute carries it out."

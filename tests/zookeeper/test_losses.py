@@ -1,4 +1,4 @@
-"""What becomes of the tree when the connection, the session, the server or the network is lost."""
+"""The tree when the connection, the session, the server or the network is lost."""
 
 import random
 import threading
@@ -29,7 +29,7 @@ def proxy(zookeeper: ZooKeeper) -> Iterator[TcpProxy]:
 
 @pytest.fixture
 def behind(proxy: TcpProxy, connect: str) -> str:
-    """The chroot of `connect` through the proxy."""
+    """Return the address of the proxy with the chroot of `connect`."""
     return proxy.address + "/" + connect.partition("/")[2]
 
 
@@ -40,7 +40,7 @@ def tried(tree: Tree, *operations: Any) -> Any:
         return error
 
 
-def test_changes_of_others_are_seen_and_told(tree: ZooKeeperTree, open_tree: OpenTree) -> None:
+def test_changes_of_other_clients_are_seen_and_reported_to_watchers(tree: ZooKeeperTree, open_tree: OpenTree) -> None:
     other = open_tree()
     events: list[Event] = []
     tree.watch("", events.append)
@@ -60,7 +60,9 @@ def test_changes_of_others_are_seen_and_told(tree: ZooKeeperTree, open_tree: Ope
     ]
 
 
-def test_nodes_made_again_at_once_are_not_taken_for_the_old_ones(tree: ZooKeeperTree, open_tree: OpenTree) -> None:
+def test_nodes_deleted_and_created_again_at_once_are_not_taken_for_the_old_ones(
+    tree: ZooKeeperTree, open_tree: OpenTree
+) -> None:
     other = open_tree()
     other.commit([Create("/t"), Create("/t/a"), Create("/t/a/b", b"0")])
     for number in range(1, 40):
@@ -111,8 +113,8 @@ def test_a_change_fails_when_zookeeper_stays_away_and_the_next_ones_work(
     assert tree.get("/a").data == b"x"
 
 
-def test_a_change_whose_answer_is_lost_is_made_once(proxy: TcpProxy, behind: str, open_tree: OpenTree) -> None:
-    """The connection breaks again and again while a counter goes up: each increment is there, none is there twice."""
+def test_a_change_whose_response_is_lost_is_applied_once(proxy: TcpProxy, behind: str, open_tree: OpenTree) -> None:
+    """The connection breaks repeatedly while a counter is incremented: each increment is applied exactly once."""
     tree = open_tree(behind, session_timeout_ms=10_000)
     tree.commit([Create("/n", b"0"), Create("/q")])
     stop = threading.Event()
@@ -159,7 +161,7 @@ def test_the_session_outlives_a_restart_of_the_server(tmp_path: Path, open_tree:
         server.stop()
 
 
-def test_the_chroot_is_made_though_the_connection_is_lost_meanwhile(
+def test_the_chroot_is_created_though_the_connection_is_lost_meanwhile(
     connect: str, open_tree: OpenTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create = KazooClient.create
@@ -170,20 +172,20 @@ def test_the_chroot_is_made_though_the_connection_is_lost_meanwhile(
         return raised(failures.pop()) if failures else made
 
     monkeypatch.setattr(KazooClient, "create", created_but_not_answered)
-    tree = open_tree(f"{connect}/below")  # two nodes to make
+    tree = open_tree(f"{connect}/below")  # two nodes to create
     tree.commit([Create("/a")])
     assert tree.children("/") == ["a"]
     assert not failures
 
 
-def test_a_server_that_is_not_there_is_named(open_tree: OpenTree) -> None:
+def test_the_error_names_a_server_that_is_not_there(open_tree: OpenTree) -> None:
     with pytest.raises(ZooKeeperError, match=r"127\.0\.0\.1:1 does not answer within 0\.3 s"):
         open_tree("127.0.0.1:1/k", connection_timeout_ms=300)
     with pytest.raises(ZooKeeperError, match=r"zookeeper\.connect is '127\.0\.0\.1:port'"):
         open_tree("127.0.0.1:port")
 
 
-def test_a_change_that_is_too_long_for_zookeeper_fails_and_nothing_else(tree: ZooKeeperTree) -> None:
+def test_only_the_change_that_is_too_long_for_zookeeper_fails(tree: ZooKeeperTree) -> None:
     tree.commit([Create("/a")])
     with pytest.raises(TreeUnavailable, match="1 MiB"):
         tree.commit([Set("/a", b"x" * 3_000_000)])
@@ -194,8 +196,8 @@ def test_a_change_that_is_too_long_for_zookeeper_fails_and_nothing_else(tree: Zo
 def test_a_change_that_the_client_refuses_to_send_is_answered(
     tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one does whose login was refused when it connected again: nobody may wait for ever."""
-    # ZooKeeper has made the change all the same. Its watch event may come late, here it never does.
+    """A client refuses after ZooKeeper rejects its login on a reconnect: the caller must not wait forever."""
+    # ZooKeeper has applied the change all the same. Its watch event may come late, here it never comes.
     monkeypatch.setattr(tree._session, "_on_event", lambda *_: None)
     with monkeypatch.context() as refusing:
         refusing.setattr(Session, "outcome", lambda *_: raised(AuthFailedError()))
@@ -206,7 +208,7 @@ def test_a_change_that_the_client_refuses_to_send_is_answered(
     assert tree.children("/") == ["a", "b"]
 
 
-def test_what_is_not_followed_can_be_looked_at(proxy: TcpProxy, behind: str, tree: ZooKeeperTree) -> None:
+def test_nodes_that_are_not_watched_can_be_read(proxy: TcpProxy, behind: str, tree: ZooKeeperTree) -> None:
     settings = ZooKeeperSettings(behind, SESSION_MS, 10_000)
     narrow = ZooKeeperTree(settings, leaves=("/c",))
     try:

@@ -1,4 +1,4 @@
-"""What one change costs a broker whose tree has many topics: as much as in one that has few."""
+"""A change costs a broker with many topics as much as one with few."""
 
 from collections import Counter
 from typing import Any
@@ -12,14 +12,12 @@ from tests.harness.zookeeper import eventually
 from tests.zookeeper.conftest import Start
 
 MANY = 60
-# Whose children are read again, in one request each.
+# Nodes whose children are read again, in one request each.
 LISTS = {"/brokers/topics", "/config/topics", "/admin/delete_topics", "/config/changes"}
 SINGLE = {"/controller_epoch", "/latest_producer_id_block"}
 
 
-def test_one_more_topic_is_all_that_is_read_and_looked_at(
-    start: Start, tree: Tree, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_new_topic_is_read_and_examined(start: Start, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     server = start()
     controller = server.services.controller
     mine = server.services.topics._tree

@@ -47,7 +47,7 @@ def mirroring(connect: str, target: str) -> Callable[[str], Mirror]:
 
 @contextmanager
 def written(source: str, topic: str) -> Iterator[Callable[[int], None]]:
-    """Writes so many numbers more to the topic's four partitions."""
+    """Create the topic with four partitions; yield a function that writes the next `count` numbers to it."""
     with Admin(source) as admin, RecordProducer(source) as producer:
         admin.create_topic(topic, 4)
         numbers = iter(range(1_000_000))
@@ -62,7 +62,7 @@ def written(source: str, topic: str) -> Iterator[Callable[[int], None]]:
 
 
 def arrive(target: str, topic: str, count: int) -> None:
-    """Once each, as soon as they are there, and nothing else."""
+    """Wait until the topic has `count` records; check that it has each number below `count` exactly once."""
     deadline = time.monotonic() + PATIENCE_S
     found: Counter[int] = Counter()
     while sum(found.values()) < count:
@@ -76,7 +76,7 @@ def arrive(target: str, topic: str, count: int) -> None:
     assert found == dict.fromkeys(range(count), 1)
 
 
-def test_it_goes_on_where_the_target_says_whatever_is_in_zookeeper(
+def test_a_mirror_resumes_at_the_offsets_in_the_target_even_if_those_in_zookeeper_are_deleted(
     source: str, target: str, mirroring: Callable[[str], Mirror], zk: KazooClient
 ) -> None:
     with written(source, "on") as write:
@@ -90,7 +90,7 @@ def test_it_goes_on_where_the_target_says_whatever_is_in_zookeeper(
             arrive(target, "on", 200)
 
 
-def test_members_that_come_and_go_and_lose_their_sessions_copy_each_record_once(
+def test_each_record_is_copied_once_though_members_join_leave_and_lose_their_sessions(
     source: str, target: str, mirroring: Callable[[str], Mirror], connect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connectors: list[ConsumerConnector] = []
@@ -114,7 +114,7 @@ def test_members_that_come_and_go_and_lose_their_sessions_copy_each_record_once(
 
 
 def end_session(connector: ConsumerConnector, connect: str) -> None:
-    """Whoever closes a session under its id and password ends it for all."""
+    """End the connector's session: a second client that closes a session with its id and password ends it."""
     other = KazooClient(connect, client_id=connector._source.client.client_id)
     other.start()
     other.stop()

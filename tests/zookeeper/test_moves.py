@@ -40,7 +40,7 @@ SETTINGS = {
 
 @pytest.fixture
 def zk(capfd: pytest.CaptureFixture[str]) -> Call:
-    """Calls `kafkapy zk ...`: exit code, output, error."""
+    """Return a function that runs `kafkapy zk ...` and returns exit code, output and error output."""
 
     def call(*words: object) -> tuple[int, str, str]:
         capfd.readouterr()
@@ -52,7 +52,7 @@ def zk(capfd: pytest.CaptureFixture[str]) -> Call:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """The directory of a broker that is its own cluster, with a topic, and stands still."""
+    """Return the log directory of a stopped broker with embedded metadata and one topic."""
     directory = tmp_path / "home"
     server = BrokerServer(BrokerConfig(settings(directory)))
     server.start()
@@ -153,7 +153,9 @@ def test_a_dry_run_changes_nothing(home: Path, connect: str, zk: Call, zookeeper
     assert not (home / FILE_NAME).exists()
 
 
-def test_the_brokers_properties_say_it_all(home: Path, connect: str, zk: Call, tmp_path: Path) -> None:
+def test_the_brokers_properties_name_the_directory_and_zookeeper(
+    home: Path, connect: str, zk: Call, tmp_path: Path
+) -> None:
     file = tmp_path / "server.properties"
     file.write_text(f"broker.id=3\nlog.dirs={home},{tmp_path / 'more'}\nzookeeper.connect={connect}\n")
     assert zk("export", "--command-config", file)[0] == 0
@@ -163,11 +165,11 @@ def test_the_brokers_properties_say_it_all(home: Path, connect: str, zk: Call, t
 
 
 class Killed(Exception):
-    """What a process does not live to see."""
+    """Raised in place of a kill: no code of the process under test catches it."""
 
 
-@pytest.mark.parametrize("last", [False, True], ids=["in the middle", "before the directory is told"])
-def test_an_export_that_is_killed_half_way_is_told_and_gone_on_with(
+@pytest.mark.parametrize("last", [False, True], ids=["in the middle", "before the directory is marked"])
+def test_an_interrupted_export_is_reported_and_a_second_one_completes_it(
     home: Path, connect: str, zk: Call, monkeypatch: pytest.MonkeyPatch, last: bool
 ) -> None:
     before = nodes_of(home / FILE_NAME)
@@ -183,7 +185,7 @@ def test_an_export_that_is_killed_half_way_is_told_and_gone_on_with(
     with pytest.raises(Killed):
         to_zookeeper(home, ZooKeeperSettings(connect))
     monkeypatch.undo()
-    assert nodes_of(home / FILE_NAME) == before  # the broker is where it was
+    assert nodes_of(home / FILE_NAME) == before  # the broker still has its metadata here
     with pytest.raises(StartError, match="move it there with `kafkapy zk export`"):
         BrokerServer(BrokerConfig(settings(home, zookeeper_connect=connect))).start()
 
@@ -213,7 +215,7 @@ def test_a_failure_half_way_says_that_the_broker_is_as_before(
     assert (home / FILE_NAME).exists()
 
 
-def test_what_is_there_is_replaced_only_when_told(home: Path, connect: str, zk: Call, tree: Tree) -> None:
+def test_existing_metadata_is_replaced_only_with_overwrite(home: Path, connect: str, zk: Call, tree: Tree) -> None:
     cluster = ClusterRegistry(tree)
     other = cluster.ensure_cluster_id()
     wait(TopicRegistry(tree).create, "old", {0: [3]}, {})
@@ -234,7 +236,7 @@ def test_what_is_there_is_replaced_only_when_told(home: Path, connect: str, zk: 
     assert "/brokers/topics/t" in nodes_of(home / FILE_NAME)
 
 
-def test_a_broker_that_runs_is_not_moved(home: Path, connect: str, zk: Call) -> None:
+def test_a_running_broker_is_not_moved(home: Path, connect: str, zk: Call) -> None:
     server = BrokerServer(BrokerConfig(settings(home)))
     server.start()
     try:
@@ -254,7 +256,7 @@ def test_a_broker_that_runs_is_not_moved(home: Path, connect: str, zk: Call) -> 
     assert zk("import", "-d", home, "-z", connect)[0] == 0
 
 
-def test_only_the_brokers_own_tree_comes_into_its_directory(
+def test_only_the_brokers_own_metadata_is_imported_into_its_directory(
     home: Path, connect: str, zk: Call, tree: Tree, tmp_path: Path
 ) -> None:
     code, _, err = zk("import", "-d", tmp_path, "-z", connect)
@@ -280,7 +282,9 @@ def test_only_the_brokers_own_tree_comes_into_its_directory(
     assert "topic t has replicas on other brokers (4)" in err
 
 
-def test_what_may_not_be_read_is_not_lost(home: Path, connect: str, zk: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_is_refused_if_some_nodes_may_not_be_read(
+    home: Path, connect: str, zk: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert zk("export", "-d", home, "-z", connect)[0] == 0
     monkeypatch.setattr(ZooKeeperTree, "hidden", ["/config/brokers"])
     code, _, err = zk("import", "-d", home, "-z", connect)
@@ -289,7 +293,9 @@ def test_what_may_not_be_read_is_not_lost(home: Path, connect: str, zk: Call, mo
     assert not (home / FILE_NAME).exists()
 
 
-def test_a_second_export_or_import_says_that_all_is_there(home: Path, connect: str, zk: Call, tree: Tree) -> None:
+def test_a_second_export_or_import_says_that_everything_is_there_already(
+    home: Path, connect: str, zk: Call, tree: Tree
+) -> None:
     for word in ("export", "import"):
         assert zk(word, "-d", home, "-z", connect)[0] == 0
         code, out, err = zk(word, "-d", home, "-z", connect)
@@ -318,7 +324,7 @@ def test_a_second_export_to_another_place_says_that_the_metadata_is_not_there(
     assert f"at {connect}/elsewhere is no cluster, not " in err
 
 
-def test_after_a_killed_export_and_a_start_of_the_broker_only_overwrite_goes_on(
+def test_after_a_killed_export_and_a_start_of_the_broker_an_export_needs_overwrite(
     home: Path, connect: str, zk: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = ZooKeeperTree.commit

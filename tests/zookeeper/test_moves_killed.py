@@ -1,6 +1,6 @@
-"""`kafkapy zk export` and `import` die at any moment, and the same command again brings it to its end.
+"""`kafkapy zk export` and `import` are killed at any moment, and the same command again completes the move.
 
-Whenever it dies, the broker has one home and no other: the one that it had, or the new one with all that was there.
+After each kill the broker's metadata is in exactly one place: the old one, or the new one with everything in it.
 """
 
 import random
@@ -32,9 +32,10 @@ from tests.zookeeper.conftest import OpenTree
 
 KILLS = rounds(3)
 TOPICS = 40
-# About as long as a move takes: those killed later are over already.
+# About as long as a move takes: later kills would find the move complete.
 WHOLE_S = 0.8
-# Says that it begins when everything is imported; its changes are short, so that there are many moments to die at.
+# Prints that the move begins once all modules are imported. Its changes are short, so that there are many
+# moments at which it can be killed.
 COMMAND = """
 import sys
 import kafkapy.server.relocation
@@ -47,13 +48,13 @@ sys.exit(main(sys.argv[1:]))
 
 
 class Move:
-    """One of the two commands, in a process of its own."""
+    """`zk export` or `zk import` in a process of its own."""
 
     def __init__(self, kind: str, connect: str, home: Path) -> None:
         self._words = ["zk", kind, "--zookeeper", connect, "--directory", str(home)]
 
     def run(self, *, die_after_s: float | None = None) -> tuple[int, str, float]:
-        """Exit code, what it said, and how long it took after its beginning."""
+        """Run the command; return its exit code, its output, and the seconds from its beginning to its end."""
         child = subprocess.Popen(
             [sys.executable, "-c", COMMAND, *self._words],
             stdout=subprocess.PIPE,
@@ -83,7 +84,7 @@ def config_of(home: Path, connect: str) -> BrokerConfig:
 
 
 def homes_that_start(home: Path, connect: str) -> list[str]:
-    """Which of the two a broker of this directory finds its metadata in; opens it, and changes nothing."""
+    """Return where a broker of this directory finds its metadata: embedded or in ZooKeeper. Changes nothing."""
     found = []
     for name, where in (("embedded", ""), ("zookeeper", connect)):
         config = config_of(home, where)
@@ -100,7 +101,7 @@ def homes_that_start(home: Path, connect: str) -> list[str]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """Of a broker that stands still, with topics, settings, and offsets of old consumers."""
+    """Return the log directory of a stopped broker with topics, settings, and offsets of old consumers."""
     directory = tmp_path / "home"
     server = BrokerServer(config_of(directory, ""))
     server.start()
@@ -123,7 +124,9 @@ def nodes(tree: Any) -> dict[str, NodeData]:
         tree.close()
 
 
-def test_a_move_that_is_killed_leaves_one_home_and_goes_on(home: Path, connect: str, open_tree: OpenTree) -> None:
+def test_a_killed_move_leaves_the_metadata_in_one_place_and_can_be_completed(
+    home: Path, connect: str, open_tree: OpenTree
+) -> None:
     chance = random.Random(7)
     before = nodes(LocalTree(home / FILE_NAME))
     export, back = Move("export", connect, home), Move("import", connect, home)
@@ -131,7 +134,7 @@ def test_a_move_that_is_killed_leaves_one_home_and_goes_on(home: Path, connect: 
         for _ in range(KILLS):
             code, said, _ = move.run(die_after_s=chance.uniform(0, WHOLE_S))
             if homes_that_start(home, connect) != [old] or code == 0:
-                break  # it was over before it was killed
+                break  # the move was complete before the kill
         code, said, _ = move.run()
         assert code == 0 or "was moved to ZooKeeper before" in said, said
         assert homes_that_start(home, connect) == [new]

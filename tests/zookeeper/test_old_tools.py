@@ -1,4 +1,4 @@
-"""Kafka's own tools of the 2.x line, which write to ZooKeeper and nowhere else (--zookeeper went with Kafka 3.0)."""
+"""Tools of Kafka 2.x that write only to ZooKeeper (Kafka 3.0 removed --zookeeper)."""
 
 import json
 import subprocess
@@ -29,7 +29,7 @@ def run(tool: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_topics_are_made_grown_set_and_deleted_through_zookeeper(
+def test_topics_are_created_extended_configured_and_deleted_through_zookeeper(
     server: BrokerServer, connect: str, tree: Tree
 ) -> None:
     replicas = server.services.replicas
@@ -51,7 +51,7 @@ def test_topics_are_made_grown_set_and_deleted_through_zookeeper(
 def test_partitions_are_reassigned_through_zookeeper_and_through_the_broker(
     server: BrokerServer, connect: str, tree: Tree, tmp_path: Path
 ) -> None:
-    """To where they are: what a plan for a cluster of one broker can ask for."""
+    """The plan assigns partitions to the broker that has them: a cluster of one broker allows no other plan."""
     server.services.controller.create("t", partitions=2)
     plan = tmp_path / "plan.json"
     moves = [{"topic": "t", "partition": index, "replicas": [0]} for index in range(2)]

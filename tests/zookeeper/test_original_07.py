@@ -1,4 +1,4 @@
-"""The original consumer on a cluster of Kafka 0.7: its znodes, its wire, its offsets of bytes."""
+"""The original consumer on a cluster of Kafka 0.7: znodes, wire protocol and byte offsets."""
 
 import json
 import re
@@ -38,7 +38,7 @@ def consumer(connect: str, broker_07: object) -> Iterator[Open]:
         connector.shutdown()
 
 
-def test_every_message_comes_with_its_position(consumer: Open) -> None:
+def test_every_message_has_its_byte_offset(consumer: Open) -> None:
     wanted = {topic: expected(f"{topic}-0") for topic in TOPICS_07}
     streams = consumer(fetch_size="2000").create_message_streams(dict.fromkeys(TOPICS_07, 1))
     for topic, (stream,) in streams.items():
@@ -47,7 +47,7 @@ def test_every_message_comes_with_its_position(consumer: Open) -> None:
         assert {(one.topic, one.partition, one.key, one.timestamp) for one in got} == {(topic, 0, None, -1)}
 
 
-def test_members_register_share_and_own_as_those_of_0_7_do(consumer: Open, zk: KazooClient) -> None:
+def test_members_register_and_own_partitions_as_consumers_of_0_7_do(consumer: Open, zk: KazooClient) -> None:
     golden = {
         one["path"]: one["data"] for one in map(json.loads, (GOLDEN_07 / "znodes.jsonl").read_text().splitlines())
     }
@@ -60,7 +60,7 @@ def test_members_register_share_and_own_as_those_of_0_7_do(consumer: Open, zk: K
     eventually(lambda: {path: text_at(zk, path) for path in wanted} == wanted)
 
 
-def test_offsets_are_those_behind_what_was_handed_out(consumer: Open, zk: KazooClient) -> None:
+def test_committed_offsets_are_just_behind_the_delivered_messages(consumer: Open, zk: KazooClient) -> None:
     wanted = {partition: expected(f"two-partitions-{partition}") for partition in (0, 1)}
     first = consumer(autocommit_enable="false")
     (stream,) = first.create_message_streams({"two-partitions": 1})["two-partitions"]
@@ -70,7 +70,7 @@ def test_offsets_are_those_behind_what_was_handed_out(consumer: Open, zk: KazooC
         assert (record.offset, record.value) == wanted[record.partition][taken[record.partition]][::2]
         taken[record.partition] += 1
         first.commit_offsets()
-        # In the middle of a compressed message it is the beginning of that, where a consumer can go on.
+        # Within a compressed message the committed offset is that message's start: a consumer can resume there.
         rest = wanted[record.partition][taken[record.partition] :]
         after = rest[0][0] if rest else wanted[record.partition][-1][1]
         assert text_at(zk, f"/consumers/g/offsets/two-partitions/8-{record.partition}") == str(after)
@@ -80,7 +80,7 @@ def test_offsets_are_those_behind_what_was_handed_out(consumer: Open, zk: KazooC
         next(stream)
 
 
-def test_a_member_goes_on_where_the_last_one_of_0_7_stopped(consumer: Open, zk: KazooClient) -> None:
+def test_a_member_resumes_where_the_last_consumer_of_0_7_stopped(consumer: Open, zk: KazooClient) -> None:
     wanted = expected("none-0")
     middle = wanted[len(wanted) // 2][0]
     zk.create("/consumers/g/offsets/none/8-0", str(middle).encode(), makepath=True)
@@ -88,19 +88,19 @@ def test_a_member_goes_on_where_the_last_one_of_0_7_stopped(consumer: Open, zk: 
     assert next(stream).offset == middle
 
 
-def test_an_offset_that_is_gone_goes_on_where_the_setting_says(consumer: Open, zk: KazooClient) -> None:
+def test_an_offset_that_is_gone_is_reset_as_the_setting_says(consumer: Open, zk: KazooClient) -> None:
     zk.create("/consumers/g/offsets/none/8-0", b"99999999", makepath=True)
     (stream,) = consumer().create_message_streams({"none": 1})["none"]
     assert next(stream).offset == 0
 
 
-def test_a_message_that_is_larger_than_a_fetch_is_told(consumer: Open) -> None:
+def test_a_message_larger_than_a_fetch_raises_an_error(consumer: Open) -> None:
     (stream,) = consumer(fetch_size="20").create_message_streams({"gzip": 1})["gzip"]
     with pytest.raises(KafkaError, match=r"gzip-8-0 at offset 0 has a message of \d+ bytes .* larger than 20"):
         next(stream)
 
 
-def test_bytes_that_are_no_message_are_told_with_their_place(consumer: Open, data_07: Path) -> None:
+def test_an_invalid_message_raises_an_error_with_its_position(consumer: Open, data_07: Path) -> None:
     segment = data_07 / "none-0" / f"{0:020}.kafka"
     stored = bytearray(segment.read_bytes())
     (at, _, _), *_ = expected("none-0")[1:]
@@ -113,7 +113,7 @@ def test_bytes_that_are_no_message_are_told_with_their_place(consumer: Open, dat
     assert raised.value.code == Errors.CORRUPT_MESSAGE
 
 
-def test_znodes_of_0_7_that_are_broken_are_named_and_the_others_count(
+def test_broken_znodes_of_0_7_are_logged_and_the_others_are_used(
     consumer: Open, zk: KazooClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     zk.create("/brokers/ids/1", b"nonsense")
@@ -124,7 +124,7 @@ def test_znodes_of_0_7_that_are_broken_are_named_and_the_others_count(
         assert f"{path} in ZooKeeper is ignored: " in caplog.text
 
 
-def test_what_0_7_does_not_have_is_refused(consumer: Open) -> None:
+def test_settings_that_0_7_does_not_have_are_refused(consumer: Open) -> None:
     with pytest.raises(ConfigError, match=r"offsets\.storage=kafka: must be zookeeper for brokers of Kafka 0\.7"):
         consumer(offsets_storage="kafka")
     member = consumer()

@@ -1,4 +1,4 @@
-"""ConsumerConnector: streams, sharing, offsets, and what goes wrong."""
+"""ConsumerConnector: streams, sharing of partitions, offsets, and failures."""
 
 import logging
 import threading
@@ -51,7 +51,7 @@ def bootstrap(start: Start) -> str:
 
 @pytest.fixture
 def consumer(connect: str, bootstrap: str) -> Iterator[Open]:
-    """Opens consumers of the group g that wait 10 s for a record."""
+    """Return a function that opens consumers of the group g, which wait 10 s for a record."""
     opened: list[ConsumerConnector] = []
 
     def opener(**settings: str) -> ConsumerConnector:
@@ -86,13 +86,13 @@ def offsets(zk: KazooClient) -> dict[str, bytes]:
 
 
 def below(zk: KazooClient, path: str) -> dict[str, bytes]:
-    """What the children of a node hold at some moment."""
+    """Return the names of a node's children and their data."""
     found = {}
     try:
         for name in sorted(zk.get_children(path)):
             found[name] = zk.get(f"{path}/{name}")[0]
     except NoNodeError:
-        pass  # not made yet, or gone while we look: who waits looks again
+        pass  # not created yet, or deleted meanwhile: a caller that waits will call again
     return found
 
 
@@ -105,7 +105,7 @@ def read_in_threads(streams: list[Stream], seen: Counter[tuple[int, int]]) -> No
         threading.Thread(target=read, args=(stream,), daemon=True).start()
 
 
-def test_a_consumer_goes_on_where_the_last_one_stopped(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
+def test_a_consumer_resumes_where_the_last_one_stopped(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
     produce(bootstrap, 400)
     first = consumer()
     (stream,) = first.create_message_streams({TOPIC: 1})[TOPIC]
@@ -121,7 +121,7 @@ def test_a_consumer_goes_on_where_the_last_one_stopped(consumer: Open, bootstrap
     assert sorted(values) == list(range(400))
 
 
-def test_what_is_not_committed_comes_again(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
+def test_uncommitted_records_are_read_again(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
     produce(bootstrap, 40)
     first = consumer(auto_commit_enable="false")
     (stream,) = first.create_message_streams({TOPIC: 1})[TOPIC]
@@ -134,7 +134,7 @@ def test_what_is_not_committed_comes_again(consumer: Open, bootstrap: str, zk: K
     assert len(take(stream, 30)) == 30
 
 
-def test_members_share_come_and_go(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
+def test_members_share_the_partitions_as_others_join_and_leave(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
     seen: Counter[tuple[int, int]] = Counter()
     one = consumer(consumer_id="one")
     read_in_threads(one.create_message_streams({TOPIC: 1})[TOPIC], seen)
@@ -167,7 +167,7 @@ def test_round_robin_spreads_all_topics(consumer: Open, bootstrap: str, zk: Kazo
     assert sorted(counts.values()) == [2, 3]
 
 
-def test_a_filter_takes_topics_that_appear_later(consumer: Open, bootstrap: str) -> None:
+def test_a_filter_includes_topics_that_are_created_later(consumer: Open, bootstrap: str) -> None:
     streams = consumer().create_message_streams_by_filter(Whitelist("new.*|t"), 1)
     produce(bootstrap, 4)
     assert {record.topic for record in take(streams[0], 4)} == {"t"}
@@ -187,7 +187,7 @@ def test_partitions_that_are_added_are_read(consumer: Open, bootstrap: str) -> N
     assert {record.partition for record in take(stream, 10)} == {0, 1, 2, 3, 4}
 
 
-def test_a_stream_that_waits_too_long_says_so_and_may_be_read_on(consumer: Open, bootstrap: str) -> None:
+def test_a_stream_raises_when_it_waits_too_long_and_can_be_read_again_later(consumer: Open, bootstrap: str) -> None:
     (stream,) = consumer(consumer_timeout_ms="50").create_message_streams({TOPIC: 1})[TOPIC]
     with pytest.raises(ConsumerTimeout, match=r"within 0\.05 s"):
         next(stream)
@@ -209,7 +209,9 @@ def test_an_id_that_is_taken_is_refused(consumer: Open, zk: KazooClient) -> None
     assert owners(zk) == dict.fromkeys("0123", "g_one-0")
 
 
-def test_an_owner_that_never_lets_go_is_named_and_nothing_is_stolen(consumer: Open, zk: KazooClient) -> None:
+def test_the_error_names_an_owner_that_never_releases_its_partition_and_nothing_is_stolen(
+    consumer: Open, zk: KazooClient
+) -> None:
     zk.create(f"/consumers/g/owners/{TOPIC}/2", b"somebody-0", makepath=True)
     with pytest.raises(RebalanceFailed, match=r"/consumers/g/owners/t/2 in ZooKeeper is still 'somebody-0'"):
         consumer(rebalance_max_retries="2").create_message_streams({TOPIC: 1})
@@ -217,7 +219,7 @@ def test_an_owner_that_never_lets_go_is_named_and_nothing_is_stolen(consumer: Op
     assert zk.get_children("/consumers/g/ids") == []
 
 
-def test_an_owner_that_lets_go_late_is_waited_for(consumer: Open, zk: KazooClient) -> None:
+def test_a_member_waits_for_an_owner_that_releases_its_partition_late(consumer: Open, zk: KazooClient) -> None:
     path = f"/consumers/g/owners/{TOPIC}/2"
     zk.create(path, b"somebody-0", makepath=True)
     done = threading.Timer(0.5, zk.delete, [path])
@@ -228,7 +230,7 @@ def test_an_owner_that_lets_go_late_is_waited_for(consumer: Open, zk: KazooClien
     assert owners(zk) == dict.fromkeys("0123", "g_one-0")
 
 
-def test_members_that_come_and_go_do_not_use_up_the_time_of_a_former_owner(consumer: Open, zk: KazooClient) -> None:
+def test_members_that_join_and_leave_do_not_use_up_the_time_for_a_former_owner(consumer: Open, zk: KazooClient) -> None:
     path = f"/consumers/g/owners/{TOPIC}/2"
     zk.create(path, b"somebody-0", makepath=True)
 
@@ -246,7 +248,9 @@ def test_members_that_come_and_go_do_not_use_up_the_time_of_a_former_owner(consu
     done.join()
 
 
-def test_a_session_that_expires_in_the_middle(consumer: Open, bootstrap: str, zk: KazooClient, connect: str) -> None:
+def test_a_member_registers_again_after_its_session_expires(
+    consumer: Open, bootstrap: str, zk: KazooClient, connect: str
+) -> None:
     seen: Counter[tuple[int, int]] = Counter()
     connector = consumer(consumer_id="one", auto_commit_interval_ms="50")
     read_in_threads(connector.create_message_streams({TOPIC: 1})[TOPIC], seen)
@@ -254,7 +258,7 @@ def test_a_session_that_expires_in_the_middle(consumer: Open, bootstrap: str, zk
     eventually(lambda: len(seen) == 100)
     eventually(lambda: sum(map(int, offsets(zk).values())) == 100)
     before = zk.get("/consumers/g/ids/g_one")[1].ephemeralOwner
-    # Whoever closes a session under its id and password ends it for all.
+    # A second client that closes the session with its id and password ends it.
     twin = KazooClient(connect, client_id=connector._source.client.client_id)
     twin.start()
     twin.stop()
@@ -308,7 +312,7 @@ def test_a_commit_that_fails_again_and_again_is_logged_once_with_its_reason(
     ]
 
 
-def test_znodes_that_are_broken_hurt_nobody_else(
+def test_broken_znodes_affect_no_other_member_or_partition(
     consumer: Open, bootstrap: str, zk: KazooClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     zk.create("/consumers/g/ids/g_broken", b"{", makepath=True)
@@ -330,7 +334,7 @@ def test_znodes_that_are_broken_hurt_nobody_else(
         assert f"{path} in ZooKeeper is ignored: " in caplog.text
 
 
-def test_an_offset_that_no_broker_can_be_asked_for_hurts_no_other_partition(
+def test_an_offset_too_large_for_a_fetch_affects_no_other_partition(
     consumer: Open, bootstrap: str, zk: KazooClient
 ) -> None:
     zk.create(f"/consumers/g/offsets/{TOPIC}/1", b"9999999999999999999", makepath=True)
@@ -343,7 +347,7 @@ def test_an_offset_that_no_broker_can_be_asked_for_hurts_no_other_partition(
     assert Counter(record.partition for record in got) == {0: 10, 2: 10, 3: 10}
 
 
-def test_a_member_that_cannot_get_what_it_is_to_have_says_so_and_goes_on_trying(
+def test_a_member_that_cannot_get_an_assigned_partition_logs_it_and_keeps_retrying(
     consumer: Open, bootstrap: str, zk: KazooClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "kafkapy.client")
@@ -364,7 +368,7 @@ def test_a_member_that_cannot_get_what_it_is_to_have_says_so_and_goes_on_trying(
     eventually(lambda: owners(zk) == dict.fromkeys("01234", "g_one-0"))
 
 
-def test_an_offset_that_is_out_of_range_begins_anew(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
+def test_an_offset_out_of_range_is_reset(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
     zk.create(f"/consumers/g/offsets/{TOPIC}/1", b"1000", makepath=True)
     produce(bootstrap, 40)
     (stream,) = consumer().create_message_streams({TOPIC: 1})[TOPIC]
@@ -379,7 +383,7 @@ def test_an_offset_that_is_out_of_range_begins_anew(consumer: Open, bootstrap: s
         ({}, None, b"10"),
     ],
 )
-def test_where_offsets_are_kept(
+def test_offsets_are_stored_where_the_settings_say(
     consumer: Open,
     bootstrap: str,
     zk: KazooClient,
@@ -402,7 +406,7 @@ def test_where_offsets_are_kept(
     assert (zk.get(path)[0] if zk.exists(path) else None) == in_zookeeper
 
 
-def test_with_dual_commits_the_later_offset_counts(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
+def test_with_dual_commits_the_later_offset_is_used(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
     produce(bootstrap, 40)
     for number, offset in enumerate([b"3", b"8", b"10"]):
         zk.create(f"/consumers/g/offsets/{TOPIC}/{number}", offset, makepath=True)
@@ -414,9 +418,7 @@ def test_with_dual_commits_the_later_offset_counts(consumer: Open, bootstrap: st
     assert got == {(0, 5), (0, 6), (0, 7), (0, 8), (0, 9), (1, 8), (1, 9), (3, 9)}
 
 
-def test_offsets_that_are_given_are_committed_where_the_partition_is_ours(
-    consumer: Open, bootstrap: str, zk: KazooClient
-) -> None:
+def test_given_offsets_are_committed_only_for_owned_partitions(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
     produce(bootstrap, 40)
     connector = consumer()
     (stream,) = connector.create_message_streams({TOPIC: 1})[TOPIC]
@@ -433,7 +435,7 @@ def test_offsets_that_are_given_are_committed_where_the_partition_is_ours(
 
 
 class Listener:
-    """Commits what it is told of, as 7, if it can; notes what the tree said then."""
+    """Commits offset 7 for the partitions that will be released; notes the owners in ZooKeeper at that time."""
 
     def __init__(self, zk: KazooClient) -> None:
         self.zk = zk
@@ -443,12 +445,12 @@ class Listener:
     def before_release(self, partitions: list[tuple[str, int]]) -> None:
         self.told.append((sorted(number for _, number in partitions), owners(self.zk)))
         assert self.connector is not None
-        # By another thread, as one that has records under way would do it.
+        # From another thread, as an application with records in flight would do it.
         with ThreadPoolExecutor(1) as pool:
             pool.submit(self.connector.commit_offsets, dict.fromkeys(partitions, 7)).result(10)
 
 
-def test_a_listener_is_told_before_partitions_are_given_up_and_can_commit_then(
+def test_a_listener_is_called_before_partitions_are_released_and_can_commit_then(
     consumer: Open, bootstrap: str, zk: KazooClient
 ) -> None:
     listener = Listener(zk)
@@ -464,7 +466,7 @@ def test_a_listener_is_told_before_partitions_are_given_up_and_can_commit_then(
     assert offsets(zk) == dict.fromkeys("0123", b"7")
 
 
-def test_a_listener_that_fails_keeps_nothing_from_others_and_nothing_is_committed(
+def test_after_a_listener_fails_partitions_are_released_and_nothing_is_committed(
     consumer: Open, bootstrap: str, zk: KazooClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     produce(bootstrap, 4)
@@ -477,12 +479,12 @@ def test_a_listener_that_fails_keeps_nothing_from_others_and_nothing_is_committe
     assert offsets(zk) == {}
 
 
-def test_a_path_where_no_cluster_lives_is_refused(consumer: Open, connect: str) -> None:
+def test_a_path_without_a_cluster_is_refused(consumer: Open, connect: str) -> None:
     with pytest.raises(ZooKeeperError, match=r"which has no /brokers/ids: there is no Kafka cluster"):
         ConsumerConnector({"zookeeper.connect": f"{connect}/wrong", "group.id": "g"})
 
 
-def test_streams_are_made_once(consumer: Open) -> None:
+def test_streams_can_be_created_only_once(consumer: Open) -> None:
     connector = consumer()
     connector.create_message_streams({TOPIC: 1})
     with pytest.raises(RuntimeError, match="once"):

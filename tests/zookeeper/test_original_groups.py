@@ -1,4 +1,4 @@
-"""Groups of Kafka's own old consumers and ours: they join, leave and are killed, and share the partitions all the time.
+"""Groups of Kafka's old consumers and kafkapy's: members join, leave and are killed, and always share the partitions.
 
 `KAFKAPY_FAULT_ROUNDS=20 python -m pytest tests/zookeeper/test_original_groups.py -s` is the full length.
 """
@@ -41,7 +41,7 @@ def bootstrap(start: Start) -> str:
 
 
 class Group:
-    """What is known of a group from outside: its znodes, and what its members say."""
+    """A group as seen from outside: its znodes, and the output of its members."""
 
     def __init__(self, connect: str, bootstrap: str, directory: Path) -> None:
         self.topics = {TOPIC: PARTITIONS}
@@ -94,7 +94,7 @@ class Group:
         return len(self.seen()) == self.produced
 
     def kept(self, home: str) -> int:
-        """The sum of the offsets that are committed in ZooKeeper or in Kafka."""
+        """Return the sum of the offsets that are committed in ZooKeeper or in Kafka."""
         if home == "kafka":
             found = self.admin.offsets(["g"])["g"]
             return 0 if isinstance(found, KafkaError) else sum(one.offset for one in found.values())
@@ -105,7 +105,7 @@ class Group:
         eventually(lambda: self.kept(home) == self.produced, what=f"not all is committed in {home}")
 
     def is_quiet(self) -> bool:
-        """The live members are registered, and every partition is with the one that is to have it."""
+        """Return True if the live members are registered and own the partitions that the assignment gives them."""
         ids, owners = "/consumers/g/ids", "/consumers/g/owners"
         try:
             registered = {name: self.zk.get(f"{ids}/{name}")[0] for name in self.zk.get_children(ids)}
@@ -141,7 +141,7 @@ def test_members_of_all_kinds_share_by_roundrobin(group: Group) -> None:
 
 def join_leave_and_kill(group: Group, rounds: int) -> None:
     choose = random.Random(7)
-    again = {"join": 0, "leave": 0, "kill": 0}  # how many records came a second time after what
+    again = {"join": 0, "leave": 0, "kill": 0}  # records read a second time, by the event before
     did: Counter[str] = Counter()
     for kind in KINDS:
         group.join(kind)
@@ -173,7 +173,7 @@ IN_KAFKA = {"offsets.storage": "kafka", "dual.commit.enabled": "false"}
 
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2"])
 def test_a_group_moves_its_offsets_to_kafka_and_back_one_member_after_the_other(group: Group, version: str) -> None:
-    """As Kafka's documentation has it; at every moment members of both kinds have different settings."""
+    """Follow Kafka's documentation, so that members with different settings are in the group at the same time."""
     kinds = [version, OWN]
     for kind in kinds:
         group.join(kind, 1, **IN_ZOOKEEPER)

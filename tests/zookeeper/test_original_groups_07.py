@@ -1,4 +1,4 @@
-"""Groups on a cluster of Kafka 0.7: members join, leave and are killed, and share the partitions all the time.
+"""Groups on a cluster of Kafka 0.7: members join, leave and are killed, and always share the partitions.
 
 With KAFKAPY_KAFKA_07, as in harness.broker_07, every second member is the consumer of 0.7.2 itself.
 `KAFKAPY_FAULT_ROUNDS=20 python -m pytest tests/zookeeper/test_original_groups_07.py -s` is the full length.
@@ -56,7 +56,7 @@ def registered(zk: KazooClient) -> dict[str, bytes]:
 
 
 def is_quiet(zk: KazooClient, live: int) -> bool:
-    """So many members are registered, and every partition is with the one that is to have it."""
+    """Return True if `live` members are registered and own the partitions that the assignment gives them."""
     owners = f"/consumers/g/owners/{TOPIC}"
     try:
         members = registered(zk)

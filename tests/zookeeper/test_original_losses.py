@@ -20,12 +20,18 @@ from tests.harness.zookeeper import SESSION_MS, ZooKeeper, eventually
 from tests.zookeeper.conftest import Start
 
 TOPIC = "t"
-SHARED = {"0": "g_one-0", "1": "g_one-0", "2": "g_two-0", "3": "g_two-0"}  # who owns what when both are there
-PATIENT = {"zookeeper_session_timeout_ms": str(10 * SESSION_MS)}  # brokers: only members lose their sessions here
+SHARED = {
+    "0": "g_one-0",
+    "1": "g_one-0",
+    "2": "g_two-0",
+    "3": "g_two-0",
+}  # owners of the partitions while both members are there
+# For brokers, so that only members lose their sessions here.
+PATIENT = {"zookeeper_session_timeout_ms": str(10 * SESSION_MS)}
 
 
 class Reader:
-    """A member with one stream, and a thread that notes what comes."""
+    """A member with one stream, and a thread that notes the records that it reads."""
 
     def __init__(self, connect: str, name: str, session_ms: int = SESSION_MS) -> None:
         quick = {"zookeeper.session.timeout.ms": str(session_ms), "rebalance.backoff.ms": "200"}
@@ -33,7 +39,7 @@ class Reader:
         self.connector = ConsumerConnector(
             {"zookeeper.connect": connect, "group.id": "g", "consumer.id": name, **quick}
         )
-        self.read: list[tuple[int, int]] = []  # partitions and offsets, as they came
+        self.read: list[tuple[int, int]] = []  # partitions and offsets, in the order of arrival
         self._stream = self.connector.create_message_streams({TOPIC: 1})[TOPIC][0]
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -43,7 +49,7 @@ class Reader:
 
 
 def seen(*readers: Reader) -> Counter[tuple[int, int]]:
-    """How often each record came, up to now."""
+    """Return how often each record has been read so far."""
     return Counter(itertools.chain.from_iterable(reader.read.copy() for reader in readers))
 
 
@@ -96,11 +102,11 @@ def test_a_member_that_is_cut_off_loses_its_partitions_and_gets_them_back(
     eventually(lambda: committed(zk) == 400)
     proxy.mend()
     eventually(lambda: owners(zk) == SHARED)
-    assert committed(zk) == 400  # who was away has not put back what the other has committed
+    assert committed(zk) == 400  # the member that was away has not overwritten what the other committed
     produce(bootstrap, 200)
     eventually(lambda: len(seen(one, two)) == 600)
     eventually(lambda: committed(zk) == 600)
-    # What came while it was cut off both may have seen; before and after that each record came once.
+    # Both members may have read records written while the first was cut off; all others were read once.
     twice = [place for place, times in seen(one, two).items() if times > 1]
     assert all(50 <= offset < 100 for _, offset in twice)
     one.connector.shutdown()
@@ -110,7 +116,7 @@ def test_a_member_that_is_cut_off_loses_its_partitions_and_gets_them_back(
     zk.close()
 
 
-def test_a_member_that_was_stopped_hands_out_nothing_that_another_has_taken_over(
+def test_a_paused_member_delivers_no_records_of_partitions_that_another_has_taken_over(
     connect: str, start: Start, zk: KazooClient, tmp_path: Path
 ) -> None:
     bootstrap = start(**PATIENT).bootstrap_servers
@@ -143,7 +149,7 @@ def test_a_member_that_was_stopped_hands_out_nothing_that_another_has_taken_over
     two.connector.shutdown()
 
 
-def test_a_broker_that_comes_back_is_read_on(connect: str, start: Start) -> None:
+def test_reading_continues_when_the_broker_comes_back(connect: str, start: Start) -> None:
     server = start(**PATIENT)
     bootstrap = server.bootstrap_servers
     with Admin(bootstrap) as admin:
@@ -166,17 +172,17 @@ def test_a_zookeeper_that_comes_back_finds_the_group_as_it_was(tmp_path: Path, s
         bootstrap = start(where=proxy.address, **PATIENT).bootstrap_servers
         with Admin(bootstrap) as admin:
             admin.create_topic(TOPIC, 4)
-        # Sessions that outlive a start of ZooKeeper's, however long it takes.
+        # Session time-outs long enough to survive a restart of ZooKeeper.
         one, two = (Reader(proxy.address, name, session_ms=15 * SESSION_MS) for name in ("one", "two"))
         zk = KazooClient(zookeeper.address)
         zk.start()
-        eventually(lambda: owners(zk) == SHARED)  # before that a record may come to both
+        eventually(lambda: owners(zk) == SHARED)  # before that, both members may get the same record
         zk.stop()
         producer = RecordProducer(bootstrap)
         send(producer, 100)
         eventually(lambda: len(seen(one, two)) == 100)
         zookeeper.stop()
-        send(producer, 100)  # what is owned is read on meanwhile
+        send(producer, 100)  # owned partitions are still read meanwhile
         eventually(lambda: len(seen(one, two)) == 200)
         proxy.cut()
         zookeeper.start()

@@ -1,4 +1,4 @@
-"""The original producer on a broker of Kafka 0.7: found in ZooKeeper or listed, every codec, what cannot be stored."""
+"""The original producer with a broker of Kafka 0.7, found in ZooKeeper or listed: all codecs, refused messages."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,7 +38,7 @@ def produce(connect: str, broker_07: Broker07) -> Iterator[Open]:
 
 
 def stored(directory: Path, partition: str) -> list[bytes | None]:
-    """Values in the broker's segments."""
+    """Return the values in the broker's segments."""
     found: list[Record] = []
     for path in sorted((directory / partition).glob("*.kafka")):
         for data, _ in sets_of_07(path, 0):
@@ -48,9 +48,7 @@ def stored(directory: Path, partition: str) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy"])
-def test_what_is_sent_is_stored_when_send_returns(
-    produce: Open, data_07: Path, broker_07: Broker07, codec: str
-) -> None:
+def test_messages_are_stored_when_send_returns(produce: Open, data_07: Path, broker_07: Broker07, codec: str) -> None:
     values = [b"%d " % number * 20 for number in range(50)]
     produce(compression_codec=codec).send([KeyedMessage("none", value) for value in values])
     assert stored(data_07, "none-0")[-50:] == values
@@ -69,10 +67,11 @@ def test_keys_choose_among_all_partitions(produce: Open, data_07: Path) -> None:
         assert stored(data_07, f"two-partitions-{partition}")[-len(mine) :] == mine
 
 
-def test_a_new_topic_is_made_and_then_has_all_its_partitions(produce: Open, data_07: Path, zk: KazooClient) -> None:
+def test_a_new_topic_is_created_and_then_has_all_its_partitions(produce: Open, data_07: Path, zk: KazooClient) -> None:
     producer = produce()
     producer.send(KeyedMessage("sent", b"first", b"a key"))
-    assert stored(data_07, "sent-0") == [b"first"]  # until it is registered, as in 0.7, one partition of each broker
+    # As in 0.7: one partition of each broker until the topic is registered.
+    assert stored(data_07, "sent-0") == [b"first"]
     eventually(lambda: zk.exists(f"/brokers/topics/sent/{BROKER_ID}"))
 
     def both() -> bool:
@@ -82,7 +81,9 @@ def test_a_new_topic_is_made_and_then_has_all_its_partitions(produce: Open, data
     eventually(both)
 
 
-def test_a_list_of_brokers_lets_them_choose(produce: Open, data_07: Path, broker_07: Broker07) -> None:
+def test_with_a_list_of_brokers_the_broker_chooses_the_partition(
+    produce: Open, data_07: Path, broker_07: Broker07
+) -> None:
     producer = produce(broker_list=f"8:127.0.0.1:{broker_07.port}", kafkapy_broker_version="0.7")
     for number in range(40):
         producer.send(KeyedMessage("sent", b"%d" % number, b"key"))
@@ -98,7 +99,7 @@ class Lost(CallbackHandler):
         self.values += [message.message for message in messages]  # type: ignore[attr-defined]
 
 
-def test_what_a_broker_would_drop_without_a_word_is_told(produce: Open, data_07: Path) -> None:
+def test_messages_that_a_broker_would_drop_silently_raise_an_error(produce: Open, data_07: Path) -> None:
     callback = Lost()
     producer = produce(callback, max_message_size="100")
     with pytest.raises(
@@ -109,13 +110,13 @@ def test_what_a_broker_would_drop_without_a_word_is_told(produce: Open, data_07:
     assert stored(data_07, "none-0")[-1] == b"kept"
 
 
-def test_a_compressed_message_that_is_too_large_is_made_of_fewer(produce: Open, data_07: Path) -> None:
+def test_a_compressed_message_that_is_too_large_is_split(produce: Open, data_07: Path) -> None:
     values = [b"%032x" % (number**9) for number in range(64)]
     produce(max_message_size="400", compression_codec="gzip").send([KeyedMessage("none", value) for value in values])
     assert stored(data_07, "none-0")[-64:] == values
 
 
-def test_a_broker_that_goes_away_and_comes_back(
+def test_a_broker_that_stops_and_starts_again_is_used_again(
     produce: Open, data_07: Path, connect: str, broker_07: Broker07
 ) -> None:
     callback = Lost()
@@ -134,6 +135,6 @@ def test_a_broker_that_goes_away_and_comes_back(
 
 
 @pytest.mark.parametrize("wrong", [{"enable_idempotence": "true"}, {"compression_codec": "lz4"}])
-def test_what_0_7_does_not_know_is_refused(produce: Open, wrong: dict[str, str]) -> None:
+def test_settings_that_0_7_does_not_have_are_refused(produce: Open, wrong: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"brokers of Kafka 0\.7"):
         produce(**wrong)

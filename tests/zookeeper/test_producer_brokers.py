@@ -1,4 +1,4 @@
-"""The original producer finds its brokers in ZooKeeper, and hears of those that come and go."""
+"""The original producer finds its brokers in ZooKeeper and follows changes of them."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -46,7 +46,7 @@ def test_the_addresses_of_all_layouts_are_read_and_a_broken_node_is_named(
         brokers.close()
 
 
-def test_brokers_and_topics_that_come_and_go_are_news(keeper: Any, connect: str) -> None:
+def test_added_and_removed_brokers_and_topics_are_noticed(keeper: Any, connect: str) -> None:
     keeper.create("/brokers/ids/1", OF_0_8, makepath=True)
     keeper.create("/brokers/topics", makepath=True)
     brokers = ZooKeeperBrokers(connect, 6000, 6000)
@@ -68,7 +68,7 @@ def test_brokers_and_topics_that_come_and_go_are_news(keeper: Any, connect: str)
         brokers.close()
 
 
-def test_where_no_broker_is_and_where_no_zookeeper_is_a_sentence_says_so(keeper: Any, connect: str) -> None:
+def test_a_missing_broker_or_a_missing_zookeeper_is_reported_in_a_sentence(keeper: Any, connect: str) -> None:
     with pytest.raises(ConnectionFailed, match=r"has no broker at /brokers/ids.*is the chroot right"):
         Producer({"zk.connect": connect})
     with pytest.raises(ConnectionFailed, match=r"ZooKeeper at 127\.0\.0\.1:1 does not answer within 0\.3 s"):

@@ -1,4 +1,4 @@
-"""TLS, a login and ACLs towards a ZooKeeper that asks for them."""
+"""TLS, authentication and ACLs with a ZooKeeper server that requires them."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -70,7 +70,7 @@ def make_certificate(directory: Path, name: str) -> tuple[Path, Path]:
 
 
 def settings(connect: str, **more: str) -> ZooKeeperSettings:
-    """As a broker's settings give them."""
+    """Return the ZooKeeper settings that a broker would read from its properties."""
     values = {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": str(SESSION_MS)}
     values["zookeeper.connection.timeout.ms"] = "5000"
     return zookeeper_settings(BrokerConfig({**values, **{name.replace("_", "."): text for name, text in more.items()}}))
@@ -79,7 +79,7 @@ def settings(connect: str, **more: str) -> ZooKeeperSettings:
 LOGIN = {"kafkapy_zookeeper_sasl_username": "kafka", "kafkapy_zookeeper_sasl_password": "kafka-secret"}
 
 
-def test_nodes_belong_to_the_login_that_made_them(secure: Secure) -> None:
+def test_nodes_belong_to_the_login_that_created_them(secure: Secure) -> None:
     trusted = {"zookeeper_ssl_client_enable": "true", "zookeeper_ssl_truststore_location": str(secure.certificate)}
     tree = ZooKeeperTree(settings(f"{secure.tls}/acl", zookeeper_set_acl="true", **LOGIN, **trusted))
     stranger = KazooClient(f"{secure.server.address}/acl")
@@ -102,7 +102,7 @@ def test_nodes_belong_to_the_login_that_made_them(secure: Secure) -> None:
         tree.close()
 
 
-def test_what_may_not_be_read_is_left_alone(secure: Secure, caplog: pytest.LogCaptureFixture) -> None:
+def test_nodes_that_may_not_be_read_are_left_alone(secure: Secure, caplog: pytest.LogCaptureFixture) -> None:
     owner = ZooKeeperTree(settings(f"{secure.server.address}/hidden", zookeeper_set_acl="true", **LOGIN))
     owner.ensure("/config/users", "/brokers")
     other = ZooKeeperTree(settings(f"{secure.server.address}/hidden"))
@@ -113,12 +113,12 @@ def test_what_may_not_be_read_is_left_alone(secure: Secure, caplog: pytest.LogCa
     owner.close()
 
 
-def test_a_wrong_password_is_told(secure: Secure) -> None:
+def test_a_wrong_password_is_reported(secure: Secure) -> None:
     with pytest.raises(ZooKeeperError, match="refuses the login"):
         ZooKeeperTree(settings(secure.server.address, **{**LOGIN, "kafkapy_zookeeper_sasl_password": "wrong"}))
 
 
-def test_a_server_that_is_not_trusted_is_not_talked_to(secure: Secure, tmp_path: Path) -> None:
+def test_a_server_with_an_untrusted_certificate_is_refused(secure: Secure, tmp_path: Path) -> None:
     _, another = make_certificate(tmp_path, "another")
     wrong = {"zookeeper_ssl_truststore_location": str(another), "zookeeper_ssl_truststore_type": "PEM"}
     wrong["zookeeper_connection_timeout_ms"] = "1500"

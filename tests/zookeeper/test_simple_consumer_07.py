@@ -1,4 +1,4 @@
-"""The SimpleConsumer on a broker of Kafka 0.7: positions of bytes, several partitions at once, what is refused."""
+"""The SimpleConsumer with a broker of Kafka 0.7: byte offsets, several partitions in one request, refused calls."""
 
 import time
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def end_of(partition: str) -> int:
     return expected(partition)[-1][1]
 
 
-def test_all_is_read_from_fetch_to_fetch(consumer: SimpleConsumer) -> None:
+def test_successive_fetches_read_the_whole_partition(consumer: SimpleConsumer) -> None:
     for topic, max_bytes in product(TOPICS_07, [1, 150, 100_000]):
         offset, got = 0, []
         while (messages := consumer.fetch(topic, 0, offset, max_bytes)).valid_bytes:
@@ -40,7 +40,7 @@ def test_all_is_read_from_fetch_to_fetch(consumer: SimpleConsumer) -> None:
         assert offset == end_of(f"{topic}-0")
 
 
-def test_a_message_that_is_cut_off_is_known(consumer: SimpleConsumer) -> None:
+def test_a_message_that_is_cut_off_is_recognized(consumer: SimpleConsumer) -> None:
     first, second, *_ = expected("none-0")
     (messages,) = consumer.multifetch([FetchRequest("none", 0, 0, second[0] + 3)])
     assert (messages.valid_bytes, messages.size_in_bytes, messages.is_partial) == (second[0], second[0] + 3, True)
@@ -50,7 +50,7 @@ def test_a_message_that_is_cut_off_is_known(consumer: SimpleConsumer) -> None:
     assert (messages.valid_bytes, messages.first_size, messages.is_partial) == (0, second[0], True)
 
 
-def test_several_partitions_come_in_one_answer_each_with_its_error(consumer: SimpleConsumer) -> None:
+def test_one_response_holds_several_partitions_each_with_its_error(consumer: SimpleConsumer) -> None:
     wanted = [("two-partitions", 0, 0), ("none", 0, 10**9), ("two-partitions", 1, 0), ("none", 5, 0), ("nowhere", 0, 0)]
     sets = consumer.multifetch([FetchRequest(*where, 100_000) for where in wanted])
     assert [one.offset for one in sets] == [0, 10**9, 0, 0, 0]
@@ -65,7 +65,7 @@ def test_several_partitions_come_in_one_answer_each_with_its_error(consumer: Sim
     assert (list(sets[4]), sets[4].error) == ([], None)
 
 
-def test_where_segments_begin(consumer: SimpleConsumer) -> None:
+def test_get_offsets_before_returns_the_starts_of_segments(consumer: SimpleConsumer) -> None:
     end = end_of("gzip-segments-0")
     assert consumer.get_offsets_before("gzip-segments", 0, LATEST, 10) == [end, *reversed(SEGMENTS)]
     assert consumer.get_offsets_before("gzip-segments", 0, LATEST, 2) == [end, SEGMENTS[-1]]
@@ -75,7 +75,7 @@ def test_where_segments_begin(consumer: SimpleConsumer) -> None:
     assert consumer.get_offsets_before("gzip-segments", 0, 1, 10) == []
 
 
-def test_what_cannot_be_read_is_told(consumer: SimpleConsumer, broker_07: Broker07, data_07: Path) -> None:
+def test_each_read_error_is_raised_with_its_code(consumer: SimpleConsumer, broker_07: Broker07, data_07: Path) -> None:
     with pytest.raises(OffsetOutOfRange, match=f"it has 0 to {end_of('none-0') - 1}"):
         consumer.fetch("none", 0, end_of("none-0") + 1, 1000)
     with pytest.raises(ConnectionFailed, match="it closed the connection"):
@@ -95,14 +95,16 @@ def test_what_cannot_be_read_is_told(consumer: SimpleConsumer, broker_07: Broker
         list(consumer.fetch("none", 0, 0, 1000))
 
 
-def test_a_broker_that_came_back_is_asked_again(consumer: SimpleConsumer, broker_07: Broker07) -> None:
+def test_a_closed_connection_is_opened_again_for_the_next_request(
+    consumer: SimpleConsumer, broker_07: Broker07
+) -> None:
     with SimpleConsumer("127.0.0.1", broker_07.port, broker_version="0.7") as other:
         other.fetch("none", 0, 0, 1000)
         with pytest.raises(ConnectionFailed):
-            other.get_offsets_before("none", 7, LATEST, 1)  # it hangs up, and the connection is made anew
+            other.get_offsets_before("none", 7, LATEST, 1)  # the broker closes the connection
         assert other.fetch("none", 0, 0, 1000).valid_bytes
 
 
-def test_a_version_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_version_is_refused() -> None:
     with pytest.raises(ValueError, match=r"broker_version is '0\.6'; it can be 0\.7"):
         SimpleConsumer("127.0.0.1", 1, broker_version="0.6")

@@ -1,4 +1,4 @@
-"""`kafkapy topics --zookeeper`: topics listed, made, described, altered and deleted by their nodes alone."""
+"""`kafkapy topics --zookeeper`: topics are listed, created, described, altered and deleted by their nodes alone."""
 
 import json
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Call = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def topics(capfd: pytest.CaptureFixture[str], connect: str) -> Call:
-    """Calls `kafkapy topics ... --zookeeper`: exit code, output, error."""
+    """Return a function that runs `kafkapy topics ... --zookeeper` and returns exit code, output and error output."""
 
     def call(*words: object) -> tuple[int, str, str]:
         capfd.readouterr()
@@ -34,7 +34,7 @@ def server(start: Start) -> BrokerServer:
     return start(zookeeper_session_timeout_ms=str(5 * SESSION_MS))
 
 
-def test_a_broker_takes_up_what_is_written(server: BrokerServer, topics: Call, tree: Tree) -> None:
+def test_a_running_broker_follows_the_written_nodes(server: BrokerServer, topics: Call, tree: Tree) -> None:
     replicas = server.services.replicas
     made = topics("create", "t", "-p", 2, "-r", 1, "--config", "segment.bytes=4096")
     assert made == (0, "Created topic t with 2 partitions.\n", "")
@@ -65,7 +65,7 @@ def test_a_broker_takes_up_what_is_written(server: BrokerServer, topics: Call, t
 
 @pytest.fixture
 def nobody(tree: Tree) -> Tree:
-    """A cluster with a topic and without a broker."""
+    """Return the tree of a cluster with a topic and without a broker."""
     ClusterRegistry(tree)
     data = b'{"version":2,"partitions":{"0":[1],"1":[1]},"adding_replicas":{},"removing_replicas":{}}'
     tree.ensure("/brokers/topics/t/partitions/0")
@@ -74,7 +74,7 @@ def nobody(tree: Tree) -> Tree:
     return tree
 
 
-def test_what_needs_no_broker_is_done_without_one(nobody: Tree, topics: Call) -> None:
+def test_topics_are_changed_without_a_broker(nobody: Tree, topics: Call) -> None:
     assert topics("list")[1] == "topic  partitions  replicas  id\nt               2         1\n"
     (found,) = json.loads(topics("describe", "t", "--json")[1])
     assert [one["leader"] for one in found["partitions"]] == [None, None]
@@ -104,7 +104,7 @@ def test_what_needs_no_broker_is_done_without_one(nobody: Tree, topics: Call) ->
         (["list", "-b", "127.0.0.1:9092"], "one of --bootstrap-server and --zookeeper"),
     ],
 )
-def test_what_cannot_be_done_is_said(nobody: Tree, topics: Call, words: list[str], says: str) -> None:
+def test_impossible_calls_are_reported(nobody: Tree, topics: Call, words: list[str], says: str) -> None:
     code, out, err = topics(*words)
     assert (code in (1, 2), out) == (True, "")
     assert says in err
@@ -112,7 +112,7 @@ def test_what_cannot_be_done_is_said(nobody: Tree, topics: Call, words: list[str
     assert not nobody.exists("/config/topics/t")
 
 
-def test_a_topic_that_cannot_be_read_is_named_and_the_others_are_shown(nobody: Tree, topics: Call) -> None:
+def test_a_topic_that_cannot_be_parsed_is_named_and_the_others_are_shown(nobody: Tree, topics: Call) -> None:
     nobody.commit([Create("/brokers/topics/broken", b"{")])
     code, out, err = topics("list", "--json")
     assert (code, [one["name"] for one in json.loads(out)]) == (0, ["t"])
@@ -120,15 +120,15 @@ def test_a_topic_that_cannot_be_read_is_named_and_the_others_are_shown(nobody: T
     assert topics("describe", "broken")[0] == 1
 
 
-def test_partitions_that_are_being_moved_are_not_added_to(nobody: Tree, topics: Call) -> None:
+def test_no_partitions_are_added_to_a_topic_that_is_being_moved(nobody: Tree, topics: Call) -> None:
     asked = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2]}]}'
     nobody.commit([Create("/brokers/ids/1", ephemeral=True), Create("/admin/reassign_partitions", asked)])
     code, _, err = topics("alter", "t", "-p", 3)
     assert (code, "are being moved" in err) == (1, True)
 
 
-def test_a_change_at_the_same_time_is_seen_and_kept(nobody: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when the controller gives a topic its id while partitions are added."""
+def test_a_concurrent_change_is_kept(nobody: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller gives a topic its id while partitions are added."""
     nobody.commit([Create("/brokers/ids/1", ephemeral=True)])
     nodes = ZooKeeperTopics(nobody)
     commit = type(nobody).commit
@@ -146,14 +146,14 @@ def test_a_change_at_the_same_time_is_seen_and_kept(nobody: Tree, monkeypatch: p
     assert found == {"topic_id": "9YGeHKywTMavGcoCK2BPBg", "partitions": {"0": [1], "1": [1], "2": [1]}}
 
 
-def test_the_brokers_own_topics_are_left_to_them(nobody: Tree, topics: Call) -> None:
+def test_internal_topics_are_left_to_the_brokers(nobody: Tree, topics: Call) -> None:
     nobody.commit([Create("/brokers/topics/__consumer_offsets", b'{"partitions":{"0":[1]}}')])
     assert topics("delete", "__consumer_offsets")[0] == 1
     assert topics("alter", "__consumer_offsets", "-p", 2)[0] == 1
     assert not nobody.children("/admin/delete_topics")
 
 
-def test_a_place_without_a_cluster_is_not_made_one(topics: Call, open_tree: Callable[..., Tree]) -> None:
+def test_no_cluster_is_created_at_an_empty_path(topics: Call, open_tree: Callable[..., Tree]) -> None:
     code, _, err = topics("list")
     assert (code, err.startswith("kafkapy: the chroot /kafka/")) == (1, True)
     tree = open_tree()
