@@ -117,7 +117,8 @@ def read(
 
 
 def _by_partition(given: Position | Mapping[int, Position], default: Position) -> tuple[Bound, dict[int, Bound]]:
-    """Return the bound of all partitions and the bounds of single partitions."""
+    """Convert an argument `start` or `end` to a bound for all partitions and a mapping of bounds for single
+    partitions."""
     if isinstance(given, Mapping):
         return _bound(default), {number: _bound(position) for number, position in given.items()}
     return _bound(given), {}
@@ -154,7 +155,8 @@ def _chosen(
 
 
 def _offsets(cluster: Cluster, bounds: Mapping[TopicPartition, Bound], committed: bool) -> dict[TopicPartition, int]:
-    """Return bounds as offsets within the partitions' logs."""
+    """Convert bounds (offsets, times, EARLIEST or LATEST) to offsets. Offsets outside a partition's log are moved to
+    the nearest offset in the log."""
     admin, level = Admin(cluster), int(committed)
     latest = admin.offsets(dict.fromkeys(bounds, LATEST), isolation=level)
     earliest = admin.offsets(dict.fromkeys(bounds, EARLIEST), isolation=level)

@@ -58,8 +58,8 @@ class ClientProperties:
         names: The properties that have several names, the present name first. The methods take the present name,
             messages have the name that was given.
         where: The beginning of each message, such as "consumer.properties: ".
-        prefix: What stands before each name where the user writes it, such as "kafka.".
-        error: Makes an error of a message.
+        prefix: The prefix with which users write the names, such as "kafka.".
+        error: Creates the exception for a message.
         cannot, no_effect: The words for refused names and for those without effect, such as "cannot be set for X".
     Raises:
         ValueError or what `error` makes, here and by the methods: a name or its value cannot be used.
@@ -125,9 +125,9 @@ class ClientProperties:
         without_effect: Collection[str],
         client: str,
     ) -> None:
-        """Raise for names that are `refused` (name to reason) or unknown. Warn of those `without_effect`.
+        """Raise for names that are `refused` (name to reason) or unknown. Warn of names `without_effect`.
 
-        `client` is the client whose properties these are, for messages. `check_security` checks those of TLS and SASL.
+        `client` names the client in messages. `check_security` checks the properties for TLS and SASL.
         """
         for name in self._values:
             called = self.called(name)
@@ -143,7 +143,7 @@ class ClientProperties:
             self.warn(f"{called} {self._no_effect}")
 
     def check_security(self, no_effect: str = "") -> None:
-        """Raise for a security protocol other than PLAINTEXT. Warn of properties for the others.
+        """Raise for a security protocol other than PLAINTEXT. Warn of properties for TLS and SASL.
 
         `no_effect` is what the warnings say instead of the words given to the constructor.
         """
@@ -168,7 +168,7 @@ class ClientProperties:
         return value
 
     def servers(self, name: str = "bootstrap.servers") -> str:
-        """Return a property with broker addresses, checked."""
+        """Return a property's value as it was given. Raise if it is missing or not a list of broker addresses."""
         value = self.needed(name, "127.0.0.1:9092")
         try:
             parse_addresses(value)
@@ -191,7 +191,7 @@ class ClientProperties:
         return self.number(name, default_ms, least=least) / 1000
 
     def word(self, name: str, words: Mapping[str, T], default: str) -> T:
-        """Return the value that `words` has for a property. The case does not matter."""
+        """Look up a property's value in `words`, ignoring case, and return the result. Raise if it is not there."""
         value = self._values.get(name, default)
         if value.lower() not in words:
             raise self.bad(f"{self.called(name)} is {value!r}; it can be {', '.join(words)}")

@@ -31,7 +31,7 @@ class Controller(Protocol):
         overrides: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> Topic:
-        """Create a topic and return when its partitions have leaders; -1 stands for the broker's default."""
+        """Create a topic and return when its partitions have leaders. -1 means the broker's default."""
         ...
 
     def auto_create(self, names: Iterable[str]) -> dict[str, KafkaError]:
@@ -49,9 +49,10 @@ class Controller(Protocol):
         ...
 
     def finish_marked(self, name: str) -> None:
-        """Finish the deletion of a topic if it was interrupted, or had to leave a log that was being recovered.
+        """Finish the deletion of a topic that is marked as deleted. Do nothing for any other topic.
 
-        A broker calls this when it has loaded such a log. Does nothing for a topic that is not marked as deleted.
+        A deletion is unfinished if it was interrupted, or if a log of the topic was being recovered and could not be
+        deleted. A broker calls this after the recovery of such a log.
         """
         ...
 
@@ -60,7 +61,7 @@ class Controller(Protocol):
         ...
 
     def elect_leader(self, name: str, index: int) -> None:
-        """Elect the preferred replica as leader; raise ELECTION_NOT_NEEDED if it is the leader."""
+        """Elect the preferred replica as leader. Raise ELECTION_NOT_NEEDED if that replica is the leader already."""
         ...
 
     def allocate_producer_ids(self, broker_id: int, done: Callable[[range | Exception], object]) -> None:

@@ -71,7 +71,10 @@ class OutsideChanges:
         self._cancel = tree.watch("", self._note)
 
     def complete_topics(self) -> None:
-        """Complete the nodes of topics that were created or extended while no broker ran. Before any role is given."""
+        """Complete the nodes of topics that were created or extended while no broker ran.
+
+        Call this before the controller assigns leaders and followers.
+        """
         for name in self._topics.names():
             self._guarded(paths.topic(name), partial(self._controller.follow, name, lead=False))
 
@@ -80,10 +83,10 @@ class OutsideChanges:
         self._thread.start()
 
     def look_again(self) -> None:
-        """Have all paths read again.
+        """Make the thread read all paths again.
 
-        Needed after the start, a session expiry, or a time when another broker was the controller: nobody handled the
-        changes of that time.
+        This is needed at the start, after a session expiry, and when this broker becomes the controller again: nobody
+        has handled the changes made in the meantime.
         """
         for path in _WHOLE:
             self._remember(path)
@@ -129,7 +132,7 @@ class OutsideChanges:
                     self._news.wait_for(lambda: self._stopped, _RETRY_S)
 
     def _guarded(self, path: str, work: Callable[[], object]) -> bool:
-        """Do `work` and log its errors. Return False to have it tried again, after an error of the tree."""
+        """Call `work` for a path and log any error. Return False if the tree failed and `work` must be retried."""
         try:
             work()
         except NoNode:

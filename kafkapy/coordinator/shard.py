@@ -191,18 +191,21 @@ class Shard(Generic[M]):
             self._execute(wanted[0])
 
     def read(self, look: Callable[[M], T]) -> T:
-        """Return `look(machine)`, called under the lock. Raises KafkaError if the shard is not active."""
+        """Call `look` with the state machine under the lock, and return the result. Raises KafkaError if the shard is
+        not active."""
         with self._lock:
             self.check()
             return look(self.machine)
 
     def after_pending_appends(self, look: Callable[[M], object]) -> None:
-        """Call `look(machine)` after the callbacks of all appends now in progress: at once, or on the thread that
-        finishes the last of them. Never if the shard ends first. Raises KafkaError if the shard is not active.
+        """Call `look` with the state machine after the callbacks of all appends that are now in progress.
 
-        This is for records appended without the shard (transaction markers). The shard may hear of a marker before it
-        hears of its own append in front of the marker; handling the marker first would apply the two in the wrong
-        order.
+        The call is made at once if there are no such appends, otherwise on the thread that finishes the last append.
+        `look` is not called if the shard ends first. Raises KafkaError if the shard is not active.
+
+        This is for transaction markers, which are appended without the shard. There is a race: the shard may learn of a
+        marker before the callback of an earlier append has run. Handling the marker at once would apply the two in
+        another order than that of the log.
         """
         with self._lock:
             self.check()
@@ -255,8 +258,8 @@ class Shard(Generic[M]):
             self._appended(append, KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(failure)))
 
     def _appended(self, append: _Append, error: KafkaError | None) -> None:
-        """Note that an append has finished; finish all appends up to the first unfinished one, in the order of the
-        log."""
+        """Record that an append has finished. Run the callbacks of all appends before the first unfinished append, in
+        the order of the log."""
         with self._lock:
             append.error, append.is_finished = error, True
             while self._pending_appends and self._pending_appends[0].is_finished:

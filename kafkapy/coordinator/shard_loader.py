@@ -57,8 +57,8 @@ def replay_batches(machine: Machine, block: memoryview) -> int:
 def load(
     shard: Shard[Any], partition: Partition, replay: Replay, block_bytes: int, stopping: Callable[[], bool]
 ) -> None:
-    """Replay the log into the shard's machine and activate the shard. On an error, log the reason and fail the
-    shard."""
+    """Rebuild the state of a coordinator shard from its partition's log, and make the shard active. On an error, log
+    the reason and mark the shard as failed."""
     began = time.monotonic()
     try:
         count = _load(shard, partition, replay, block_bytes, stopping)
@@ -125,7 +125,8 @@ def _load(
 
 
 class LoadQueue:
-    """The shards that wait to be loaded, and up to `threads` threads that load them and exit when none waits.
+    """The shards that wait to be loaded, and up to `threads` threads that load them. A thread exits when no shard
+    waits.
 
     If no thread can be started, the next `put` or `prioritize` tries again.
     """

@@ -26,7 +26,7 @@ class Node(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """Who leads a partition (NO_LEADER: no broker), since which leader epoch, and the ISR."""
+    """A partition's leader (NO_LEADER if there is none), leader epoch and ISR."""
 
     id: int
     epoch: int
@@ -34,7 +34,8 @@ class Leader(NamedTuple):
 
 
 class MetadataCache:
-    """Reads take no lock. Before the first `update` it is empty."""
+    """The brokers, controller and partition leaders that this broker knows. The cache is empty until the first
+    `update`. Reads take no lock."""
 
     def __init__(self) -> None:
         self.controller_id = NO_CONTROLLER
@@ -51,7 +52,7 @@ class MetadataCache:
         return self._nodes.get(listener, [])
 
     def node(self, broker_id: int, listener: str) -> Node | None:
-        """Return a live broker; None if it is not alive, or cannot be reached by clients of the listener."""
+        """Return a broker, or None if the broker is not alive or has no address on the listener."""
         return next((node for node in self.nodes(listener) if node.id == broker_id), None)
 
     def leader(self, topic: str, partition: int) -> Leader | None:
@@ -60,13 +61,13 @@ class MetadataCache:
         return leaders.get(partition) if leaders is not None else None
 
     def set_brokers(self, controller_id: int, nodes: Mapping[str, Iterable[Node]]) -> None:
-        """Replace what is known of the brokers and the controller. `nodes` are the live brokers by listener."""
+        """Replace the known brokers and controller. `nodes` has the live brokers by listener."""
         by_listener = {listener: sorted(found) for listener, found in nodes.items()}
         with self._lock:
             self.controller_id, self._nodes = controller_id, by_listener
 
     def update(self, partitions: Iterable[PartitionRole]) -> None:
-        """Note the leaders of these partitions and keep the others; forget those of LEADER_DURING_DELETE."""
+        """Store the leaders of these partitions. Remove partitions whose leader is LEADER_DURING_DELETE."""
         deleted: dict[str, list[int]] = {}
         with self._lock:
             for one in partitions:
@@ -85,5 +86,5 @@ class MetadataCache:
 
 @lru_cache(maxsize=1024)
 def _shared(leader: Leader) -> Leader:
-    """Return an equal Leader: most partitions have the same."""
+    """Return a cached Leader equal to this one, to save memory: many partitions have equal leaders and ISRs."""
     return leader

@@ -19,8 +19,8 @@ _NOTIFICATIONS = (paths.CONFIG_CHANGES, paths.ISR_CHANGES, paths.LOG_DIR_EVENTS)
 
 
 class NodeData(NamedTuple):
-    """The part of a node that is copied. Only the version of `/brokers/seqid` is: it is the number of generated broker
-    ids."""
+    """The data of a node, to be copied. `version` is 0 except for `/brokers/seqid`, whose version is the number of
+    broker ids generated so far."""
 
     data: bytes
     version: int = 0
@@ -67,7 +67,7 @@ def persistent_nodes(tree: Tree) -> dict[str, NodeData]:
 
 
 def difference(source: Nodes, target: Nodes) -> Difference:
-    """Return what is different in the target. Empty nodes that every cluster has are not counted as extra."""
+    """Return how the target differs from the source. Empty nodes that every cluster has do not count as extra."""
     always = _always_there()
     return Difference(
         [path for path in source if path not in target],
@@ -78,7 +78,7 @@ def difference(source: Nodes, target: Nodes) -> Difference:
 
 
 def is_unfinished(source: Nodes, target: Nodes) -> bool:
-    """Return True if the target is an unfinished copy: it has no cluster id, and nothing but a part of the source."""
+    """Return True if the target is an unfinished copy: it has no cluster id, and all its data is also in the source."""
     always = _always_there()
     found = difference(source, target)
     filled = [path for path in found.other if path not in always or target[path].data]

@@ -16,9 +16,11 @@ ANY_VERSION = -1
 
 
 class Node(NamedTuple):
-    """A node. `created` and `changed` are the numbers (zxid) of the changes that created it and last wrote its data.
+    """A node of the tree. `created` and `changed` are the zxids of the node's creation and of the last write of its
+    data.
 
-    `ephemeral` nodes are deleted when the session that created them ends; `mine`: that is this tree's own session.
+    An `ephemeral` node is deleted when the session that created it ends. `mine` is True if this tree's own session
+    created the ephemeral node.
     """
 
     data: bytes
@@ -30,7 +32,7 @@ class Node(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Create a node; its parent must exist. The result is the path: with `sequence`, ten digits are appended.
+    """Create a node whose parent exists. The result is the node's path; with `sequence`, it ends in ten added digits.
 
     An ephemeral node is deleted with its session and cannot have children.
     """
@@ -112,7 +114,7 @@ class TreeUnavailable(TreeError):
 
 class TreeUnreachable(TreeUnavailable):
     """The tree is closed, or ZooKeeper has not answered for a session time-out. The change may or may not have been
-    made; a later read shows it. It can be retried."""
+    made, which a later read shows. The caller may retry the change."""
 
 
 class Event(NamedTuple):
@@ -177,7 +179,7 @@ class Tree(ABC):
     ) -> None:
         """Read nodes from the store, past the cache, and call `done(nodes, None)` or `done(None, error)`.
 
-        For nodes that the tree does not follow, so that `find` does not know them.
+        This is for nodes that the tree does not keep in its cache, so that `find` cannot return them.
         """
         done([self.find(path) for path in wanted], None)
 
@@ -234,7 +236,7 @@ class Tree(ABC):
         self.submit(changes[0], made)
 
     def ensure(self, *paths: str) -> None:
-        """Create those of the nodes and their parents that do not exist, in one change."""
+        """Create the missing nodes among these paths and their parents, all in one change."""
         unseen: set[str] = set()  # they exist, but our login may not read them
         while True:
             missing: dict[str, None] = {}
@@ -253,7 +255,7 @@ class Tree(ABC):
                     unseen.add(error.path)
 
     def subtree(self, path: str) -> list[str]:
-        """Return the paths of the node and all nodes below it, children before parents; none if it does not exist."""
+        """Return the paths of a node and of all nodes below, children before parents; [] if the node does not exist."""
         if not self.exists(path):
             return []
         found: list[str] = []

@@ -12,8 +12,8 @@ from kafkapy.client.cluster import TopicPartition
 class Waiting:
     """Why a stream has no partitions.
 
-    what: The partitions that it waits for, for display.
-    whose: The members that own them, for display; empty if not known.
+    what: The partitions that the stream waits for, for display.
+    whose: The members that own these partitions, for display; empty if not known.
     lag: The group's lag over all partitions; None if not known.
     """
 
@@ -51,7 +51,7 @@ class Counts:
 
 
 def total(counts: Iterable[Counts]) -> Counts:
-    """Return the sum of counts, without the lags: topics of several sources may have the same name."""
+    """Return the sum of counts. It has no lags, because partitions of different sources may have the same name."""
     found = Counts()
     for one in counts:
         found.records += one.records

@@ -19,9 +19,9 @@ Done = Callable[[int, "BaseException | None"], None]
 
 
 class Load:
-    """A byte range of a file that is being read, and the callbacks in `waiting` that are called when it was read.
+    """A byte range of a file to be read into the page cache, and the callbacks in `waiting` to call afterwards.
 
-    If `waiting` is empty when a pool thread takes up the load, nothing is read.
+    If `waiting` is empty when a pool thread calls `read`, nothing is read.
     """
 
     __slots__ = ("end", "handle", "start", "waiting")
@@ -36,15 +36,16 @@ class Load:
         return self.handle is handle and self.start <= position < self.end
 
     def read(self) -> int:
-        """Read the range into the page cache and return the number of bytes, or NOBODY. May wait for the disk.
+        """Read the range into the page cache and return the number of bytes read. May wait for the disk.
 
-        The load refers to the file handle, so the descriptor stays open during the read.
+        If no callback is waiting any more, read nothing and return NOBODY (-1). This object refers to the file handle,
+        so the descriptor stays open during the read.
         """
         return residency.load(self.handle.fd, self.start, self.end - self.start) if self.waiting else NOBODY
 
 
 class ColdReads:
-    """The loads of one processor. Everything but the reading itself happens on the processor's thread.
+    """The reads in progress for one network processor. Everything but the read itself runs on the processor's thread.
 
     `window` bounds the bytes that are read ahead for one reader. `window_of_all` bounds the sum for all readers of the
     processor; each reader gets an equal share.
@@ -65,7 +66,7 @@ class ColdReads:
 
     @property
     def window(self) -> int:
-        """Return how many bytes may be read ahead for one reader now; 0 if its share is less than a STEP."""
+        """Return how many bytes may be read ahead for one reader now. 0 if a reader's share is less than STEP bytes."""
         share = min(self._window, self._window_of_all // max(1, self.readers))
         return share if share >= STEP else 0
 
@@ -73,7 +74,8 @@ class ColdReads:
         """Read the range, or wait for a load in progress that covers its beginning, then call `done`.
 
         `done(n, None)` means that the bytes from `start` up to, but without, file position n are in memory. After an
-        error it is `done(position, error)`, with the position where the load began. `forget` cancels the callback.
+        error the call is `done(position, error)`, with the position where the read began. `forget` cancels the
+        callback.
         """
         for load in self._loading:
             if load.covers(handle, start):

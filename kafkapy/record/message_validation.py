@@ -29,7 +29,7 @@ _BATCH_HEADER = 61
 
 
 class Rules(NamedTuple):
-    """The settings of the topic and the request; see kafkapy.record.validation.validate."""
+    """The settings of the topic and the request. kafkapy.record.validation.validate describes the fields."""
 
     now_ms: int
     timestamp_type: int
@@ -121,7 +121,11 @@ def _pieces(codec: int, payload: memoryview, rules: Rules, *, broken_checksum: b
 def _rebuild(
     payload: Buffer, header: BatchHeader | MessageHeader | None, magic: int, codec: int, rules: Rules
 ) -> ValidatedBatch:
-    """Rebuild the checked records of `header` (see convert_payload) in format `magic`, with offsets from 0 on."""
+    """Return the validated records converted to message format `magic`, compressed with `codec`, with offsets 0, 1, ...
+
+    `payload` has the decompressed records and `header` the header of their batch or wrapper. `header` is None for
+    single messages.
+    """
     if magic < 2 and codec == ZSTD:
         raise InvalidBatch(
             Errors.UNSUPPORTED_COMPRESSION_TYPE,

@@ -37,7 +37,7 @@ _SMALL = 16
 
 
 class Rebatcher:
-    """Keeps an open batch for each target partition. For one thread.
+    """Collects records into an open batch for each target partition. For use in one thread.
 
     Records of a source partition stay in order within each target partition; keys, values, headers and timestamps are
     preserved.
@@ -115,7 +115,7 @@ class Rebatcher:
             yield from self.finish()
 
     def finish(self) -> Iterator[EncodedBatch]:
-        """Yield the open batches. Afterwards, more can be fed."""
+        """Yield all batches that are still open. `feed` may be called again afterwards."""
         for topic in self._topics:
             yield from self._close(topic)
 
@@ -139,7 +139,7 @@ class Rebatcher:
             self._sticky.batch_is_full(topic, full, partitions)
 
     def _unchanged_batches(self, topic: str, partition: int, data: memoryview, start: int) -> Iterator[EncodedBatch]:
-        """Yield the batches at the start of `data` that need not be encoded again, up to the first that does."""
+        """Yield the batches at the start of `data`, up to the first batch that must be encoded again."""
         position = 0
         while (batch := self._unchanged_batch(topic, partition, data, position, start)) is not None:
             yield batch
@@ -174,7 +174,7 @@ class Rebatcher:
         )
 
     def _close(self, topic: str, only: int | None = None) -> Iterator[EncodedBatch]:
-        """Yield the open batches of a topic; with `only`, of one partition."""
+        """Yield the open batches of a topic, or only the open batch of the partition `only`."""
         batches = self._topics.get(topic)
         if batches is not None:
             for partition in batches.open_partitions():

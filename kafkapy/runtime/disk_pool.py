@@ -27,9 +27,9 @@ class PoolStopped(RuntimeError):
 
 
 class DiskPool:
-    """At most `threads` threads, each started when a call arrives and no thread is idle.
+    """A pool of at most `threads` threads. A thread is started when a call arrives and no thread is idle.
 
-    If a thread cannot be started, the next call tries again; meanwhile the other threads do the work.
+    If a thread cannot be started, the next call tries again, and the existing threads do the work meanwhile.
     """
 
     def __init__(self, threads: int, name: str = "disk") -> None:
@@ -53,10 +53,10 @@ class DiskPool:
         return len(self._threads)
 
     def submit(self, fn: Callable[..., Any], *args: Any, done: Done | None = None) -> None:
-        """Run `fn(*args)` on a pool thread, then there `done(result, None)` or `done(None, error)`.
+        """Call `fn(*args)` on a pool thread, and then `done(result, None)` or `done(None, error)` on the same thread.
 
-        Without `done`, an error is logged. Raises PoolStopped if the pool is stopped, and NoThread if there is no
-        thread and none can be started, or no memory; then `fn` is not called.
+        Without `done`, an error is logged. Raises PoolStopped if the pool is stopped. Raises NoThread if memory is
+        short, or if the pool has no thread and cannot start one. In these cases `fn` is not called.
         """
         with self._lock:
             if self._stopped:

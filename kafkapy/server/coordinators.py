@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 class Coordinators:
-    """Creates the parts on demand. Handlers reach them as `broker.groups`, `broker.offsets` and so on."""
+    """Creates the coordinators and their parts on demand. Handlers use them as `broker.groups`, `broker.offsets` and so
+    on."""
 
     def __init__(self, services: Services, timer: Timer, scheduler: Scheduler) -> None:
         self._services = services
@@ -72,7 +73,7 @@ class Coordinators:
         return self._part("transaction shards", self._make_transaction_shards)  # type: ignore[no-any-return]
 
     def made(self, name: str) -> Any:
-        """Return a part, or None if it was not created yet. For callers that must not create it."""
+        """Return a part without creating it; None if the part does not exist yet."""
         return self._made.get(name)
 
     def shards_of(self, topic: str) -> Shards[Any]:
@@ -199,7 +200,8 @@ class Coordinators:
     # --- callbacks for partitions that gain or lose leadership, on any thread
 
     def led(self, partition: Partition) -> None:
-        """Start loading the shard if the partition, of any topic, belongs to an internal topic."""
+        """Start loading the shard of a partition that this broker leads now, if the topic is `__consumer_offsets` or
+        `__transaction_state`. Do nothing for other topics."""
         # Also create the parts that requests need: in a first request, the imports would block a network thread.
         if partition.topic == GROUPS:
             self.group_shards.start_loading(partition)
@@ -209,7 +211,7 @@ class Coordinators:
             self._part("for transactions", lambda: (self.transactions, self.verifier))
 
     def lost(self, partition: Partition) -> None:
-        """Unload the partition's shard, if it has one: this broker is not the leader any more."""
+        """Unload a partition's shard, if there is one, because this broker is no longer the leader of the partition."""
         if partition.topic == GROUPS or partition.topic == TRANSACTIONS:
             self.shards_of(partition.topic).unload(partition)
 

@@ -31,7 +31,10 @@ _CONNECT_S = 2.0
 
 
 class Membership:
-    """Life cycle: construct, `wait_for_other_brokers`, `follow` (after the registration), `stop`."""
+    """Keeps this broker registered in ZooKeeper.
+
+    Call `wait_for_other_brokers` before the registration, `follow` after it, and `stop` at the end.
+    """
 
     def __init__(self, tree: Tree, cluster: ClusterRegistry, broker_id: int, where: str) -> None:
         """`where` is the address of ZooKeeper, for messages."""
@@ -46,7 +49,12 @@ class Membership:
         self._cancels = [tree.watch(path, self._note) for path in (paths.BROKER_IDS, paths.CONTROLLER)]
 
     def wait_for_other_brokers(self, session_timeout_s: float, own_ports: Collection[int]) -> None:
-        """Wait until no broker and no controller is registered. Raise StartError if one is alive, or remains."""
+        """Wait until no broker and no controller is registered in ZooKeeper.
+
+        Raises:
+            StartError: A registered broker accepts connections, or a registration is still there after
+                `session_timeout_s` and a margin.
+        """
         deadline = time.monotonic() + session_timeout_s + _EXPIRY_MARGIN_S
         is_logged = False
         while True:

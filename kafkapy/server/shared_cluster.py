@@ -39,7 +39,7 @@ class SharedCluster:
         self._membership = Membership(tree, cluster, services.broker_id, services.config["zookeeper.connect"])
 
     def wait_for_other_brokers(self, own_ports: Collection[int]) -> None:
-        """Wait until no other broker is registered. Raise StartError if one is alive, or remains."""
+        """Wait until no other broker is registered. Raises the errors of Membership.wait_for_other_brokers."""
         self._membership.wait_for_other_brokers(self._services.config["zookeeper.session.timeout.ms"] / 1000, own_ports)
 
     def unreadable(self, name: str, error: ValueError) -> None:

@@ -60,7 +60,7 @@ class Consumer(ClusterClient):
 
     @property
     def positions(self) -> MutableMapping[TopicPartition, int]:
-        """The offset of the next record of each assigned partition. To set one is to `seek`.
+        """The offset of the next record of each assigned partition. Setting an offset here is the same as `seek`.
 
         A partition that had no leader when it was assigned is added once it has one.
         """
@@ -72,7 +72,10 @@ class Consumer(ClusterClient):
         self._positions.update(positions)
 
     def assign(self, partitions: Iterable[TopicPartition], *, at: int = EARLIEST) -> None:
-        """Assign these partitions in place of any others. Start each at its earliest record, or at LATEST."""
+        """Assign these partitions in place of any others.
+
+        Each partition starts at its earliest record, or with `at=LATEST` at its end.
+        """
         wanted = list(partitions)
         self._assigned.keep(())
         self._assigned.add(wanted)
@@ -171,7 +174,7 @@ class Consumer(ClusterClient):
                 self._positions[where] = one.offset
 
     def _wait_for_retry(self) -> None:
-        """Wait while all partitions that are polled are to be tried again later."""
+        """If every partition to poll is waiting for a retry, wait for the first retry to become due."""
         times = [state.not_before for state in self._assigned.states.values() if not state.paused]
         if times and (pause := min(times) - time.monotonic()) > 0:
             time.sleep(pause)

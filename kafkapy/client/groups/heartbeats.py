@@ -32,7 +32,7 @@ ENDS = (
 
 
 class Heartbeats:
-    """Sends heartbeats from its own thread, from the first `start` to `close`. The caller may use any method any time.
+    """Sends heartbeats from a separate thread. The caller may call any method at any time.
 
     Args:
         cluster: Is copied, because connections belong to one thread.
@@ -70,10 +70,10 @@ class Heartbeats:
             self._changed.notify()
 
     def stop(self) -> bool:
-        """Stop until the next `start`, and forget `error_code` and `poll_timed_out`. Return `poll_timed_out`.
+        """Stop sending heartbeats until the next `start`. Reset `error_code` and `poll_timed_out`.
 
-        After this call the member is not made to leave any more. If it returns True, the member has left, or its
-        LeaveGroup is about to be sent.
+        Return True if the poll has timed out: the member has left the group, or a LeaveGroup is about to be sent for
+        it. If False, no LeaveGroup will be sent for this member.
         """
         with self._changed:
             timed_out = self._poll_timed_out
@@ -83,7 +83,7 @@ class Heartbeats:
             return timed_out
 
     def resume(self, member: GroupMetadata) -> None:
-        """Go on after a `stop` as if it had not been called: the next heartbeat is due when it was due before."""
+        """Undo a `stop`: continue to send heartbeats, at the times at which they were due before."""
         with self._changed:
             self._member = member
             self._changed.notify()
@@ -128,7 +128,7 @@ class Heartbeats:
             self._cluster.close()
 
     def _next_due(self) -> GroupMetadata | None:
-        """Wait until a heartbeat is due and return its member. None: closed."""
+        """Wait until a heartbeat is due and return the member to send it for. Return None after `close`."""
         with self._changed:
             while not self._closed:
                 left = self._due - time.monotonic()

@@ -31,7 +31,7 @@ Lead = Callable[[str, Sequence[Any]], "dict[str, bytes]"]
 
 
 class State(Enum):
-    """Where the member is in the current rebalance."""
+    """The member's state in the current rebalance."""
 
     UNJOINED = "unjoined"
     JOINING = "joining"  # JoinGroup was sent
@@ -44,9 +44,9 @@ class Membership:
 
     Attributes:
         member: The member's identity; its generation is NO_GENERATION while this consumer is not a member.
-        assignment: The assignment of the last SyncGroup. The user of it sets it to None.
+        assignment: The assignment of the last SyncGroup. Code that takes the assignment sets this to None.
         protocol: The assignor that the group has chosen.
-        rejoin: The reason why a join is due; empty if none is.
+        rejoin: The reason why a join is due; empty if no join is due.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Membership:
         return bool(self.rejoin) and not self.in_rebalance
 
     def must_join(self, why: str) -> None:
-        """Make a `join` due. The coordinator gets `why` as the reason."""
+        """Record that a `join` is due. JoinGroup will send `why` to the coordinator as the reason."""
         self.rejoin = self.rejoin or why
 
     def lost(self, why: str, *, keep_id: bool = False) -> None:
@@ -112,10 +112,10 @@ class Membership:
         self._back_to_unjoined()
 
     def join(self, protocols: Protocols) -> None:
-        """Send JoinGroup, unless the last attempt was a moment ago. The link passes the responses on.
+        """Send JoinGroup, unless the last attempt was a moment ago. The response is handled by a callback later.
 
-        If `poll` was not called in time, the member has left: this becomes `lost`, and the next call joins as a new
-        member.
+        If the consumer did not poll in time, the member has left the group. Then call `lost` instead; the next call of
+        `join` joins as a new member.
 
         Raises:
             KafkaError: The coordinator refuses permanently.
@@ -183,7 +183,7 @@ class Membership:
             self._sync(answer)
 
     def _sync(self, joined: Any) -> None:
-        """Send SyncGroup, with everybody's assignment if this member is the leader, and start the heartbeats."""
+        """Start the heartbeats and send SyncGroup, which has the assignments of all members if this member leads."""
         shares: dict[str, bytes] = {}
         if self.is_leader and not joined.skip_assignment:
             try:

@@ -10,9 +10,9 @@ from kafkapy.protocol.apis import PRODUCE
 def produce_request(
     records: Iterable[tuple[TopicPartition, Any]], *, acks: int, timeout_s: float, transactional_id: str | None = None
 ) -> Any:
-    """Return a Produce request with encoded records, at most once for each partition.
+    """Return a Produce request for encoded records, given as (partition, records) with each partition at most once.
 
-    `timeout_s`: How long the broker waits for other replicas.
+    `timeout_s` is how long the broker waits for other replicas.
     """
     topics: dict[str, list[Any]] = {}
     for (topic, partition), data in records:

@@ -52,7 +52,8 @@ class TransactionLink:
             link.close()
 
     def init(self, timeout_s: float, current: ProducerId | None = None) -> ProducerId:
-        """Return a new producer id, or `current` with its epoch raised. Aborts an open transaction of the same id."""
+        """Return a new producer id, or `current` with a higher epoch. The coordinator aborts any open transaction of
+        this transactional id."""
         request = INIT_PRODUCER_ID.Request(
             transactional_id=self.transactional_id, transaction_timeout_ms=int(timeout_s * 1000)
         )

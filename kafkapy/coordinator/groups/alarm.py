@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 class Alarm:
-    """Runs at most one delayed step of a shard at a time. Used under the shard's lock."""
+    """A timer that runs one function (a step) on a coordinator shard after a delay.
+
+    Setting the timer again replaces the previous function. Callers hold the shard's lock.
+    """
 
     __slots__ = ("_entry", "_version")
 

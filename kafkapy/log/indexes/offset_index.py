@@ -21,7 +21,7 @@ _LOW = 0xFFFFFFFF
 
 
 class OffsetIndex(IndexFile):
-    """An offset index. Lookups take no lock. The life cycle is that of IndexFile."""
+    """The offset index of a segment. Lookups take no lock. IndexFile describes how an index is opened and closed."""
 
     __slots__ = ("_entries", "_last")
 
@@ -55,7 +55,7 @@ class OffsetIndex(IndexFile):
         self._last = None
 
     def take(self, entries: bytes) -> None:
-        """Take all entries at once, as `segment_scan.scan` returns them. Call `rebuild` first."""
+        """Replace all entries by those that `segment_scan.scan` has returned. Call `rebuild` first."""
         self._entries = numbers_in("Q", entries)
         self.count = len(self._entries)
         self._last = None
@@ -117,10 +117,11 @@ class OffsetIndex(IndexFile):
         return found[2] if found is not None else 0
 
     def offset_after(self, position: int, nowait: bool = False) -> int | None:
-        """Return the offset of the first entry at or after `position`, which bounds the offsets before `position`.
+        """Return the offset of the first entry at or after `position`, or None if there is no such entry.
 
-        As in Kafka, whose search never compares its first entry: if the first entry is exactly at `position`, the
-        second entry is used. None if there is no such entry. Raises as `lookup`.
+        All records before `position` have lower offsets. If the first entry of the index is exactly at `position`, the
+        second entry is used instead, because Kafka's search never compares the first entry. Raises the errors of
+        `lookup`.
         """
         count, entries = self.count, self._entries
         if entries is not None:

@@ -23,7 +23,8 @@ _guards = itertools.count(1)
 
 
 class Verification:
-    """One producer's verification. Batches above the lowest sequence that waited in its epoch are refused."""
+    """The verification of one producer's transaction. While batches wait for it, a batch with a sequence above the
+    lowest one seen in the epoch is refused."""
 
     __slots__ = ("created_ms", "epoch", "guard", "lowest_sequence", "verified")
 
@@ -53,7 +54,7 @@ class Verification:
 
 
 class Verifications:
-    """The verifications of one log. They have their own lock, as network threads must not wait for the log's lock."""
+    """The verifications of one log, with a lock of their own: network threads must not wait for the log's lock."""
 
     __slots__ = ("_lock", "_of")
 
@@ -62,11 +63,12 @@ class Verifications:
         self._of: dict[int, Verification] = {}
 
     def begin(self, producer_id: int, sequence: int, epoch: int, now_ms: int, is_open: Callable[[int], bool]) -> int:
-        """Return a guard with which to ask the coordinator, NO_GUARD if the producer's transaction is open in the log.
+        """Begin a verification, or join the one in progress, and return its guard to be sent to the coordinator. Return
+        NO_GUARD if the producer's transaction is already open in the log, so that no verification is needed.
 
-        An append that begins the transaction first stores the producer's entry, and then removes the verification. So
-        under this lock either the transaction is seen to be open, or that append removes the verification that begins
-        here.
+        There may be a race with the append that opens the transaction. The append first stores the open transaction in
+        the producer state and then calls `forget`. So either `is_open` returns True here, or `forget` then removes the
+        verification.
         """
         with self._lock:
             if is_open(producer_id):
@@ -79,7 +81,8 @@ class Verifications:
             return found.guard
 
     def succeeded(self, producer_id: int, guard: int) -> bool:
-        """Record the coordinator's confirmation. Return False if the verification has ended meanwhile."""
+        """Record that the coordinator has confirmed the transaction. Return False if the verification was removed
+        meanwhile."""
         with self._lock:
             found = self._of.get(producer_id)
             if found is None or found.guard != guard:

@@ -19,7 +19,8 @@ _SUFFIX_07 = ".kafka"
 
 
 class FoundPartition(NamedTuple):
-    """One partition. `topic_id` is None before Kafka 2.8; `highest` has -1 for unknown; `size` is in bytes."""
+    """A partition found in a log directory. `topic_id` is None if a Kafka before 2.8 wrote it. `highest` has the
+    highest leader epoch and producer id, -1 where unknown. `size` is the size of the .log files in bytes."""
 
     topic: str
     partition: int
@@ -67,8 +68,8 @@ def _topic_id(directory: Path) -> bytes | None:
 
 
 def _stored_epoch(directory: Path) -> int:
-    """Return the latest epoch in the leader epoch checkpoint; -1 if it is missing or damaged. The batches have the
-    epochs, too."""
+    """Return the latest epoch in the leader epoch checkpoint, or -1 if the file is missing or damaged: the batches
+    contain their leader epochs too."""
     path = directory / leader_epochs.NAME
     try:
         lines = parse_lines(path.read_bytes(), str(path))
@@ -78,7 +79,7 @@ def _stored_epoch(directory: Path) -> int:
 
 
 def _in_snapshot(path: Path) -> Highest:
-    """Return the highest producer id in a snapshot; -1 if it is damaged, as the broker does not use it then either."""
+    """Return the highest producer id in a snapshot, or -1 for a damaged file, which the broker ignores too."""
     try:
         entries = parse_snapshot(path.read_bytes(), str(path))
     except SnapshotError:

@@ -18,8 +18,8 @@ PRODUCER_ID_GAP = 1_000_000_000
 
 @dataclass
 class Plan:
-    """What an adoption writes. Producer ids that this broker allocates begin after `last_producer_id`.
-    `controller_epoch` is that of the last controller, 0 if unknown."""
+    """The metadata that an adoption writes. This broker will allocate producer ids above `last_producer_id`.
+    `controller_epoch` is the epoch of the last controller; 0 if unknown."""
 
     broker_id: int
     cluster_id: str | None
@@ -37,8 +37,10 @@ class Plan:
 
 
 def make_plan(found: Inventory, known: Knowledge, broker_id: int | None = None) -> Plan:
-    """Return the plan. `broker_id` is for directories without meta.properties. Raise AdoptionError if what was found
-    contradicts what is known."""
+    """Return the plan. Raise AdoptionError if the directories contradict the metadata known from elsewhere.
+
+    `broker_id` is needed for directories without meta.properties.
+    """
     warnings: list[str] = []
     by_topic: defaultdict[str, dict[int, FoundPartition]] = defaultdict(dict)
     for (topic, partition), one in sorted(found.partitions.items()):
@@ -90,8 +92,8 @@ def _cluster_id(found: Inventory, known: Knowledge) -> str | None:
 def _last_of_others(producer_id: int) -> int:
     """Return the id after which this broker's producer ids begin, far above all ids in use.
 
-    Kafka may be started on the directories again. It would then continue with the ids after those it allocated before.
-    If this broker had used these ids, Kafka would take new records for duplicates and drop them.
+    If Kafka is started on the directories again, Kafka continues with the producer ids after its own last one. If this
+    broker had used the same ids, Kafka would take new records for duplicates and drop them.
     """
     return (producer_id // PRODUCER_ID_GAP + 1) * PRODUCER_ID_GAP - 1
 

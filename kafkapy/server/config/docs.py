@@ -56,7 +56,7 @@ and the row names more than one, from the next.
 
 
 def page() -> str:
-    """Return the whole page, in Markdown."""
+    """Return the text of docs/configuration.md."""
     parts = [
         _INTRODUCTION.format(
             defaults=_words(f"`{name}={value}`" for name, value in sorted(DEFAULTS_HERE.items())),

@@ -45,7 +45,8 @@ LONGEST_NAME = 249
 
 
 class Gather:
-    """The record sets of the requests that are handled together, by partition. `add` requests, then `append`."""
+    """The record sets, by partition, of requests that are handled together. Call `add` for each connection, then
+    `append`."""
 
     def __init__(self, broker: Services) -> None:
         self._broker = broker
@@ -107,7 +108,7 @@ class Gather:
         return known
 
     def append(self) -> None:
-        """Append to each partition. The results come now or later, from any thread (see `_Sets.answered`)."""
+        """Append the record sets to their partitions. `_Sets.answered` gets the results now or later, on any thread."""
         for of in self._sets.values():
             if of.sets:
                 self._append_to(of)
@@ -139,7 +140,7 @@ def _denials(call: Call) -> dict[str, KafkaError]:
 
 
 class _Sets:
-    """One partition of a gather: its record sets, the place of each set's answer, and the connections' requests."""
+    """The record sets for one partition, with the place for each one's answer and the requests that they came from."""
 
     __slots__ = ("asked", "partition", "sets", "slots")
 
@@ -183,9 +184,9 @@ def _refused(index: int, error: KafkaError, version: int) -> Answer:
 
 
 class Asked:
-    """The requests of one connection in a gather, with their answers.
+    """The Produce requests of one connection that are handled together, with their answers.
 
-    If `pending` is given, the caller calls `less` after the append, otherwise `release`.
+    After `Gather.append`, the caller calls `less` if it has given a `pending`, otherwise `release`.
     """
 
     def __init__(self, meters: RequestMeters, calls: Sequence[Call], pending: MeteredPending | None = None) -> None:
@@ -201,7 +202,7 @@ class Asked:
         self._unreplicated: list[tuple[Partition, Slot, AppendResult]] = []
 
     def fill(self, slot: Slot, verdict: Verdict) -> None:
-        """Write the answer for this result into its slot."""
+        """Write the answer for a record set's result into its slot."""
         _, answers, place, index, frame = slot
         if isinstance(verdict, KafkaError):
             self._meters.error("Produce", verdict.code)
@@ -211,11 +212,11 @@ class Asked:
             answers[place] = (index, 0, base_offset, append_time, start_offset, None, None)
 
     def more(self) -> None:
-        """Wait for one more partition. Call this before the first partition can answer."""
+        """Count one more partition to wait for. Call this before any partition can have its results."""
         self._awaited.append(False)
 
     def less(self) -> None:
-        """Wait for one partition less. The last call sends the responses."""
+        """Count one partition less to wait for. The last call sends the responses."""
         if self._awaited.pop() and self._pending is not None:
             if self._unreplicated and not self.failed:
                 self._pending.give_back_buffer()
@@ -246,7 +247,10 @@ class Asked:
             partition.when_replicated(result.last_offset + 1, slot[4].timeout_ms / 1000, done)
 
     def release(self) -> list[Reply]:
-        """Return the replies if every partition has answered, otherwise a Pending for the responses."""
+        """Return the replies to the connection's requests if all partitions have their results, otherwise a Pending.
+
+        The Pending is completed with the responses when the last result is there.
+        """
         if self.failed:
             return [CLOSE]
         if len(self._awaited) > 1:

@@ -32,7 +32,7 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class JsonValues:
-    """Values are JSON objects. `text` has the fields that become columns."""
+    """Record values are JSON objects. `text` is the user's list of the fields that become columns."""
 
     text: str
 
@@ -42,7 +42,7 @@ class JsonValues:
 
 
 class _Parser:
-    """Parses the text. `_words` has the remaining words in reverse order."""
+    """Parses the columns of JSON values. `_words` has the remaining words in reverse order."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -68,7 +68,7 @@ class _Parser:
         return pa.schema(fields)
 
     def _fields(self, end: str, *, nested: bool) -> list[pa.Field]:
-        """Parse fields, and the word `end` after them."""
+        """Consume the words of a list of fields, and the word `end` if there is one, and return the Arrow fields."""
         fields: list[pa.Field] = []
         while True:
             name = self._next("a field's name").strip("`")
@@ -87,7 +87,7 @@ class _Parser:
         return fields
 
     def _type(self, *, nested: bool) -> pa.DataType:
-        """Parse a type."""
+        """Consume the words of a type, such as `ARRAY<STRING>`, and return the Arrow type."""
         word = self._next("a type").lower()
         if word == "array":
             self._expect("<")
@@ -106,7 +106,7 @@ class _Parser:
         return _TYPES[word]
 
     def _decimal(self) -> pa.DataType:
-        """Parse the precision and scale of a decimal."""
+        """Consume the precision and scale after the word `decimal`, if given, and return the Arrow type."""
         digits = [10, 0]
         if self._peek() == "(":
             self._next("")
@@ -121,7 +121,7 @@ class _Parser:
         return pa.decimal128(precision, scale)
 
     def _number(self) -> int:
-        """Parse a number."""
+        """Consume a word that is a number and return it."""
         word = self._next("a number")
         if not word.isdigit():
             raise self._wrong(f"{word!r} is in the place of a number")

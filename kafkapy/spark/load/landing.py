@@ -23,7 +23,7 @@ from kafkapy.spark.load.state import Decision, State
 
 
 class Landing:
-    """Changes the content of a directory. Used by the process that holds its state."""
+    """Changes the content of a directory. Only the process that has opened the directory's state may use this class."""
 
     def __init__(self, state: State) -> None:
         """Finish a batch decided by a run that was killed, and remove its other files."""
@@ -48,7 +48,10 @@ class Landing:
         self._finish(decision)
 
     def _finish(self, decision: Decision) -> None:
-        """Move and exchange files and directories, skipping what was already done, and store the new state."""
+        """Carry out a decided batch: move its files, exchange its directories, and store the new state.
+
+        Moves and exchanges that an interrupted run has already made are skipped.
+        """
         changed = set()
         for source, place in decision.moves:
             changed |= _move(Path(source), Path(place))
@@ -64,7 +67,8 @@ class Landing:
         self.state.write()
 
     def replace(self, swaps: Sequence[tuple[Path, Path]]) -> None:
-        """Exchange (staged directory, directory) pairs with the same rows in other files. This needs no decision."""
+        """Exchange each staged directory with the directory of its pair. Both have the same rows, so there is no
+        decision to store."""
         sync_directories(staged for staged, _ in swaps)
         for staged, place in swaps:
             exchange(staged, place)
@@ -72,7 +76,8 @@ class Landing:
 
 
 def _move(source: Path, place: Path) -> set[Path]:
-    """Rename a file unless it was moved before. Raise LoadError if it is at neither place, as its rows count."""
+    """Rename a file unless this was done before. Raise LoadError if the file exists at neither path, because its rows
+    already count as loaded."""
     try:
         return _rename(source, place)
     except FileNotFoundError:

@@ -47,7 +47,7 @@ class Options:
         return {name[6:]: value for name, value in self._given.items() if name.startswith("kafka.")}
 
     def text(self, name: str) -> str | None:
-        """Return an option's value without surrounding spaces, None if it is not given."""
+        """Return an option's value without surrounding spaces, or None if the option is not given."""
         value = self._given.get(name.lower())
         return None if value is None else value.strip()
 
@@ -67,7 +67,7 @@ class Options:
         return default if word is None else as_word(name, word, words)
 
     def names(self, name: str) -> list[str] | None:
-        """Return the words of a comma-separated option, None if it is not given."""
+        """Return the words of a comma-separated option, or None if the option is not given."""
         word = self.text(name)
         return None if word is None else [one for one in map(str.strip, word.split(",")) if one]
 
@@ -90,14 +90,14 @@ def as_boolean(name: str, word: str) -> bool:
 
 
 def as_integer(name: str, word: str, *, least: int = 0) -> int:
-    """Return the number. Raise BadOption unless it is from `least` to the largest long."""
+    """Return an option's value as an integer. Raise BadOption if it is no integer between `least` and 2^63 - 1."""
     if not re.fullmatch(r"[+-]?[0-9]+", word) or not least <= int(word) <= LARGEST_LONG:
         raise BadOption(f"{name} is {word!r}: write a whole number, {least} or more")
     return int(word)
 
 
 def as_timestamp(name: str, word: str) -> int:
-    """Return a timestamp in ms since 1970. Raises BadOption."""
+    """Return an option's value as a timestamp in milliseconds since 1970. Raises BadOption."""
     try:
         return as_integer(name, word)
     except BadOption:
@@ -105,7 +105,7 @@ def as_timestamp(name: str, word: str) -> int:
 
 
 def as_word(name: str, word: str, words: Sequence[W]) -> W:
-    """Return the one of `words` that `word` is in any case. Raise BadOption if there is none."""
+    """Return `word` in lower case. Raise BadOption if `words` does not contain it."""
     for one in words:
         if one == word.lower():
             return one
@@ -113,5 +113,5 @@ def as_word(name: str, word: str, words: Sequence[W]) -> W:
 
 
 def guess(name: str, among: Iterable[str]) -> str | None:
-    """Return the known name most similar to `name`, None if there is none."""
+    """Return the name in `among` that is most similar to `name`, or None if no name is similar."""
     return next(iter(difflib.get_close_matches(name, list(among), n=1, cutoff=0.7)), None)

@@ -45,7 +45,7 @@ _UNITS = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30
 
 @dataclass(frozen=True)
 class LogOptions:
-    """The checked options.
+    """The checked options of the source kafkapy-log.
 
     Attributes:
         paths: Absolute paths.
@@ -86,7 +86,8 @@ class LogOptions:
     def _edge(
         self, which: str, limit: Limit | None, default: int, places: list[Place]
     ) -> tuple[Bound, dict[TopicPartition, Bound]]:
-        """Return a limit as a bound for all partitions and bounds for single ones."""
+        """Convert startingOffsets, endingOffsets or a timestamp variant to a bound for all partitions and a mapping of
+        bounds for single partitions. Raise BadOption if the mapping lacks a partition."""
         if limit is None:
             return default, {}
         if isinstance(limit, Edge):
@@ -165,7 +166,7 @@ def _path(text: str) -> Path:
 
 
 def _bytes(options: Options, name: str) -> int | None:
-    """Return a size such as 64m in bytes, None if it is not given. Raises BadOption."""
+    """Return the value in bytes of an option such as 64m, or None if the option is not given. Raises BadOption."""
     word = options.text(name)
     if word is None:
         return None

@@ -18,7 +18,8 @@ class KafkaRange(InputPartition):
 
     Attributes:
         topic_id: The topic's id during planning, in hex; "" if not known.
-        from_earliest: Whether the query starts at the earliest offset, also if that changes before the task runs.
+        from_earliest: Whether the query starts at the earliest offset. If records at `start` are deleted before the
+            task runs, the task starts at the new earliest offset, and reports no data loss.
     """
 
     topic: str
@@ -39,8 +40,8 @@ def divided(
 ) -> list[KafkaRange]:
     """Return the ranges that are not empty, split as the options say.
 
-    First, ranges are split until none has more than `max_records_per_partition`. Then large ones are split in
-    proportion to their size until there are about `min_partitions`.
+    First, ranges are split until none has more than `max_records_per_partition`. Then large ranges are split in
+    proportion to their size until there are about `min_partitions` ranges.
     """
     parts = [one for one in ranges if one.size > 0]
     if max_records_per_partition is not None:

@@ -41,7 +41,7 @@ class StreamPlan:
         self._reader.close()
 
     def initial(self) -> Positions:
-        """Return the start of a new query; the same on every call."""
+        """Return the start offsets of a new query. Every call returns the same offsets."""
         if self._initial is None:
             found = self._reader.resolved(self._options.starting or Edge(LATEST), starting=True)
             self._initial = replace(found, initial=True)
@@ -50,14 +50,14 @@ class StreamPlan:
     def end_here(self) -> None:
         """End the query at the records that exist now (Trigger.AvailableNow).
 
-        The end is looked up when Spark first asks how far to read. The query's position is known then, and with
-        it the records that are missing, if some were deleted.
+        The end is looked up when Spark first asks how far to read. By then the query's position is known, so deleted
+        records that the query has not read are noticed.
         """
         self._ends_here = True
 
     @property
     def seen(self) -> Positions | None:
-        """Return the end of all partitions at the last lookup."""
+        """Return the end offsets of all partitions as of the last lookup, or None before the first lookup."""
         return self._latest
 
     def next_end(self, start: Positions | None, *, limits: bool = False) -> Positions:
@@ -128,7 +128,7 @@ class StreamPlan:
         return latest
 
     def _known(self, start: Positions, end: Positions) -> dict[TopicPartition, int]:
-        """Return the start without recreated topics, which are read from their beginning."""
+        """Return the start offsets, but without recreated topics, which are read from the beginning."""
         return {where: offset for where, offset in start.offsets.items() if start.same_topic(end, where[0])}
 
     def _beginnings(self, new: list[TopicPartition], start: Positions, fail: bool) -> Mapping[TopicPartition, int]:
@@ -156,12 +156,12 @@ class StreamPlan:
 
 
 def _from(start: Positions, end: Positions) -> Positions:
-    """Return the end of a batch. The end of a query's first batch includes its start."""
+    """Return the end of a batch as Positions. For the first batch of a query these also contain the start offsets."""
     if start.initial:
         return replace(end, initial=False, start=start.offsets)
     return start if _nothing_in(end, start) else replace(end, start=None)
 
 
 def _nothing_in(end: Positions, start: Positions) -> bool:
-    """Return True if a batch would be empty."""
+    """Return True if a batch from `start` to `end` would be empty."""
     return end.offsets == start.offsets and end.topic_ids == start.topic_ids

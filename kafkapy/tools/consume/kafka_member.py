@@ -36,7 +36,7 @@ def kafka_member(
     that does not exist.
 
     Args:
-        topics: the name of one, or a pattern that is searched for in the names of all.
+        topics: the name of one topic, or a pattern that is searched for in the names of all topics.
         reset: where to begin in partitions without a committed offset.
     """
     if isinstance(topics, str):
@@ -59,7 +59,8 @@ def _joined(
 
 
 class KafkaMember(RebalanceListener):
-    """A Member: tracks what was printed, what of that is committed, and where the assigned partitions ended."""
+    """A Member that tracks the printed offsets, the committed offsets, and the end offsets of the assigned
+    partitions."""
 
     def __init__(self, consumer: GroupConsumer, group: str) -> None:
         self._consumer = consumer
@@ -94,10 +95,10 @@ class KafkaMember(RebalanceListener):
         return records
 
     def printed(self, records: Sequence[ConsumerRecord], count: int) -> None:
-        """Note what was printed and commit from time to time.
+        """Record that the first `count` of these records were printed, and commit from time to time.
 
-        Positions of partitions without records are committed too: a member that began at the end of a partition must
-        not begin at a later end the next time.
+        The positions of partitions without records are committed too. Without that commit, a member that began at the
+        end of a partition would begin at a later end after a restart, and miss the records in between.
         """
         sys.stdout.buffer.flush()
         if self._failure is not None:

@@ -32,7 +32,7 @@ def export_tree(
     All metadata is moved: topics with their ids, settings, epochs, the cluster id, offsets that old consumers
     committed. Records stay in their directories. Afterwards the broker, or Apache Kafka 3.9, starts with
     zookeeper.connect. The metadata file in the directory is renamed. If the export is interrupted, the broker's
-    metadata is unchanged; run it again, with --overwrite if the broker was started in between.
+    metadata is unchanged; run the export again, with --overwrite if the broker was started in between.
 
     Examples:
 
@@ -65,7 +65,8 @@ def import_tree(
     """Move a stopped broker's metadata from ZooKeeper into its directory.
 
     The directory is the first of the broker's log.dirs, and the broker must be the only one of its cluster.
-    Afterwards it starts without zookeeper.connect. The metadata in ZooKeeper stays there but is no longer updated.
+    Afterwards, start the broker without zookeeper.connect. The metadata in ZooKeeper is not deleted, but no longer
+    updated.
 
     Example: kafkapy zk import --zookeeper zk1:2181/kafka --directory /var/lib/kafkapy
     """

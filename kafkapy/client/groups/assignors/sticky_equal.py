@@ -13,7 +13,7 @@ from kafkapy.client.groups.assignors.ownership import Ownership
 
 
 class EqualSubscriptions:
-    """Builds one assignment.
+    """Builds one assignment for members with equal subscriptions.
 
     After `build`, `moving` has the partitions that move from one member to another. With the cooperative protocol, the
     new member may get them only after the old one has given them up.
@@ -40,7 +40,7 @@ class EqualSubscriptions:
         return self._assignment
 
     def _keep(self, member: str) -> None:
-        """Assign to the member what it owned, up to its share, preferring low partition numbers."""
+        """Let a member keep the partitions that it owned, up to the even share, low partition numbers first."""
         disputed = self._ownership.disputed
         held = sorted(
             (partition for partition in self._ownership.held[member] if partition not in disputed),
@@ -61,7 +61,8 @@ class EqualSubscriptions:
             self._at_share.append(member)
 
     def _deal(self, left: list[TopicPartition]) -> None:
-        """Assign the remaining partitions in turn to members below their share, then one more each to members at it."""
+        """Assign the remaining partitions round-robin to the members that have less than the even share. Assign what is
+        left after that to members that have exactly the even share, one partition to each."""
         room = {member: self._share - len(self._assignment[member]) for member in sorted(self._below)}
         waiting = sorted(self._at_share)
         turns: list[str] = []

@@ -85,7 +85,7 @@ class KafkaSimpleWire:
 
 
 def _set_of(request: FetchRequest, answer: FetchedPartition | None) -> MessageSet:
-    """Return a partition's message set, or its error."""
+    """Return the message set from a partition's part of a Fetch response, or one that has the partition's error."""
     if answer is None or answer.error_code:
         code = Errors.UNKNOWN_SERVER_ERROR if answer is None else answer.error_code
         return MessageSet(request, error=partition_error(request.topic, request.partition, code))
@@ -93,5 +93,5 @@ def _set_of(request: FetchRequest, answer: FetchedPartition | None) -> MessageSe
 
 
 def partition_error(topic: str, partition: int, code: int) -> KafkaError:
-    """Return a partition's error."""
+    """Return the KafkaError for an error code of a partition; the message names the partition."""
     return KafkaError(code, f"{topic}-{partition}: {message_of(code)}")

@@ -65,7 +65,9 @@ class Replica:
 
 @dataclass
 class Comparison:
-    """The result. `first` describes the first difference. Counts are of batches (in formats 0 and 1 of messages)."""
+    """The result of a comparison. `first` describes the first difference between the batches, and `besides` has the
+    other differences. The counts are numbers of batches (messages in formats 0 and 1).
+    """
 
     one: Replica
     other: Replica
@@ -90,7 +92,7 @@ class Comparison:
 
 
 def replica_of(place: Place) -> Replica:
-    """Read what is compared besides the batches. Raises ToolError, OSError."""
+    """Read a replica's offset range, leader epochs and topic id. Raises ToolError, OSError."""
     if place.kafka_07:
         raise ToolError(f"{place.name} is of Kafka 0.7, which had no replicas.")
     start = max(place.segments[0].base_offset, _log_start_offset(place))
@@ -110,7 +112,7 @@ def compare(one: Replica, other: Replica, advance: Callable[[int], object] = lam
 
 
 def _compare_batches(found: Comparison, advance: Callable[[int], object]) -> None:
-    """Compare the batches of both by offset."""
+    """Compare the batches of both replicas by offset."""
     left = _batches(found.one.place, found.begin, found.end)
     right = _batches(found.other.place, found.begin, found.end)
     a, b = next(left, None), next(right, None)
@@ -151,7 +153,7 @@ def _note(found: Comparison, batch: StoredBatch, sentence: str) -> None:
 
 
 def _batches(place: Place, begin: int, end: int) -> Iterator[tuple[Path, StoredBatch]]:
-    """Yield the batches with offsets in the range."""
+    """Yield the batches with offsets from `begin` to before `end`, each with the path of its .log file."""
     for number, segment in enumerate(place.segments):
         if number + 1 < len(place.segments) and place.segments[number + 1].base_offset <= begin:
             continue
@@ -163,7 +165,7 @@ def _batches(place: Place, begin: int, end: int) -> Iterator[tuple[Path, StoredB
 
 
 def _base(batch: StoredBatch) -> int:
-    """Return the base offset; the last offset for a wrapper of formats 0 and 1, which does not have the base offset."""
+    """Return the base offset. In formats 0 and 1 return the last offset: a wrapper does not contain its base offset."""
     header: Entry = batch.header
     return header.base_offset if header.magic == 2 else header.last_offset  # type: ignore[union-attr]
 
@@ -177,7 +179,7 @@ def _batch_text(batch: StoredBatch) -> str:
 
 
 def _difference(a: tuple[Path, StoredBatch], b: tuple[Path, StoredBatch]) -> str:
-    """Return in which fields two batches differ, and in which record first."""
+    """Describe the first record in which two batches differ, or the fields of the batches if the records are equal."""
     one, other = a[1].header, b[1].header
     fields = [
         f"{name} {getattr(one, attribute)} and {getattr(other, attribute)}"
@@ -202,7 +204,8 @@ def _difference(a: tuple[Path, StoredBatch], b: tuple[Path, StoredBatch]) -> str
 
 
 def _compare_epochs(found: Comparison) -> None:
-    """Compare the leader epochs over the offsets that both have: a file may lack epochs before the log's start."""
+    """Compare the leader epochs, but only for offsets in both logs: a checkpoint may lack epochs before the log start
+    offset."""
     one, other = (_clipped(each.epochs, found.begin, found.end) for each in (found.one, found.other))
     if one != other and one and other:
         found.besides.append(
@@ -251,7 +254,7 @@ def _topic_id_of(directory: Path) -> str | None:
 
 
 def _log_start_offset(place: Place) -> int:
-    """Return the log start offset in the log directory's checkpoint, if there is one."""
+    """Return the partition's log start offset in the log directory's checkpoint; 0 if that is missing or damaged."""
     checkpoint = OffsetCheckpoint(Files(), str(place.directory.absolute().parent), checkpoints.LOG_START_OFFSETS)
     try:
         offsets = checkpoint.read()

@@ -29,7 +29,7 @@ def plotting() -> Any:
 
 
 def draw(stats: Stats, out: BinaryIO, kind: str) -> None:
-    """Write the picture in a format of FORMATS."""
+    """Draw the picture and write it to `out` in the format `kind`, one of FORMATS."""
     figure = plotting().Figure(figsize=(12, 9), layout="constrained")
     figure.suptitle(f"{stats.name}: {stats.counts['records']:,} records, {stats.file_bytes:,} bytes")
     (times, sizes), (counts, keys) = figure.subplots(2, 2)
@@ -63,8 +63,11 @@ def _draw_times(axes: Any, stats: Stats) -> None:
 
 
 def _broad(stats: Stats) -> tuple[int, list[tuple[int, int, int]]]:
-    """Return the intervals, joined until their bars are wide enough to see, with empty intervals in between and one
-    at the end."""
+    """Return the width of the bars in milliseconds, and (begin, records, bytes) for each bar.
+
+    Neighbouring intervals are merged until at most 256 bars remain. Intervals without records are filled in as zeros,
+    and an empty interval is added at the end.
+    """
     width = stats.moment_ms
     moments = stats.moments
     while moments and (moments[-1][0] - moments[0][0]) // width >= 256:
