@@ -26,7 +26,7 @@ class Landing:
     """Changes the content of a directory. Only the process that has opened the directory's state may use this class."""
 
     def __init__(self, state: State) -> None:
-        """Finish a batch decided by a run that was killed, and remove its other files."""
+        """Finish the batch that a killed run has decided, if there is one, and remove all other staged files."""
         self.state = state
         if state.decision is not None:
             self._finish(state.decision)
