@@ -28,14 +28,13 @@ from kafkapy.log.flushing.timed_flush import TimedFlush
 from kafkapy.log.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from kafkapy.log.loading.background_load import ConfigOf, IsStray, Loading
 from kafkapy.log.loading.load_progress import LoadWatch
-from kafkapy.log.making import make_log
 from kafkapy.log.manager_tasks import ManagerTasks
-from kafkapy.log.parallel import run_all
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.settings import LogSettings
 from kafkapy.log.storage.files import Files
 from kafkapy.log.storage.open_files import OpenFiles
 from kafkapy.runtime.clock import Clock
+from kafkapy.runtime.threads import run_all
 
 __all__ = ["LogManager", "NoLogDir"]
 
@@ -195,8 +194,7 @@ class LogManager:
                 # crash, the new log would begin at that offset, and all its records below would be lost. So the
                 # checkpoints are written first.
                 self.checkpoint([one for one in self.online_dirs() if one.is_in_checkpoints(key)])
-                emptiest_first = sorted(self.online_dirs(), key=lambda one: one.open_logs + len(one.not_loaded))
-                log = self._logs[key] = make_log(emptiest_first, self._files, key, topic_id, config)
+                log = self._logs[key] = self.dirs.create_log(key, topic_id, config)
                 self.dirs.of(log.env).open_logs += 1
             elif topic_id is not None:
                 log.assign_topic_id(topic_id)

@@ -12,13 +12,12 @@ from kafkapy.coordinator.shard_loader import LoadQueue
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.cleaner.compaction import Compaction
 from kafkapy.log.cleaner.settings import CleanerSettings
-from kafkapy.log.parallel import run_all
 from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.record.batch import build
 from kafkapy.runtime.clock import SYSTEM_CLOCK, ManualClock
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.scheduler import Scheduler
-from kafkapy.runtime.threads import NoThread
+from kafkapy.runtime.threads import NoThread, run_all
 from kafkapy.runtime.timer import Timer
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config.broker_config import BrokerConfig

@@ -1,4 +1,5 @@
-"""The directories of log.dirs: which of them could be opened, and which cluster and broker they belong to."""
+"""The directories of log.dirs: which of them could be opened, which cluster and broker they belong to, and in which of
+them a new log is created."""
 
 from __future__ import annotations
 
@@ -7,11 +8,15 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import names
+from kafkapy.log.config import LogConfig
 from kafkapy.log.directories import identity
 from kafkapy.log.directories.log_dir import LogDir, TopicPartition
 from kafkapy.log.directories.meta_properties import MetaProperties
 from kafkapy.log.environment import Environment
+from kafkapy.log.partition_log import PartitionLog
+from kafkapy.log.storage.files import Files
 
 _log = logging.getLogger(__name__)
 
@@ -96,3 +101,37 @@ class LogDirs:
                 continue
             found += [(name.topic, name.partition) for _, name in dirs if name.kind == names.LIVE_DIR]
         return sorted(found)
+
+    def create_log(self, key: TopicPartition, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
+        """Create a log in the directory with the fewest logs that has room.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR if none has.
+        """
+        reason = "no log directory is online"
+        for log_dir in sorted(self.online, key=lambda one: one.open_logs + len(one.not_loaded)):
+            path = os.path.join(log_dir.env.log_dir, names.dir_name(*key))
+            was_there = log_dir.env.files.exists(path)
+            try:
+                if not was_there:
+                    log_dir.env.cleaner_offsets.remove(key)  # may be left from a log that was deleted by hand
+                # A directory that appeared after the start is recovered: the clean-shutdown marker, which is read at
+                # the start, does not cover it.
+                return PartitionLog.load(log_dir.env, path, *key, config, clean=not was_there, topic_id=topic_id)
+            except OSError as error:
+                reason = log_dir.env.disk_error(f"making {path}", error).message
+            except KafkaError as refusal:
+                if refusal.code != Errors.KAFKA_STORAGE_ERROR:
+                    raise
+                reason = refusal.message
+            if was_there:
+                break
+            _remove_half_made(log_dir.env.files, path)
+        raise KafkaError(Errors.KAFKA_STORAGE_ERROR, reason)
+
+
+def _remove_half_made(files: Files, path: str) -> None:
+    """Remove the directory, because the log will be created elsewhere. A start fails if a log is in two directories."""
+    try:
+        files.remove_tree(path)
+    except OSError as error:
+        _log.error("%s is half made and has to be removed by hand: %s", path, error)
