@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from kafkapy.log.cleaner.candidates import candidate
-from kafkapy.log.cleaner.grouping import group_segments
+from kafkapy.log.cleaner.cleaning import group_segments
 from kafkapy.log.config import LogConfig
 
 from .support import CleanerBench
@@ -35,7 +35,7 @@ def test_all_before_the_active_segment_is_dirty_at_first(bench):
     assert chosen.is_due
 
 
-def test_what_was_cleaned_counts_as_clean(bench):
+def test_cleaned_segments_count_as_clean(bench):
     segments_of(bench, 30)
     assert bench.clean()[0] == 30
     bench.log.roll()
@@ -79,7 +79,7 @@ def test_segments_with_young_records_wait(tmp_path):
     assert bench.candidate().first_uncleanable == 12
 
 
-def test_a_log_that_waited_too_long_is_due_whatever_its_ratio(tmp_path):
+def test_a_log_is_due_after_max_compaction_lag_with_any_dirty_ratio(tmp_path):
     bench = CleanerBench(tmp_path, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=60_000)
     segments_of(bench, 3)
     assert bench.candidate().delay_ms == 0
