@@ -1,4 +1,4 @@
-"""What goes wrong: bad input, bad starts, crashes, full disks; against brokers in processes of their own."""
+"""Fault tests: bad input, bad starts, crashes, full disks; with brokers in processes of their own."""
 
 import os
 import tempfile
@@ -13,7 +13,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what the reference cannot do when the tests are proven on it."""
+    """Deselect tests that Apache Kafka cannot pass when the tests are run against it."""
     if os.environ.get("KAFKAPY_INTEROP_BROKER") == "kafka":
         left = [item for item in items if item.get_closest_marker("beyond_kafka")]
         config.hook.pytest_deselected(items=left)
@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Iterator[Path]:
-    """In memory where that can be had, for many thousands of files are made and removed."""
+    """Return a directory in memory if possible: the tests create and delete many thousands of files."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as directory:
         yield Path(directory)

@@ -1,4 +1,4 @@
-"""A small log with several segments, and what of it must be served after some of its bytes were damaged."""
+"""A small log with several segments, and the records that must be served after some of its bytes were damaged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEADER_EPOCH = range(12, 16)  # of format 2: not covered either
 
 
 class Place(NamedTuple):
-    """A batch, or a message set's entry, in its segment."""
+    """The place of a batch, or of a message set's entry, in its segment."""
 
     segment: int  # base offset
     position: int
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
 @dataclass
 class Original:
-    """The log before it was damaged. `places` in order; `directory` is that of the log directory."""
+    """The log before it was damaged: `places` in order; `directory` is the log directory."""
 
     directory: Path
     magic: int
@@ -50,7 +50,7 @@ class Original:
         return sorted((self.directory / "t-0").glob("*.log"))
 
     def before(self, segment: int, position: int) -> list[tuple[int, bytes]]:
-        """The records of the batches that end at `position` of the segment, or before it."""
+        """Return the records of all batches that end at `position` of the segment, or before."""
         return [
             record
             for place in self.places
@@ -59,7 +59,7 @@ class Original:
         ]
 
     def touched(self, segment: int, damaged: bytes) -> tuple[Place, bool] | None:
-        """The first batch that the damage reaches, and whether a checksum notices that; None if nothing has changed."""
+        """Return the first damaged batch, and True if a checksum detects the damage; None if nothing has changed."""
         data = (self.directory / "t-0" / names.file_name(segment, names.LOG)).read_bytes()
         changed = [at for at, (old, new) in enumerate(zip(data, damaged, strict=True)) if old != new]
         if not changed:
@@ -71,7 +71,7 @@ class Original:
 
 
 def make(directory: Path, magic: int, *, clean: bool, batches: int = 40, segment_bytes: int = 1400) -> Original:
-    """Fills a log in message format `magic`, compressed and not, and stops it, cleanly or as in a crash."""
+    """Fill a log in message format `magic`, compressed and not, and stop it, cleanly or as in a crash."""
     settings = {"segment.bytes": segment_bytes, "index.interval.bytes": 200, "segment.index.bytes": 1200}
     config = LogConfig({**settings, "message.format.version": VERSIONS[magic]}, protocol_version="2.8-IV1")
     log = _open(directory, config, clean=True)
@@ -116,7 +116,7 @@ def _open(directory: Path, config: LogConfig, *, clean: bool, recovery_point: in
 
 
 def copy_of(original: Original, target: Path, damage: dict[str, bytes]) -> Path:
-    """A copy of the log directory in which some files of the partition are replaced."""
+    """Copy the log directory to `target` and replace the partition's files named in `damage`."""
     if target.exists():
         shutil.rmtree(target)
     shutil.copytree(original.directory, target)
@@ -130,7 +130,7 @@ def open_copy(original: Original, target: Path, damage: dict[str, bytes], *, cle
 
 
 def served(log: PartitionLog) -> list[tuple[int, bytes]]:
-    """All that a consumer gets, region after region; each batch's checksum has to be right."""
+    """Return all records that a consumer gets, region by region; check each batch's checksum."""
     found = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:

@@ -1,5 +1,5 @@
-"""`kafkapy mirror` that kills itself: `dying_mirror.py MODULE:CLASS.METHOD:before|after:N mirror ...` dies by SIGKILL
-before or after the Nth call of the method."""
+"""`kafkapy mirror` that kills itself: `dying_mirror.py MODULE:CLASS.METHOD:before|after:N mirror ...` sends itself
+SIGKILL before or after the Nth call of the method."""
 
 import importlib
 import os

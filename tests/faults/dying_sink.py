@@ -1,10 +1,10 @@
-"""The sink `kafkapy` in processes that die, or whose broker dies, at a moment that a test has chosen.
+"""The sink `kafkapy` in processes that are killed, or whose broker is killed, at a moment that a test has chosen.
 
-An order is a file `order` in a directory: {"id": ..., "moment": ..., "nth": ..., "victim": ...}. The process that comes
-to the moment for the nth time (counted in each process) takes the order, and the victim gets SIGKILL.
+An order is a file `order` in a directory: {"id": ..., "moment": ..., "nth": ..., "victim": ...}. The process that
+reaches the moment for the nth time (counted in each process) takes the order, and the victim gets SIGKILL.
 
-Moments: task-request and driver-request (before a request to the broker), task-sent and driver-sent (behind it, before
-its answer), task-left-open, before-decision, after-decision, between-ends, before-done, after-done.
+Moments: task-request and driver-request (before a request to the broker), task-sent and driver-sent (after a request
+was sent, before its response), task-left-open, before-decision, after-decision, between-ends, before-done, after-done.
 """
 
 import json
@@ -26,7 +26,7 @@ _watched: list[str] = []
 
 
 class DyingSource(DataSource):
-    """Has the options of `kafkapy`, and `moments`, the directory."""
+    """A data source with the options of `kafkapy`, and `moments`, the directory of orders."""
 
     @classmethod
     def name(cls) -> str:
@@ -55,7 +55,7 @@ class DyingSink(DataSourceStreamArrowWriter):
 
 
 def watch(role: str, directory: Path) -> None:
-    """From now on this process may die."""
+    """Patch this process so that it carries out orders from now on."""
     if _watched:
         return
     _watched.append(role)
@@ -84,7 +84,7 @@ def watch(role: str, directory: Path) -> None:
 
 
 def reach(directory: Path, moment: str) -> None:
-    """Carries the order out, if there is one for this moment."""
+    """Carry out the order, if there is one for this moment."""
     order = directory / "order"
     try:
         wanted = json.loads(order.read_text())
@@ -104,7 +104,7 @@ def reach(directory: Path, moment: str) -> None:
 
 
 def kill(directory: Path, victim: str) -> None:
-    """`broker` is sent the signal that its test has chosen, and this process goes on."""
+    """Kill the victim. A `broker` gets the signal that the test has chosen, and this process continues."""
     if victim == "nobody":
         return
     if victim == "broker":

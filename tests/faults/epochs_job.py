@@ -1,9 +1,10 @@
 """A driver that streams numbers 0, 1, 2, ... into a topic exactly once, as Spark does but without Spark, so that many
 rounds take little time: `python -m tests.faults.epochs_job ARGUMENTS`, as sink_job.
 
-What it keeps of Spark: tasks in processes that are used again, tried again when they die, some run twice with one
-message thrown away; commit in a process of its own, abort when that fails; an epoch noted before it runs and when its
-commit has returned, and run again by the next driver. Workers outlive their driver by a moment, as Spark's do.
+It imitates Spark: tasks run in worker processes that are used again; tasks are retried when a worker dies; some run
+twice, and one of the two messages is dropped. The commit runs in a process of its own, and an abort follows if it
+fails. An epoch is recorded before it runs and when its commit has returned; the next driver repeats an unfinished one.
+Workers live a moment longer than their driver, as Spark's do.
 """
 
 import json
@@ -27,17 +28,17 @@ from kafkapy.spark.sink.delivery import Written, write_exactly_once
 from kafkapy.spark.sink.epochs import abort_epoch, commit_epoch
 from tests.faults.dying_sink import watch
 
-ATTEMPTS = 4  # of a task
+ATTEMPTS = 4  # to run a task
 WORKERS = 2
-AGAIN = 0.2  # of epochs have a task that runs twice
+AGAIN = 0.2  # share of epochs with a task that runs twice
 
 
 class Died(Exception):
-    """A process did."""
+    """A worker process died."""
 
 
 class Worker:
-    """A process that does one thing after the other."""
+    """A process that runs functions one after the other."""
 
     def __init__(self, role: str, directory: Path) -> None:
         context = multiprocessing.get_context("fork")
@@ -47,11 +48,11 @@ class Worker:
         theirs.close()
 
     def send(self, function: Callable[..., Any], *args: Any) -> None:
-        with suppress(OSError):  # receive says it
+        with suppress(OSError):  # receive() raises Died
             self.connection.send((function, args))
 
     def receive(self) -> Any:
-        """What the function returned; raises what it raised, or Died."""
+        """Return the function's result; raise its exception, or Died if the process died."""
         try:
             good, result = self.connection.recv()
         except (EOFError, OSError):
@@ -96,7 +97,7 @@ class Driver:
         self._committer = Worker("driver", self._directory)
 
     def epoch(self) -> None:
-        """The next one, or the last one again."""
+        """Run the next epoch, or repeat the last one if its commit has not returned."""
         done = int(self._noted("done") or -1)
         epoch = int(self._note("begun", str(done + 1)))
         messages = self._write(epoch)
@@ -115,7 +116,7 @@ class Driver:
         self._note("done", str(epoch))
 
     def _write(self, epoch: int) -> list[Written]:
-        """A message of each task; of a task that ran twice the first one."""
+        """Run the tasks; return one message of each, the first one of a task that ran twice."""
         messages: dict[int, Written] = {}
         waiting = list(range(self._tasks)) + ([0] if random.random() < AGAIN else [])
         attempts = dict.fromkeys(waiting, 0)

@@ -1,4 +1,4 @@
-"""A disk of which one operation fails, and what two logs on two disks go through on it."""
+"""A disk of which one operation fails, and two logs on two disks that run on it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ CONFIG = LogConfig(
 
 
 class FailingDisk(UnsyncedFiles):
-    """The operation of number `fail_at` (from 1) among those of the `kinds` in the directory `where` fails.
+    """Files of which operation number `fail_at` (from 1) fails, counting those of `kinds` in the directory `where`.
 
     Kinds: write, create, open, truncate, rename, unlink, sync, read. A failing write leaves the first half of its
-    bytes there if it is `torn`. A `short` one is no failure: it writes half of the bytes and says so, and the write
-    after it is the one that fails, if there is an error at all.
+    bytes there if it is `torn`. A `short` write does not fail: it writes half of the bytes and returns that number, and
+    the write after it fails, if there is an error at all.
     """
 
     def __init__(self, where: Path, error: int | None, kinds: set[str], *, torn: bool = False, short: bool = False):
@@ -41,8 +41,8 @@ class FailingDisk(UnsyncedFiles):
         self.short = short
         self.fail_at = 0
         self.count = 0
-        self.failed: str | None = None  # what failed
-        self.after: list[str] = []  # what was done in the directory since
+        self.failed: str | None = None  # the failed operation
+        self.after: list[str] = []  # operations in the directory since then
 
     def _fails(self, kind: str, path: str) -> bool:
         if not (path + os.sep).startswith(self.where):
@@ -123,7 +123,7 @@ class FailingDisk(UnsyncedFiles):
 
 
 class Pair:
-    """One log in each of two directories, `bad` and `good`; what was acknowledged, by topic, as {offset: value}."""
+    """One log in each of two directories, `bad` and `good`; acknowledged records by topic, as {offset: value}."""
 
     def __init__(self, directory: Path, files: Files) -> None:
         self.directory = directory
@@ -154,7 +154,7 @@ class Pair:
         return dict(self.manager.directories())[self.directory / topic] is None
 
     def live(self) -> None:
-        """Appends, rolls, flushes, checkpoints, reads, deletions: each goes on after a refusal, as a broker does."""
+        """Append, roll, flush, checkpoint, read and delete; continue after each refusal, as a broker does."""
         for number in range(4):
             for topic in ("bad", "good"):
                 log = self.log(topic)
@@ -199,7 +199,7 @@ class Pair:
         log.delete_old_segments()
 
     def expected(self, topic: str) -> list[tuple[int, bytes]]:
-        """What was acknowledged and not deleted."""
+        """Return the records that were acknowledged and not deleted."""
         start = self.start[topic]
         return sorted((offset, value) for offset, value in self.acknowledged[topic].items() if offset >= start)
 
@@ -207,14 +207,14 @@ class Pair:
         return [(offset, value) for offset, value in values_of(self.log(topic)) if offset >= self.start[topic]]
 
     def restart_on_good_disks(self) -> None:
-        """Ends as the broker would, and starts on disks that work."""
+        """Close the logs as the broker would, and open them on disks that work."""
         self.manager.close()
         self._scheduler.tasks.clear()
         self.manager = self._open(UnsyncedFiles())
 
 
 def faults() -> dict[str, tuple[int | None, set[str], dict[str, bool]]]:
-    """By name: the error, which operations may fail, how writes do."""
+    """Return the faults by name: the error, the operations that may fail, and how writes fail."""
     changes = {"write", "create", "truncate", "rename"}
     return {
         "full disk": (errno.ENOSPC, changes, {}),

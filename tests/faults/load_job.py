@@ -1,6 +1,6 @@
 """A load that can be killed: load_job.py BOOTSTRAP TOPIC DIRECTORY [FROM_MS]; with a time it loads again from there.
 
-Says "begun" when it begins and the number of rows when it is done. Its work is done in this process, without a JVM.
+Prints "begun" when it begins and the number of rows when it is done. The load runs in this process, without a JVM.
 """
 
 import sys

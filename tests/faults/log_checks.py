@@ -1,4 +1,4 @@
-"""Opens what a cut has left and holds it against the model."""
+"""Open what a power cut has left and compare it with the model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.log.support import ManualScheduler
 
 
 class Violation(AssertionError):
-    """The log has lost what it must keep, has what nobody appended, or contradicts itself."""
+    """The log has lost records that it must keep, has records that were never appended, or contradicts itself."""
 
 
 def expect(condition: bool, what: str) -> None:
@@ -24,7 +24,7 @@ def expect(condition: bool, what: str) -> None:
 
 
 def check_directory(directory: Path, topics: list[Topic], moment: int, rng: random.Random) -> int:
-    """Starts on the directory and checks every topic; returns how many records were found."""
+    """Open the directory and check every topic; return the number of records found."""
     scheduler = ManualScheduler()
     manager = open_manager(directory, UnsyncedFiles(), ManualClock(BEGIN_MS + 3_600_000), scheduler, topics)
     found = 0
@@ -67,11 +67,12 @@ def check_records(topic: Topic, log: PartitionLog, batches: list[Stored], moment
     following = None
     bases = log.segments.base_offsets
     for offset in records:
-        # Only where a segment begins: the name of the one before, or its end, is lost, and nothing of it was flushed.
+        # Gaps are allowed only before a segment: the name or the end of the previous segment is lost, and none of
+        # that was flushed.
         expect(following in (None, offset) or offset in bases, f"{where} has a gap before offset {offset}")
         following = offset + 1
     last = log.segments.active
-    # Without a record the log ends where it begins, or where its last segment does.
+    # A log without records ends at its start, or at the start of its last segment.
     ends = {following} if following is not None else {log.log_start_offset, last.base_offset}
     ends |= {last.base_offset} if last.size == 0 else set()
     expect(log.log_end_offset in ends, f"{where} does not end at its last record")
@@ -79,10 +80,10 @@ def check_records(topic: Topic, log: PartitionLog, batches: list[Stored], moment
 
 
 def is_whole(log: PartitionLog, batches: list[Stored], start: int) -> bool:
-    """Whether nothing is missing between the records, and no segment before `start` has come back in part.
+    """Return True if no records are missing in between, and no segment before `start` has come back in part.
 
-    Then producers may be known by a snapshot that was made behind what is missing, and an empty segment or one
-    without a time index is where Kafka too looks for a time, and finds nothing.
+    Otherwise a snapshot taken behind the gap may know producers, and a lookup by time may end in an empty segment or in
+    one without a time index and find nothing, as with Kafka.
     """
     begins = [batch.base_offset for batch in batches[1:]]
     ends = [batch.records[-1][0] + 1 for batch in batches[:-1]]
@@ -107,7 +108,7 @@ def check_times(log: PartitionLog, batches: list[Stored], rng: random.Random) ->
 
 
 def check_epochs(log: PartitionLog, batches: list[Stored]) -> None:
-    """Of flushed batches: a start or an end that has moved is in the file at once, and may come back itself."""
+    """Check the epochs of flushed batches: a moved start or end is written to the file at once, and may come back."""
     for batch in batches:
         offset = batch.records[-1][0]
         epoch = log.leader_epochs.epoch_for_offset(offset)
@@ -118,7 +119,7 @@ def check_epochs(log: PartitionLog, batches: list[Stored]) -> None:
 
 
 def check_transactions(log: PartitionLog, batches: list[Stored]) -> None:
-    """A reader of committed records hears of each aborted transaction among the batches, and of no other."""
+    """Check that a read_committed fetch lists each aborted transaction among the batches, and no other."""
     start = batches[0].base_offset if batches else log.log_end_offset
     begun: dict[int, int] = {}
     aborted: dict[tuple[int, int], int] = {}  # (producer, offset of the marker) -> first offset
@@ -151,12 +152,12 @@ def check_transactions(log: PartitionLog, batches: list[Stored]) -> None:
 
 
 def check_producers(log: PartitionLog, batches: list[Stored]) -> None:
-    """The last batch of each producer is known when it is sent again, and the next one may follow."""
+    """Check that each producer's last batch is recognized as a duplicate, and that its next batch is accepted."""
     latest = {batch.producer_id: batch for batch in batches if batch.producer_id >= 0 and batch.marker is None}
     first = {batch.producer_id: batch for batch in reversed(batches)}
     for producer, batch in latest.items():
         if first[producer].marker is not None:
-            continue  # where only its marker was left it had to begin with sequence 0 again
+            continue  # only its marker was left, so the producer had to begin with sequence 0 again
         if len(batch.records) <= batch.last_sequence - batch.base_sequence:
             continue  # the log begins inside it
         records = [(timestamp, None, value, []) for _, value, timestamp in batch.records]

@@ -1,4 +1,4 @@
-"""What must be readable after a cut, by a plain list: which value was appended where, and what has removed it.
+"""A plain model of what must be readable after a power cut: which value was appended where, and what removed it.
 
 Moments are numbers of changes in the journal of the disk (see harness.power_cut).
 """
@@ -14,17 +14,17 @@ FOREVER = 1 << 62
 
 
 class Claim(NamedTuple):
-    """What holds for a topic from the moment `since` on, until its next claim."""
+    """What must be true of a topic from the moment `since` on, until its next claim."""
 
     since: int
-    topic_id: bytes | None  # None: it is deleted, or not made to the end
-    must: dict[int, bytes]  # by offset: a finished flush has covered it, and nothing has begun to remove it
-    start: int = 0  # what lies below is deleted, or about to be, and may come back
+    topic_id: bytes | None  # None: the topic is deleted, or its creation has not finished
+    must: dict[int, bytes]  # by offset: records covered by a finished flush whose removal has not begun
+    start: int = 0  # records below it are deleted, or will be, and may come back
 
 
 @dataclass
 class Appended:
-    """A record that was appended and may be found from `since` up to `until`."""
+    """A record that was appended and may be found from the moment `since` up to `until`."""
 
     value: bytes
     since: int
@@ -39,10 +39,10 @@ class Topic:
     config: LogConfig
     topic_id: bytes | None = None
     epoch: int = 0
-    records: dict[int, bytes] = field(default_factory=dict)  # what the log holds now, by offset
-    sequences: dict[int, int] = field(default_factory=dict)  # of the next batch, by producer id
+    records: dict[int, bytes] = field(default_factory=dict)  # the log's current records, by offset
+    sequences: dict[int, int] = field(default_factory=dict)  # the next batch's sequence, by producer id
     claims: list[Claim] = field(default_factory=list)
-    _flushed: dict[int, bytes] = field(default_factory=dict)  # by offset, before the process was killed
+    _flushed: dict[int, bytes] = field(default_factory=dict)  # flushed before the process was killed, by offset
     _appended: dict[int, list[Appended]] = field(default_factory=dict)
     _cut_at: int = FOREVER  # records from here on were cut off, and may come back until a flush beyond it
 
@@ -60,7 +60,8 @@ class Topic:
         self.records = {}
 
     def claim(self, began: int, ended: int, log_start: int, flushed: int, log_end: int) -> None:
-        """After an action: what it removes need not be there from its beginning, what it makes must be from its end."""
+        """Add the claim of an action: what it removes may be missing from `began` on; what it adds must be there
+        from `ended` on."""
         before, start = self.claims[-1], log_start
         if before.topic_id == self.topic_id:
             start = max(log_start, before.start)
@@ -78,12 +79,12 @@ class Topic:
             self._end_of_others(ended)
 
     def gone(self, began: int, ended: int) -> None:
-        """After the topic's deletion: no record of it may be found any more."""
+        """Note the topic's deletion: none of its records may be found from `ended` on."""
         self.claims.append(Claim(began, None, {}, self.claims[-1].start))
         self._end_of_others(ended)
 
     def _end_of_others(self, moment: int) -> None:
-        """What was appended and is not in the log now is gone for good, but for what lies before it."""
+        """Note that records which the log no longer has may not be found after `moment`, except below its first one."""
         begin = min(self.records, default=0)
         for offset, values in self._appended.items():
             for each in values:
@@ -95,11 +96,11 @@ class Topic:
         return next(claim for claim in reversed(self.claims) if claim.since <= moment)
 
     def may_be(self, offset: int, value: bytes, moment: int) -> bool:
-        """Whether this record may be found after a cut: it had been appended by then, and not removed for good."""
+        """Return True if a cut at `moment` may leave this record: appended by then, and not removed for good."""
         return any(each.value == value and each.since <= moment < each.until for each in self._appended.get(offset, ()))
 
     def after(self, moment: int) -> Topic:
-        """The same topic on what a cut at the moment has left, before anything of it was looked at."""
+        """Return the model of the same topic after a cut at `moment`, before the log is opened."""
         other = Topic(self.name, self.config, epoch=self.epoch, claims=[self.claim_at(moment)._replace(since=0)])
         for offset, values in self._appended.items():
             left = [Appended(each.value, 0) for each in values if each.since <= moment < each.until]
@@ -108,13 +109,13 @@ class Topic:
         return other
 
     def found(self, topic_id: bytes | None, records: dict[int, bytes], log_start: int, log_end: int) -> None:
-        """What is found after a cut was on the disk, so it must stay; what is not may come back for a while."""
+        """Note the records found after a cut: they were on the disk, so they must stay. Others may still come back."""
         self.topic_id, self.records, self._cut_at = topic_id, records, log_end
         start = max([log_start, *(claim.start for claim in self.claims if topic_id is not None)])
         self.claims = [Claim(0, topic_id, dict(records), start)]
 
     def found_after_kill(self, topic_id: bytes | None, records: dict[int, bytes], log_end: int) -> None:
-        """What is found after a kill need not be on the disk: only what was flushed before must stay."""
+        """Note the records found after a kill: they may not be on the disk, so only flushed ones must stay."""
         self.topic_id, self.records, self._cut_at = topic_id, records, log_end
         (claim,) = self.claims
         self._flushed = claim.must

@@ -1,4 +1,4 @@
-"""Two clusters, records that are written to one of them all the time, and mirrors of it in processes of their own."""
+"""Two clusters, a writer that produces to one of them all the time, and mirrors in processes of their own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KINDS = {"kafkapy": KafkapyBroker, "kafka": KafkaBroker, "zookeeper": KafkaBroke
 
 
 class Side:
-    """A broker that is killed and comes back at the same address."""
+    """A broker that can be killed and started again at the same address."""
 
     def __init__(self, kind: str, directory: Path) -> None:
         self._kind = KINDS[kind]
@@ -45,7 +45,7 @@ class Side:
         self.address = self.broker.bootstrap
 
     def kill(self) -> None:
-        """And starts it again. Apache Kafka's ZooKeeper lives on."""
+        """Kill the broker and start it again. Apache Kafka's ZooKeeper keeps running."""
         self.broker.process.kill()
         if isinstance(self.broker, KafkaBroker):
             first = self.broker
@@ -60,7 +60,7 @@ class Side:
 
 
 def _end_session(zookeeper: str) -> None:
-    """Of a broker that was killed: it takes ZooKeeper some seconds to see."""
+    """End the session of a killed broker: ZooKeeper would need some seconds to expire it."""
     keeper = KazooClient(zookeeper)
     keeper.start()
     for path in ("/brokers/ids/0", "/controller"):
@@ -71,7 +71,7 @@ def _end_session(zookeeper: str) -> None:
 
 
 class Writing:
-    """Numbers, each once, by key or without one, until it is told that it is enough."""
+    """A thread that writes each number once, with a key or without a key, until stop() is called."""
 
     def __init__(self, servers: str) -> None:
         self.written = 0
@@ -104,7 +104,7 @@ class Writing:
 
 
 class MirrorProcess:
-    """`kafkapy mirror`, or a program that does the same and dies at a moment of its own choice."""
+    """`kafkapy mirror`, or with `moment` dying_mirror.py, which does the same and kills itself at that moment."""
 
     def __init__(self, directory: Path, name: str, words: list[str], moment: str | None = None) -> None:
         command = [*kafkapy_command()]
@@ -115,7 +115,7 @@ class MirrorProcess:
         self.process = Process(self._command, self.log)
 
     def wait_until_it_has_begun(self) -> None:
-        """It has found both sides: from now on it waits for them when they are away."""
+        """Wait until the mirror has reached both clusters. From then on it waits for a cluster that is away."""
         deadline = time.monotonic() + PATIENCE_S
         while "kafkapy: mirroring" not in self.log.read_text():
             assert self.runs, self.log.read_text()
@@ -127,7 +127,7 @@ class MirrorProcess:
         return self.process.child.poll() is None
 
     def freeze(self, seconds: float) -> None:
-        """SIGSTOP, until it has lost its session."""
+        """Stop the process for `seconds`, so that it loses its session."""
         self.process.child.send_signal(signal.SIGSTOP)
         time.sleep(seconds)
         self.process.child.send_signal(signal.SIGCONT)
@@ -141,7 +141,7 @@ class MirrorProcess:
 
 
 class Life:
-    """Both sides, the writer, and the properties files of mirrors."""
+    """Both clusters, the writer, and the properties files of the mirrors."""
 
     def __init__(self, directory: Path, source: str, target: str, *, exactly_once: bool) -> None:
         self.directory = directory
@@ -178,7 +178,7 @@ class Life:
         return "read_committed" if self.exactly_once else "read_uncommitted"
 
     def mirrored(self) -> int:
-        """Offsets in the target's topic, about the number of records; as soon as it can be had."""
+        """Return the sum of the target's end offsets, about the number of records; wait until the target answers."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -190,7 +190,7 @@ class Life:
                 time.sleep(0.05)
 
     def wait_for_more(self, records: int) -> None:
-        """Until so many more are in the target."""
+        """Wait until the target has `records` more records."""
         wanted = self.mirrored() + records
         deadline = time.monotonic() + PATIENCE_S
         while (now := self.mirrored()) < wanted:
@@ -199,7 +199,7 @@ class Life:
             time.sleep(0.02)
 
     def counted(self) -> Counter[int]:
-        """How often each number is in the target, when all are."""
+        """Wait until all numbers are in the target; return how often each is there."""
         self.writing.stop()
         found: Counter[int] = Counter()
         deadline = time.monotonic() + PATIENCE_S

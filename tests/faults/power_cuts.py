@@ -1,4 +1,4 @@
-"""Cuts the power after each change of a life and checks what is left; and other lives go on there."""
+"""Cut the power after each change of a random life, check what is left, and start later lives on some of it."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ CUTS = [loss for loss in Loss if loss is not Loss.NOTHING]
 
 @dataclass
 class Figures:
-    """How much was tried."""
+    """Counts of what a run has tried."""
 
     changes: int = 0
     cuts: int = 0
-    records: int = 0  # found after all cuts together
+    records: int = 0  # the sum of the records found after all cuts
     later_lives: int = 0
-    after_kills: int = 0  # those of the later lives that began where only the process had died
-    in_recoveries: int = 0  # those that began in the recovery of a life that was a later one itself
+    after_kills: int = 0  # later lives that began after a kill of the process alone
+    in_recoveries: int = 0  # later lives that began during the recovery of another later life
 
 
 def cut_everywhere(life: Life | CompactedLife, scratch: Path, figures: Figures, later_lives: Sequence[int]) -> None:
-    """One cut after each change, which loses something else each time.
+    """Cut the power after each change of the life, with a randomly chosen kind of loss, and check what is left.
 
-    After some of them, as many as `later_lives` begins with, a life goes on, and is cut in its turn: in its recovery
-    too, where as many go on as `later_lives` has next. At every second of those moments (of a compacted life: at all)
-    only the process dies, and what it had not synced can still be lost.
+    `later_lives[0]` of these cuts are followed by a later life on what is left. The power is cut after each of its
+    changes too, those of its recovery included; `later_lives[1]` cuts in its recovery are followed by another life,
+    and so on. At every second of these moments (of a compacted life: at all of them) only the process is killed, so
+    that a later power cut can still lose what it had not synced.
     """
     count, *next_counts = later_lives or (0,)
     platter = Platter(life.files.journal)
@@ -108,7 +109,7 @@ def live_and_cut(
     later_lives: Sequence[int] = (),
     kind: type[Life] | type[CompactedLife] = Life,
 ) -> None:
-    """A whole life by a seed. Raises Violation, which tells all that happened."""
+    """Run a whole life chosen by the seed and cut it everywhere. Raise Violation, with the list of all actions."""
     directory = scratch / "live"
     directory.mkdir()
     life = kind(directory, random.Random(seed))

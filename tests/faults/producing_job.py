@@ -1,7 +1,8 @@
-"""The original producer, saying of each message what became of it, one a line: `stored 17`, `lost 18`.
+"""The original producer in a process that prints the fate of each message on a line: `stored 17` or `lost 18`.
 
-`python producing_job.py sync|async SERVERS PROPERTY=VALUE ...` sends 0, 1, 2, ... to the topic t, as fast as they are
-taken, until SIGTERM. Then it closes, and says last how many it has sent, and what was counted.
+`python producing_job.py sync|async SERVERS PROPERTY=VALUE ...` sends 0, 1, 2, ... to the topic t as fast as the
+producer accepts them, until SIGTERM. Then it closes the producer and prints the number of sent messages and the
+producer's own counts.
 """
 
 import signal
@@ -23,7 +24,7 @@ class Said(CallbackHandler):
 
 
 def say(what: str, messages: Sequence[KeyedMessage]) -> None:
-    """In one write: a line that is cut off would be another number."""
+    """Print the lines in one write: a line that is cut off would show a different number."""
     sys.stdout.write("".join(f"{what} {int(message.message)}\n" for message in messages))
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""How long the fault proofs run: KAFKAPY_FAULT_ROUNDS=200 for the full length, a few rounds otherwise."""
+"""How many rounds the fault tests run: KAFKAPY_FAULT_ROUNDS=200 for the full length, otherwise a few."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 
 
 def rounds(few: int) -> int:
-    """The number of rounds: `few`, where nobody asks for another one."""
+    """Return the number of rounds: KAFKAPY_FAULT_ROUNDS, or `few` if it is not set."""
     return int(os.environ.get("KAFKAPY_FAULT_ROUNDS", few))

@@ -18,7 +18,7 @@ def main() -> None:
     directory = Path(wanted["directory"])
     scratch = directory / f"driver-{os.getpid()}"
     wishes = settings(scratch, wanted["master"])
-    wishes["spark.driver.extraJavaOptions"] += " -XX:TieredStopAtLevel=1"  # it does not live long
+    wishes["spark.driver.extraJavaOptions"] += " -XX:TieredStopAtLevel=1"  # the JVM does not run long
     spark = session(wishes)
     spark.dataSource.register(DyingSource)
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""A partition that is read as Arrow rows, while its broker is killed and comes back, or stays away."""
+"""A partition is read as Arrow rows while its broker is killed and starts again, or stays away."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ RECORDS = 20_000
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[list[KafkapyBroker]]:
-    """The broker that runs, in a list, so that a test can put another one there."""
+    """Yield the running broker in a list, so that a test can replace it."""
     running = [KafkapyBroker(tmp_path, port=free_port())]
     yield running
     if running:
@@ -33,14 +33,16 @@ def fill(servers: str) -> None:
 
 
 @pytest.mark.timeout(60 + 30 * ROUNDS)
-def test_every_record_comes_once_however_often_the_broker_dies(broker: list[KafkapyBroker], tmp_path: Path) -> None:
+def test_every_record_is_read_once_however_often_the_broker_is_killed(
+    broker: list[KafkapyBroker], tmp_path: Path
+) -> None:
     servers, port = broker[0].bootstrap, broker[0].port
     fill(servers)
     random = Random(ROUNDS)
     deaths = sorted(random.sample(range(RECORDS), ROUNDS))
     read: list[int] = []
     with Cluster(servers) as cluster:
-        # Small fetches and batches: the reading is far from its end whenever the broker dies.
+        # Small fetches and batches, so that the reader is far from the end whenever the broker is killed.
         batches = read_partition(
             cluster, "t", 0, 0, RECORDS, columns=["value"], max_rows=50, fetch_bytes=10_000, timeout_s=60
         )

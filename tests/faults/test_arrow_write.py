@@ -1,4 +1,4 @@
-"""A table that is being written arrives whole and once when its broker is killed, or stopped, and comes back."""
+"""A table that is being written arrives complete, each row once, though its broker is killed or stopped meanwhile."""
 
 import threading
 import time
@@ -16,14 +16,14 @@ from tests.harness.brokers import KafkapyBroker, free_port
 
 ROUNDS = rounds(2)
 ROWS = 500  # in a record batch
-BATCHES = 30  # at least, between two deaths
+BATCHES = 30  # at least, between two stops of the broker
 PATIENCE_S = 60.0
 PARTITIONS = 3
 SETTINGS = {"transaction.state.log.num.partitions": "3"}
 
 
 class Writing:
-    """Writes in a thread until it is told that it is enough; counts what was taken."""
+    """A thread that writes until it is stopped; counts the rows that the writer accepted."""
 
     def __init__(self, servers: str, transactional_id: str | None) -> None:
         self.taken = 0
@@ -72,7 +72,7 @@ class Writing:
 
 
 @pytest.mark.parametrize("transactional_id", [None, "writer"])
-def test_a_write_outlives_its_broker(tmp_path: Path, transactional_id: str | None) -> None:
+def test_a_write_continues_after_its_broker_restarts(tmp_path: Path, transactional_id: str | None) -> None:
     port = free_port()
     broker = KafkapyBroker(tmp_path, SETTINGS, port=port)
     with Admin(broker.bootstrap) as admin:
@@ -82,7 +82,7 @@ def test_a_write_outlives_its_broker(tmp_path: Path, transactional_id: str | Non
         for number in range(ROUNDS):
             writing.wait_for(writing.taken + BATCHES)
             if number % 2:
-                broker.stop()  # it forgets all but the last batch of each producer
+                broker.stop()  # after a clean stop the broker knows only the last batch of each producer
             else:
                 broker.kill()
             broker = KafkapyBroker(tmp_path, SETTINGS, port=port)

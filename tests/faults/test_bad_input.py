@@ -1,4 +1,4 @@
-"""What comes over the wire may be anything: the broker says so, or hangs up, stores nothing of it, and goes on."""
+"""Bad requests: the broker answers with an error or closes the connection, stores nothing, and continues."""
 
 import os
 import struct
@@ -33,7 +33,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]
 
 @pytest.fixture
 def topic(broker: brokers.Broker, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A topic with one record in it, which must be all there is in it when the test is over."""
+    """Create a topic with one record; check after the test that it still has exactly this record."""
     name = f"t{zlib.crc32(request.node.name.encode())}"
     with Connection(broker.bootstrap) as connection:
         assert connection.create_topic(name) == 0
@@ -88,7 +88,7 @@ def test_a_frame_that_breaks_the_protocol_ends_its_connection_only(
         assert other.ask(raw.API_VERSIONS, 0, b"")[:2] == b"\0\0"
 
 
-def test_answers_before_a_bad_frame_are_sent(broker: brokers.Broker) -> None:
+def test_responses_to_requests_before_a_bad_frame_are_sent(broker: brokers.Broker) -> None:
     with Connection(broker.bootstrap) as connection:
         connection.send(raw.frame(raw.API_VERSIONS, 0, b"") + raw.frame(999, 0, b""))
         assert connection.answer()[:2] == b"\0\0"
@@ -104,7 +104,7 @@ def test_the_log_names_the_peer_and_the_size(broker: brokers.Broker) -> None:
     assert any(str(peer) in line and "123456789" in line for line in said.splitlines()) or broker.kind == "kafka"
 
 
-def test_api_versions_of_an_unknown_version_is_answered_with_what_there_is(broker: brokers.Broker) -> None:
+def test_api_versions_of_an_unknown_version_is_answered_with_the_supported_versions(broker: brokers.Broker) -> None:
     with Connection(broker.bootstrap) as connection:
         answer = connection.ask(raw.API_VERSIONS, 99, b"\0\5who?\0040.1\0")  # header version 2: no tags, then the rest
         (code, count) = struct.unpack_from(">hi", answer)
@@ -114,7 +114,7 @@ def test_api_versions_of_an_unknown_version_is_answered_with_what_there_is(broke
 
 
 @pytest.mark.beyond_kafka
-def test_half_a_frame_and_silence_holds_no_memory(broker: brokers.Broker, topic: str) -> None:
+def test_half_a_frame_followed_by_silence_holds_no_memory(broker: brokers.Broker, topic: str) -> None:
     before = resident_mib(broker)
     silent = [Connection(broker.bootstrap) for _ in range(100)]
     try:
@@ -181,7 +181,9 @@ def test_a_bad_batch_is_refused_and_nothing_of_it_stored(
         code, base = connection.produce(topic, 0, records)
         assert code in codes
         assert base == -1
-        assert connection.produce(topic, 7, raw.values(b"x"))[0] == UNKNOWN_TOPIC_OR_PARTITION  # and it goes on
+        assert (
+            connection.produce(topic, 7, raw.values(b"x"))[0] == UNKNOWN_TOPIC_OR_PARTITION
+        )  # the connection still works
 
 
 COMPRESSED_NONSENSE = {
@@ -205,14 +207,14 @@ def test_nonsense_under_compression_is_refused(broker: brokers.Broker, topic: st
         assert base == -1
 
 
-def test_zstd_needs_a_version_that_knows_it(broker: brokers.Broker, topic: str) -> None:
+def test_zstd_needs_a_request_version_that_allows_it(broker: brokers.Broker, topic: str) -> None:
     records = raw.batch([ONE], attributes=4, body=zstandard.compress(ONE))
     with Connection(broker.bootstrap) as connection:
         assert connection.produce(topic, 0, records, version=6) == (UNSUPPORTED_COMPRESSION, -1)
 
 
 def packer_of(codec: int) -> Any:
-    """Something with compress() and flush() for a codec of record batches."""
+    """Return a compressor with compress() and flush() for a codec of record batches."""
     if codec == 1:
         return zlib.compressobj(9, wbits=31)
     if codec == 3:
@@ -245,12 +247,12 @@ def test_a_zip_bomb_is_refused_and_costs_no_memory(broker: brokers.Broker, topic
 def test_an_illegal_topic_name_is_refused(broker: brokers.Broker, name: str) -> None:
     with Connection(broker.bootstrap) as connection:
         assert connection.create_topic(name) == INVALID_TOPIC
-    # Nor is it made by asking for it: Metadata v1 would create what is not there.
+    # A metadata request does not create it either: Metadata v1 creates missing topics.
     with Connection(broker.bootstrap) as connection:
         answer = connection.ask(raw.METADATA, 1, raw.array([raw.string(name)]))
         assert struct.pack(">h", INVALID_TOPIC) + raw.string(name) in answer
     if broker.kind == "kafkapy":
-        # The legal name of 249 characters and of dots is the one that may be there from the test below.
+        # Only legal topics of the test below may exist.
         assert not [path for path in broker.data.rglob("*") if path.name.rpartition("-")[0] == name and name]
 
 
@@ -262,7 +264,7 @@ def test_a_strange_topic_name_is_legal(broker: brokers.Broker, name: str) -> Non
         assert connection.end_offset(name, 0) == (0, 1)
 
 
-def test_a_partition_that_is_not_there_is_named_in_the_answer(broker: brokers.Broker, topic: str) -> None:
+def test_the_response_names_a_partition_that_does_not_exist(broker: brokers.Broker, topic: str) -> None:
     with Connection(broker.bootstrap) as connection:
         for partition in (1, 2**31 - 1, -1):
             assert connection.produce(topic, partition, raw.values(b"x")) == (UNKNOWN_TOPIC_OR_PARTITION, -1)
@@ -272,7 +274,7 @@ def test_a_partition_that_is_not_there_is_named_in_the_answer(broker: brokers.Br
 
 
 @pytest.mark.parametrize("offset", [2, 2**62, -1, -(2**62)])
-def test_an_offset_that_is_not_there_is_out_of_range(broker: brokers.Broker, topic: str, offset: int) -> None:
+def test_an_offset_outside_the_log_is_out_of_range(broker: brokers.Broker, topic: str, offset: int) -> None:
     with Connection(broker.bootstrap) as connection:
         code, _, records = connection.fetch(topic, 0, offset)
         assert (code, records) == (OFFSET_OUT_OF_RANGE, b"")

@@ -18,7 +18,7 @@ GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "kafka-3.9.1-v2" / "dat
 
 
 def refused(*arguments: str) -> tuple[int, str]:
-    """Exit code and what is said of a start that must fail; a broker that stays up is a failed test."""
+    """Start a broker that must fail; return its exit code and output. The test fails if the broker stays up."""
     done = subprocess.run(
         [*kafkapy_command(), "start", *arguments], capture_output=True, text=True, timeout=30, check=False
     )
@@ -28,7 +28,7 @@ def refused(*arguments: str) -> tuple[int, str]:
 
 
 def of(directory: Path | str, *more: str) -> list[str]:
-    """Arguments of a start that would succeed with a good directory."""
+    """Return the arguments of a start that succeeds if the directory is good."""
     settings = [f"log.dirs={directory}", "listeners=PLAINTEXT://127.0.0.1:0", *more]
     return [word for setting in settings for word in ("-o", setting)]
 
@@ -42,7 +42,7 @@ def test_a_file_in_place_of_the_data_directory(tmp_path: Path) -> None:
     assert file.read_text() == "not a directory"
 
 
-def test_a_data_directory_that_cannot_be_made(tmp_path: Path) -> None:
+def test_a_data_directory_that_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     code, said = refused(*of(tmp_path / "file" / "data"))
     assert code == FAILED
@@ -79,7 +79,7 @@ def test_a_second_broker_on_the_same_directory(tmp_path: Path) -> None:
         code, said = refused(*of(first.data))
         assert code == FAILED
         assert str(first.data) in said
-        with Connection(first.bootstrap) as connection:  # and the first one goes on
+        with Connection(first.bootstrap) as connection:  # the first broker still works
             assert connection.create_topic("t") == 0
             assert connection.produce("t", 0, values(b"x")) == (0, 0)
     finally:
@@ -103,7 +103,7 @@ WRONG_SETTINGS = {
 
 
 @pytest.mark.parametrize(("key", "value"), WRONG_SETTINGS.values(), ids=WRONG_SETTINGS.keys())
-def test_a_wrong_setting_in_the_call(tmp_path: Path, key: str, value: str) -> None:
+def test_a_wrong_setting_on_the_command_line(tmp_path: Path, key: str, value: str) -> None:
     code, said = refused(*of(tmp_path / "data", f"{key}={value}"))
     assert code == WRONG_CALL
     assert key in said
@@ -122,7 +122,7 @@ def test_a_wrong_setting_in_the_file(tmp_path: Path, key: str, value: str) -> No
     assert value.partition(",")[0] in said
 
 
-def test_a_wrong_call(tmp_path: Path) -> None:
+def test_wrong_command_line_arguments(tmp_path: Path) -> None:
     for arguments, named in (
         (["-o", "log.dirs"], "log.dirs"),
         (["-o"], "-o"),
@@ -170,7 +170,7 @@ def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_stops_the_broker_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     broker = KafkapyBroker(tmp_path)
     with Connection(broker.bootstrap) as connection:
         assert connection.create_topic("t") == 0
@@ -180,7 +180,7 @@ def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> No
     assert (broker.data / ".kafka_cleanshutdown").exists()
 
 
-def test_python_minus_m_starts_it_too(tmp_path: Path) -> None:
+def test_python_minus_m_starts_the_broker_too(tmp_path: Path) -> None:
     process = Process([sys.executable, "-m", "kafkapy", "start", *of(tmp_path / "data")], tmp_path / "log")
     process.wait_for_line(READY, 30)
     assert process.stop() == 0

@@ -1,7 +1,7 @@
 """Damaged segment files: the log recovers to the longest valid prefix, says where it ends, and serves no more.
 
-After a clean stop nothing is scanned, as in Kafka: then a damaged batch is handed out as it is, and the consumer's own
-check of the checksum finds it; `kafkapy log verify` finds it too. The broker only must not fall over it.
+After a clean stop nothing is scanned, as in Kafka: a damaged batch is served as it is, and the consumer's check of the
+CRC finds the damage; `kafkapy log verify` finds it too. The broker only must not fail.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def zeros(block: bytes, others: bytes, rng: random.Random) -> bytes:
 
 
 def misplaced(block: bytes, others: bytes, rng: random.Random) -> bytes:
-    """A good block of the same segment, in the wrong place."""
+    """Return a good block of the same segment, so that it can be written in the wrong place."""
     at = rng.randrange(0, max(len(others) - len(block), 1), BLOCK)
     return others[at : at + len(block)].ljust(len(block), b"\0")
 
@@ -52,7 +52,7 @@ DAMAGES: list[Damage] = [flipped_bit, nonsense, zeros, misplaced]
 
 
 def damaged(original: Original, damage: Damage, rng: random.Random) -> Iterator[tuple[Path, bytes]]:
-    """Each segment with each of its blocks damaged, one at a time."""
+    """Yield each segment with each of its blocks damaged, one at a time."""
     for path in original.segments:
         data = path.read_bytes()
         for start in range(0, len(data), BLOCK):
@@ -61,7 +61,7 @@ def damaged(original: Original, damage: Damage, rng: random.Random) -> Iterator[
 
 
 def prefix_of_content(found: list[tuple[int, bytes]], original: Original) -> bool:
-    """Whether these are records of the log in their order, under rising offsets."""
+    """Return True if these are records of the log in their order, with increasing offsets."""
     values = iter([value for _, value in original.records])
     offsets = [offset for offset, _ in found]
     return all(value in values for _, value in found) and offsets == sorted(set(offsets))
@@ -106,7 +106,7 @@ def test_after_a_crash_the_log_ends_before_the_damaged_block(
 
 
 def append_one(log: PartitionLog) -> int:
-    """The log goes on behind its end."""
+    """Append one record at the end of the log; return its offset."""
     end = log.log_end_offset
     verdicts = log.append([batch("on")], max(log.leader_epochs.latest_epoch, 0))
     assert isinstance(verdicts, list)
@@ -116,7 +116,7 @@ def append_one(log: PartitionLog) -> int:
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda one: one.__name__)
-def test_after_a_clean_stop_damage_is_handed_out_as_it_is_and_verify_finds_it(
+def test_after_a_clean_stop_damage_is_served_as_it_is_and_verify_finds_it(
     scratch: Path, magic: int, damage: Damage
 ) -> None:
     original = make(scratch / "original", magic, clean=True)
@@ -128,7 +128,7 @@ def test_after_a_clean_stop_damage_is_handed_out_as_it_is_and_verify_finds_it(
             log = open_copy(original, scratch / "copy", {path.name: content}, clean=True)
             known = {value for _, value in original.records}
             for offset in range(log.log_start_offset, log.log_end_offset):
-                # Not their offsets: no checksum covers these.
+                # Offsets are not compared: no checksum covers them.
                 assert known >= {value for _, value in fetched(log, offset)}
             end = append_one(log)
             assert fetched(log, end) == [(end, b"on")]
@@ -139,14 +139,14 @@ def test_after_a_clean_stop_damage_is_handed_out_as_it_is_and_verify_finds_it(
 
 
 def verified(partition: Path) -> list[str]:
-    """What `kafkapy log verify` finds wrong."""
+    """Return the problems that `kafkapy log verify` finds."""
     problems: list[str] = []
     check_path(partition, Report(lambda one: problems.append(one.line), lambda count: None))
     return problems
 
 
 def fetched(log: PartitionLog, offset: int) -> list[tuple[int, bytes]]:
-    """The good records of one fetch, as far as the consumer can read it: a wrong checksum ends it."""
+    """Return the records of one fetch up to the first wrong checksum."""
     try:
         region = log.read(offset, 1 << 20, min_one=True, max_offset=log.log_end_offset).region
     except KafkaError as error:
@@ -164,7 +164,7 @@ def fetched(log: PartitionLog, offset: int) -> list[tuple[int, bytes]]:
 
 
 def test_a_segment_cut_at_any_byte_ends_behind_its_last_whole_batch(scratch: Path, magic: int) -> None:
-    """Every byte of every batch header is among them."""
+    """The cuts include every byte of every batch header."""
     original = make(scratch / "original", magic, clean=False, batches=9, segment_bytes=400)
     for path in original.segments:
         data = path.read_bytes()
@@ -173,14 +173,14 @@ def test_a_segment_cut_at_any_byte_ends_behind_its_last_whole_batch(scratch: Pat
             found = served(log)
             valid = original.before(int(path.stem), size)
             assert found[: len(valid)] == valid, size
-            # Where a whole number of batches is left nothing shows that there were more: then later segments stay.
+            # If the cut leaves only whole batches, nothing shows that there were more: then later segments stay.
             whole = any(place.position == size for place in original.places if place.segment == int(path.stem))
             assert found == valid or (whole and set(found) <= set(original.records)), size
             log.abandon()
 
 
 def test_bytes_of_a_header_behind_the_end_are_cut_off(scratch: Path, magic: int) -> None:
-    """A batch of which only the first bytes were written: each number of them, up to all but one."""
+    """Only the first bytes of a batch were written: every number of bytes, up to all but one."""
     original = make(scratch / "original", magic, clean=False, batches=9, segment_bytes=400)
     last = original.segments[-1]
     data = last.read_bytes()
@@ -193,7 +193,7 @@ def test_bytes_of_a_header_behind_the_end_are_cut_off(scratch: Path, magic: int)
         log.abandon()
 
 
-def test_the_proof_fails_on_a_recovery_that_believes_what_it_reads(
+def test_the_checks_fail_for_a_recovery_that_does_not_check_the_crc(
     scratch: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real = Files.scan

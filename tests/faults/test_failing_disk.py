@@ -1,4 +1,4 @@
-"""A full or broken disk at every operation: what was acknowledged stays, and the other directory does not notice."""
+"""A full or broken disk at every operation: acknowledged records stay, and the other directory is not affected."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def quiet() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("fault", faults())
-def test_what_was_acknowledged_stays_whichever_operation_fails(scratch: Path, fault: str) -> None:
+def test_acknowledged_records_stay_whichever_operation_fails(scratch: Path, fault: str) -> None:
     error, kinds, how = faults()[fault]
     step = 0
     while True:
@@ -63,11 +63,11 @@ def test_what_was_acknowledged_stays_whichever_operation_fails(scratch: Path, fa
 
 
 def _went_on(pair: Pair, disk: FailingDisk, where: str) -> None:
-    """A shortage: nothing that was refused is there."""
+    """Check a log that stayed online after a shortage: no refused record is there."""
     assert disk.error is None or disk.error in SHORTAGES, where
     found = pair.found("bad")
     if disk.failed is not None and disk.failed.startswith("open"):
-        # A flush could not open what it syncs: the records are there, though nobody was told so, and once.
+        # A flush could not open the file to sync: the records are there once, though they were not acknowledged.
         assert set(found) >= set(pair.expected("bad")), where
         assert len({value for _, value in found}) == len(found), where
     else:
@@ -112,19 +112,19 @@ def short_writes_taken_for_whole(patch: pytest.MonkeyPatch) -> None:
         (short_writes_taken_for_whole, "short writes"),
     ],
 )
-def test_the_proof_fails_on_a_broken_log(
+def test_the_checks_fail_for_a_broken_log(
     scratch: Path, monkeypatch: pytest.MonkeyPatch, break_it: Callable[[pytest.MonkeyPatch], None], fault: str
 ) -> None:
     break_it(monkeypatch)
     with pytest.raises((AssertionError, ValueError)):
-        test_what_was_acknowledged_stays_whichever_operation_fails(scratch, fault)
+        test_acknowledged_records_stay_whichever_operation_fails(scratch, fault)
 
 
 # --- a whole broker
 
 
 def start(directory: Path, files: Files) -> BrokerServer:
-    """With two log directories; acknowledgements wait for a sync. The first directory has the metadata."""
+    """Start a broker with two log directories, whose acknowledgements wait for a sync. The first has the metadata."""
     settings = {
         "log.dirs": f"{directory / 'good'},{directory / 'bad'}",
         "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -137,7 +137,7 @@ def start(directory: Path, files: Files) -> BrokerServer:
 
 
 @pytest.mark.parametrize("kind", ["sync", "write"])
-def test_a_broker_loses_a_broken_directory_and_goes_on_with_the_others(scratch: Path, kind: str) -> None:
+def test_a_broker_takes_a_broken_directory_offline_and_continues_with_the_others(scratch: Path, kind: str) -> None:
     disk = FailingDisk(scratch / "bad", errno.EIO, {kind})
     server = start(scratch, disk)
     topics = [f"t{number}" for number in range(4)]
@@ -174,7 +174,7 @@ def test_a_broker_loses_a_broken_directory_and_goes_on_with_the_others(scratch: 
             for topic in topics:
                 code, end = connection.end_offset(topic, 0)
                 assert code == 0
-                # The record whose sync failed is in the file all the same: its producer only was not told so.
+                # The record whose sync failed is in the file all the same; it was only not acknowledged.
                 more = 1 if topic in lost and kind == "sync" else 0
                 assert acknowledged[topic] <= end <= acknowledged[topic] + more
                 code, _, records = connection.fetch(topic, 0, 0)

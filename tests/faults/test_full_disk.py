@@ -1,4 +1,4 @@
-"""The disk is full: the producer is told, nothing half-written is served, and with room again the broker goes on."""
+"""The disk is full: the producer gets an error, no torn batch is served, and the broker recovers with free space."""
 
 import re
 import threading
@@ -39,7 +39,7 @@ def value(number: int) -> bytes:
 
 
 def fill_by_producing(connection: Connection, topic: str, first: int) -> int:
-    """Produces until the broker refuses; the number of the first record that it did not take."""
+    """Produce until the broker refuses; return the number of the first refused record."""
     for number in range(first, first + 1000):
         code, base = connection.produce(topic, 0, values(value(number)), version=7)
         if code:
@@ -50,7 +50,7 @@ def fill_by_producing(connection: Connection, topic: str, first: int) -> int:
 
 
 def assert_holds(connection: Connection, topic: str, count: int) -> None:
-    """The topic holds the records 0 to count - 1, whole and right, and says that it ends there."""
+    """Check that the topic holds exactly the records 0 to count - 1 and that its end offset is count."""
     assert connection.end_offset(topic, 0) == (0, count)
     offset = 0
     while offset < count:
@@ -76,8 +76,8 @@ def test_a_full_disk_loses_nothing_and_ends_when_there_is_room(broker: KafkapyBr
         disk.fill(leave=3 << 20)
         count = fill_by_producing(connection, "t", 1)
         assert count > 5
-        assert_holds(connection, "t", count)  # served while it is full
-        for _ in range(20):  # and again and again
+        assert_holds(connection, "t", count)  # reads work while the disk is full
+        for _ in range(20):  # each retry is refused too
             assert connection.produce("t", 0, values(value(count)), version=7) == (KAFKA_STORAGE_ERROR, -1)
         assert_holds(connection, "t", count)
         assert_holds(connection, "other", 1)
@@ -90,7 +90,7 @@ def test_a_full_disk_loses_nothing_and_ends_when_there_is_room(broker: KafkapyBr
     broker.stop()
 
 
-def test_after_a_crash_on_a_full_disk_all_that_was_acknowledged_is_there(
+def test_after_a_crash_on_a_full_disk_all_acknowledged_records_are_there(
     broker: KafkapyBroker, disk: SmallDisk
 ) -> None:
     with Connection(broker.bootstrap) as connection:
@@ -111,7 +111,7 @@ def test_after_a_crash_on_a_full_disk_all_that_was_acknowledged_is_there(
 
 
 def shown(broker: KafkapyBroker) -> list[str]:
-    """The WARN and ERROR lines so far."""
+    """Return the WARN and ERROR lines of the broker's log so far."""
     return [line for line in broker.process.said.splitlines() if re.search(r"^\S+Z (WARN|ERROR)", line)]
 
 
@@ -122,7 +122,9 @@ def wait_until_shown(broker: KafkapyBroker, text: str) -> None:
         time.sleep(0.02)
 
 
-def test_it_is_shown_once_when_it_begins_and_once_when_it_is_over(broker: KafkapyBroker, disk: SmallDisk) -> None:
+def test_a_full_disk_is_logged_once_when_it_begins_and_once_when_it_ends(
+    broker: KafkapyBroker, disk: SmallDisk
+) -> None:
     with Connection(broker.bootstrap) as connection:
         assert connection.create_topic("t") == 0
         disk.fill(leave=1 << 20)
@@ -139,7 +141,7 @@ def test_it_is_shown_once_when_it_begins_and_once_when_it_is_over(broker: Kafkap
         assert "Refused: appending to t-0, and everything else that needs space there." in begun
         disk.make_room()
         assert connection.produce("t", 0, values(b"small"), version=7)[0] == 0
-        wait_until_shown(broker, "can be written again")  # though nobody writes anything more
+        wait_until_shown(broker, "can be written again")  # though no client writes any more
         (_, over) = shown(broker)
         assert re.search(
             rf"WARNING runtime\.shortage  {disk.path}\S* can be written again; bytes free: \d{{7,}}; "
@@ -148,7 +150,7 @@ def test_it_is_shown_once_when_it_begins_and_once_when_it_is_over(broker: Kafkap
         )
 
 
-def test_an_idempotent_producer_goes_on_by_itself_and_stores_each_record_once(
+def test_an_idempotent_producer_continues_by_itself_and_stores_each_record_once(
     broker: KafkapyBroker, disk: SmallDisk
 ) -> None:
     count = 60
@@ -174,7 +176,7 @@ def test_an_idempotent_producer_goes_on_by_itself_and_stores_each_record_once(
         assert_holds(connection, "t", count)
 
 
-def test_commits_go_on_by_themselves_and_the_coordinators_refusals_are_shown(
+def test_commits_succeed_again_by_themselves_and_the_coordinators_refusals_are_logged(
     broker: KafkapyBroker, disk: SmallDisk
 ) -> None:
     failures: list[BaseException] = []
@@ -191,7 +193,7 @@ def test_commits_go_on_by_themselves_and_the_coordinators_refusals_are_shown(
 
     with Connection(broker.bootstrap) as connection, Cluster(broker.bootstrap) as cluster:
         assert connection.create_topic("t") == 0
-        GroupAdmin(cluster).commit("g", {("t", 0): OffsetAndMetadata(0)})  # the topic of offsets is made
+        GroupAdmin(cluster).commit("g", {("t", 0): OffsetAndMetadata(0)})  # creates the topic __consumer_offsets
         disk.fill(leave=64 << 10)
         committing = threading.Thread(target=commit)
         committing.start()
@@ -202,10 +204,10 @@ def test_commits_go_on_by_themselves_and_the_coordinators_refusals_are_shown(
         assert GroupAdmin(cluster).offsets_of("g", [("t", 0)]) == {("t", 0): last}
 
 
-def test_refused_topics_are_shown_once_too(broker: KafkapyBroker, disk: SmallDisk) -> None:
+def test_refused_topics_are_logged_once_too(broker: KafkapyBroker, disk: SmallDisk) -> None:
     with Admin(broker.bootstrap) as admin, Connection(broker.bootstrap) as connection:
         disk.fill()
-        while len(shown(broker)) == 0:  # some changes still fit into the file of the metadata
+        while len(shown(broker)) == 0:  # some changes still fit into the metadata file
             connection.create_topic("late")
         for _ in range(20):
             connection.create_topic("late")
@@ -243,7 +245,9 @@ def test_a_start_on_a_full_disk_says_so(tmp_path: Path, disk: SmallDisk) -> None
     assert failed.value.code == 1
 
 
-def test_a_topic_that_cannot_be_made_is_refused_and_can_be_made_later(broker: KafkapyBroker, disk: SmallDisk) -> None:
+def test_a_topic_that_cannot_be_created_is_refused_and_can_be_created_later(
+    broker: KafkapyBroker, disk: SmallDisk
+) -> None:
     with Connection(broker.bootstrap) as connection:
         disk.fill()
         assert connection.create_topic("late") != 0

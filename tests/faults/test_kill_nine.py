@@ -1,4 +1,4 @@
-"""The broker is killed by SIGKILL at random moments under load: what was acknowledged is there after the next start.
+"""The broker is killed by SIGKILL at random moments under load: acknowledged records are there after the next start.
 
 `KAFKAPY_FAULT_ROUNDS=200 python -m pytest tests/faults/test_kill_nine.py -s` is the full length. A moment is a number
 of acknowledgements after the last start, by a seed that is printed (KAFKAPY_FAULT_SEED repeats a run's choices).
@@ -23,10 +23,10 @@ from tests.harness.kafka_tools import complaints, kafka_dump
 
 PARTITIONS = 2
 ROUNDS = rounds(8)
-MOST_ACKS = 3_000  # of one writer between two kills
+MOST_ACKS = 3_000  # acknowledgements of one writer between two kills
 FILES_FOR_KAFKA = 150  # of each kind, in a long run; all of them in a short one
 
-# Small segments, so that a kill also hits rolls, and everything in the background often, so that it hits that too.
+# Small segments and frequent background work, so that kills also hit rolls and background jobs.
 SETTINGS = {
     "log.segment.bytes": "131072",
     "log.index.interval.bytes": "1024",
@@ -75,11 +75,11 @@ def survived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survived]:
         traffic = Traffic(broker.bootstrap, PARTITIONS, WRITERS, "trimmed", seed)
         traffic.begin()
         for _ in range(ROUNDS):
-            # Now and then at once: while the logs are being recovered, and the producers come back.
+            # Sometimes kill again at once, while logs are being recovered and producers reconnect.
             more = rng.choice((0, rng.randint(1, 100), rng.randint(1, MOST_ACKS), rng.randint(1, MOST_ACKS)))
             traffic.wait_for(rng.choice(list(WRITERS)), more)
             broker.kill()
-            broker = KafkapyBroker(directory, SETTINGS, port=broker.port)  # everybody comes back to the same address
+            broker = KafkapyBroker(directory, SETTINGS, port=broker.port)  # clients reconnect to the same address
         traffic.end()
         stored = {topic: _stored(broker, topic) for topic in WRITERS}
         counts = {topic: len(writer.acknowledged) for topic, writer in traffic.writers.items()}
@@ -96,7 +96,7 @@ def survived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survived]:
 
 
 def _stored(broker: KafkapyBroker, topic: str) -> dict[int, tuple[int, list[int]]]:
-    """From the log's start on; offsets must be without gaps."""
+    """Return the numbers of each partition from its log start offset on; check that the offsets have no gaps."""
     client = Confluent(broker.bootstrap)
     marks = client.watermarks(topic, range(PARTITIONS))
     got = client.fetch(topic, {p: low for p, (low, _) in marks.items()}, {p: high for p, (_, high) in marks.items()})
@@ -118,7 +118,7 @@ def test_every_acknowledged_record_is_where_it_was_acknowledged(survived: Surviv
 
 
 @pytest.mark.parametrize("topic", WRITERS)
-def test_only_what_was_deleted_is_gone_from_the_start(survived: Survived, topic: str) -> None:
+def test_only_deleted_records_are_missing_from_the_start(survived: Survived, topic: str) -> None:
     for partition, (start, numbers) in survived.stored[topic].items():
         if topic == "retained":
             assert len(numbers) > 1000  # some segments stay, whatever their number
@@ -138,7 +138,7 @@ def test_records_of_idempotent_producers_are_there_once_and_in_order(survived: S
         assert len(numbers) == len(whole), f"partition {partition} lacks {sorted(set(whole) - set(numbers))[:3]}"
 
 
-def test_topics_that_were_made_are_there_and_those_that_were_deleted_are_not(survived: Survived) -> None:
+def test_created_topics_are_there_and_deleted_topics_are_not(survived: Survived) -> None:
     churner = survived.traffic.churner
     client = Confluent(survived.broker.bootstrap)
     there = client.topic_names()
@@ -150,7 +150,7 @@ def test_topics_that_were_made_are_there_and_those_that_were_deleted_are_not(sur
 
 
 @pytest.mark.other_runtime
-def test_other_clients_read_what_survived(survived: Survived) -> None:
+def test_other_clients_read_the_surviving_records(survived: Survived) -> None:
     topic = "idempotent-lz4"
     end = {p: start + len(numbers) for p, (start, numbers) in survived.stored[topic].items()}
     begin = {p: max(survived.stored[topic][p][0], offset - 4_000) for p, offset in end.items()}

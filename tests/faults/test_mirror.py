@@ -1,4 +1,4 @@
-"""A mirror, its source and its target die: nothing is lost, and exactly once means once.
+"""A mirror, its source and its target are killed: no record is lost, and with exactly-once no record is duplicated.
 
 `KAFKAPY_FAULT_ROUNDS=20 python -m pytest tests/faults/test_mirror.py -s` is the full length; what died and how many
 records were there twice is printed. Moments are random, by a seed that is printed (KAFKAPY_FAULT_SEED repeats it), and
@@ -26,7 +26,8 @@ COMMIT = (
     else "kafkapy.client.groups.group_offsets:GroupOffsets.commit"
 )
 LINK = "kafkapy.client.producing.transaction_link:TransactionLink"
-# Around everything that a mirror asks of a coordinator: it may be carried out, and nobody hears of it.
+# Before and after every request of a mirror to a coordinator: the coordinator may carry out a request though the
+# mirror never gets the response.
 MOMENTS = {
     False: [
         f"{place}:{when}:2"
@@ -77,7 +78,7 @@ def check(life: Life, deaths: Counter[str]) -> None:
         assert not twice, f"{twice} records are there more than once"
 
 
-def test_nothing_is_lost_whoever_dies(life: Life, rng: random.Random) -> None:
+def test_no_record_is_lost_whichever_process_is_killed(life: Life, rng: random.Random) -> None:
     mirrors = [life.mirror("one"), life.mirror("two")]
     deaths: Counter[str] = Counter()
     victims = ["a mirror", "source", "target", "a sleeper"]
@@ -110,7 +111,7 @@ def test_nothing_is_lost_whoever_dies(life: Life, rng: random.Random) -> None:
                 mirror.kill()
 
 
-def test_it_dies_at_chosen_moments(life: Life, rng: random.Random) -> None:
+def test_no_record_is_lost_when_the_mirror_is_killed_at_chosen_moments(life: Life, rng: random.Random) -> None:
     moments = MOMENTS[life.exactly_once]
     chosen = moments if len(moments) <= 3 * ROUNDS else rng.sample(moments, 3 * ROUNDS // 2)
     deaths: Counter[str] = Counter()

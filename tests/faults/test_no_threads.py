@@ -30,7 +30,7 @@ WAIT_S = 60
 
 
 class Gate:
-    """Calls that begin, and end when they may."""
+    """A call for a pool: it blocks until the test opens the gate."""
 
     def __init__(self) -> None:
         self.begun = threading.Semaphore(0)
@@ -101,7 +101,7 @@ def test_a_pool_that_never_had_a_thread_can_be_stopped() -> None:
         pool.stop()
 
 
-def test_a_pool_goes_on_with_the_threads_that_it_has(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pool_continues_with_the_threads_that_it_has(caplog: pytest.LogCaptureFixture) -> None:
     pool, gate, ran = DiskPool(3), Gate(), []
     pool.submit(gate)
     with thread_limit():
@@ -110,7 +110,7 @@ def test_a_pool_goes_on_with_the_threads_that_it_has(caplog: pytest.LogCaptureFi
     assert pool.threads == 1
     (said,) = warnings(caplog)
     assert said.startswith("only 1 of 3 disk threads run: ")
-    pool.submit(gate)  # beside the first
+    pool.submit(gate)  # runs at the same time as the first
     gate.wait_for(1)
     gate.may_end.set()
     pool.stop()
@@ -128,7 +128,7 @@ def test_a_scheduler_without_a_thread_refuses_the_task_and_takes_the_next() -> N
     scheduler.stop()
 
 
-def test_a_scheduler_goes_on_with_the_threads_that_it_has(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_scheduler_continues_with_the_threads_that_it_has(caplog: pytest.LogCaptureFixture) -> None:
     scheduler, gate, ran = Scheduler(ManualClock(), threads=2), Gate(), threading.Event()
     scheduler.schedule("first", gate)
     gate.wait_for(1)
@@ -201,7 +201,7 @@ def test_coordinators_are_loaded_when_a_client_asks_again(caplog: pytest.LogCapt
     assert loaded == ["b", "a"]
 
 
-def test_a_stop_does_not_wait_for_loads_that_no_thread_does() -> None:
+def test_a_stop_does_not_wait_for_loads_that_no_thread_runs() -> None:
     queue = LoadQueue()
     with thread_limit():
         queue.put("a", lambda: 1 // 0)
@@ -211,7 +211,7 @@ def test_a_stop_does_not_wait_for_loads_that_no_thread_does() -> None:
 # --- logs
 
 
-def test_jobs_are_done_by_the_threads_that_there_are(caplog: pytest.LogCaptureFixture) -> None:
+def test_jobs_run_on_the_threads_that_could_be_started(caplog: pytest.LogCaptureFixture) -> None:
     done: list[int] = []
     with thread_limit(1):
         run_all([lambda number=number: done.append(number) for number in range(10)], 4, "closing")  # type: ignore[misc]
@@ -220,7 +220,7 @@ def test_jobs_are_done_by_the_threads_that_there_are(caplog: pytest.LogCaptureFi
     assert said.startswith("closing continues with 2 of 4 threads: ")
 
 
-def test_logs_are_loaded_by_the_threads_that_there_are(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_logs_are_loaded_by_the_threads_that_could_be_started(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     topics = ("a", "b", "c", "d")
     filled(tmp_path, topics=topics)
     broker = Loading(tmp_path, recovery_threads_per_dir=3)
@@ -232,7 +232,7 @@ def test_logs_are_loaded_by_the_threads_that_there_are(tmp_path: Path, caplog: p
     broker.manager.close()
 
 
-def test_logs_that_no_thread_loads_are_a_refused_start(tmp_path: Path) -> None:
+def test_a_start_fails_if_no_thread_can_load_the_logs(tmp_path: Path) -> None:
     filled(tmp_path)
     broker = Loading(tmp_path)
     with thread_limit(), pytest.raises(NoThread, match="recovery-0-"):
@@ -245,7 +245,7 @@ def test_logs_that_no_thread_loads_are_a_refused_start(tmp_path: Path) -> None:
     again.manager.close()
 
 
-def test_a_cleaner_gets_the_threads_that_it_lacks_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_cleaner_starts_its_missing_threads_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = lead(tmp_path, cleanup_policy=["compact"]).log
     scheduler = ManualScheduler()
     compaction = Compaction([log], scheduler, SYSTEM_CLOCK)
@@ -279,7 +279,7 @@ def test_the_metadata_are_closed_when_their_thread_cannot_be_started(tmp_path: P
 
 
 def test_a_broker_starts_or_says_which_thread_it_lacks_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    """With room for no thread, for one, for two, ... until it starts."""
+    """Allow no thread, then one, then two, ... until the broker starts."""
     before = set(threading.enumerate())
     settings = {
         "listeners": "PLAINTEXT://127.0.0.1:0",

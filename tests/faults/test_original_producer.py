@@ -1,4 +1,4 @@
-"""The original producer: what it said to be stored is there, and each message is stored or said to be lost.
+"""The original producer: messages that it reports as stored are there; each message is reported as stored or lost.
 
 `KAFKAPY_FAULT_ROUNDS=40 python -m pytest tests/faults/test_original_producer.py -s` is the full length.
 """
@@ -19,13 +19,13 @@ from tests.harness.brokers import KafkapyBroker, Process, free_port
 from tests.harness.zookeeper import eventually
 
 JOB = Path(__file__).with_name("producing_job.py")
-ENOUGH = 300  # messages that are told of, before something is done
+ENOUGH = 300  # messages whose result must be reported before the test continues
 QUICK = ["retry.backoff.ms=20", "request.timeout.ms=2000", "queue.buffering.max.ms=20"]
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[list[KafkapyBroker]]:
-    """The broker that runs, in a list, so that a test can put another one there."""
+    """Yield the running broker in a list, so that a test can replace it."""
     running = [KafkapyBroker(tmp_path, port=free_port())]
     with Admin(running[0].bootstrap) as admin:
         admin.create_topic("t", 2)
@@ -46,7 +46,7 @@ class Job:
         eventually(lambda: len(self.process.lines) >= count, seconds=60)
 
     def stop(self) -> tuple[int, int]:
-        """What it has sent, and how many of these it has counted as lost."""
+        """Stop the job; return how many messages it has sent, and how many of these it has counted as lost."""
         assert self.process.stop() == 0
         last = re.fullmatch(r"sent (\d+) failed (\d+)", self.process.lines[-1])
         assert last is not None
@@ -65,7 +65,7 @@ def there(broker: KafkapyBroker) -> Counter[int]:
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_what_was_said_to_be_stored_outlives_the_producer(
+def test_messages_reported_as_stored_survive_a_kill_of_the_producer(
     broker: list[KafkapyBroker], tmp_path: Path, kind: str
 ) -> None:
     choose = random.Random(4)
@@ -84,7 +84,9 @@ def test_what_was_said_to_be_stored_outlives_the_producer(
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_clean_close_leaves_nothing_untold(broker: list[KafkapyBroker], tmp_path: Path, kind: str) -> None:
+def test_a_clean_close_reports_the_result_of_every_message(
+    broker: list[KafkapyBroker], tmp_path: Path, kind: str
+) -> None:
     job = Job(kind, broker[0], tmp_path)
     job.wait_for(ENOUGH)
     sent, failed = job.stop()
@@ -93,7 +95,7 @@ def test_a_clean_close_leaves_nothing_untold(broker: list[KafkapyBroker], tmp_pa
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_each_message_is_stored_or_told_to_be_lost_while_the_broker_dies(
+def test_each_message_is_stored_or_reported_as_lost_though_the_broker_is_killed(
     broker: list[KafkapyBroker], tmp_path: Path, kind: str
 ) -> None:
     choose = random.Random(5)

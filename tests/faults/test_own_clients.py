@@ -1,4 +1,4 @@
-"""The project's own group consumer and transactional producer go on when their broker is killed and comes back."""
+"""kafkapy's group consumer and transactional producer continue when their broker is killed and starts again."""
 
 import threading
 import time
@@ -30,7 +30,7 @@ SETTINGS = {
 
 
 class Writing:
-    """Transactions of ten records one after the other; every third is aborted."""
+    """A thread that writes transactions of ten records one after the other; every third is aborted."""
 
     def __init__(self, servers: str) -> None:
         self.committed: list[int] = []
@@ -53,7 +53,7 @@ class Writing:
             self.failure = error
 
     def _transaction(self, values: range, *, commit: bool) -> None:
-        """Again until it has the end that it is to have."""
+        """Repeat the transaction until it is committed, or aborted if `commit` is false."""
         while True:
             try:
                 self._producer.begin()
@@ -84,7 +84,7 @@ class Writing:
 
 
 class Reading:
-    """One member of a group, polling."""
+    """A thread that polls as the only member of a group."""
 
     def __init__(self, servers: str) -> None:
         self.values: list[int] = []
@@ -121,13 +121,15 @@ def port() -> int:
 
 @pytest.fixture
 def broker(tmp_path: Path, port: int) -> Iterator[list[KafkapyBroker]]:
-    """The broker that runs, in a list, so that a test can put another one there."""
+    """Yield the running broker in a list, so that a test can replace it."""
     running = [KafkapyBroker(tmp_path, SETTINGS, port=port)]
     yield running
     running[0].stop()
 
 
-def test_both_go_on_after_the_broker_was_killed(broker: list[KafkapyBroker], tmp_path: Path, port: int) -> None:
+def test_both_clients_continue_after_the_broker_was_killed(
+    broker: list[KafkapyBroker], tmp_path: Path, port: int
+) -> None:
     servers = broker[0].bootstrap
     with Admin(servers) as admin:
         admin.create_topic("t", 2)

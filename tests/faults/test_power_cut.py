@@ -1,7 +1,7 @@
-"""A power cut at every change that the log makes to its disk: what a flush had covered is there, and nothing else.
+"""A power cut at every change that the log makes to its disk: flushed records are there, and no record that may not be.
 
-`KAFKAPY_FAULT_ROUNDS=200 python -m pytest tests/faults/test_power_cut.py -s` lives 200 lives and says how many cuts
-that were.
+`KAFKAPY_FAULT_ROUNDS=200 python -m pytest tests/faults/test_power_cut.py -s` runs 200 lives and prints the number of
+cuts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ACTIONS = 30
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Thousands of recoveries tell more than anybody reads."""
+    """Turn off the log messages of thousands of recoveries: they are too many to read."""
     logging.disable(logging.ERROR)
     yield
     logging.disable(logging.NOTSET)
@@ -41,7 +41,7 @@ def quiet() -> Iterator[None]:
 def outcomes(
     directory: Path, change: Callable[[RecordingFiles, str], None], block: int, loss: Loss
 ) -> set[bytes | None]:
-    """What a file may hold after a cut: it was "old old " and synced, then `change` was made."""
+    """Return the contents that a file may have after a cut: "old old " was synced, then `change` was applied."""
     (directory / "disk").mkdir()
     (directory / "disk" / "file").write_bytes(b"old old ")
     files = RecordingFiles(directory / "disk")
@@ -104,8 +104,8 @@ def test_a_replaced_file_is_the_old_or_the_new_one(scratch: Path) -> None:
     assert outcomes(scratch, change, 4, Loss.ANY) == {b"old old ", b"new"}
 
 
-def test_what_a_killed_process_had_not_synced_can_still_be_lost(scratch: Path) -> None:
-    """And what it had renamed: the process that comes after it syncs another file."""
+def test_unsynced_changes_of_a_killed_process_can_still_be_lost(scratch: Path) -> None:
+    """Renames can be lost too: the next process syncs another file."""
     (scratch / "disk").mkdir()
     files = RecordingFiles(scratch / "disk")
     for name in ("synced", "written", "old"):
@@ -135,7 +135,7 @@ def test_what_a_killed_process_had_not_synced_can_still_be_lost(scratch: Path) -
 # --- logs on it
 
 
-def test_what_a_flush_had_covered_survives_a_power_cut_at_every_change(scratch: Path) -> None:
+def test_flushed_records_survive_a_power_cut_at_every_change(scratch: Path) -> None:
     figures = Figures()
     first = random.randrange(1 << 32) if LIVES > 2 else 0
     for seed in range(first, first + LIVES):
@@ -147,14 +147,14 @@ def test_what_a_flush_had_covered_survives_a_power_cut_at_every_change(scratch: 
     assert figures.in_recoveries
 
 
-def test_kills_while_a_log_directory_is_made_take_nothing_from_later_flushes(scratch: Path) -> None:
+def test_after_kills_while_a_log_directory_is_created_later_flushes_keep_their_records(scratch: Path) -> None:
     figures = Figures()
     for seed in range(3):
         live_and_cut(seed, scratch, figures, actions=0, later_lives=(10, 1))
     assert 0 < figures.after_kills < figures.later_lives
 
 
-def test_a_power_cut_at_every_change_of_a_cleaning_loses_no_last_record_of_a_key(scratch: Path) -> None:
+def test_a_power_cut_at_every_change_of_a_cleaning_keeps_the_last_record_of_each_key(scratch: Path) -> None:
     figures = Figures()
     first = random.randrange(1 << 32) if LIVES > 2 else 0
     for seed in range(first, first + LIVES):
@@ -201,12 +201,12 @@ def no_sync_of_what_a_kill_left(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TxnIndex, "replace", replace)
 
 
-def test_the_proof_fails_on_a_log_that_takes_what_it_finds_after_a_kill_as_synced(
+def test_the_checks_fail_for_a_log_that_assumes_records_found_after_a_kill_are_synced(
     scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_sync_of_what_a_kill_left(monkeypatch)
     with pytest.raises(Violation, match="a kill after change"):
-        _live(range(78, 138), scratch, later_lives=(6,))  # 78 is the first one that finds it
+        _live(range(78, 138), scratch, later_lives=(6,))  # 78 is the first seed that finds it
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_the_proof_fails_on_a_log_that_takes_what_it_finds_after_a_kill_as_synce
     ],
     ids=lambda one: one.__qualname__,
 )
-def test_the_proof_fails_on_a_broken_log(
+def test_the_checks_fail_for_a_broken_log(
     scratch: Path, monkeypatch: pytest.MonkeyPatch, break_it: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
     break_it(monkeypatch)
@@ -228,13 +228,13 @@ def test_the_proof_fails_on_a_broken_log(
 
 
 @pytest.mark.parametrize(
-    ("break_it", "first"),  # the first life that finds it
+    ("break_it", "first"),  # the seed of the first life that finds the fault
     [
         pytest.param(no_sync_of(".cleaned"), 0, id="no_sync_of.cleaned"),
         pytest.param(no_flush_of_rolled_segments, 5, id="no_flush_of_rolled_segments"),
     ],
 )
-def test_the_proof_fails_on_a_broken_cleaner(
+def test_the_checks_fail_for_a_broken_cleaner(
     scratch: Path, monkeypatch: pytest.MonkeyPatch, break_it: Callable[[pytest.MonkeyPatch], None], first: int
 ) -> None:
     break_it(monkeypatch)

@@ -1,4 +1,4 @@
-"""A disk that does not answer for as long as the test likes: only those who read from it wait."""
+"""A disk that stalls for as long as the test wants: only clients that read from it wait."""
 
 import os
 import struct
@@ -15,7 +15,7 @@ from tests.harness.slow_disk import SlowDisk, slow_disk
 
 SETTINGS = {"log.segment.bytes": "4194304", "log.index.size.max.bytes": "65536", "kafkapy.read.threads.per.disk": "2"}
 BATCH = 50_000
-COUNT = 250  # batches of a record each: three segments and a part
+COUNT = 250  # batches of one record each: a little more than three segments
 NOW = 1_800_000_000_000  # harness.raw's time of every record
 PLENTY = 64 << 20
 
@@ -25,7 +25,7 @@ def value(number: int) -> bytes:
 
 
 class Client(Connection):
-    """One that can ask now and take the answer later."""
+    """A connection that can send a request now and receive the response later."""
 
     def ask_records(self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = PLENTY) -> None:
         one = struct.pack(">iqi", partition, offset, most)
@@ -33,7 +33,7 @@ class Client(Connection):
         self.send(frame(FETCH, 4, body))
 
     def records(self, topic: str) -> bytes:
-        """Of the answer to the one partition that was asked for."""
+        """Receive the fetch response; return the records of its only partition."""
         answer = self.answer()
         at = 4 + 4 + 2 + len(topic.encode()) + 4
         _, code, _, _, aborted = struct.unpack_from(">ihqqi", answer, at)
@@ -43,7 +43,7 @@ class Client(Connection):
 
 
 def offsets_in(records: bytes) -> Iterator[int]:
-    """Of the whole batches, each of which holds its value."""
+    """Yield the base offsets of the complete batches; check that each batch has its value."""
     at = 0
     while at + 12 <= len(records):
         offset, size = struct.unpack_from(">qi", records, at)
@@ -55,7 +55,7 @@ def offsets_in(records: bytes) -> Iterator[int]:
 
 
 def read_all(client: Client, topic: str, partition: int, offset: int, end: int) -> None:
-    """From `offset` on, by as many fetches as it takes, each record whole and right. One was sent already."""
+    """Read from `offset` to `end` and check each record. The first fetch has been sent already."""
     while True:
         for found in offsets_in(client.records(topic)):
             assert found == offset
@@ -66,7 +66,7 @@ def read_all(client: Client, topic: str, partition: int, offset: int, end: int) 
 
 
 class Bystanders:
-    """Producers and consumers at the tail, several of each so that every network thread has some."""
+    """Producers and consumers at the end of the log; enough of each that every network thread has some."""
 
     def __init__(self, bootstrap: str, places: list[tuple[str, int]]) -> None:
         self.places = places
@@ -74,7 +74,7 @@ class Bystanders:
         self.consumers = [Client(bootstrap) for _ in range(4)]
 
     def go_on(self) -> None:
-        """Each produces, has it acknowledged, and it reaches the consumer that waits for it."""
+        """Each producer sends a record, gets its acknowledgement, and the waiting consumer gets the record."""
         for round in range(5):
             for producer, consumer in zip(self.producers, self.consumers, strict=True):
                 topic, partition = self.places[round % len(self.places)]
@@ -93,7 +93,7 @@ def disk(tmp_path: Path) -> Iterator[SlowDisk]:
 
 @pytest.fixture(params=[1, 3], ids=["one network thread", "three"])
 def broker(request: pytest.FixtureRequest, disk: SlowDisk, tmp_path: Path) -> Iterator[KafkapyBroker]:
-    """With a directory on an ordinary disk, too, which has the metadata."""
+    """Start a broker with a directory on the slow disk and one on an ordinary disk, which has the metadata."""
     directories = f"{tmp_path / 'fast'},{disk.path}"
     settings = {**SETTINGS, "log.dirs": directories, "num.network.threads": str(request.param)}
     running = KafkapyBroker(tmp_path, settings, prefix=disk.prefix)
@@ -105,7 +105,7 @@ def broker(request: pytest.FixtureRequest, disk: SlowDisk, tmp_path: Path) -> It
 
 @pytest.fixture
 def slow(broker: KafkapyBroker, disk: SlowDisk) -> int:
-    """The partition of topic `old` that is on the slow disk, filled, and not in memory. The other one is not."""
+    """Fill topic `old` and drop its pages; return the partition that is on the slow disk. The other one is not."""
     with Client(broker.bootstrap) as client:
         assert client.create_topic("old", 2) == 0
         (found,) = (int(path.name.rpartition("-")[2]) for path in disk.source.glob("old-*"))
@@ -121,7 +121,7 @@ def ask_for_the_beginning(client: Client, partition: int) -> None:
 
 
 def ask_for_a_place(client: Client, partition: int) -> None:
-    """Which has to be looked up in an index."""
+    """Send a fetch whose position has to be looked up in an index."""
     client.ask_records("old", partition, 120)
 
 
@@ -136,19 +136,17 @@ def ask_for_an_old_format(client: Client, partition: int) -> None:
 
 
 @pytest.mark.parametrize("ask", [ask_for_the_beginning, ask_for_a_place, ask_for_a_time, ask_for_an_old_format])
-def test_who_reads_from_a_disk_that_does_not_answer_waits_alone(
-    broker: KafkapyBroker, disk: SlowDisk, slow: int, ask
-) -> None:
+def test_only_clients_that_read_from_a_stalled_disk_wait(broker: KafkapyBroker, disk: SlowDisk, slow: int, ask) -> None:
     bystanders = Bystanders(broker.bootstrap, [("old", 1 - slow), ("old", slow)])
-    bystanders.go_on()  # the last page of each log is in memory, as it is where somebody writes
+    bystanders.go_on()  # the last page of each log is in memory, as it is while a client writes
     disk.hold(f"old-{slow}/")
-    readers = [Client(broker.bootstrap) for _ in range(6)]  # more than there are threads for the disk
+    readers = [Client(broker.bootstrap) for _ in range(6)]  # more than the disk's read threads
     for reader in readers:
         ask(reader, slow)
     disk.wait_until_held()
     bystanders.go_on()
     with Client(broker.bootstrap) as other:
-        assert other.create_topic("new", 4) == 0  # what else may wait for a disk has threads of its own
+        assert other.create_topic("new", 4) == 0  # other work that may wait for a disk has its own threads
         other.ask_records("old", 1 - slow, 0)
         read_all(other, "old", 1 - slow, 0, COUNT)
     readers.pop().socket.close()
@@ -163,10 +161,10 @@ def test_who_reads_from_a_disk_that_does_not_answer_waits_alone(
             assert struct.unpack_from(">hqq", reader.answer(), 4 + 2 + 3 + 4 + 4) == (0, NOW, 0)
         else:
             answer = reader.answer()
-            assert all(value(number) in answer for number in range(80))  # of the first segment
+            assert all(value(number) in answer for number in range(80))  # those of the first segment
 
 
-def test_a_disk_that_stops_in_the_middle_of_a_reply_holds_up_that_reply(
+def test_a_disk_that_stalls_in_the_middle_of_a_response_delays_only_that_response(
     broker: KafkapyBroker, disk: SlowDisk, slow: int
 ) -> None:
     bystanders = Bystanders(broker.bootstrap, [("old", 1 - slow)])
@@ -174,8 +172,8 @@ def test_a_disk_that_stops_in_the_middle_of_a_reply_holds_up_that_reply(
         reader.ask_records("old", slow, 0)
         first = reader._read(1 << 20)
         (size,) = struct.unpack_from(">i", first)
-        # The sockets hold some of the reply, and the broker has read ahead, but not to the end of the reply. The next
-        # reads may reach the disk at once and take every reading thread, so they are counted from here.
+        # The sockets hold a part of the response, and the broker has read ahead, but not to its end. The next reads
+        # may reach the disk at once and occupy every read thread, so they are counted from here.
         held = len(disk.held)
         disk.hold(f"old-{slow}/")
         reader.ask_records("old", slow, 200)
@@ -189,8 +187,8 @@ def test_a_disk_that_stops_in_the_middle_of_a_reply_holds_up_that_reply(
         read_all(reader, "old", slow, 200, COUNT)
 
 
-def test_what_was_dropped_from_memory_comes_right_beside_others(tmp_path: Path) -> None:
-    """The real page cache of a real disk."""
+def test_reads_of_evicted_pages_are_correct_while_others_read_and_write(tmp_path: Path) -> None:
+    """This test uses the real page cache of a real disk."""
     broker = KafkapyBroker(tmp_path, SETTINGS)
     try:
         with Client(broker.bootstrap) as client:
@@ -213,7 +211,7 @@ def test_what_was_dropped_from_memory_comes_right_beside_others(tmp_path: Path) 
 
 
 def evict(path: Path) -> None:
-    """Drops a file's pages, as far as they are clean and nobody has mapped them."""
+    """Drop a file's pages from the page cache, except those that are dirty or mapped."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

@@ -1,4 +1,4 @@
-"""A write that the disk holds up stops the thread of the pool that makes it, and no other."""
+"""A write that waits for the disk blocks only the pool thread that writes."""
 
 import select
 import subprocess
@@ -23,8 +23,8 @@ print("in the end", written)
 """
 
 
-def test_a_short_write_that_waits_for_the_disk_stops_no_other_thread(tmp_path: Path) -> None:
-    """Into a page that has bytes and is not in memory: it is read first, and that waits here."""
+def test_a_short_write_that_waits_for_the_disk_blocks_no_other_thread(tmp_path: Path) -> None:
+    """The write goes to a page that has bytes and is not in memory: the kernel reads the page first, which waits."""
     with slow_disk(tmp_path / "slow") as disk:
         for call, data in (("pwrite", b"short"), ("pwritev", [b"sho", b"rt"])):
             (disk.source / call).write_bytes(bytes(4096))

@@ -28,9 +28,9 @@ from tests.harness.spark import TESTS, environment
 ROUNDS = rounds(2)
 SEED = int(os.environ.get("KAFKAPY_FAULT_SEED", random.randrange(1 << 32)))
 RNG = random.Random(SEED)
-PATIENCE = 600.0  # a machine may be busy with much else
+PATIENCE = 600.0  # the machine may be busy
 TOPIC, PARTITIONS = "numbers", 3
-ROWS, TASKS = 240, 4  # an epoch
+ROWS, TASKS = 240, 4  # of each epoch
 
 pytestmark = pytest.mark.timeout(max(1200, 60 * ROUNDS))
 
@@ -46,7 +46,7 @@ OF_OTHERS = [
     ("task-request", "worker", 20),
     ("task-sent", "worker", 20),
     ("task-left-open", "worker", 4),
-    ("driver-request", "worker", 20),  # the process that commits, but not its driver
+    ("driver-request", "worker", 20),  # the worker that commits, not its driver
     ("driver-sent", "worker", 20),
     ("after-decision", "worker", 2),
     ("driver-sent", "broker", 20),
@@ -56,7 +56,7 @@ OF_OTHERS = [
 if os.environ.get("KAFKAPY_INTEROP_BROKER") == "kafka":
     # A single Apache Kafka 3.9.1 that comes back forgets the markers of transactions that it was completing: its
     # coordinator takes partitions for deleted while it knows no leaders (TransactionMarkerChannelManager), and says
-    # CompleteCommit while the transaction hangs in the partition. Seen in such a round; no client can help that.
+    # CompleteCommit while the transaction hangs in the partition. Seen in such a round; no client can avoid that.
     OF_OTHERS = [(moment, victim, most) for moment, victim, most in OF_OTHERS if victim != "broker"]
 OF_CLUSTERS = [("task-sent", "executor", 10), ("task-left-open", "executor", 2), ("between-ends", "driver", 1)]
 """(moment, victim, the nth time at most)"""
@@ -65,7 +65,7 @@ Kill = tuple[str, str, int]
 
 
 class Job:
-    """The stream's driver, started anew when it is gone."""
+    """The stream's driver, which is restarted when it is gone."""
 
     def __init__(self, directory: Path, bootstrap: str, master: str | None) -> None:
         self.directory = directory
@@ -90,14 +90,14 @@ class Job:
         self.process = brokers.Process(command, self.directory / f"driver-{self.starts}.log", env=env)
 
     def ensure(self) -> None:
-        """Waits until it is there, in a session that works."""
+        """Start the driver if needed, and wait until its session works."""
         if self.process is None or self.process.child.poll() is not None:
             self.start()
         assert self.process is not None
         self.process.wait_for_line(re.compile("^ready"), PATIENCE)
 
     def kill(self) -> None:
-        """The JVM, then Python."""
+        """Kill the JVM, then Python."""
         assert self.process is not None
         for pid in json.loads((self.directory / "driver").read_text()):
             try:
@@ -107,7 +107,7 @@ class Job:
         self.process.child.wait(30)
 
     def wait(self) -> None:
-        """Until it has ended by itself."""
+        """Wait until the driver has ended by itself."""
         assert self.process is not None
         assert self.process.child.wait(PATIENCE) == 0, self.process.said[-4000:]
 
@@ -117,7 +117,7 @@ class Job:
 
 
 class Round:
-    """One order, and waiting for it to be carried out."""
+    """One order for dying_sink.py, and waiting until it is carried out."""
 
     def __init__(self, directory: Path, number: int) -> None:
         self.number = number
@@ -154,13 +154,13 @@ def test_numbers_arrive_once_while_executors_of_a_cluster_are_killed(tmp_path: P
 
 
 def shuffled(kills: list[Kill]) -> Iterator[Kill]:
-    """Each kind about as often as any other, in any order, without an end."""
+    """Yield kills without end in random order, each kind about equally often."""
     while True:
         yield from RNG.sample(kills, len(kills))
 
 
 def run(directory: Path, master: str | None, kills: list[Kill]) -> None:
-    """`master` is that of Spark; None: without Spark."""
+    """Run all rounds with Spark's `master`, or without Spark if it is None."""
     print(f"\nKAFKAPY_FAULT_SEED={SEED}, {len(kills)} rounds, {master or 'without Spark'}", flush=True)
     broker = brokers.start(directory / "broker", brokers.QUICK)
     job = Job(directory, broker.bootstrap, master)
@@ -200,7 +200,7 @@ def run(directory: Path, master: str | None, kills: list[Kill]) -> None:
 
 
 def finish(job: Job) -> None:
-    """A last life, which ends what was begun and stops by itself."""
+    """Run the driver a last time: it finishes open epochs and stops by itself."""
     assert job.process is not None
     if job.process.child.poll() is None:
         job.kill()
@@ -209,14 +209,14 @@ def finish(job: Job) -> None:
 
 
 def note_broker(directory: Path, broker: brokers.Broker) -> None:
-    # Apache Kafka could not come back before ZooKeeper has noticed that it was killed.
+    # Apache Kafka gets SIGTERM: after SIGKILL it could not start before ZooKeeper expires its session.
     chosen = signal.SIGKILL if isinstance(broker, brokers.KafkapyBroker) else signal.SIGTERM
     (directory / "broker.new").write_text(json.dumps({"pid": broker.pid, "signal": int(chosen)}))
     (directory / "broker.new").rename(directory / "broker.pid")
 
 
 def restart(broker: brokers.Broker) -> None:
-    """On its port, when it is gone."""
+    """Start the broker again on its port, if it is gone."""
     broker.process.child.wait(60)
     command = [word.replace("127.0.0.1:0", broker.bootstrap) for word in broker.process.command]
     broker.process = brokers.Process(command, broker.process.log)
@@ -226,7 +226,7 @@ def restart(broker: brokers.Broker) -> None:
 
 
 def check(bootstrap: str) -> int:
-    """How many epochs are there, each row of them once; no transaction is open."""
+    """Check that each row is there once and no transaction is open; return the number of epochs."""
     with Cluster(bootstrap) as cluster:
         open_ones = TransactionAdmin(cluster).list_transactions(states=["Ongoing"])
     assert not open_ones

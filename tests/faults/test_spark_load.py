@@ -1,7 +1,7 @@
-"""`kafkapy spark load` is killed by SIGKILL at random moments, again and again: no row is lost, none is there twice.
+"""`kafkapy spark load` is killed by SIGKILL at random moments, repeatedly: no row is lost or duplicated.
 
-A producer writes all the time, loads and reloads run and are killed, and a reader who knows nothing of kafkapy reads
-the whole directory all the time. `KAFKAPY_FAULT_ROUNDS=200 python -m pytest tests/faults/test_spark_load.py -s` is the
+A producer writes all the time, loads and reloads run and are killed, and a reader that does not use kafkapy reads the
+whole directory all the time. `KAFKAPY_FAULT_ROUNDS=200 python -m pytest tests/faults/test_spark_load.py -s` is the
 full length. Everything is chosen by a seed that is printed (KAFKAPY_FAULT_SEED repeats a run's choices).
 """
 
@@ -28,13 +28,13 @@ PARTITIONS = 3
 DAY_MS = 86_400_000
 FIRST_DAY = 20_000
 DAYS = 4
-MOST_RECORDS = 40_000  # a run of a few rounds is done with them
+MOST_RECORDS = 40_000  # enough for a run of a few rounds
 
 pytestmark = pytest.mark.timeout(max(300, 15 * ROUNDS))
 
 
 class Records(threading.Thread):
-    """Produces until it is stopped: one of 50 is no JSON; days go round, so that files of all dates change."""
+    """Produces until it is stopped. One of 50 records is not JSON; dates repeat, so that files of all dates change."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__(daemon=True)
@@ -58,7 +58,7 @@ class Records(threading.Thread):
 
 
 def rows_of(directory: Path, column: str) -> list[object]:
-    """All rows, read file by file as they are listed; FileNotFoundError where one was replaced meanwhile."""
+    """Return all rows, read file by file as listed; raise FileNotFoundError if a file was replaced meanwhile."""
     found: list[object] = []
     for path in sorted(directory.rglob("*.parquet")):
         table = pq.ParquetFile(path).read(["partition", "offset", column])
@@ -67,7 +67,7 @@ def rows_of(directory: Path, column: str) -> list[object]:
 
 
 class Reader(threading.Thread):
-    """Reads the directory all the time: a row that is there twice, or a file that is torn, is kept."""
+    """Reads the directory all the time; keeps the first duplicate row or torn file that it finds."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(daemon=True)
@@ -92,9 +92,7 @@ class Reader(threading.Thread):
 
 
 @pytest.mark.other_runtime
-def test_a_load_that_is_killed_again_and_again_loses_no_row_and_doubles_none(
-    kafkapy_broker: Broker, tmp_path: Path
-) -> None:
+def test_a_load_that_is_killed_repeatedly_loses_and_duplicates_no_row(kafkapy_broker: Broker, tmp_path: Path) -> None:
     seed = int(os.environ.get("KAFKAPY_FAULT_SEED", random.randrange(1 << 32)))
     print(f"KAFKAPY_FAULT_SEED={seed}")
     rng = random.Random(seed)
@@ -106,7 +104,7 @@ def test_a_load_that_is_killed_again_and_again_loses_no_row_and_doubles_none(
     records.start()
     reader.start()
     outcomes: Counter[str] = Counter()
-    usual_s = 1.0  # of a job that is left alone
+    usual_s = 1.0  # duration of a load that is not killed
     for number in range(ROUNDS):
         again = number > 1 and rng.random() < 0.4
         since = [str((FIRST_DAY + rng.randrange(DAYS)) * DAY_MS)] if again else []

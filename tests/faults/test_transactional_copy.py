@@ -1,4 +1,4 @@
-"""Exactly once: jobs copy records in transactions while they and their broker are killed by SIGKILL, again and again.
+"""Exactly once: jobs copy records in transactions while they and their broker are repeatedly killed by SIGKILL.
 
 `KAFKAPY_FAULT_ROUNDS=100 python -m pytest tests/faults/test_transactional_copy.py -s` is the full length: so many kills
 of the broker. In two of three rounds the broker dies between the preparation of a transaction and its completion, at a
@@ -33,7 +33,7 @@ ROUNDS = rounds(4)
 SOURCE, SINK, GROUP = "source", "sink", "copiers"
 SOURCE_PARTITIONS, SINK_PARTITIONS = 3, 5
 JOBS = 2
-MOST_COMMITS = 150  # between two kills
+MOST_COMMITS = 150  # commits between two kills
 AHEAD = 3_000  # records that wait to be copied
 SETTINGS = {
     "log.segment.bytes": "131072",
@@ -54,7 +54,7 @@ pytestmark = pytest.mark.other_runtime  # the job that copies is written in Go
 
 
 class Job:
-    """A copy job that is started anew whenever it ends."""
+    """A copy job that is restarted whenever it ends."""
 
     def __init__(self, bootstrap: str, name: str, seed: int) -> None:
         self.committed = 0  # transactions, and records in them
@@ -103,7 +103,7 @@ class Job:
 
 
 class Source(threading.Thread):
-    """Writes numbered records, so that the jobs always have some to copy."""
+    """Writes numbered records, so that the jobs always have records to copy."""
 
     def __init__(self, bootstrap: str, jobs: list[Job]) -> None:
         super().__init__(daemon=True)
@@ -155,7 +155,7 @@ class Copied:
 
 
 def _start(directory: Path, port: int, rng: random.Random, *, dying: bool) -> KafkapyBroker:
-    """One that dies may do so before it is ready: what it has to complete it begins at once."""
+    """Start the broker. One that kills itself may do so before it is ready: it completes transactions at once."""
     prefix = [sys.executable, str(HERE / "dying_broker.py"), str(rng.randrange(1 << 32))] if dying else []
     while True:
         try:
@@ -221,7 +221,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copied]:
 
 
 def _live_and_die(broker: KafkapyBroker, jobs: list[Job], rng: random.Random, dying: bool) -> Iterator[str]:
-    """The life of a broker, at the end of which it is dead. Answers the kinds of the kills."""
+    """Run the broker until it is killed; yield the kinds of the kills."""
     child = broker.process.child
     if rng.random() < 0.33:
         goal = _count(jobs) + rng.randint(0, 30)
@@ -252,7 +252,7 @@ def _consumer(bootstrap: str, isolation: str, group: str = "readers") -> Consume
 
 
 def _committed(bootstrap: str) -> dict[tuple[str, int], int]:
-    """Nothing while a transaction holds offsets back."""
+    """Return the group's committed offsets; empty while an open transaction has pending offsets."""
     consumer = _consumer(bootstrap, "read_committed", GROUP)
     try:
         found = consumer.committed([TopicPartition(SOURCE, p) for p in range(SOURCE_PARTITIONS)], 5)
@@ -266,7 +266,7 @@ def _committed(bootstrap: str) -> dict[tuple[str, int], int]:
 def _read(
     bootstrap: str, topic: str, partitions: int, isolation: str, *, by_key: bool = False
 ) -> list[tuple[str, bytes]]:
-    """(key or partition:offset, value) of all records, up to where this isolation lets read."""
+    """Return (key or partition:offset, value) of all records that this isolation level can read."""
     consumer = _consumer(bootstrap, isolation)
     found: list[tuple[str, bytes]] = []
     try:
@@ -275,7 +275,7 @@ def _read(
         deadline = time.monotonic() + PATIENCE
         while open_partitions:
             assert time.monotonic() < deadline, f"{topic} was not read in {PATIENCE:.0f} s"
-            for one in consumer.consume(1000, 0.02):  # which waits so long unless so many come
+            for one in consumer.consume(1000, 0.02):  # waits 0.02 s unless 1000 records arrive before
                 if one.error() is not None:
                     open_partitions.discard(one.partition())
                     continue
@@ -295,7 +295,7 @@ def test_each_record_is_copied_exactly_once(copied: Copied) -> None:
     assert dict(copied.copies) == copied.original
 
 
-def test_the_copy_was_not_free_of_trouble(copied: Copied) -> None:
+def test_kills_and_aborts_happened_during_the_copy(copied: Copied) -> None:
     assert sum(copied.kills[kind] for kind in ("inside a completion", "at any moment")) == ROUNDS
     assert copied.kills["inside a completion"] >= ROUNDS // 4
     assert len(copied.every_copy) > len(copied.copies) > 100
@@ -315,7 +315,7 @@ def test_no_transaction_hangs(copied: Copied) -> None:
 
 
 def _ends(broker: KafkapyBroker) -> dict[str, dict[tuple[str, int], int]]:
-    """By isolation, topic and partition."""
+    """Return the readable ends by isolation level, topic and partition."""
     partitions = [(SINK, index) for index in range(SINK_PARTITIONS)] + [("__consumer_offsets", n) for n in range(3)]
     return {one: _end_offsets(broker, partitions, one) for one in ("read_committed", "read_uncommitted")}
 
@@ -331,7 +331,7 @@ def _end_offsets(
         try:
             for one in partitions[len(ends) :]:
                 ends[one] = consumer.get_watermark_offsets(TopicPartition(*one), 20)[1]
-        except KafkaException:  # its log was being loaded, which this consumer keeps in mind
+        except KafkaException:  # the log was being loaded, and this consumer remembers the error
             time.sleep(0.05)
         finally:
             consumer.close()

@@ -1,6 +1,6 @@
-"""A power cut under transactions: where acknowledgements wait for a flush, each is whole, or was never there.
+"""A power cut during transactions: if acknowledgements wait for a flush, each transaction is complete or absent.
 
-`KAFKAPY_FAULT_ROUNDS=20 python -m pytest tests/faults/test_transactions_power_cut.py` lives 20 lives.
+`KAFKAPY_FAULT_ROUNDS=20 python -m pytest tests/faults/test_transactions_power_cut.py` runs 20 lives.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CUTS = 8
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Recoveries tell more than anybody reads."""
+    """Turn off the log messages of recoveries: they are too many to read."""
     logging.disable(logging.ERROR)
     yield
     logging.disable(logging.NOTSET)

@@ -1,4 +1,4 @@
-"""Producers, deletions and topics that come and go, all of which live through kills of their broker."""
+"""Producers, deletions of records, and topics created and deleted, all of which survive kills of their broker."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from confluent_kafka import KafkaException, Producer
 from tests.harness.raw import Connection, array, string, values
 
 DELETE_TOPICS, DELETE_RECORDS = 20, 21
-UNANSWERED = 300  # records of a writer at most, so that none keeps the others from sending
+UNANSWERED = 300  # most unacknowledged records of a writer, so that no writer keeps the others from sending
 PATIENCE = 60.0  # seconds without any progress: something is broken
 
 
 class Writer(threading.Thread):
-    """Sends numbered records until told to stop; notes what was acknowledged."""
+    """Sends numbered records until it is stopped; keeps a list of the acknowledged ones."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, **settings: Any) -> None:
         super().__init__(daemon=True)
         self.topic = topic
-        self.acknowledged: list[tuple[int, int, int]] = []  # partition, offset (-1: not told), number
+        self.acknowledged: list[tuple[int, int, int]] = []  # partition, offset (-1: unknown), number
         self.failed: list[str] = []
         self._partitions = partitions
         self._ended = threading.Event()
@@ -51,7 +51,7 @@ class Writer(threading.Thread):
             place = number % self._partitions
             try:
                 self._producer.produce(self.topic, value, partition=place, on_delivery=self._note(number))
-            except KafkaException as error:  # librdkafka gives up: the broker has lost or refused what must not be lost
+            except KafkaException as error:  # librdkafka gives up: the broker has lost or refused records
                 self.failed.append(str(error))
                 return
             number += 1
@@ -76,7 +76,7 @@ class Writer(threading.Thread):
 
 
 class Administrator(threading.Thread):
-    """Does something over a connection of its own again and again; a lost one leaves open whether it was done."""
+    """Repeats an action over its own connection. If the connection breaks, the action may have been done or not."""
 
     def __init__(self, port: int, seed: int) -> None:
         super().__init__(daemon=True)
@@ -91,7 +91,7 @@ class Administrator(threading.Thread):
                     while not self._ended.is_set():
                         self.act(connection)
                         self._ended.wait(0.02)
-            except (OSError, AssertionError):  # it was killed, perhaps inside an answer, or is not back yet
+            except (OSError, AssertionError):  # the broker was killed, perhaps within a response, or is not back yet
                 self._ended.wait(0.02)
 
     def act(self, connection: Connection) -> None:
@@ -104,7 +104,7 @@ class Administrator(threading.Thread):
 
 
 class Trimmer(Administrator):
-    """Deletes records below some acknowledged offset. `asked` is how far, by partition, done or perhaps done."""
+    """Deletes records below acknowledged offsets. `asked` has the requested offset by partition, done or not."""
 
     def __init__(self, port: int, seed: int, writer: Writer) -> None:
         super().__init__(port, seed)
@@ -130,13 +130,13 @@ class Trimmer(Administrator):
 
 
 class Churner(Administrator):
-    """Makes topics with one record each, and deletes them again."""
+    """Creates topics with one record each and deletes them again."""
 
     def __init__(self, port: int, seed: int) -> None:
         super().__init__(port, seed)
-        self.made: set[str] = set()  # and their record acknowledged
+        self.made: set[str] = set()  # topics whose record was acknowledged
         self.deleted: set[str] = set()
-        self.deleting: set[str] = set()  # perhaps deleted
+        self.deleting: set[str] = set()  # topics that may be deleted already
         self._number = 0
 
     def act(self, connection: Connection) -> None:
@@ -155,7 +155,7 @@ class Churner(Administrator):
 
 
 class Traffic:
-    """All of it together. `settings` of each writer by the name of its topic."""
+    """All writers and administrators. `settings` has the settings of each writer by the name of its topic."""
 
     def __init__(self, bootstrap: str, partitions: int, writers: dict[str, dict[str, Any]], trimmed: str, seed: int):
         port = int(bootstrap.rpartition(":")[2])
@@ -168,7 +168,7 @@ class Traffic:
             thread.start()
 
     def wait_for(self, topic: str, more: int) -> None:
-        """Until so many more records of a writer have been acknowledged."""
+        """Wait until `more` further records of the topic's writer have been acknowledged."""
         writer = self.writers[topic]
         count = len(writer.acknowledged) + more
         deadline = time.monotonic() + PATIENCE
@@ -178,6 +178,6 @@ class Traffic:
             time.sleep(0.001)
 
     def end(self) -> None:
-        """All that was sent is answered when this returns."""
+        """Stop everything; return when all sent records are acknowledged or refused."""
         for thread in (self.trimmer, self.churner, *self.writers.values()):
             thread.end()
