@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import math
 import socket
 import threading
 from collections import deque
@@ -20,6 +21,8 @@ from kafkapy.network.replies import CLOSE, NO_REPLY, Pending, Reply
 from kafkapy.protocol.apis import API_VERSIONS, Api
 from kafkapy.protocol.headers import read_response_header, request_frame
 from kafkapy.runtime.addresses import host_port
+from kafkapy.runtime.disk_pool import PoolStopped
+from kafkapy.runtime.threads import NoThread
 from kafkapy.version import VERSION
 
 if TYPE_CHECKING:
@@ -31,8 +34,8 @@ _API_VERSIONS_VERSION = 3
 _MAX_CORRELATION_ID = 0x7FFFFFFF
 
 Address = tuple[str, int]
-# Called once, on a network thread, with the response, or with the reason why there is none. A call that still reads the
-# response's frame returns a Pending that keeps the receive buffer, see `Link.ask`.
+# Called once with the response, on a network thread, or with the reason why there is none, on any thread. A call that
+# still reads the response's frame returns a Pending that keeps the receive buffer, see `Link.ask`.
 Done = Callable[[Any, "LinkError | None"], "Pending | None"]
 Decode = Callable[[memoryview, int, int], Any]
 
@@ -93,6 +96,7 @@ class Link:
         self._sent: deque[_Sent] = deque()
         self._ranges: dict[int, tuple[int, int]] = {}
         self._last_id = 0
+        self._next_check = math.inf  # when the deadlines are looked at next
 
     def __repr__(self) -> str:
         return f"Link({self.name}, {self._client_id})"
@@ -149,14 +153,17 @@ class Link:
         try:
             ipaddress.ip_address(address[0])
         except ValueError:
-            self._run(self._look_up, address)
+            try:
+                self._run(self._look_up, address)
+            except (PoolStopped, NoThread) as error:
+                self._failed(f"the host name of {self.name} at {host_port(*address)} is not looked up: {error}")
         else:
             self._open(address, address)
 
     def _look_up(self, address: Address) -> None:
         try:
             found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: it cannot be a host name, such as "a..b"
             self._failed(f"the host name of {self.name} at {host_port(*address)} is not found: {error}")
         else:
             self._open((str(found[0][4][0]), int(found[0][4][1])), address)
@@ -172,7 +179,7 @@ class Link:
 
     def _opened(self, conn: Connection) -> None:
         conn.on_close = lambda: self._lost(conn)
-        self._sent.clear()
+        self._next_check = math.inf
         hello = API_VERSIONS.Request(client_software_name="kafkapy", client_software_version=VERSION)
         version = _API_VERSIONS_VERSION
         request = _Request(
@@ -183,7 +190,7 @@ class Link:
             None,
             self._connect_timeout_s,
         )
-        self._send(conn, request, version)
+        self._send(conn, request, version, self._frame(request, version))
 
     def _versions(self, conn: Connection, response: Any, error: LinkError | None) -> None:
         if error is not None:
@@ -250,41 +257,56 @@ class Link:
             low, high = self._ranges.get(api.key, (0, -1))
             version = min(highest, high)
             if version < max(lowest, low):
-                request.done(
-                    None, LinkError(f"{self.name} serves {api.name} v{low} to v{high}, not v{lowest} to v{highest}")
-                )
-            else:
-                self._send(conn, request, version)
+                _fail(request, f"{self.name} serves {api.name} v{low} to v{high}, not v{lowest} to v{highest}")
+                continue
+            try:
+                frame = self._frame(request, version)
+            except Exception as error:  # the requests behind it must not wait for ever
+                log.exception("%s v%d to %s cannot be encoded", api.name, version, self.name)
+                _fail(request, f"{api.name} v{version} to {self.name} cannot be encoded: {error}")
+                continue
+            self._send(conn, request, version, frame)
 
-    def _send(self, conn: Connection, request: _Request, version: int) -> None:
+    def _frame(self, request: _Request, version: int) -> bytes:
+        """Return the encoded request, with the next correlation id."""
         self._last_id = self._last_id % _MAX_CORRELATION_ID + 1
         message = request.message(version) if callable(request.message) else request.message
-        frame = request_frame(request.api, version, self._last_id, self._client_id, message)
+        return request_frame(request.api, version, self._last_id, self._client_id, message)
+
+    def _send(self, conn: Connection, request: _Request, version: int, frame: bytes) -> None:
         deadline = conn.processor.now + request.timeout_s
         self._sent.append(_Sent(request, version, self._last_id, deadline))
-        if len(self._sent) == 1:
-            conn.processor.call_at(deadline, self._check_deadline, conn)
+        self._check_at(deadline, conn)
         conn.processor.send(conn, [frame])
 
-    def _check_deadline(self, conn: Connection) -> None:
-        """Close the connection if the oldest request is too old, otherwise look again when it will be."""
-        if conn.closed or not self._sent:
+    def _check_at(self, when: float, conn: Connection) -> None:
+        """Look at the deadlines at `when` at the latest. Most requests need no timer of their own."""
+        if when < self._next_check:
+            self._next_check = when
+            conn.processor.call_at(when, self._check_deadlines, conn, when)
+
+    def _check_deadlines(self, conn: Connection, when: float) -> None:
+        """Close the connection if the response of a request is late, otherwise look again at the next deadline."""
+        if conn.closed or when != self._next_check:
             return
-        oldest = self._sent[0]
-        if oldest.deadline <= conn.processor.now:
+        self._next_check = math.inf
+        if not self._sent:
+            return
+        first = min(self._sent, key=lambda sent: sent.deadline)
+        if first.deadline <= conn.processor.now:
             log.warning(
-                "%s did not respond to %s within %g s", self.name, oldest.request.api.name, oldest.request.timeout_s
+                "%s did not respond to %s within %g s", self.name, first.request.api.name, first.request.timeout_s
             )
             conn.processor.close(conn)
         else:
-            conn.processor.call_at(oldest.deadline, self._check_deadline, conn)
+            self._check_at(first.deadline, conn)
 
     def _lost(self, conn: Connection) -> None:
         sent, self._sent = self._sent, deque()
-        error = LinkError(f"the connection to {self.name} was lost")
+        reason = f"the connection to {self.name} was lost"
         for one in sent:
-            one.request.done(None, error)
-        self._failed(str(error))
+            _fail(one.request, reason)
+        self._failed(reason)
 
     def _failed(self, reason: str) -> None:
         """Fail all requests that were not sent. The next request connects again."""
@@ -293,4 +315,12 @@ class Link:
             self._conn = None
             self._connecting = False
         for request in queue:
-            request.done(None, LinkError(reason))
+            _fail(request, reason)
+
+
+def _fail(request: _Request, reason: str) -> None:
+    """Call `done` with the error. An exception of it is logged: the other requests have to be told, too."""
+    try:
+        request.done(None, LinkError(reason))
+    except Exception:
+        log.exception("the callback of a failed %s request failed", request.api.name)
