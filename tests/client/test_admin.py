@@ -18,7 +18,7 @@ def test_a_refusal_carries_the_brokers_code_and_words(fake_broker):
     assert error.value.code == Errors.INVALID_TOPIC_EXCEPTION
 
 
-def test_a_refusal_without_words_gets_ours(fake_broker):
+def test_an_error_without_a_message_gets_the_one_of_its_error_code(fake_broker):
     shape = apis.DELETE_TOPICS.Response
     fake_broker.answers[apis.DELETE_TOPICS.key] = lambda _: shape(
         responses=[shape.Responses(name="t", error_code=Errors.TOPIC_DELETION_DISABLED)]
@@ -28,7 +28,7 @@ def test_a_refusal_without_words_gets_ours(fake_broker):
     assert fake_broker.seen[-1][1] == 5  # the last version that takes names
 
 
-def test_a_topic_is_made_as_it_was_described_and_waited_for(fake_broker):
+def test_a_topic_is_created_as_described_and_waited_for(fake_broker):
     shape = apis.CREATE_TOPICS.Response
 
     def make(request):
@@ -108,7 +108,7 @@ def test_settings_come_with_source_and_synonyms(fake_broker):
     assert found.synonyms == (("log.retention.ms", "9", "STATIC_BROKER_CONFIG"),)
 
 
-def test_a_broker_before_0_10_1_tells_offsets_as_a_list(fake_broker):
+def test_offsets_are_read_from_the_list_that_brokers_before_0_10_1_send(fake_broker):
     fake_broker.topics = {"t": [1]}
     fake_broker.versions[apis.LIST_OFFSETS.key] = (0, 0)
     shape = apis.LIST_OFFSETS.Response

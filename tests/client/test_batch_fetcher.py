@@ -145,7 +145,7 @@ def test_a_broker_that_sends_nothing_new_is_not_asked_for_ever(fake_broker, data
         read(fake_broker, 2, 4, timeout_s=0.2)
 
 
-def test_what_cannot_be_a_batch_is_handed_on_once_for_the_reader_to_refuse(fake_broker):
+def test_bytes_that_are_no_batch_are_returned_once_for_the_reader_to_refuse(fake_broker):
     Log(fake_broker, [batch(0)])
     fake_broker.answers[apis.FETCH.key] = lambda _: answer(high_watermark=9, records=batch(0) + bytes(40))
     with Cluster(fake_broker.address) as cluster, BatchFetcher(cluster, "t", 0, 0, 9) as batches:
@@ -227,7 +227,7 @@ def test_other_partitions_may_be_without_a_leader(fake_broker):
     assert read(fake_broker, 0, 2) == [0, 1]
 
 
-def test_a_connection_that_breaks_is_made_again(fake_broker, hang_up):
+def test_a_broken_connection_is_opened_again(fake_broker, hang_up):
     log = Log(fake_broker, [batch(0), batch(2)])
     log.script = [hang_up, hang_up, answer(high_watermark=4, records=batch(0)), hang_up]
     assert read(fake_broker, 0, 4) == [0, 1, 2, 3]
@@ -268,7 +268,7 @@ def test_an_offset_out_of_range_comes_with_the_range(fake_broker, start, end):
     assert error.code == Errors.OFFSET_OUT_OF_RANGE
 
 
-def test_the_range_of_an_empty_partition_is_said_so(fake_broker):
+def test_the_out_of_range_error_says_that_the_partition_is_empty(fake_broker):
     Log(fake_broker, [batch(0)], start=2, end=2)
     with pytest.raises(OffsetOutOfRange, match=r"t-0 does not have offset 0: it is empty, and begins at 2.$"):
         read(fake_broker, 0, 2)
@@ -293,6 +293,6 @@ def test_a_partition_that_is_not_there_is_named_when_the_time_is_over(fake_broke
         read(fake_broker, 0, 2, timeout_s=0.2)
 
 
-def test_nothing_to_read_asks_nobody(fake_broker):
+def test_an_empty_range_sends_no_request(fake_broker):
     assert read(fake_broker, 5, 5) == []
     assert fake_broker.seen == []

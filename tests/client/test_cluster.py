@@ -23,7 +23,7 @@ def test_a_partition_without_a_leader_is_waited_for(fake_broker):
     assert len(fake_broker.requests("Metadata")) == 3
 
 
-def test_a_topic_that_is_not_there_is_told_at_once(fake_broker):
+def test_an_unknown_topic_is_an_error_at_once(fake_broker):
     with Cluster(fake_broker.address) as cluster, pytest.raises(KafkaError, match="'nope'") as error:
         cluster.topic("nope")
     assert error.value.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
@@ -50,7 +50,7 @@ def test_a_partition_that_is_not_there_says_how_many_there_are(fake_broker):
         cluster.leader_of("t", 2)
 
 
-def test_the_second_address_is_used_when_nobody_is_at_the_first(fake_broker, second_broker):
+def test_the_second_address_is_used_when_no_broker_listens_at_the_first(fake_broker, second_broker):
     fake_broker.close()
     with Cluster([fake_broker.address, second_broker.address]) as cluster:
         cluster.refresh([])
@@ -79,20 +79,20 @@ def test_a_partition_without_a_leader_leaves_the_others_usable(fake_broker):
     assert len(fake_broker.requests("Metadata")) == 1
 
 
-def test_a_topic_that_is_being_made_is_waited_for_until_all_partitions_have_leaders(fake_broker):
+def test_a_new_topic_is_waited_for_until_all_partitions_have_leaders(fake_broker):
     fake_broker.topics = {"t": [-1, 1]}
     with Cluster(fake_broker.address, timeout_s=0.02) as cluster, pytest.raises(KafkaError) as error:
         cluster.topic("t", wait_for_leaders=True)
     assert error.value.code == Errors.LEADER_NOT_AVAILABLE
 
 
-def test_a_topic_that_the_answer_leaves_out_is_told_of(fake_broker):
+def test_a_topic_that_the_response_leaves_out_is_an_error(fake_broker):
     fake_broker.answers[apis.METADATA.key] = lambda request: apis.METADATA.Response()
     with Cluster(fake_broker.address) as cluster, pytest.raises(KafkaError, match=r"topic 't': .* leaves it out"):
         cluster.topic("t")
 
 
-def test_a_broker_before_0_11_that_cannot_be_told_to_make_no_topic_is_asked_all_the_same(fake_broker):
+def test_metadata_is_requested_from_brokers_before_0_11_though_that_may_create_topics(fake_broker):
     fake_broker.topics = {"t": [1]}
     fake_broker.versions[apis.METADATA.key] = (0, 1)
     with Cluster(fake_broker.address, old_brokers=True) as cluster:

@@ -45,7 +45,7 @@ def test_an_api_that_the_broker_does_not_have_is_refused_before_it_is_sent(fake_
         connection.call(apis.DESCRIBE_LOG_DIRS, apis.DESCRIBE_LOG_DIRS.Request(topics=None))
 
 
-def test_nobody_listening_is_named_with_address_and_reason():
+def test_the_error_for_a_refused_connection_has_address_and_reason():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(ConnectionFailed, match=f"No connection to 127.0.0.1:{port}: connection refused"):
@@ -130,7 +130,7 @@ def test_addresses_are_read_with_ipv6_and_several_at_once():
 
 
 @pytest.mark.parametrize("text", ["a", "a:", ":1", "a:x", "a:0", "a:65536", "a:-1", "a:1²"])
-def test_what_is_no_address_is_named(text):
+def test_text_that_is_no_address_is_named_in_the_error(text):
     with pytest.raises(ValueError, match="is not HOST:PORT") as error:
         parse_addresses(f"ok:1,{text}")
     assert repr(text) in str(error.value)

@@ -155,7 +155,7 @@ def test_a_key_that_its_coordinator_leaves_out_is_an_error(fake_broker, nodes, c
     assert str(answer) == "UNKNOWN_SERVER_ERROR: group 'a': the coordinator's response leaves it out"
 
 
-def test_a_broker_that_answers_about_something_else_is_told_of(fake_broker, cluster):
+def test_a_response_about_another_group_is_an_error(fake_broker, cluster):
     shape = FIND.Response.Coordinators
     fake_broker.answers[FIND.key] = lambda request: FIND.Response(coordinators=[shape(key="another", node_id=1)])
     with pytest.raises(KafkaError, match="group 'mine': the coordinator's response leaves it out"):

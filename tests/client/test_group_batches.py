@@ -59,7 +59,7 @@ def test_batches_come_as_they_lie_and_positions_lags_and_commits_are_those_of_re
             assert consumer.position("plain", 0) == 10
 
 
-def test_with_read_committed_it_is_told_which_transactions_are_aborted(servers):
+def test_a_read_committed_batch_comes_with_its_aborted_transactions(servers):
     with Admin(servers) as admin, TransactionalProducer(servers, "x") as producer:
         admin.create_topic("t", 1)
         producer.begin()
@@ -81,7 +81,7 @@ def test_with_read_committed_it_is_told_which_transactions_are_aborted(servers):
         (b"\x00" * 8 + b"\x00\x00\x10\x00" + b"\x00" * 40, "4108 bytes, more than one"),
     ],
 )
-def test_what_is_no_whole_batch_is_refused_with_its_place(servers, monkeypatch, records, says):
+def test_bytes_that_are_no_whole_batch_are_refused_with_their_position(servers, monkeypatch, records, says):
     with Admin(servers) as admin, GroupBatches(servers, "bad", auto_offset_reset="earliest") as consumer:
         admin.create_topic("bad" + str(len(records)), 1)
         topic = "bad" + str(len(records))

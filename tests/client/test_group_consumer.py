@@ -263,7 +263,7 @@ def test_a_coordinator_that_has_moved_is_found(coordinator, consumer_of, second_
     poll_until(consumer, lambda: second_broker.requests("Heartbeat"))
 
 
-def test_nobody_there_is_told_at_once():
+def test_a_refused_connection_is_an_error_at_the_first_poll():
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     with GroupConsumer(f"127.0.0.1:{port}", "g") as consumer:
@@ -344,7 +344,7 @@ def test_a_member_that_is_lost_while_positions_are_looked_up_hands_nothing_out(c
     poll_until(consumer, lambda: ("lost", [("t", 0), ("t", 1)]) in events.told)
 
 
-def test_heartbeats_go_on_until_the_caller_joins_again(fake_broker, coordinator, consumer_of):
+def test_heartbeats_continue_until_the_caller_joins_again(fake_broker, coordinator, consumer_of):
     consumer = consumer_of()
     poll_until(consumer, joined(consumer))
     coordinator.errors["Heartbeat"] += [Errors.REBALANCE_IN_PROGRESS] * 3
@@ -434,7 +434,7 @@ def test_a_consumer_whose_heartbeat_thread_cannot_be_started_can_be_closed(coord
         (Errors.GROUP_AUTHORIZATION_FAILED, "group 'g'"),
     ],
 )
-def test_a_refusal_is_told_with_what_to_do(coordinator, consumer_of, code, advice):
+def test_a_refused_join_raises_an_error_with_advice(coordinator, consumer_of, code, advice):
     coordinator.errors["JoinGroup"].append(code)
     consumer = consumer_of(instance_id="i")
     with pytest.raises(GroupFailed, match=advice) as error:
@@ -442,7 +442,7 @@ def test_a_refusal_is_told_with_what_to_do(coordinator, consumer_of, code, advic
     assert error.value.code == code
 
 
-def test_an_instance_that_is_fenced_while_it_runs_is_told(coordinator, consumer_of):
+def test_poll_raises_when_the_group_instance_is_fenced(coordinator, consumer_of):
     consumer = consumer_of(instance_id="i")
     poll_until(consumer, joined(consumer))
     coordinator.errors["Heartbeat"].append(Errors.FENCED_INSTANCE_ID)
@@ -477,7 +477,7 @@ def test_a_commit_is_tried_again(coordinator, consumer_of, code):
         (Errors.FENCED_INSTANCE_ID, "give each its own"),
     ],
 )
-def test_a_commit_of_a_member_that_is_none_is_told_and_it_joins_again(coordinator, consumer_of, code, advice):
+def test_a_commit_of_an_unknown_member_fails_and_it_joins_again(coordinator, consumer_of, code, advice):
     consumer = consumer_of(auto_commit=False)
     poll_until(consumer, joined(consumer))
     coordinator.errors["OffsetCommit"].append(code)
@@ -489,7 +489,7 @@ def test_a_commit_of_a_member_that_is_none_is_told_and_it_joins_again(coordinato
     assert coordinator.offsets["t", 0] == (8, "")
 
 
-def test_a_commit_that_can_never_be_is_told_with_the_partition(coordinator, consumer_of):
+def test_a_commit_that_cannot_succeed_raises_with_the_partition(coordinator, consumer_of):
     consumer = consumer_of(auto_commit=False)
     poll_until(consumer, joined(consumer))
     coordinator.errors["OffsetCommit"].append(Errors.OFFSET_METADATA_TOO_LARGE)
@@ -617,7 +617,7 @@ def test_a_coordinator_that_gives_one_id_after_the_other_is_not_asked_for_ever(f
     assert len(fake_broker.requests("JoinGroup")) == 2
 
 
-def test_records_that_nobody_has_asked_for_are_left_alone(coordinator, consumer_of):
+def test_records_of_partitions_that_were_not_requested_are_ignored(coordinator, consumer_of):
     right = coordinator.Fetch
 
     def with_more(request, code):
@@ -631,7 +631,7 @@ def test_records_that_nobody_has_asked_for_are_left_alone(coordinator, consumer_
     poll_until(consumer, lambda: consumer.positions() == {("t", 0): 10, ("t", 1): 10})
 
 
-def test_offsets_that_nobody_has_asked_for_are_left_alone(coordinator, consumer_of):
+def test_offsets_of_partitions_that_were_not_requested_are_ignored(coordinator, consumer_of):
     right = coordinator.ListOffsets
 
     def with_more(request, code):

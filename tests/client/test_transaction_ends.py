@@ -69,7 +69,7 @@ def test_what_time_heals_is_tried_again(coordinator, cluster, hang_up, code):
     assert coordinator.done == ["committed"]
 
 
-def test_a_coordinator_that_does_not_answer_is_told(coordinator, cluster, silence):
+def test_a_coordinator_that_does_not_answer_is_an_error(coordinator, cluster, silence):
     cluster.timeout_s = 0.1
     coordinator.errors["EndTxn"] += [silence] * 10
     with pytest.raises(ConnectionFailed, match="did not answer EndTxn"):
@@ -91,7 +91,7 @@ def test_without_records_it_counts_as_ended(fake_broker, coordinator, cluster, c
     end_transaction(cluster, IDENTITY, commit)
 
 
-def test_the_other_end_is_told(fake_broker, coordinator, cluster):
+def test_committing_an_aborted_transaction_is_an_error(fake_broker, coordinator, cluster):
     state_is(fake_broker, "CompleteAbort")
     coordinator.errors["EndTxn"].append(Errors.INVALID_TXN_STATE)
     with pytest.raises(ProducerFailed, match=r"'x': .* has ended already, the other way: .* CompleteAbort"):
@@ -104,7 +104,7 @@ def batch_for(partition):
     return EncodedBatch("t", partition, bytearray(builder.build()), 1, 10)
 
 
-def test_new_partitions_are_told_together(fake_broker, coordinator):
+def test_new_partitions_are_added_in_one_request(fake_broker, coordinator):
     with TransactionalProducer(fake_broker.address, "x") as producer:
         producer.begin()
         for partition in (0, 1, 0):

@@ -173,7 +173,7 @@ def test_the_end_of_the_last_transaction_is_waited_for(coordinator, producer, ap
     assert coordinator.done == ["committed"]
 
 
-def test_the_offsets_say_who_read_and_what_was_read(fake_broker, coordinator, producer):
+def test_committed_offsets_carry_the_member_and_the_offset_metadata_and_epoch(fake_broker, coordinator, producer):
     copy(producer)
     (sent,) = fake_broker.requests("TxnOffsetCommit")
     assert (sent.group_id, sent.generation_id, sent.member_id, sent.group_instance_id) == ("g", 3, "me", "i")
@@ -183,7 +183,7 @@ def test_the_offsets_say_who_read_and_what_was_read(fake_broker, coordinator, pr
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("code", [Errors.PRODUCER_FENCED, Errors.INVALID_PRODUCER_EPOCH])
-def test_a_producer_that_was_shut_out_is_told_and_stays_so(coordinator, producer, api, code):
+def test_a_fenced_producer_stays_fenced(coordinator, producer, api, code):
     coordinator.errors[api].append(code)
     with pytest.raises(ProducerFenced, match="another producer has taken over"):
         copy(producer)
@@ -201,7 +201,7 @@ def test_the_broker_that_stores_may_say_so_too(coordinator, producer):
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_what_cannot_be_mended_ends_the_producer(coordinator, producer, api):
+def test_a_fatal_error_ends_the_producer(coordinator, producer, api):
     coordinator.errors[api].append(Errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     with pytest.raises(ProducerFailed, match="transactional id 'x'") as error:
         copy(producer)
@@ -227,7 +227,9 @@ def test_what_cannot_be_mended_ends_the_producer(coordinator, producer, api):
         ("Produce", Errors.MESSAGE_TOO_LARGE),
     ],
 )
-def test_after_what_can_be_mended_it_aborts_and_goes_on_with_a_new_epoch(fake_broker, coordinator, producer, api, code):
+def test_after_an_abortable_error_it_aborts_and_continues_with_a_new_epoch(
+    fake_broker, coordinator, producer, api, code
+):
     coordinator.errors[api].append(code)
     with pytest.raises(TransactionAborted, match=r"[Aa]bort") as error:
         copy(producer)
@@ -342,7 +344,7 @@ def test_an_exception_is_not_hidden_by_an_abort_that_fails(coordinator, producer
         producer.begin()
 
 
-def test_closing_aborts_what_is_open(fake_broker, coordinator):
+def test_closing_aborts_the_open_transaction(fake_broker, coordinator):
     with TransactionalProducer(fake_broker.address, "x") as producer:
         producer.begin()
         producer.send("t", b"0")

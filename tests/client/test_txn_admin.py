@@ -92,7 +92,7 @@ def hanging(admin, older_than_ms=MINUTE):
     return {(one.partition[1], one.producer.producer_id, one.id) for one in found}
 
 
-def test_a_transaction_of_a_producer_that_nobody_knows_hangs(fake_broker, admin):
+def test_a_transaction_of_an_unknown_producer_is_hanging(fake_broker, admin):
     know_producers(fake_broker, {0: [(7, OLD, 5)], 1: [(8, OLD, -1)]})
     know_transactions(fake_broker, {})
     assert hanging(admin) == {(0, 7, None)}
@@ -197,7 +197,7 @@ def test_an_id_is_fenced_with_its_own_time_out_once_the_abort_is_through(fake_br
     assert [(one.transactional_id, one.transaction_timeout_ms) for one in requests] == [("x", 60_000)] * 2
 
 
-def test_an_id_that_nobody_knows_is_not_made(fake_broker, admin):
+def test_aborting_an_unknown_transactional_id_does_not_create_it(fake_broker, admin):
     know_transactions(fake_broker, {})
     with pytest.raises(KafkaError, match="TRANSACTIONAL_ID_NOT_FOUND: transactional id 'x'"):
         admin.abort("x")
@@ -211,7 +211,7 @@ def test_states_that_a_broker_does_not_know_are_named(fake_broker, admin):
         admin.list_transactions(states=["Odd"])
 
 
-def test_partitions_that_a_broker_leaves_out_are_told_of(fake_broker, admin):
+def test_partitions_that_a_response_leaves_out_are_errors(fake_broker, admin):
     fake_broker.answers[apis.DESCRIBE_PRODUCERS.key] = lambda request: apis.DESCRIBE_PRODUCERS.Response()
     (answer,) = admin.producers([("t", 0)]).values()
     assert str(answer) == "UNKNOWN_SERVER_ERROR: the broker's response leaves the partition out"

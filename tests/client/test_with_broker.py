@@ -25,7 +25,7 @@ def read(admin, topic):
 
 @pytest.mark.parametrize("acks", [-1, 1, 0])
 @pytest.mark.parametrize("codec", range(5))
-def test_what_is_produced_is_consumed(admin, kafkapy_topic, codec, acks):
+def test_produced_records_are_consumed(admin, kafkapy_topic, codec, acks):
     sent = [
         (b"k", b"v", (("h", b"1"), ("h", None)), 1600000000000),
         (None, None, (), 1600000000002),
@@ -65,7 +65,7 @@ def test_records_without_a_key_are_spread_over_all_partitions(admin, topic):
     assert {record.partition for record in records} == {0, 1, 2}
 
 
-def test_a_time_leads_to_the_first_record_not_before_it(admin, kafkapy_topic):
+def test_the_offset_of_a_timestamp_is_the_first_record_not_before_it(admin, kafkapy_topic):
     producer = RecordProducer(admin.cluster)
     for second in (5, 1, 9, 7):
         producer.send(kafkapy_topic, b"%d" % second, timestamp=1600000000000 + second * 1000)
@@ -126,7 +126,7 @@ def test_a_topic_lives_and_dies(admin):
     assert error.value.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_topic_can_be_checked_without_being_made(admin):
+def test_validate_only_checks_a_topic_without_creating_it(admin):
     assert admin.create_topics([NewTopic("would-do", 1)], validate_only=True) == []
     assert "would-do" not in [topic.name for topic in admin.list_topics()]
     with pytest.raises(KafkaError, match=r"banana") as error:
@@ -148,7 +148,7 @@ def test_settings_are_changed_and_come_with_their_source(admin, kafkapy_topic):
     assert setting().is_default
 
 
-def test_a_broker_tells_its_settings(admin):
+def test_the_settings_of_a_broker_can_be_described(admin):
     (node,) = admin.describe_cluster().brokers
     (entry,) = admin.describe_configs(BROKER, str(node.node_id), ["num.partitions"])
     assert entry.value == "1"

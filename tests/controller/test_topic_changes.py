@@ -18,7 +18,7 @@ from tests.harness.wire import eventually
 from tests.server.requests import batch, start_broker
 
 
-def test_a_topic_whose_logs_cannot_be_made_is_not_left_behind(tmp_path, monkeypatch):
+def test_a_topic_is_removed_again_if_its_logs_cannot_be_created(tmp_path, monkeypatch):
     server = start_broker(tmp_path)
     services = server.services
     make = services.log_manager.create
@@ -42,7 +42,7 @@ def test_a_topic_whose_logs_cannot_be_made_is_not_left_behind(tmp_path, monkeypa
         server.stop()
 
 
-def test_partitions_whose_logs_cannot_be_made_are_told_of(tmp_path, monkeypatch):
+def test_adding_partitions_fails_if_their_logs_cannot_be_created(tmp_path, monkeypatch):
     server = start_broker(tmp_path)
     services = server.services
 
@@ -63,7 +63,7 @@ def test_partitions_whose_logs_cannot_be_made_are_told_of(tmp_path, monkeypatch)
         server.stop()
 
 
-def test_a_topic_that_is_deleted_while_its_partition_is_to_be_led_leaves_no_log(tmp_path, monkeypatch):
+def test_a_topic_deleted_while_this_broker_becomes_its_leader_leaves_no_log(tmp_path, monkeypatch):
     """The deletion comes between the look whether there is such a topic and the making of the log that is missing."""
     server = start_broker(tmp_path)
     controller, roles = server.services.controller, server.services.roles
@@ -160,7 +160,7 @@ def test_an_election_is_answered_by_the_state_of_the_partition(tmp_path, isr, co
         server.stop()
 
 
-def test_a_partition_of_other_brokers_is_not_led_here_and_a_deleted_one_is_unknown(tmp_path):
+def test_other_brokers_partitions_have_no_leader_here_and_deleted_ones_are_unknown(tmp_path):
     server = start_broker(tmp_path, broker_id=0)
     wait(server.services.topics.create, "t", {0: [7], 1: [0]}, {})
     server.stop()
@@ -198,7 +198,7 @@ def test_each_change_of_the_replicas_begins_a_leader_epoch(target):
     assert moved(topic, 0, target, None, 2)[1] is None
 
 
-def test_a_topic_that_others_made_with_bad_settings_is_not_touched_until_they_are_right(tmp_path, caplog):
+def test_a_topic_created_elsewhere_with_bad_settings_is_left_alone_until_they_are_corrected(tmp_path, caplog):
     server = start_broker(tmp_path, broker_id=0)
     services, tree = server.services, server._tree
     changes = OutsideChanges(

@@ -200,7 +200,9 @@ def test_requests_do_not_wait_for_a_machine_that_is_finishing_its_load(
         (Errors.NOT_LEADER_OR_FOLLOWER, Errors.COORDINATOR_LOAD_IN_PROGRESS),
     ],
 )
-def test_a_partition_that_is_not_led(shards: Shards[KeyValues], broker: Broker, why: int, code: int) -> None:
+def test_requests_for_a_partition_without_a_leader_here_are_refused(
+    shards: Shards[KeyValues], broker: Broker, why: int, code: int
+) -> None:
     broker.why = KafkaError(why, "for a reason")
     assert code_of(shards, key_of(3)) == code
     assert broker.asked == [3]  # its log is opened before others

@@ -51,7 +51,7 @@ def test_sets_that_become_large_are_not_built_together(tmp_path):
 
 
 @pytest.mark.parametrize(("sent", "stored"), [(0, 0), (1, 1), (2, 0)])
-def test_a_refusal_does_not_keep_what_was_unpacked(tmp_path, sent, stored):
+def test_a_refusal_does_not_keep_the_decompressed_records(tmp_path, sent, stored):
     """It waits with those of many other sets to be answered."""
     log = bench_of(tmp_path, stored, compression_type="lz4", max_message_bytes=12_000).load()
     verdicts, left, _ = appended(log, [bomb(sent) for _ in range(SETS)])

@@ -44,7 +44,7 @@ class Slow(Files):
         pass
 
 
-def test_deletions_beside_periodic_checkpoints_leave_the_directory_online(tmp_path):
+def test_deletions_during_periodic_checkpoints_leave_the_directory_online(tmp_path):
     failed = []
     manager = LogManager(
         [tmp_path],

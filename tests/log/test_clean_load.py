@@ -157,7 +157,7 @@ def test_an_empty_segment_behind_the_others_is_where_the_log_ends(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["00000000000000000000.log.deleted", "leader-epoch-checkpoint.tmp"])
-def test_what_is_only_to_be_removed_is_removed_first(tmp_path, name):
+def test_leftover_files_are_removed_first(tmp_path, name):
     start = closed(tmp_path / "a", filled)
     (tmp_path / "a" / "t-0" / name).write_bytes(b"old")
     both(tmp_path, start)

@@ -34,7 +34,7 @@ def test_old_segments_go_by_the_largest_timestamp_of_their_records(tmp_path):
     assert log.delete_old_segments() == 1
 
 
-def test_all_segments_may_go_and_the_log_goes_on(tmp_path):
+def test_retention_may_delete_all_segments_and_appends_continue_at_the_end_offset(tmp_path):
     bench = Bench(tmp_path, retention_ms=HOUR)
     log = filled(bench, 3)
     bench.clock.advance(3 * 3600)
@@ -72,7 +72,7 @@ def test_nothing_at_the_high_watermark_goes(tmp_path):
     assert log.log_start_offset == 4
 
 
-def test_a_compacted_topic_loses_only_what_is_below_its_start(tmp_path):
+def test_a_compacted_topic_loses_only_records_below_its_log_start_offset(tmp_path):
     bench = Bench(tmp_path, retention_ms=HOUR, cleanup_policy=["compact"])
     log = bench.load()
     for number in range(3):
@@ -82,7 +82,7 @@ def test_a_compacted_topic_loses_only_what_is_below_its_start(tmp_path):
     assert log.delete_old_segments() == 0
 
 
-def test_delete_records_moves_the_start_and_retention_removes_what_is_below(tmp_path):
+def test_delete_records_moves_the_log_start_offset_and_retention_deletes_the_segments_below(tmp_path):
     bench = Bench(tmp_path)
     log = filled(bench)
     log.delete_records(4)
@@ -196,7 +196,7 @@ def test_a_truncation_right_before_the_high_watermark_moves_keeps_it_within_the_
     assert log.high_watermark == 4
 
 
-def test_truncation_below_the_first_segment_begins_anew(tmp_path):
+def test_truncation_below_the_first_segment_empties_the_log(tmp_path):
     bench = Bench(tmp_path)
     log = filled(bench)
     log.delete_records(5)
@@ -208,7 +208,7 @@ def test_truncation_below_the_first_segment_begins_anew(tmp_path):
     assert not [name for name in bench.names() if name.endswith(".deleted")]
 
 
-def test_a_log_can_begin_anew_at_the_offset_of_its_first_segment(tmp_path):
+def test_a_log_can_be_emptied_to_begin_at_the_offset_of_its_first_segment(tmp_path):
     bench = Bench(tmp_path)
     log = filled(bench, 2)
     log.truncate_fully(0)
@@ -277,7 +277,7 @@ def test_a_truncation_removes_later_segments_before_it_cuts(tmp_path):
     assert "rename" not in bench.files.done[bench.files.done.index("cut") :]
 
 
-def test_what_is_deleted_is_let_go_of_without_a_collection(tmp_path):
+def test_deleted_segments_are_freed_without_the_garbage_collector(tmp_path):
     bench = Bench(tmp_path, retention_ms=HOUR)
 
     def segments_come_and_go():

@@ -31,7 +31,7 @@ def test_defaults_of_the_keys_pass_their_own_rules() -> None:
         assert key.parse(key.format(key.default)) == key.default
 
 
-def test_overrides_go_on_top_of_the_broker_settings() -> None:
+def test_overrides_replace_the_broker_settings() -> None:
     broker = LogConfig.from_broker({"log.segment.bytes": 5000, "log.retention.ms": 77})
     config = LogConfig.from_overrides(broker, {"segment.bytes": "1000", "cleanup.policy": "compact, delete"})
     assert config.segment_bytes == 1000
@@ -201,7 +201,7 @@ def test_the_brokers_message_format_counts_for_topics_without_their_own() -> Non
     assert (newer.record_magic, newer.message_format_version) == (2, "3.0-IV1")
 
 
-def test_a_message_format_that_does_not_count_is_told() -> None:
+def test_an_ignored_message_format_is_warned_of() -> None:
     broker = LogConfig.from_broker({"inter.broker.protocol.version": "0.10.2", "log.message.format.version": "0.9.0"})
     newer = LogConfig.from_overrides(broker, {"message.format.version": "1.0"})
     assert newer.record_magic == 0  # the broker's

@@ -54,7 +54,7 @@ TIMES = {
 
 
 @pytest.mark.parametrize("change", OFFSETS.values(), ids=OFFSETS)
-def test_records_are_found_with_a_damaged_offset_index_which_is_made_anew(closed, caplog, change):
+def test_records_are_found_with_a_damaged_offset_index_which_is_rebuilt(closed, caplog, change):
     before = contents(closed / "t-0")
     path = damaged(closed, ".index", change)
     bench = Bench(closed, **SETTINGS)
@@ -75,7 +75,7 @@ def test_records_are_found_with_a_damaged_offset_index_which_is_made_anew(closed
 
 
 @pytest.mark.parametrize("change", TIMES.values(), ids=TIMES)
-def test_times_are_found_with_a_damaged_time_index_which_is_made_anew(closed, change):
+def test_times_are_found_with_a_damaged_time_index_which_is_rebuilt(closed, change):
     before = contents(closed / "t-0")
     path = damaged(closed, ".timeindex", change)
     bench = Bench(closed, **SETTINGS)
@@ -120,7 +120,7 @@ def test_a_segment_that_goes_meanwhile_is_not_repaired(closed, caplog):
     assert not [name for name in bench.names() if name.endswith(".tmp")]
 
 
-def test_a_truncation_inside_a_segment_with_damaged_indexes_begins_them_anew(closed):
+def test_a_truncation_inside_a_segment_works_with_damaged_indexes(closed):
     damaged(closed, ".index", OFFSETS["zeroed"])
     damaged(closed, ".timeindex", TIMES["zeroed"])
     log = Bench(closed, **SETTINGS).load()

@@ -33,7 +33,7 @@ def append_all(log, count, gather):
 
 @pytest.mark.parametrize("torn", [False, True])
 @pytest.mark.parametrize("gather", [1, 6])
-def test_a_full_disk_at_any_step_loses_nothing_and_the_log_goes_on(tmp_path, gather, torn):
+def test_a_full_disk_at_any_step_loses_nothing_and_later_appends_succeed(tmp_path, gather, torn):
     """ENOSPC at the 1st, 2nd, … operation of appends and rolls, until none is left to fail."""
     step = 1
     while True:

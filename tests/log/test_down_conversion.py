@@ -119,7 +119,7 @@ def test_zstd_first_is_refused_and_later_left_for_the_next_fetch(tmp_path):
         assert [one.offset for one in messages(data)] == [0]
 
 
-def test_damage_is_told_at_once_or_ends_the_reply(tmp_path, caplog):
+def test_damage_in_the_first_batch_is_an_error_and_later_damage_ends_the_reply(tmp_path, caplog):
     good, bad = batch(0, b"a" * 100), bytearray(batch(1, b"b" * 50, b"c" * 50, codec=1))
     bad[70:] = bytes(len(bad) - 70)
     with pytest.raises(KafkaError) as refused:
@@ -142,7 +142,7 @@ def test_damage_is_told_at_once_or_ends_the_reply(tmp_path, caplog):
     ending=st.sampled_from(["", "cut", "damage", "zstd"]),
     offsets=st.lists(st.integers(0, 400_000), max_size=20),
 )
-def test_a_piece_that_was_let_go_of_is_made_again(tmp_path_factory, first, codec, ending, offsets):
+def test_a_released_piece_is_converted_again(tmp_path_factory, first, codec, ending, offsets):
     values = [os.urandom(20) for _ in range(300)]
     parts = [batch(at * 300, *values, codec=codec) for at in range(40)]
     if ending == "damage":
@@ -179,7 +179,9 @@ def test_a_batch_that_unpacks_to_too_much_is_refused(tmp_path):
     known=st.sampled_from([0, 1]),
     cut=st.sampled_from([0, 1, 50]),
 )
-def test_whether_all_is_known_is_told_by_the_whole_entries(tmp_path_factory, magics, sizes, known, cut):
+def test_a_client_knows_the_format_of_a_region_if_it_knows_that_of_every_whole_entry(
+    tmp_path_factory, magics, sizes, known, cut
+):
     parts = [
         batch(at, bytes(sizes[at])) if magic == 2 else build_set([(5, b"k", bytes(sizes[at]))], magic, base_offset=at)
         for at, magic in enumerate(magics)

@@ -76,7 +76,7 @@ def test_a_search_in_a_deleted_topic_does_not_find_the_new_topic_of_its_name(ben
 
 @pytest.mark.parametrize("deleted", [False, True])
 @pytest.mark.parametrize("cleanings", [1, 2])
-def test_a_search_beside_a_cleaning_does_not_take_the_new_segment_for_the_old_one(tmp_path, cleanings, deleted):
+def test_a_search_during_a_cleaning_does_not_take_the_new_segment_for_the_old_one(tmp_path, cleanings, deleted):
     """Their files have the same name, one after the other: the old one's, and `.deleted` when that is over."""
     files = Meanwhile()
     bench = CleanerBench(tmp_path, files=files, segment_bytes=2000)
@@ -99,7 +99,7 @@ def test_a_search_beside_a_cleaning_does_not_take_the_new_segment_for_the_old_on
     assert bench.failures == []
 
 
-def test_a_search_by_time_goes_on_in_the_segments_that_retention_left(bench):
+def test_a_search_by_time_continues_in_the_segments_that_retention_left(bench):
     bench.clock.advance(5.5)
     bench.files.happening = bench.log.delete_old_segments
     found = bench.log.offset_for_timestamp(NOW)
@@ -186,7 +186,7 @@ def test_a_recovery_point_can_be_noted_while_the_active_segment_goes(tmp_path, c
     assert bench.failures == []
 
 
-def test_searches_beside_a_truncation_of_everything_go_on_in_the_old_segments(tmp_path):
+def test_reads_during_a_full_truncation_continue_in_the_old_segments(tmp_path):
     """The names change before the list of segments does."""
     found = []
 

@@ -250,7 +250,7 @@ def test_the_first_entry_is_in_the_file_at_once_for_tools_that_look_at_a_running
     assert (tmp_path / "timeindex").read_bytes()[:24] == struct.pack(">qiiq", 7000, 7, 0, 0)
 
 
-def test_indexes_of_many_entries_are_read_and_made_in_parts(tmp_path):
+def test_indexes_of_many_entries_are_read_and_built_in_parts(tmp_path):
     """Several times as many as go through one step, and not a whole number of such parts."""
     count = 40_001
     offsets = made(OffsetIndex, tmp_path / "index", max_bytes=1 << 20)

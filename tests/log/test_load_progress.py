@@ -47,7 +47,7 @@ def test_a_report_stays_one_line_of_bounded_length(caplog):
     assert record.message.endswith("; and 992 more of the kind")
 
 
-def test_nothing_is_told_where_nothing_was_done(caplog):
+def test_a_load_without_repairs_logs_nothing(caplog):
     with caplog.at_level(logging.INFO):
         LoadReport().log("t-0", 0, 9, 1.0, recovered=False)
     assert caplog.records == []

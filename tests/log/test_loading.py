@@ -226,7 +226,7 @@ def test_checkpoints_outlive_a_start_that_a_log_in_two_directories_prevents(tmp_
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_recovery_point_behind_what_is_left_of_a_log_goes_back_at_once(tmp_path, clean):
+def test_a_recovery_point_beyond_the_end_of_a_log_is_lowered_at_once(tmp_path, clean):
     """Else a start after the next crash would not look at what has taken the place of the records that were lost."""
     filled(tmp_path, topics=("a", "b"))
     manager = Broker(tmp_path).manager
@@ -248,7 +248,7 @@ def test_a_recovery_point_behind_what_is_left_of_a_log_goes_back_at_once(tmp_pat
 # --- changes meanwhile
 
 
-def test_a_log_that_nobody_has_begun_to_load_is_deleted_unread(held):
+def test_a_log_whose_loading_has_not_begun_is_deleted_unread(held):
     broker, files = held
     broker.manager.delete("a", 0)
     assert not broker.manager.is_loading("a", 0)
@@ -330,7 +330,7 @@ def test_a_new_log_waits_until_a_stray_of_its_name_is_recovered_and_set_aside(he
     assert files.scanned.count("slow-0") > 1
 
 
-def test_a_log_is_not_made_anew_when_the_stop_leaves_it_unloaded(tmp_path):
+def test_a_log_left_unloaded_by_the_stop_is_not_replaced_by_an_empty_one(tmp_path):
     filled(tmp_path)
     broker = Loading(tmp_path)
     broker.manager.loading.stop()
@@ -364,7 +364,7 @@ def test_a_directory_that_fails_while_loading_does_not_hold_up_the_others(tmp_pa
     assert (two / clean_shutdown.NAME).exists()
 
 
-def test_a_log_whose_loading_breaks_keeps_nobody_else_from_being_loaded(tmp_path):
+def test_other_logs_are_loaded_when_the_loading_of_one_fails(tmp_path):
     class Confused(Files):
         def scan(self, file, *arguments):
             if "a-0" in file.path:

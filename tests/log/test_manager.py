@@ -278,7 +278,7 @@ def test_a_partition_in_two_directories_stops_the_start(dirs):
         Broker(*dirs)
 
 
-def test_a_log_that_cannot_be_read_is_named_and_not_made_anew(dirs, monkeypatch):
+def test_a_log_that_cannot_be_read_is_named_and_not_replaced_by_an_empty_one(dirs, monkeypatch):
     broker = Broker(dirs[0])
     broker.manager.create("t", 0, TOPIC_ID, CONFIG).append([batch("a")], 0)
     broker.manager.create("u", 0, TOPIC_ID, CONFIG)
@@ -447,7 +447,7 @@ def test_garbled_checkpoints_are_passed_over(dirs, caplog):
 # --- a disk that fails
 
 
-def test_a_failed_directory_is_told_once_and_the_others_go_on(dirs):
+def test_a_failed_directory_is_reported_once_and_the_others_still_work(dirs):
     files = FailingFiles(error=errno.EIO, only={"write"})
     broker = Broker(*dirs, files=files)
     logs = [broker.manager.create("t", partition, TOPIC_ID, CONFIG) for partition in range(4)]
@@ -666,7 +666,7 @@ def test_a_stop_is_not_clean_for_a_log_that_was_not_recovered(dirs):
         manager.close()
 
 
-def test_a_log_that_could_not_be_made_in_one_directory_is_in_the_other_alone(dirs):
+def test_a_log_that_cannot_be_created_in_one_directory_is_created_in_the_other(dirs):
     class NoFiles(Files):
         def open(self, path, *, create=False):
             if create and path.startswith(str(dirs[0] / "t-0")):

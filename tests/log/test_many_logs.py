@@ -77,7 +77,7 @@ def test_deleting_logs_rewrites_no_checkpoint(tmp_path):
     manager.close()
 
 
-def test_a_new_log_in_the_name_of_a_deleted_one_is_not_made_before_the_checkpoints_have_forgotten_that(tmp_path):
+def test_a_log_with_the_name_of_a_deleted_one_is_not_created_before_it_has_left_the_checkpoints(tmp_path):
     manager = manager_on(tmp_path)
     with_start(manager, "again")
     manager.create("stays", 0, None, CONFIG)
@@ -153,7 +153,7 @@ def test_each_directory_takes_the_next_log_where_fewest_are(tmp_path, count):
     manager.close()
 
 
-def test_snapshots_and_segments_of_a_long_log_are_in_order_whatever_comes_and_goes(tmp_path):
+def test_the_lists_of_snapshots_and_segments_stay_sorted_after_changes(tmp_path):
     directory = tmp_path / "t-0"
     directory.mkdir()
     snapshots = SnapshotFiles(Files(), str(directory))

@@ -144,7 +144,7 @@ def test_an_append_that_cannot_be_undone_takes_the_directory_offline(tmp_path, m
     assert values_of(Bench(tmp_path, **SETTINGS).load(clean=False))[:1] == [(0, b"a")]
 
 
-def test_what_was_written_before_memory_ran_out_is_not_refused(tmp_path, monkeypatch):
+def test_batches_written_before_memory_ran_out_are_not_refused(tmp_path, monkeypatch):
     log = Bench(tmp_path, segment_bytes=len(batch("a")) + 10).load()
     with monkeypatch.context() as patch:
         NoMemory(patch, Segment, "appended", 2)

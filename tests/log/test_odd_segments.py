@@ -164,7 +164,7 @@ def test_an_empty_segment_in_the_middle_is_kept(tmp_path):
         log.close()
 
 
-def test_segments_that_overlap_are_told_of_and_left_as_they_are(tmp_path, caplog):
+def test_segments_that_overlap_are_warned_of_and_left_as_they_are(tmp_path, caplog):
     written(tmp_path, {0: [0, 1, 2, 3], 2: [2, 3, 4, 5]})
     with caplog.at_level(logging.INFO):
         log = Bench(tmp_path, **SETTINGS).load(clean=False)
@@ -208,7 +208,7 @@ def test_a_crash_inside_a_roll_of_preallocated_segments_loses_nothing(tmp_path):
 # --- damage, and a crash while it is being repaired
 
 
-def test_what_was_done_is_said_in_one_line(tmp_path, caplog):
+def test_a_recovery_is_logged_in_one_line(tmp_path, caplog):
     log = filled(tmp_path)
     third = log.segments.items[2]
     with open(third.handle().path, "r+b") as file:
@@ -249,7 +249,7 @@ def test_a_clean_start_without_damage_says_nothing(tmp_path, caplog):
     assert lines(caplog) == []
 
 
-def test_a_repair_of_a_log_that_was_stopped_cleanly_is_said_in_one_line(tmp_path, caplog):
+def test_a_repair_of_a_log_that_was_stopped_cleanly_is_logged_in_one_line(tmp_path, caplog):
     filled(tmp_path).close()
     (tmp_path / "t-0" / f"{99:020d}.index").write_bytes(b"")
     os.truncate(tmp_path / "t-0" / f"{30:020d}.snapshot", 3)

@@ -196,7 +196,7 @@ def test_segments_roll_by_size_and_are_read_on(tmp_path):
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_of_an_old_format_is_loaded_and_goes_on(tmp_path, magic, clean):
+def test_a_log_of_an_old_format_is_loaded_and_takes_appends(tmp_path, magic, clean):
     settings = {"segment_bytes": 300, "index_interval_bytes": 50}
     log = bench_of(tmp_path, magic, **settings).load()
     for at in range(10):

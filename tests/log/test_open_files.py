@@ -120,7 +120,7 @@ def test_a_deleted_log_is_never_read_from_the_files_of_a_new_one_in_its_place(tm
     new.close()
 
 
-def test_appends_go_on_in_an_active_segment_that_was_closed_in_between(tmp_path):
+def test_appends_continue_in_an_active_segment_whose_file_was_closed_in_between(tmp_path):
     _, log = bench_of(tmp_path, limit=1)
     log.update_config(Bench(tmp_path).config)
     for number in range(8, 20):
@@ -216,7 +216,7 @@ def test_files_that_many_threads_use_are_always_their_own(tmp_path):
 # --- after a start
 
 
-def test_a_log_that_nobody_uses_has_no_file_open_and_its_stop_syncs_and_writes_nothing(tmp_path):
+def test_an_unused_log_has_no_file_open_and_its_stop_syncs_and_writes_nothing(tmp_path):
     bench, log = bench_of(tmp_path)
     log.close()
     before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in log.dir.iterdir()}
@@ -228,7 +228,7 @@ def test_a_log_that_nobody_uses_has_no_file_open_and_its_stop_syncs_and_writes_n
     assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in log.dir.iterdir()} == before
 
 
-def test_the_recovery_point_of_a_log_that_nobody_uses_costs_no_sync(tmp_path):
+def test_the_recovery_point_of_an_unused_log_costs_no_sync(tmp_path):
     bench, log = bench_of(tmp_path)
     log.close()
     log = bench.load(clean=True)

@@ -205,7 +205,7 @@ def test_index_files_without_a_segment_are_removed(tmp_path):
 
 
 @pytest.mark.parametrize("missing", [".index", ".timeindex"])
-def test_a_missing_index_is_made_anew(tmp_path, missing):
+def test_a_missing_index_is_rebuilt(tmp_path, missing):
     log = filled(tmp_path)
     log.close()
     path = tmp_path / "t-0" / f"{0:020d}{missing}"
@@ -218,7 +218,7 @@ def test_a_missing_index_is_made_anew(tmp_path, missing):
         assert path.read_bytes() == before
 
 
-def test_a_crash_while_an_index_is_made_anew_does_not_lose_the_aborted_transactions(tmp_path):
+def test_a_crash_while_an_index_is_rebuilt_does_not_lose_the_aborted_transactions(tmp_path):
     """The segment was flushed: no later start recovers it only because it is a crash that it comes after."""
     bench = CleanerBench(tmp_path / "log", cleanup_policy=["delete"])
     bench.append(("key", "aborted"), producer=8, transactional=True)

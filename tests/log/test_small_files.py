@@ -123,7 +123,7 @@ def test_an_unchanged_checkpoint_is_not_written_again(tmp_path):
         *("0\n1\nt 0 1 2\n", "0\n1\nt 0 -1\n", "0\n1\nt -1 1\n", "0\n1\n 0 1\n", "0\n1\nt 0 1_0\n", "\0" * 50),
     ],
 )
-def test_a_garbled_checkpoint_says_what_is_wrong(tmp_path, text):
+def test_the_error_for_a_garbled_checkpoint_names_the_file(tmp_path, text):
     (tmp_path / "name").write_text(text)
     with pytest.raises(CheckpointError, match="name"):
         OffsetCheckpoint(Files(), str(tmp_path), "name").read()

@@ -19,7 +19,7 @@ def test_one_at_a_time():
     assert upkeep.try_begin()
 
 
-def test_what_cannot_wait_interrupts_and_is_waited_for():
+def test_an_urgent_step_interrupts_the_upkeep_and_runs_after_it_has_stopped():
     upkeep, steps = Upkeep(), []
     assert upkeep.try_begin()
     paused = threading.Event()

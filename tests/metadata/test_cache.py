@@ -19,7 +19,7 @@ def test_an_update_replaces_what_it_names_and_keeps_the_rest() -> None:
     assert cache.leader("v", 0) is None
 
 
-def test_deleted_partitions_are_forgotten_before_others_are_told() -> None:
+def test_deleted_partitions_leave_the_cache_before_the_callback_runs() -> None:
     cache, told = MetadataCache(), []
     cache.on_deleted = lambda topic, partitions: told.append((topic, partitions, cache.leader(topic, 0)))
     cache.update([role("t", 0, 1), role("t", 1, 2)])

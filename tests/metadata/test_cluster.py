@@ -31,7 +31,7 @@ def test_the_nodes_that_kafka_expects_exist(tree: LocalTree, cluster: ClusterReg
     assert tree.subtree("/") == before
 
 
-def test_a_cluster_id_is_made_once(tree: LocalTree, cluster: ClusterRegistry) -> None:
+def test_a_cluster_id_is_created_once(tree: LocalTree, cluster: ClusterRegistry) -> None:
     assert cluster.cluster_id() is None
     made = cluster.ensure_cluster_id()
     assert len(made) == 22

@@ -39,7 +39,7 @@ def test_a_claim_alone_gets_no_more_than_the_first_grant() -> None:
     assert pool.take(70_000).capacity == 131_072
 
 
-def test_growing_keeps_the_bytes_even_while_somebody_looks() -> None:
+def test_growing_keeps_the_bytes_even_while_a_view_of_them_exists() -> None:
     buffer = Buffer(65_536)
     buffer.view[:5] = b"hello"
     buffer.grow(131_072)
@@ -55,7 +55,7 @@ def test_growing_keeps_the_bytes_even_while_somebody_looks() -> None:
     )
 
 
-def test_what_is_above_the_limit_is_not_kept() -> None:
+def test_buffers_above_the_limit_are_not_kept() -> None:
     pool = BufferPool(3 << 20)
     for size in (2, 2, 1):
         pool.lent += 1
@@ -64,7 +64,7 @@ def test_what_is_above_the_limit_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("used", [0, 1, 3])
-def test_trim_drops_what_was_not_needed_since_the_last_one(used: int) -> None:
+def test_trim_drops_the_buffers_that_were_not_needed_since_the_last_trim(used: int) -> None:
     pool = BufferPool(64 << 20)
     for buffer in [pool.take(1 << 20) for _ in range(4)]:
         pool.give(buffer)

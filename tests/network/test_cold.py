@@ -117,7 +117,7 @@ def test_a_disk_that_fails_closes_the_connection_with_the_reason(serve: Serve, r
     assert "in the middle of a reply: Input/output error" in caplog.text
 
 
-def test_a_peer_that_goes_while_its_region_is_read_is_let_go(serve: Serve, region: FileRegion) -> None:
+def test_a_connection_whose_peer_leaves_while_its_region_is_read_is_closed(serve: Serve, region: FileRegion) -> None:
     pages, pool, handler = Pages(), GatedPool(), Regions()
     handler.region = region
     running = serve(handler, pages=pages, disk_pool=pool)
@@ -183,7 +183,7 @@ def test_an_evicted_file_is_read_and_sent(serve: Serve, region: FileRegion) -> N
     assert residency.ready(fd, 0, region.length)
 
 
-def test_what_several_wait_for_is_read_once_and_a_failure_is_told(region: FileRegion) -> None:
+def test_a_range_that_several_readers_need_is_read_once_and_a_failure_reaches_all(region: FileRegion) -> None:
     pool = GatedPool()
     cold = ColdReads(OnePool(pool), lambda fn, *args: fn(*args))
     told: list[tuple[int, Any]] = []
@@ -205,7 +205,7 @@ def test_what_several_wait_for_is_read_once_and_a_failure_is_told(region: FileRe
     assert told[3] == (region.length, None)
 
 
-def test_what_nobody_waits_for_any_more_is_not_read(region: FileRegion) -> None:
+def test_a_range_is_not_read_after_its_last_reader_has_left(region: FileRegion) -> None:
     pool = GatedPool()
     cold = ColdReads(OnePool(pool), lambda fn, *args: fn(*args))
     told: list[int] = []
@@ -227,7 +227,7 @@ def test_what_nobody_waits_for_any_more_is_not_read(region: FileRegion) -> None:
     assert told == [STEP]
 
 
-def test_each_reader_has_its_share_of_what_is_read_ahead() -> None:
+def test_each_reader_has_its_share_of_the_memory_for_reading_ahead() -> None:
     cold = ColdReads(OnePool(GatedPool()), lambda fn, *args: fn(*args), 8 * STEP, 16 * STEP)
     for readers, share in ((0, 8), (1, 8), (2, 8), (4, 4), (16, 1), (17, 0)):
         cold.readers = readers

@@ -68,7 +68,7 @@ def test_a_port_in_use_is_named_and_nothing_stays_open() -> None:
     ("host", "reason"),
     [("192.0.2.1", "no such address"), ("no.such.host.invalid", "does not resolve")],
 )
-def test_an_address_that_cannot_be_ours_is_named(host: str, reason: str) -> None:
+def test_an_address_that_cannot_be_bound_is_named_in_the_error(host: str, reason: str) -> None:
     with pytest.raises(ListenError, match=reason) as error:
         open_listener(Listener("X", host, 9092), SETTINGS)
     assert f"X://{host}:9092" in str(error.value)

@@ -132,7 +132,7 @@ def test_a_response_may_be_handled_later_and_others_wait_for_that(serve: Serve, 
     until(lambda: link.responses[-1] == b"behind")
 
 
-def test_a_sent_request_is_told_of(serve: Serve, listening: socket.socket) -> None:
+def test_the_callback_of_a_sent_request_is_called(serve: Serve, listening: socket.socket) -> None:
     link, peer = connected(serve(), listening)
     assert link.connection is not None
     sent = threading.Event()
@@ -142,7 +142,7 @@ def test_a_sent_request_is_told_of(serve: Serve, listening: socket.socket) -> No
     assert sent.wait(LONG)
 
 
-def test_a_refused_connection_is_told_with_the_reason(serve: Serve, listening: socket.socket) -> None:
+def test_a_refused_connection_is_reported_with_the_reason(serve: Serve, listening: socket.socket) -> None:
     address = listening.getsockname()
     listening.close()
     link = opened(serve(), Link(), address)
@@ -186,7 +186,7 @@ def test_a_connection_in_time_is_not_given_up_later(serve: Serve, listening: soc
 
 
 @pytest.mark.parametrize("part", [b"", b"\0", b"\0\0\0\x05ab", (90_000).to_bytes(4, "big") + b"x" * 50_000])
-def test_a_peer_that_closes_in_the_middle_of_a_frame_is_told_of(
+def test_on_close_is_called_when_the_peer_closes_in_the_middle_of_a_frame(
     serve: Serve, listening: socket.socket, part: bytes
 ) -> None:
     running = serve()
@@ -259,7 +259,7 @@ def test_limits_and_idleness_are_for_clients_only(serve: Serve, listening: socke
     assert running.count("network_connections_closed_idle") == 0
 
 
-def test_a_stop_gives_up_what_is_being_opened_and_closes_what_is_open(serve: Serve, listening: socket.socket) -> None:
+def test_stop_cancels_connections_being_opened_and_closes_open_ones(serve: Serve, listening: socket.socket) -> None:
     running = serve(num_network_threads=1)
     link, peer = connected(running, listening)
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as waiting:
@@ -287,7 +287,9 @@ def test_a_host_name_is_not_looked_up(serve: Serve) -> None:
     assert isinstance(link.error, socket.gaierror)
 
 
-def test_a_caller_that_fails_harms_nobody_else(serve: Serve, listening: socket.socket, caplog: Any) -> None:
+def test_a_failing_callback_does_not_harm_other_connections(
+    serve: Serve, listening: socket.socket, caplog: Any
+) -> None:
     running = serve(num_network_threads=1)
     running.server.open(listening.getsockname(), Link(), lambda connection, error: 1 // 0, LONG)
     link, peer = connected(running, listening)
@@ -327,7 +329,7 @@ def test_a_connection_through_a_transport_shakes_hands_before_its_first_request(
     pool.stop()
 
 
-def test_a_transport_of_an_outgoing_connection_that_cannot_be_made_is_told_of(
+def test_an_outgoing_connection_reports_that_its_transport_cannot_be_created(
     serve: Serve, listening: socket.socket
 ) -> None:
     def prepare(connection: Connection) -> None:

@@ -95,7 +95,7 @@ def test_pieces_of_any_size_arrive_in_order(
     assert held.total == before_all
 
 
-def test_a_reply_in_pieces_over_tcp_and_what_is_behind_it(serve: Serve) -> None:
+def test_a_reply_in_pieces_and_the_next_reply_arrive_over_tcp(serve: Serve) -> None:
     running = serve(Answers(lambda: Pieces(2_000_000, Cut(DATA, [100_000, 7, 300_000]))))
     client = running.connect()
     client.send(b"pieces", b"pieces", b"behind")
@@ -104,7 +104,7 @@ def test_a_reply_in_pieces_over_tcp_and_what_is_behind_it(serve: Serve) -> None:
     assert client.frame() == b"behind"
 
 
-def test_others_are_served_while_a_piece_is_made(serve: Serve) -> None:
+def test_other_connections_are_served_while_a_piece_is_converted(serve: Serve) -> None:
     pool = GatedPool()
     running = serve(Answers(lambda: Pieces(10, Cut(DATA, [5]))), disk_pool=pool)
     slow, other = running.connect(), running.connect()
@@ -120,7 +120,7 @@ def test_others_are_served_while_a_piece_is_made(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("ending", ["error", "empty"])
-def test_a_piece_that_cannot_be_made_closes_the_connection(serve: Serve, caplog, ending: str) -> None:
+def test_a_piece_that_cannot_be_converted_closes_the_connection(serve: Serve, caplog, ending: str) -> None:
     """The frame's size is out already: the client must see the end."""
     made = []
 
@@ -142,7 +142,7 @@ def test_a_piece_that_cannot_be_made_closes_the_connection(serve: Serve, caplog,
     assert other.is_open()
 
 
-def test_a_peer_that_goes_while_a_piece_is_made_is_let_go(serve: Serve) -> None:
+def test_a_connection_whose_peer_leaves_while_a_piece_is_converted_is_closed(serve: Serve) -> None:
     pool = GatedPool()
     running = serve(Answers(lambda: Pieces(1 << 20, Cut(DATA, [1000]))), disk_pool=pool)
     client, other = running.connect(), running.connect()

@@ -126,7 +126,7 @@ def test_of_a_reply_only_the_window_is_read_and_more_as_it_is_sent(disk, cold, m
     assert cold.ahead == 5
 
 
-def test_beyond_a_reply_nothing_is_read_until_the_reader_goes_on_in_order(disk, cold, memory, file) -> None:
+def test_reading_ahead_of_a_reply_begins_when_the_reader_continues_in_order(disk, cold, memory, file) -> None:
     reader = Reader(cold, memory)
     reader.reply(part(file, 0))
     assert reader.finish()
@@ -154,7 +154,7 @@ def test_the_end_of_the_file_is_the_end(disk, cold, memory, file) -> None:
     assert disk.run_all() == []
 
 
-def test_what_is_in_memory_is_passed_over_and_not_asked_for_again(disk, cold, memory, file) -> None:
+def test_pages_in_memory_are_skipped_and_not_read_again(disk, cold, memory, file) -> None:
     memory.add(file.handle.fd, STEP, 3 * STEP)
     reader = Reader(cold, memory)
     reader.reply(part(file, 0, 4))
@@ -162,7 +162,7 @@ def test_what_is_in_memory_is_passed_over_and_not_asked_for_again(disk, cold, me
     assert disk.run_all() == [(0, 1), (3, 4)]
 
 
-def test_a_reader_of_what_is_in_memory_is_none_for_long(disk, cold, memory, file) -> None:
+def test_a_reader_that_finds_all_pages_in_memory_soon_stops_reading_ahead(disk, cold, memory, file) -> None:
     memory.add(file.handle.fd, 0, SIZE)
     reader = Reader(cold, memory)
     sent = 0
@@ -208,7 +208,7 @@ def test_a_reader_that_is_gone_leaves_no_reads(disk, cold, memory, file) -> None
     assert cold.readers == 0
 
 
-def test_what_was_read_and_is_gone_again_is_read_again(disk, cold, memory, file) -> None:
+def test_pages_that_were_read_ahead_and_evicted_are_read_again(disk, cold, memory, file) -> None:
     reader = Reader(cold, memory)
     reader.reply(part(file, 0, 4))
     reader.ahead.go_on(reader.box)
@@ -222,7 +222,7 @@ def test_what_was_read_and_is_gone_again_is_read_again(disk, cold, memory, file)
     assert told == [STEP]
 
 
-def test_a_disk_that_fails_is_not_read_ahead_from_and_the_demand_is_told(disk, cold, memory, file) -> None:
+def test_a_disk_error_ends_reading_ahead_and_reaches_the_demanded_read(disk, cold, memory, file) -> None:
     reader = Reader(cold, memory)
     reader.reply(part(file, 0))
     reader.reply(part(file, 1))

@@ -148,7 +148,7 @@ def test_half_a_frame_and_the_end_closes_quietly(serve: Serve) -> None:
     assert running.connect().is_open()
 
 
-def test_garbage_harms_nobody_else(serve: Serve) -> None:
+def test_garbage_on_one_connection_does_not_harm_others(serve: Serve) -> None:
     running = serve(socket_request_max_bytes=1_000_000)
     good = running.connect()
     rng = random.Random(5)
@@ -267,7 +267,7 @@ def overwritten(running: Running, sizes: Sequence[int]) -> None:
     [lambda _: [CLOSE], lambda _: 1 // 0, lambda _: [], no_file, nothing_to_note, completed_with_close],
     ids=["closes", "raises", "answers nothing", "raises OSError", "cannot be answered", "closes later"],
 )
-def test_what_a_closed_connection_sent_stays_as_it_is_while_somebody_reads_it(
+def test_frames_of_a_closed_connection_stay_unchanged_while_another_thread_reads_them(
     serve: Serve, size: int, after: Callable[[Connection], Sequence[Reply]]
 ) -> None:
     """A handler that fails may have handed the frame to another thread, which writes it to a log later."""
@@ -323,7 +323,7 @@ def test_a_handler_that_fails_without_memory_for_another_buffer_closes_its_conne
     assert bytes(running.handler.views[0]) == frame
 
 
-def test_a_buffer_that_cannot_be_made_is_not_counted_as_lent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_buffer_that_cannot_be_allocated_is_not_counted_as_lent(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = NoMemory(monkeypatch)
     memory.short = True
     pool = BufferPool(1 << 20)

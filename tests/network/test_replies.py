@@ -305,7 +305,7 @@ def test_a_pending_completed_with_nonsense_or_an_error_closes(serve: Serve, capl
     assert caplog.text.count("its pending request failed") == 3
 
 
-def test_on_close_is_told_once(serve: Serve) -> None:
+def test_on_close_is_called_once(serve: Serve) -> None:
     running = serve()
     client = running.connect()
     assert client.is_open()

@@ -113,7 +113,7 @@ def test_a_file_that_ends_too_early_closes_the_connection(
     assert str(region.handle.path) in caplog.text
 
 
-def test_what_is_sent_lets_go_of_its_file(handle: FileHandle) -> None:
+def test_a_sent_region_releases_its_file(handle: FileHandle) -> None:
     path = handle.path
     own = FileHandle(os.open(path, os.O_RDONLY), path)
     fd = own.fd

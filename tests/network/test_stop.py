@@ -51,7 +51,7 @@ def test_replies_under_way_come_out_before_the_end(serve: Serve) -> None:
     assert running.server.connections == 0
 
 
-def test_a_reply_that_never_comes_is_not_waited_for_longer_than_said(serve: Serve) -> None:
+def test_stop_waits_for_a_pending_reply_no_longer_than_drain_s(serve: Serve) -> None:
     running = serve(Later(), drain_s=0.05)
     client = running.connect()
     client.send(b"wait")

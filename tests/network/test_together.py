@@ -103,7 +103,7 @@ def test_others_of_the_same_turn_are_answered_on_their_own(serve: Serve) -> None
     assert [client.frame() for client in clients] == [b"together x", b"alone", b"together z"]
 
 
-def test_what_has_half_arrived_is_kept_for_the_next_turn(serve: Serve) -> None:
+def test_a_partly_received_frame_is_kept_for_the_next_turn(serve: Serve) -> None:
     running, clients = connected(serve, 2)
     whole = framed(b"second")
     with held(running, clients):
@@ -124,7 +124,7 @@ def test_no_more_than_64_are_gathered(serve: Serve) -> None:
     assert sum(map(len, running.handler.ends)) == 150
 
 
-def test_a_reply_that_waits_holds_up_nobody_else(serve: Serve) -> None:
+def test_a_waiting_reply_does_not_delay_other_connections(serve: Serve) -> None:
     running, clients = connected(serve, 3)
     with held(running, clients):
         for client, word in zip(clients, (b"a", b"later", b"b"), strict=True):

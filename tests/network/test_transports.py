@@ -141,7 +141,7 @@ def test_a_callback_waits_until_the_socket_has_taken_the_encoded_bytes(serve_rec
     until(lambda: b"large" in sent)
 
 
-def test_a_handshake_goes_on_when_the_full_socket_has_room(serve_records: ServeRecords) -> None:
+def test_a_handshake_continues_when_the_full_socket_has_room(serve_records: ServeRecords) -> None:
     """The client has sent everything, also its first request, before it reads."""
     running = serve_records(socket_send_buffer_bytes=4096)
     client = connect(running, shaken=False, welcome=LONG_WELCOME, receive_buffer=65536)
@@ -156,7 +156,9 @@ def test_a_handshake_goes_on_when_the_full_socket_has_room(serve_records: ServeR
     assert client.frames(2) == [b"first", b"second"]
 
 
-def test_an_answer_of_the_transport_itself_goes_on_when_the_full_socket_has_room(serve_records: ServeRecords) -> None:
+def test_a_response_of_the_transport_itself_continues_when_the_full_socket_has_room(
+    serve_records: ServeRecords,
+) -> None:
     running = serve_records(socket_send_buffer_bytes=4096)
     client = connect(running, receive_buffer=65536)
     # All of this is in one receive, so that no event comes later but that of room.
@@ -201,7 +203,7 @@ def test_records_a_byte_at_a_time(serve_records: ServeRecords) -> None:
     assert client.frames(3) == [b"hello", b"", b"!"]
 
 
-def test_the_end_of_the_stream_is_said_when_the_server_closes(serve_records: ServeRecords) -> None:
+def test_the_transport_sends_the_end_of_the_stream_when_the_server_closes(serve_records: ServeRecords) -> None:
     class Closes(Echo):
         def answer(self, connection: Connection, frame: bytes) -> Reply:
             return CLOSE if frame == b"close" else super().answer(connection, frame)
@@ -293,7 +295,7 @@ def test_a_transport_that_fails_closes_its_connection_alone(
     assert good.is_open()
 
 
-def test_a_transport_that_cannot_be_made_closes_its_connection_alone(serve: Serve) -> None:
+def test_a_transport_that_cannot_be_created_closes_only_its_connection(serve: Serve) -> None:
     def make(conn: Connection) -> Records:
         raise ValueError("made to fail")
 

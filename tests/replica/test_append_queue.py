@@ -134,7 +134,7 @@ def test_what_arrives_during_a_flush_is_written_and_waits_for_the_next_one_alone
     assert answers == {"a": [1]} | {name: [1, 4] for name in "bcd"}
 
 
-def test_a_flush_does_not_wait_for_writes_that_go_on(threads):
+def test_a_flush_does_not_wait_until_no_more_writes_come(threads):
     """A producer that sends faster than it is answered must not keep what was written from being flushed."""
     disk, answered = Disk(), threading.Semaphore(0)
     numbers = iter(range(1000))
@@ -199,7 +199,7 @@ def test_a_failed_flush_is_everybodys_answer():
     assert len(answers) == 3
 
 
-def test_what_was_written_elsewhere_is_answered_after_a_flush():
+def test_sets_written_outside_of_the_queue_are_answered_after_a_flush():
     pool, answers, flushes = Pool(), [], []
     queue = AppendQueue(pool, never, lambda: flushes.append(1))
     queue.put_written(["a"], ["done"], answers.append)
@@ -208,7 +208,7 @@ def test_what_was_written_elsewhere_is_answered_after_a_flush():
     assert (answers, flushes) == ([["done"]], [1])
 
 
-def test_after_the_end_nothing_is_told_that_it_is_written_or_flushed():
+def test_after_the_end_every_set_is_refused():
     pool, answers = Pool(), []
     queue = AppendQueue(pool, never, lambda: None)
     queue.end(KafkaError(Errors.KAFKA_STORAGE_ERROR, "the disk is gone"))
@@ -251,7 +251,7 @@ NO_POOL_THREAD = [PoolStopped("stopped"), NoThread("kafkapy-append-0", "can't st
 @pytest.mark.parametrize("why", NO_POOL_THREAD, ids=repr)
 @pytest.mark.parametrize("stopped", ["pool", "long_pool"])
 @pytest.mark.parametrize("flushed", [False, True])
-def test_what_waits_when_a_pool_has_no_thread_is_still_appended(stopped, flushed, why):
+def test_waiting_sets_are_still_appended_when_a_pool_has_no_thread(stopped, flushed, why):
     class Stopped(Pool):
         def submit(self, fn, *args):
             raise why
@@ -295,7 +295,7 @@ def test_an_append_that_no_pool_thread_takes_is_refused_with_those_behind_it(why
 
 
 @pytest.mark.parametrize("why", NO_POOL_THREAD, ids=repr)
-def test_what_was_written_and_no_pool_thread_flushes_is_refused_once(why):
+def test_a_written_set_is_refused_once_when_no_pool_thread_can_flush_it(why):
     pool, answers, flushes = Pool(), [], []
     queue = AppendQueue(pool, never, lambda: flushes.append(1))
     with pytest.MonkeyPatch.context() as patched:
@@ -308,7 +308,7 @@ def test_what_was_written_and_no_pool_thread_flushes_is_refused_once(why):
 
 
 @pytest.mark.parametrize("why", NO_POOL_THREAD, ids=repr)
-def test_what_was_written_while_another_thread_flushes_needs_no_pool_thread(why):
+def test_a_set_written_while_another_thread_flushes_needs_no_pool_thread(why):
     pool, answers, flushes = Pool(), [], []
 
     def flush():
@@ -331,7 +331,7 @@ def raising(why):
     return submit
 
 
-def test_a_lack_of_memory_is_answered_and_the_queue_goes_on(monkeypatch):
+def test_the_queue_answers_with_an_error_and_still_works_after_a_lack_of_memory(monkeypatch):
     pool, appended, answers = Pool(), [], []
     queue = queue_of(pool, lambda sets: appended.append(list(sets)) or list(sets))
     for name in "ab":

@@ -79,7 +79,7 @@ def test_the_isr_is_left_alone_while_a_change_is_pending() -> None:
     assert not isr.may_join(pending, 2, Follower(end_offset=9), high_watermark=0, epoch_start=0)
 
 
-def test_who_is_about_to_join_holds_the_high_watermark_back_if_it_is_alive() -> None:
+def test_a_follower_about_to_join_the_isr_holds_the_high_watermark_back_if_it_is_alive() -> None:
     state = IsrState((0,), 0)
     behind = isr.after_fetch(Follower(), fetch_offset=5, start_offset=0, now=10.0, leader_end=5)
     how = {"min_isr": 1, "now": 11.0, "max_lag_s": 30.0}

@@ -71,14 +71,14 @@ def aborted(outcome):
     return reads[0].aborted
 
 
-def test_what_is_in_memory_is_answered_without_a_read_that_could_wait(partition, disk):
+def test_records_in_memory_are_read_without_blocking(partition, disk):
     plan(partition, 0, 200).read(blocking=True)  # opens the files
     disk.reads.clear()
     assert aborted(plan(partition, 0, 200).read(blocking=False)) == [(0, 0), (1, 2)]
     assert disk.reads == [("search", True)]
 
 
-def test_what_is_not_is_left_to_the_disk_pool(partition, disk):
+def test_records_on_disk_are_left_to_the_disk_pool(partition, disk):
     disk.cold = True
     disk.reads.clear()
     one = plan(partition, 0, 200)

@@ -142,7 +142,7 @@ def test_below_the_minimum_nothing_is_appended_nor_shown(tmp_path):
     assert partition.log.high_watermark == 0
 
 
-def test_an_isr_that_shrank_after_the_append_is_told_apart(tmp_path):
+def test_an_isr_that_shrank_after_the_append_has_an_error_code_of_its_own(tmp_path):
     partition, _ = replicated(tmp_path, min_insync_replicas=2)
     append_to(partition, [batch()])
     outcome = wait(partition, 1)
@@ -166,7 +166,7 @@ def test_the_time_out_leaves_the_records_in_the_log(tmp_path):
     assert (partition.log.log_end_offset, partition.log.high_watermark) == (1, 1)
 
 
-def test_who_waits_is_told_when_the_partition_ends(tmp_path):
+def test_waiting_producers_get_an_error_when_the_partition_is_removed(tmp_path):
     partition, _ = replicated(tmp_path)
     append_to(partition, [batch()])
     before = wait(partition, 1)

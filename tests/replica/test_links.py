@@ -138,7 +138,7 @@ def test_a_request_that_the_other_broker_does_not_serve_fails_alone(
     assert third[1] is None
 
 
-def test_nobody_listens(network: SocketServer) -> None:
+def test_requests_fail_when_no_broker_listens_at_the_address(network: SocketServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = taken.getsockname()
     answers = Answers()

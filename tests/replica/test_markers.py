@@ -76,7 +76,7 @@ class Offsets:
         self.waiting.append(then)
 
 
-def test_all_partitions_are_told_of_together(replicas):
+def test_markers_for_all_partitions_are_answered_together(replicas):
     one, other = replicas.make("t", 0), replicas.make("t", 1)
     replicas.make("few", 0, **{"min.insync.replicas": 2}).set_replicas([0, 1], [0])
     answers = []
@@ -119,7 +119,7 @@ def test_a_marker_that_is_refused_ends_no_offsets(replicas):
     assert partition.log.log_end_offset == 2
 
 
-def test_a_marker_that_has_to_wait_for_a_flush_is_told_then(replicas):
+def test_a_marker_that_needs_a_flush_is_answered_after_the_flush(replicas):
     partition = replicas.make("t", 0, **{"flush.messages": 1})
     told = threading.Event()
     answers = []

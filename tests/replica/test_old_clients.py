@@ -85,7 +85,7 @@ def test_records_that_the_client_knows_stay_a_region(partition_of):
     assert isinstance(known.records, FileRegion)
 
 
-def test_only_so_much_of_what_was_converted_for_its_size_is_kept(partition_of, monkeypatch):
+def test_records_converted_to_learn_their_size_are_kept_up_to_a_limit(partition_of, monkeypatch):
     monkeypatch.setattr(old_clients, "MOST_KEPT", 280)
     converted = answers([partition_of(bytes([at]) * 100) for at in range(4)], 0)
     assert [bool(one.records.after(0)) for one in converted] == [True, True, False, False]
@@ -103,7 +103,7 @@ def test_nothing_of_it_is_kept_while_slow_readers_hold_much(partition_of, monkey
         assert [messages_of(data, header)[0].value for header in iter_entries(data)] == [value]
 
 
-def test_it_goes_on_where_it_was_interrupted(partition_of):
+def test_an_interrupted_conversion_continues_with_the_next_partition(partition_of):
     wanted = [(partition_of(b"a"), FetchPartition("t", bytes(16), at, 0, 1 << 20, -1, -1)) for at in range(3)]
     reads, _, _ = FetchPlan(wanted, min_bytes=1, max_bytes=1 << 20, isolation=0).read(blocking=True)
     conversion = OldClientReads(wanted, reads, 1)

@@ -107,7 +107,7 @@ class SlowToSync(Files):
         super().sync(file)
 
 
-def test_with_flush_messages_neither_producers_nor_readers_are_told_before_the_sync(tmp_path):
+def test_with_flush_messages_producers_and_readers_wait_for_the_sync(tmp_path):
     scheduler, pool, files = Scheduler(), DiskPool(2), SlowToSync()
     env = Environment(str(tmp_path), files, SYSTEM_CLOCK, scheduler)
     log = PartitionLog.load(env, str(tmp_path / "t-0"), "t", 0, LogConfig({"flush.messages": 1}))
@@ -138,7 +138,7 @@ def test_with_flush_messages_neither_producers_nor_readers_are_told_before_the_s
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_with_flush_messages_readers_do_not_see_what_is_appended_behind_a_flush(tmp_path, number):
+def test_with_flush_messages_readers_do_not_see_records_appended_after_a_flush_began(tmp_path, number):
     """Records are flushed by another thread; before theirs moves the high watermark, others follow that are not.
 
     With flush.messages=1 the append waits, with 2 it is one that does not.
@@ -193,7 +193,7 @@ def test_converting_is_no_stall_of_the_disk(tmp_path):
     scheduler.stop()
 
 
-def test_old_sets_that_nobody_waits_for_any_more_are_not_converted(tmp_path):
+def test_old_sets_are_not_converted_after_the_partition_refused_them(tmp_path):
     """At a stop: a thousand of them may take a second each."""
     scheduler = Scheduler()
     env = Environment(str(tmp_path), Files(), SYSTEM_CLOCK, scheduler)

@@ -72,7 +72,7 @@ def broker(directory):
     broker.close()
 
 
-def test_it_leads_follows_and_drops(broker, directory):
+def test_a_broker_becomes_leader_and_follower_and_drops_the_partition(broker, directory):
     assert broker.apply(role(is_new=True)) == {}
     partition = broker.replicas.get("t", 0)
     append_to(partition, [batch()])
@@ -227,7 +227,7 @@ def test_an_append_of_an_earlier_leader_epoch_is_refused_by_the_log(broker):
     assert verdict.base_offset == 0
 
 
-def test_who_waits_for_replicas_is_answered_when_another_broker_leads(broker):
+def test_an_append_waiting_for_replicas_fails_when_another_broker_becomes_leader(broker):
     broker.apply(role(isr=[ME, 1], is_new=True))
     partition = broker.replicas.get("t", 0)
     append_to(partition, [batch()])
@@ -257,7 +257,7 @@ def test_changes_for_a_log_that_is_loading_wait_for_it(directory):
     broker.close()
 
 
-def test_a_drop_takes_back_what_waits_for_a_loading_log(directory):
+def test_dropping_a_partition_cancels_the_role_that_waits_for_its_log(directory):
     first = Broker(directory)
     first.logs.load()
     first.apply(role(is_new=True))

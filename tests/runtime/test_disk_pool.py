@@ -43,7 +43,7 @@ def test_threads_start_only_with_work_and_up_to_the_limit() -> None:
     assert pool.depth == 0
 
 
-def test_stop_runs_what_was_submitted_and_refuses_more() -> None:
+def test_stop_runs_all_submitted_work_and_refuses_more() -> None:
     pool = DiskPool(1)
     ran: list[int] = []
     gate = threading.Event()

@@ -91,7 +91,7 @@ def test_an_exception_cannot_forge_a_line(lines) -> None:
     assert lines()[-1] == "  2026-01-01T00:00:00.000Z ERROR forged\\rb"
 
 
-def test_an_escape_that_a_client_sent_as_text_is_not_taken_for_ours(lines) -> None:
+def test_backslashes_that_a_client_sent_are_escaped_too(lines) -> None:
     logging.getLogger("kafkapy.x").warning("%s", "\\x1b is not \x1b")
     assert lines()[0].endswith("\\\\x1b is not \\x1b")
 

@@ -44,7 +44,7 @@ def test_a_task_runs_after_its_delay_and_then_every_period() -> None:
     assert runs.none()
 
 
-def test_missed_runs_are_not_made_up_for() -> None:
+def test_missed_runs_are_skipped() -> None:
     clock = ManualClock()
     scheduler = Scheduler(clock)
     runs = Runs()
@@ -58,7 +58,7 @@ def test_missed_runs_are_not_made_up_for() -> None:
     assert runs.none()
 
 
-def test_an_exception_is_logged_and_the_task_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_task_that_raises_is_logged_and_runs_again(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     scheduler = Scheduler(clock)
     runs = Runs(fail=True)

@@ -249,7 +249,7 @@ def test_a_topic_that_is_denied_by_its_id_is_not_read_and_its_session_notices_ev
     assert again[opened] == again[closed] == (Errors.NONE, True, 2)
 
 
-def test_a_session_that_another_principal_goes_on_with_is_asked_about_again(server, wires, denies, monkeypatch):
+def test_a_session_is_authorized_again_when_another_principal_uses_it(server, wires, denies, monkeypatch):
     wire = wires[0]
     topic_ids = ids(wire)
     authorizer = denies()

@@ -53,7 +53,7 @@ def alter(server, **settings):
     server.services.dynamic_config.alter(lambda _: values, per_broker=False, validate_only=False)
 
 
-def test_a_compacted_topic_is_cleaned_and_the_numbers_tell(tmp_path):
+def test_a_compacted_topic_is_cleaned_and_the_metrics_show_it(tmp_path):
     server = start_broker(tmp_path, **FAST)
     wire = Wire(server.bootstrap_servers)
     try:

@@ -47,7 +47,7 @@ def test_set_and_delete() -> None:
         ({"cleanup.policy": ""}, APPEND, "compact", "compact"),
     ],
 )
-def test_lists_are_edited_from_what_is_set_or_else_the_default(
+def test_lists_are_edited_from_the_current_value_or_else_the_default(
     current: dict[str, str], operation: int, value: str, result: str
 ) -> None:
     assert topic_operations(current, [("cleanup.policy", operation, value)]) == {"cleanup.policy": result}
@@ -149,7 +149,7 @@ def test_thread_pools_change_by_half_or_double_at_most() -> None:
     assert check_broker(config, {"num.io.threads": "4"}, per_broker=True)["num.io.threads"] == 4
 
 
-def test_stored_settings_that_cannot_be_used_are_told_apart() -> None:
+def test_usable_stored_settings_are_separated_from_unusable_ones() -> None:
     stored = {"message.max.bytes": "5", "num.partitions": "3", "log.retention.ms": "x"}
     good, bad = usable(stored, per_broker=True)
     assert good == {"message.max.bytes": "5"}

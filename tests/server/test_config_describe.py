@@ -97,7 +97,7 @@ def test_a_brokers_value_has_its_sources_synonyms_and_update_mode() -> None:
     assert one(entries, "listeners").read_only
 
 
-def test_secrets_and_what_nobody_knows_are_hidden() -> None:
+def test_values_of_secrets_and_unknown_settings_are_hidden() -> None:
     config = BrokerConfig(
         {"ssl.key.password": "geheim", "my.own": "geheim", "listener.name.in.ssl.keystore.password": "geheim"}
     )

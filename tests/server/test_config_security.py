@@ -158,7 +158,7 @@ def test_such_a_setting_that_is_stored_refuses_the_start(tmp_path) -> None:
         ("listener.name.internal.sasl.enabled.mechanisms", False),
     ],
 )
-def test_what_is_stored_for_another_listener_does_not_refuse_the_start(name: str, is_refused: bool) -> None:
+def test_a_setting_stored_for_another_listener_does_not_refuse_the_start(name: str, is_refused: bool) -> None:
     config = BrokerConfig({"listeners": "IN://h:1", "listener.security.protocol.map": "IN:PLAINTEXT",
                            "inter.broker.listener.name": "IN"})  # fmt: skip
     if is_refused:

@@ -103,7 +103,7 @@ def test_other_types_of_coordinators_are_refused_as_in_kafka(
 # --- the topics
 
 
-def test_the_internal_topics_are_made_as_kafka_makes_them(tmp_path: Path) -> None:
+def test_the_internal_topics_are_created_with_the_settings_of_kafka(tmp_path: Path) -> None:
     server = start_broker(tmp_path)
     wires = [Wire(server.bootstrap_servers) for _ in range(8)]
     for wire in wires:  # all at once: one of them makes it, the others wait
@@ -153,7 +153,9 @@ def test_the_broker_settings_shape_the_topics(tmp_path: Path) -> None:
     server.stop()
 
 
-def test_a_topic_that_cannot_be_made_has_no_coordinator(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_there_is_no_coordinator_if_its_topic_cannot_be_created(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     server = start_broker(tmp_path, offsets_topic_replication_factor="3")
     wire = Wire(server.bootstrap_servers)
     for _ in range(3):
@@ -192,7 +194,7 @@ def test_only_the_broker_itself_writes_to_them(broker: BrokerServer, wire: Wire,
     assert answer.responses[0].partition_responses[0].error_code == code
 
 
-def test_nobody_deletes_their_records(broker: BrokerServer, wire: Wire) -> None:
+def test_delete_records_is_refused_for_internal_topics(broker: BrokerServer, wire: Wire) -> None:
     find(wire, "key")
     make = DELETE_RECORDS.Request.Topics
     request = DELETE_RECORDS.Request(

@@ -215,7 +215,7 @@ def test_a_stored_setting_that_clashes_is_ignored_alone(tmp_path, caplog):
         server.stop()
 
 
-def test_stored_settings_that_are_right_only_together_count_whatever_their_order():
+def test_stored_settings_that_are_valid_only_together_apply_in_any_order():
     config = BrokerConfig({"log.cleaner.min.compaction.lag.ms": "100"})
     both = {"log.cleaner.max.compaction.lag.ms": "50", "log.cleaner.min.compaction.lag.ms": "10"}
     bad = {"queued.max.request.bytes": "1", "log.retention.ms": "x"}

@@ -64,7 +64,7 @@ def produce(wire, name, version, acks=1, data=None):
     return wire.call(PRODUCE, version, request).responses[0].partition_responses[0]
 
 
-def test_what_is_promised_is_what_kafka_3_9_has_for_these_apis():
+def test_the_supported_versions_are_those_of_kafka_3_9():
     for key, (low, high) in TABLE.versions().items():
         assert (low, high) == (APIS[key].min_version, APIS[key].max_version), APIS[key].name
 
@@ -179,7 +179,7 @@ def test_create_topics(wire, version):
 
 
 @versions(CREATE_TOPICS)
-def test_a_topic_that_is_named_twice_has_two_answers_in_place_and_is_not_made(wire, version):
+def test_a_topic_that_is_named_twice_is_refused_twice_and_not_created(wire, version):
     make = CREATE_TOPICS.Request
     twice, once = f"twice-v{version}", f"once-v{version}"
     topics = [make.Topics(name=name, num_partitions=1, replication_factor=1) for name in (twice, once, twice)]

@@ -75,7 +75,7 @@ def test_max_bytes_counts_over_partitions_in_their_order(broker, wire):
     assert second.high_watermark == 1
 
 
-def test_leader_epochs_are_checked_and_a_diverging_reader_is_told(wire, topic):
+def test_leader_epochs_are_checked_and_a_diverging_epoch_is_returned(wire, topic):
     produce(wire, topic, batch(b"x"))
     assert fetch(wire, topic, epoch=1).error_code == Errors.UNKNOWN_LEADER_EPOCH
     assert fetch(wire, topic, epoch=0).error_code == Errors.NONE
@@ -83,7 +83,7 @@ def test_leader_epochs_are_checked_and_a_diverging_reader_is_told(wire, topic):
     assert answer.diverging_epoch.epoch == -1
 
 
-def test_a_session_tells_only_news_and_is_refused_when_wrong(broker, wire, topic):
+def test_a_session_returns_only_changes_and_a_wrong_epoch_is_refused(broker, wire, topic):
     make = FETCH.Request
     opened = wire.call(FETCH, FETCH_VERSION, fetch_request(topic, session=(0, 0)))
     session = opened.session_id
@@ -227,7 +227,7 @@ def test_a_fetch_with_a_divergence_reads_no_records_into_memory(wire, topic, mon
     assert (second.error_code, second.high_watermark) == (Errors.NONE, 1)
 
 
-def test_a_name_that_cannot_be_answered_closes_the_connection_though_a_topic_had_to_be_made(broker):
+def test_a_name_too_long_for_a_response_closes_the_connection_even_if_a_topic_is_created(broker):
     """Each byte that is no UTF-8 becomes three, and then the name is longer than a response can carry."""
     other = Wire(broker.bootstrap_servers)
     make = METADATA.Request

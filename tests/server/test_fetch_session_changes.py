@@ -382,7 +382,7 @@ class Sessions(RuleBasedStateMachine):
                     consumer.want(key, behind, most, epoch)
 
 
-def test_a_session_tells_what_a_look_at_every_partition_would(server):
+def test_a_session_returns_the_same_changes_as_a_read_of_every_partition(server):
     Sessions.server = server
     run_state_machine_as_test(Sessions, settings=settings(max_examples=EXAMPLES, stateful_step_count=30, deadline=None))
 
@@ -448,7 +448,7 @@ def test_it_is_woken_when_its_place_is_cut_off(scene, consumer):
     assert consumer.take()[key][0] == Errors.OFFSET_OUT_OF_RANGE
 
 
-def test_it_is_woken_when_a_topic_goes_and_told_when_it_comes_again(scene, consumer):
+def test_a_waiting_session_is_woken_by_the_deletion_of_a_topic_and_gets_its_re_creation(scene, consumer):
     consumer.ask(wait=30_000)
     waits(scene)
     scene.delete(scene.topics[1])
@@ -461,7 +461,7 @@ def test_it_is_woken_when_a_topic_goes_and_told_when_it_comes_again(scene, consu
     assert consumer.fetch() == {}
 
 
-def test_a_new_leader_epoch_is_told_to_one_who_names_the_old_one(scene, consumer):
+def test_a_consumer_that_names_the_old_leader_epoch_is_fenced(scene, consumer):
     key = scene.keys[0]
     consumer.want(key, 0, epoch=0)
     consumer.settle()
@@ -479,7 +479,7 @@ def test_it_is_answered_when_its_session_ends(scene, consumer):
     assert consumer.take() == {}
 
 
-def test_of_two_that_wait_in_a_session_the_later_one_is_told(scene, consumer):
+def test_of_two_fetches_that_wait_in_a_session_the_later_one_gets_the_records(scene, consumer):
     consumer.ask(wait=30_000)
     waits(scene)
     later = Consumer(scene)

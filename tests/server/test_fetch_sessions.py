@@ -63,7 +63,7 @@ def test_a_partition_with_data_is_read_last_the_next_time():
     assert [one.index for one in fetch(cache, session, 2, everything=True).partitions] == [1, 0]
 
 
-def test_later_ones_read_what_is_named_has_changed_has_an_error_or_has_more():
+def test_later_fetches_read_partitions_that_are_named_or_changed_or_have_errors_or_more_records():
     cache = FetchSessionCache(10)
     session = open_session(cache, [part(index=index) for index in range(5)])
     first = fetch(cache, session, 1)
@@ -134,7 +134,7 @@ def test_an_incremental_fetch_changes_adds_and_forgets_partitions():
     assert [(one.index, one.fetch_offset) for one in context.partitions] == [(0, 7), (2, 0)]
 
 
-def test_an_error_is_told_each_time_and_the_recovery_from_it_too():
+def test_an_error_is_returned_each_time_and_the_recovery_once():
     cache = FetchSessionCache(10)
     session = open_session(cache, [part()])
     for epoch in (1, 2):
@@ -187,7 +187,7 @@ def test_a_full_cache_gives_no_session_until_one_is_stale():
     assert cache.evictions == 1
 
 
-def test_a_settled_small_session_makes_room_for_a_larger_one():
+def test_a_small_session_older_than_the_eviction_time_makes_room_for_a_larger_one():
     cache = FetchSessionCache(1, eviction_seconds=120)
     small = open_session(cache, [part()])
     fetch(cache, small, 1, now=100)  # used, so not stale at 150, but older than the eviction time

@@ -90,7 +90,7 @@ def test_a_topic_may_ask_for_less_than_the_broker(broker):
 @pytest.mark.parametrize(
     "broker", [{"log_flush_interval_ms": "50"}, OFTEN, {"log_flush_interval_ms": "0"}], indirect=True
 )
-def test_what_waits_long_enough_is_flushed_without_another_record(broker):
+def test_records_are_flushed_after_flush_ms_without_another_append(broker):
     """Either setting is enough, and neither waits for log.initial.task.delay.ms."""
     broker.send(b"a")
     broker.wait_until_flushed()

@@ -149,7 +149,7 @@ def test_producers_of_a_partition_are_described_once_however_often_they_are_aske
     assert topics[0].partitions[0].active_producers[0].producer_id == 5
 
 
-def test_a_stop_does_not_wait_until_all_the_topics_of_a_request_are_made(broker, wire, monkeypatch):
+def test_a_stop_does_not_wait_until_all_the_topics_of_a_request_are_created(broker, wire, monkeypatch):
     monkeypatch.setattr(broker.services, "stopping", True)
     make = CREATE_TOPICS.Request
     topics = [make.Topics(name=f"h-stop-{number}", num_partitions=1, replication_factor=1) for number in range(3)]

@@ -89,7 +89,7 @@ def test_a_request_that_fails_in_the_pool_ends_its_connection(wire, monkeypatch)
     assert wire.closed()
 
 
-def test_what_is_asked_for_again_and_again_is_told_once(wire):
+def test_partitions_that_a_request_repeats_are_answered_once(wire):
     make = OFFSET_FETCH.Request.Groups
     twice = make.Topics(name="t", partition_indexes=[0, 1, 0, 0])
     group = make(group_id="once", topics=[twice, make.Topics(name="t", partition_indexes=[2, 1])])

@@ -56,7 +56,7 @@ def test_a_level_that_has_no_name_is_shown_as_the_least_severe_that_is_logged():
     assert levels(["lab.two"]) == {"lab.two": "FATAL"}
 
 
-def test_what_is_refused_changes_nothing():
+def test_a_refused_request_changes_no_log_level():
     good = ("lab.one", SET, "DEBUG")
     assert refused(good, ("lab.nobody", SET, "DEBUG")) == Errors.INVALID_CONFIG
     assert refused(good, ("lab.nobody", DELETE, None)) == Errors.INVALID_CONFIG

@@ -10,7 +10,7 @@ from tests.harness.wire import Wire
 from tests.server.requests import batch, fetch_request, make_topic, metrics_address, produce, start_broker
 
 
-def test_the_page_tells_of_requests_bytes_errors_logs_and_the_purgatory(tmp_path):
+def test_the_metrics_page_shows_requests_bytes_errors_logs_and_the_purgatory(tmp_path):
     server = start_broker(tmp_path, kafkapy_metrics_listen="127.0.0.1:0")
     wire = Wire(server.bootstrap_servers)
     try:

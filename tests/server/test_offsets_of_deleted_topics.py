@@ -46,7 +46,7 @@ def delete(wire: Wire, topic: str) -> None:
     assert answer.responses[0].error_code == Errors.NONE
 
 
-def test_a_commit_to_a_re_created_topic_stays_whatever_the_background_threads_do(server: BrokerServer) -> None:
+def test_a_commit_to_a_re_created_topic_survives_the_cleanup_of_the_deleted_one(server: BrokerServer) -> None:
     wire = Wire(server.bootstrap_servers)
     topic = make_topic(wire, "again")
     commit(wire, topic, 11)

@@ -150,7 +150,7 @@ def test_conversions_take_turns_and_end_with_their_connection(tmp_path, monkeypa
     server.stop()
 
 
-def test_a_client_that_goes_in_the_middle_disturbs_nobody(broker, wire, topic):
+def test_a_client_that_disconnects_in_the_middle_of_a_reply_does_not_disturb_others(broker, wire, topic):
     for _ in range(30):
         produce(wire, topic, batch(0, os.urandom(PART)))
     for taken in (1, 100, PART, 10 * PART):

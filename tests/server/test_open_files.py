@@ -90,7 +90,7 @@ def test_under_load_the_limit_holds_and_every_partition_has_its_own_records_also
     server.stop()
 
 
-def test_where_nobody_says_logs_keep_half_of_the_descriptors(data):
+def test_by_default_logs_keep_half_of_the_descriptors(data):
     server = start_broker(data)
     assert server.services.log_manager._files.open_files.limit == half_of_the_descriptors() > 0
     server.stop()

@@ -131,7 +131,7 @@ def answers_of(wire, count):
     return [(one.error_code, one.base_offset) for one in answers]
 
 
-def test_one_replica_is_enough_for_acks_all_whatever_min_insync_replicas_is(wire, broker):
+def test_one_replica_is_enough_for_acks_all_with_any_min_insync_replicas(wire, broker):
     topic = make_topic(wire, "p-one-replica")
     broker.services.topic_settings.alter(topic, lambda _: {"min.insync.replicas": "2"}, validate_only=False)
     gather_with_acks(wire, topic, [1, -1, 1])
@@ -347,7 +347,7 @@ def test_with_flush_messages_1_an_acknowledged_record_is_flushed(tmp_path):
         server.stop()
 
 
-def test_what_was_acknowledged_is_there_after_a_restart(tmp_path):
+def test_acknowledged_records_are_there_after_a_restart(tmp_path):
     server = start_broker(tmp_path)
     wire = Wire(server.bootstrap_servers)
     make_topic(wire, "kept")
@@ -390,7 +390,7 @@ def test_a_batch_that_unpacks_beyond_the_limit_is_refused(tmp_path):
         server.stop()
 
 
-def test_an_answer_that_cannot_be_made_closes_the_connection_also_from_the_disk_pool(wire, broker):
+def test_a_response_that_cannot_be_encoded_closes_the_connection_also_from_the_append_pool(wire, broker):
     topic = make_topic(wire, "p-unanswerable")
     asked = request(topic, batch(b"kept"))
     asked.topic_data += request("n" * 32_767, batch(b"lost")).topic_data  # its error message is longer than that

@@ -158,7 +158,7 @@ def test_a_connection_whose_requests_cannot_be_handled_is_closed_alone(server, w
     assert gathers == [4]
 
 
-def test_appends_that_wait_hold_up_only_those_who_asked_for_them(server, wires, gathers, monkeypatch):
+def test_appends_that_wait_delay_only_the_requests_they_belong_to(server, wires, gathers, monkeypatch):
     released = threading.Event()
     plain = PartitionLog.append
 

@@ -62,7 +62,7 @@ def leader_of(wire, topic):
     return partition.error_code, partition.leader_id, list(partition.replica_nodes), list(partition.offline_replicas)
 
 
-def test_metadata_tells_that_a_partition_has_no_leader_yet(held):
+def test_metadata_returns_leader_not_available_until_the_log_is_loaded(held):
     server, files, wire = held
     assert leader_of(wire, "slow") == (Errors.LEADER_NOT_AVAILABLE, -1, [0], [])
     assert leader_of(wire, "quick") == (Errors.NONE, 0, [0], [])
@@ -120,7 +120,7 @@ def test_every_other_api_answers_that_this_is_not_the_leader(held):
     assert fetch_values(wire, "quick") == [b"one", b"two"]
 
 
-def test_a_fetch_session_goes_on_when_the_log_is_ready(held):
+def test_a_fetch_session_continues_when_the_log_is_loaded(held):
     server, files, wire = held
     opened = wire.call(FETCH, 12, fetch_request("slow", session=(0, 0)))
     assert opened.responses[0].partitions[0].error_code == Errors.NOT_LEADER_OR_FOLLOWER
@@ -140,7 +140,7 @@ def test_a_fetch_session_goes_on_when_the_log_is_ready(held):
     assert len(bytes(partition.records)) > 0
 
 
-def test_the_start_is_told_in_the_metrics_and_in_the_log_directories(held):
+def test_metrics_and_describe_log_dirs_show_the_progress_of_the_start(held):
     server, files, wire = held
     directory = str(server.services.config.log_dirs[0].absolute())
 
@@ -161,7 +161,7 @@ def test_the_start_is_told_in_the_metrics_and_in_the_log_directories(held):
     assert progress() == [0, False, 0]
 
 
-def test_topics_are_made_and_deleted_meanwhile(held):
+def test_topics_can_be_created_and_deleted_during_recovery(held):
     server, files, wire = held
     make_topic(wire, "new")
     produce(wire, "new", batch(b"x"))
@@ -182,7 +182,7 @@ def test_topics_are_made_and_deleted_meanwhile(held):
     assert fetch_values(wire, "new") == [b"x"]
 
 
-def test_a_topic_is_deleted_whose_log_nobody_has_begun_to_load(tmp_path):
+def test_a_topic_can_be_deleted_before_the_loading_of_its_log_begins(tmp_path):
     """Also one that was being deleted when the broker was killed, which its next start finishes."""
     server = start_broker(tmp_path, broker_id=0)
     wire = Wire(server.bootstrap_servers)
@@ -220,7 +220,7 @@ def test_settings_that_are_changed_meanwhile_count(held):
     assert server.services.replicas.get("slow", 0).log.config.retention_ms == 77
 
 
-def test_a_stop_does_not_wait_for_what_is_not_recovered(tmp_path, held):
+def test_a_stop_does_not_wait_for_logs_that_still_need_recovery(tmp_path, held):
     server, files, _ = held
     stopping = threading.Thread(target=server.stop)
     stopping.start()
@@ -238,7 +238,7 @@ def test_a_stop_does_not_wait_for_what_is_not_recovered(tmp_path, held):
     again.stop()
 
 
-def test_a_partition_whose_log_cannot_be_loaded_tells_why(tmp_path):
+def test_a_partition_whose_log_cannot_be_loaded_returns_the_reason(tmp_path):
     class Confused(GatedFiles):
         def scan(self, file, *arguments):
             if self.text in file.path:

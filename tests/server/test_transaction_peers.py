@@ -46,7 +46,7 @@ def cache(leaders):
     ("leader", "code"),
     [(ME, Errors.NONE), (None, Errors.NONE), (OTHER, Errors.NOT_COORDINATOR), (NO_LEADER, Errors.NOT_COORDINATOR)],
 )
-def test_the_coordinator_here_is_asked_unless_another_broker_leads_its_partition(leader, code):
+def test_the_local_coordinator_is_asked_unless_another_broker_is_its_leader(leader, code):
     local, codes = Local(), {}
     known = cache({} if leader is None else {(TRANSACTIONS, 3): leader})
     Verification(known, ME, local).ask("id", 1, 0, [("t", 0), ("t", 1)], codes.update)

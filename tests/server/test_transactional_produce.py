@@ -149,7 +149,7 @@ def test_the_first_set_in_a_partition_is_verified_and_later_ones_are_not(wire, t
         (Errors.CONCURRENT_TRANSACTIONS, 11, Errors.NOT_ENOUGH_REPLICAS),
     ],
 )
-def test_what_the_coordinator_refuses_the_producer_is_told_so_that_it_does_the_right_thing(
+def test_a_refusal_by_the_coordinator_becomes_the_error_that_producers_handle_correctly(
     wire, topic, coordinator, said, version, told
 ):
     coordinator.code = said
@@ -212,7 +212,7 @@ def test_one_request_is_of_one_producer(wire, topic, coordinator):
     assert not coordinator.asked
 
 
-def test_records_outside_of_a_transaction_need_no_coordinator_whatever_the_request_says(wire, topic, coordinator):
+def test_records_outside_of_a_transaction_need_no_coordinator_even_with_a_transactional_id(wire, topic, coordinator):
     assert produce(wire, topic, {0: batch(b"a", transactional=False)}) == {0: Errors.NONE}
     assert not coordinator.asked
 

@@ -68,7 +68,7 @@ def test_a_transaction_that_was_decided_before_a_restart_is_completed_after_it(
     assert [broker.wire.end_offset("topic", index) for index in (0, 1)] == [1, 1]
 
 
-def test_a_transaction_goes_on_over_a_restart(broker: Broker) -> None:
+def test_a_transaction_continues_after_a_restart(broker: Broker) -> None:
     producer = broker.wire.producer("tx")
     broker.wire.add("tx", producer, [("topic", 0)])
     broker.restart()
@@ -118,7 +118,7 @@ def test_a_batch_of_very_many_transactions_is_answered_one_by_one(broker: Broker
     assert codes == [[Errors.INVALID_PRODUCER_ID_MAPPING]] * 2000 + [[Errors.NONE]]
 
 
-def test_ids_have_no_coordinator_before_somebody_looks_for_it(broker: Broker) -> None:
+def test_requests_before_the_first_find_coordinator_get_not_coordinator(broker: Broker) -> None:
     nobody = Producer(1, 0)
     assert broker.wire.init("tx") == Errors.NOT_COORDINATOR
     assert broker.wire.add("tx", nobody, [("topic", 0)]) == [Errors.NOT_COORDINATOR]
@@ -128,7 +128,7 @@ def test_ids_have_no_coordinator_before_somebody_looks_for_it(broker: Broker) ->
     assert (listed.error_code, listed.transaction_states) == (Errors.NONE, [])
 
 
-def test_ids_that_nobody_uses_are_forgotten_for_good(tmp_path: Path) -> None:
+def test_unused_transactional_ids_expire_and_stay_forgotten_after_a_restart(tmp_path: Path) -> None:
     broker = Broker(
         tmp_path,
         transactional_id_expiration_ms="300",

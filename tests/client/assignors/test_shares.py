@@ -30,7 +30,7 @@ def groups(draw):
 @pytest.mark.parametrize("name", [name for name in ASSIGNORS if name != "cooperative-sticky"])
 @settings(max_examples=40, deadline=None)
 @given(members=groups())
-def test_each_partition_that_somebody_wants_goes_to_one_who_wants_it(name, members):
+def test_each_subscribed_partition_goes_to_exactly_one_subscriber(name, members):
     shares = ASSIGNORS[name].assign(members, COUNTS)
     assert shares.keys() == {member.id for member in members}
     given_out = [one for share in shares.values() for one in share]
@@ -42,7 +42,7 @@ def test_each_partition_that_somebody_wants_goes_to_one_who_wants_it(name, membe
 
 @settings(max_examples=40, deadline=None)
 @given(members=groups())
-def test_a_cooperative_member_gets_nothing_that_another_one_has_to_let_go_of(members):
+def test_a_cooperative_member_gets_no_partition_that_another_member_has_to_revoke(members):
     shares = COOPERATIVE_STICKY.assign(members, COUNTS)
     given_out = [one for share in shares.values() for one in share]
     assert len(given_out) == len(set(given_out))
@@ -75,7 +75,7 @@ def test_range_puts_equal_numbers_of_equal_topics_together():
         assert [index for topic, index in share if topic == "t"] == [index for topic, index in share if topic == "u"]
 
 
-def test_a_partition_does_not_go_back_to_somebody_who_does_not_want_it_any_more():
+def test_a_partition_does_not_return_to_a_member_that_has_unsubscribed():
     # Java gives it to "old" here, which reads another topic only.
     old = Member("old", ["b"], generation=1, user_data=STICKY.user_data([("a", 0), ("a", 1)], 1))
     others = [
@@ -88,7 +88,7 @@ def test_a_partition_does_not_go_back_to_somebody_who_does_not_want_it_any_more(
     assert shares["old"] == [("b", 0)]
 
 
-def test_nobody_gets_nothing():
+def test_a_group_without_members_has_an_empty_assignment():
     for assignor in ASSIGNORS.values():
         assert assignor.assign([], COUNTS) == {}
 

@@ -74,7 +74,7 @@ def test_round_robin_passes_over_threads_that_do_not_want_the_topic() -> None:
 
 
 @pytest.mark.parametrize("version", ["0.7.2", "0.8.2.2"])
-def test_the_scala_consumers_own_what_is_computed(version: str) -> None:
+def test_the_computed_assignment_is_what_the_scala_consumers_own(version: str) -> None:
     tree = znodes(version)
     topics = children(tree, "/brokers/topics")
     partitions = {}

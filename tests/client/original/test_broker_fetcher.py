@@ -59,7 +59,7 @@ def first_after_it_was_taken_again(wire: SlowWire) -> tuple[int, list[OwnedParti
         fetcher.join(PATIENCE_S)
 
 
-def test_an_answer_from_before_a_partition_was_given_up_is_not_taken_for_what_is_read_of_it_now() -> None:
+def test_a_response_from_before_a_partition_was_released_is_ignored_after_it_is_claimed_again() -> None:
     """Else the records from 50 to 100 would never be read."""
     assert first_after_it_was_taken_again(SlowWire()) == (50, [])
 

@@ -153,7 +153,7 @@ def test_after_close_a_message_is_refused_and_counted(kind):
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_what_cannot_be_sent_is_counted_and_handed_to_the_callback(kind):
+def test_messages_that_cannot_be_sent_are_counted_and_passed_to_the_callback(kind):
     diary = Diary()
     producer = Producer({**NOWHERE, "producer.type": kind, "batch.size": "10"}, callback_handler=diary)
     if kind == "sync":
@@ -286,7 +286,7 @@ producer.send([KeyedMessage(sys.argv[2], b"v")] * 3)
 """
 
 
-def test_a_program_that_forgets_to_close_still_sends_what_is_queued(kafkapy_broker, kafkapy_topic):
+def test_a_program_that_forgets_to_close_still_sends_the_queued_messages(kafkapy_broker, kafkapy_topic):
     command = [sys.executable, "-c", FORGETFUL, kafkapy_broker.bootstrap_servers, kafkapy_topic]
     subprocess.run(command, check=True, timeout=60, cwd=Path(__file__).parents[3])
     assert len(read(kafkapy_broker, kafkapy_topic)) == 3

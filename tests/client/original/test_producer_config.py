@@ -50,7 +50,7 @@ def test_both_sets_of_names_mean_the_same():
     assert (old.queue_time_s, old.enqueue_timeout_s, old.codec) == (0.25, 0.0, 1)
 
 
-def test_what_is_not_given_is_as_in_kafka_but_a_message_is_acknowledged():
+def test_defaults_are_those_of_kafka_except_for_acks():
     config = read_config(BROKERS)
     assert (config.is_async, config.queue_time_s, config.queue_size, config.batch_size) == (False, 5.0, 10_000, 200)
     assert (config.enqueue_timeout_s, config.retries, config.backoff_s, config.codec) == (None, 3, 0.1, 0)
@@ -77,12 +77,12 @@ def test_what_is_not_given_is_as_in_kafka_but_a_message_is_acknowledged():
         ({**BROKERS, "request.required.acks": "1", "enable.idempotence": "true"}, "needs request.required.acks=-1"),
     ],
 )
-def test_what_cannot_be_is_named_with_its_value(properties, told):
+def test_an_invalid_property_is_named_with_its_value(properties, told):
     with pytest.raises(ValueError, match=told):
         read_config(properties)
 
 
-def test_properties_that_nobody_knows_or_that_do_nothing_are_said(caplog):
+def test_unknown_properties_and_those_without_effect_are_logged(caplog):
     caplog.set_level(logging.INFO)
     read_config({**BROKERS, "batch.sise": "5", "buffer.size": "100"})
     assert "batch.sise is not known to the producer" in caplog.text

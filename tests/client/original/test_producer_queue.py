@@ -4,13 +4,12 @@ import threading
 
 from kafkapy.client.original.producing.producer_hooks import CallbackHandler
 from kafkapy.client.original.producing.producer_messages import KeyedMessage
-from kafkapy.client.original.producing.producer_queue import BoundedQueue
-from kafkapy.client.original.producing.producer_thread import SendThread
+from kafkapy.client.original.producing.producer_queue import BoundedQueue, SendThread
 
 FOREVER = 3600.0
 
 
-def test_what_there_is_room_for_goes_in_in_order_and_the_rest_is_told():
+def test_put_takes_messages_in_order_while_there_is_room_and_returns_their_number():
     queue = BoundedQueue(3)
     assert queue.put([1, 2], 0.0) == 2
     assert queue.put([3, 4, 5], 0.0) == 1
@@ -38,7 +37,7 @@ def test_many_threads_wait_for_room_and_nothing_is_lost_or_moved():
     assert len(queue) == 0
 
 
-def test_closing_ends_those_that_wait_and_leaves_what_is_there():
+def test_closing_ends_waiting_puts_and_keeps_the_queued_messages():
     queue = BoundedQueue(1)
     done = []
     thread = threading.Thread(target=lambda: done.append(queue.put([1, 2], None)))
@@ -96,7 +95,7 @@ class LateQueue(BoundedQueue):
         return taken
 
 
-def test_what_comes_between_the_last_look_and_the_closing_is_sent():
+def test_messages_queued_just_before_the_closing_are_sent():
     queue = LateQueue(10)
     queue.put(messages(1), 0.0)
     thread, batches = run(queue, queue_time_s=0.01)

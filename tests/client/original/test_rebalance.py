@@ -57,7 +57,7 @@ class Holder:
         pass
 
 
-def test_what_was_claimed_in_the_new_session_already_is_given_back() -> None:
+def test_partitions_claimed_in_the_new_session_are_released_when_others_get_them() -> None:
     tree: Any = Tree()
     rebalancer = Rebalancer(tree, ConsumerSettings("zk", "g"), "a", Subscription({"t": 1}), Holder())
     assert rebalancer.attempt()

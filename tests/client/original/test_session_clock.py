@@ -40,7 +40,7 @@ def test_while_it_ticks_zookeeper_is_not_asked(machine: Machine) -> None:
     assert machine.asked == 0
 
 
-def test_after_a_stop_it_is_good_again_once_zookeeper_says_that_the_session_goes_on(machine: Machine) -> None:
+def test_after_a_pause_the_clock_is_good_once_zookeeper_confirms_the_session(machine: Machine) -> None:
     machine.pass_time(3.5)  # a ping may have been due since 2 s: 6 s without one is the end of the session
     assert not machine.clock.is_good()
     machine.alive = False
@@ -75,7 +75,7 @@ def test_a_stop_while_zookeeper_is_asked_counts(machine: Machine) -> None:
     assert not machine.clock.is_good()
 
 
-def test_after_a_stop_a_stream_hands_out_no_more_than_a_slice_until_the_session_is_known_to_go_on(
+def test_after_a_pause_a_stream_delivers_at_most_a_slice_until_the_session_is_confirmed(
     machine: Machine,
 ) -> None:
     stream = Stream(-1, may_read=machine.clock.is_good)
@@ -100,7 +100,7 @@ def test_after_a_stop_a_stream_hands_out_no_more_than_a_slice_until_the_session_
     assert not reader.is_alive()
 
 
-def test_after_a_stop_no_chunk_is_handed_out_until_the_session_is_known_to_go_on(machine: Machine) -> None:
+def test_after_a_pause_no_chunk_is_delivered_until_the_session_is_confirmed(machine: Machine) -> None:
     stream = Stream(may_read=machine.clock.is_good)
     owned = OwnedPartition(("t", "0"), stream, 0)
     put(stream, owned, batch(0, 5), 0)

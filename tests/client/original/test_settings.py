@@ -45,7 +45,7 @@ def test_defaults_are_those_of_kafka() -> None:
         ({"fetch.size": "1", "fetch.message.max.bytes": "1"}, "is the old name of fetch.message.max.bytes"),
     ],
 )
-def test_what_cannot_be_used_is_named(wrong: dict[str, str], said: str) -> None:
+def test_an_unusable_setting_is_named_in_the_error(wrong: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError) as raised:
         consumer_settings({**LEAST, **wrong})
     assert said in str(raised.value)
@@ -57,7 +57,7 @@ def test_what_must_be_there(missing: str) -> None:
         consumer_settings({name: value for name, value in LEAST.items() if name != missing})
 
 
-def test_what_is_unknown_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_settings_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         consumer_settings({**LEAST, "num.consumer.fetchers": "2", "group.idd": "g"})
     assert [record.getMessage().split()[2] for record in caplog.records] == ["group.idd"]

@@ -112,7 +112,7 @@ def test_a_message_is_not_looked_at_before_it_is_asked_for():
         next(messages)
 
 
-def test_what_is_no_message_at_all_is_refused_and_not_waited_for():
+def test_bytes_that_are_no_message_are_refused_and_not_taken_for_a_partial_one():
     found = MessageSet(REQUEST, bytes(40), 5)
     assert not found.is_partial
     with pytest.raises(ValueError):  # noqa: PT011
@@ -148,7 +148,7 @@ def test_an_offset_out_of_range_comes_with_the_range(fake_broker, consume):
     ("property_name", "word", "there"),
     [("auto.offset.reset", "smallest", 0), ("autooffset.reset", "largest", 5), ("autooffset.reset", "smallest", 0)],
 )
-def test_out_of_range_goes_on_where_the_properties_say(fake_broker, consume, property_name, word, there):
+def test_after_out_of_range_it_reads_from_where_the_properties_say(fake_broker, consume, property_name, word, there):
     Log(fake_broker, SETS["batch"])
     found = consume(properties={property_name: word}).fetch("t", 0, 99, 1000)
     assert found.offset == there
@@ -176,7 +176,7 @@ def test_several_partitions_come_in_one_request_each_with_its_own_error(fake_bro
         consumer.multifetch([wanted[0], wanted[0]])
 
 
-def test_a_connection_that_broke_is_made_anew_once(fake_broker, consume, hang_up):
+def test_a_broken_connection_is_reopened_once(fake_broker, consume, hang_up):
     log = Log(fake_broker, SETS["batch"])
     consumer = consume()
     consumer.fetch("t", 0, 0, 1000)

@@ -24,12 +24,12 @@ SUBSCRIPTIONS = st.one_of(
 
 
 @given(SUBSCRIPTIONS, st.sampled_from(Layout))
-def test_what_is_written_is_read(subscription: Subscription, layout: Layout) -> None:
+def test_a_written_subscription_is_read_back(subscription: Subscription, layout: Layout) -> None:
     assert read_subscription(subscription.written(layout, 7)) == subscription
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
-def test_what_is_no_subscription_is_refused_in_a_sentence(data: bytes) -> None:
+def test_data_that_is_no_subscription_is_refused_with_a_clear_error(data: bytes) -> None:
     said = ""
     try:
         read_subscription(data)
@@ -126,6 +126,6 @@ def test_a_topic_whose_znode_is_broken_is_named(data: bytes) -> None:
         partitions_07("/brokers/topics/t", {"1": b"x"})
 
 
-def test_brokers_tell_the_layout() -> None:
+def test_the_registration_of_a_broker_shows_the_layout() -> None:
     assert layout_of_broker(znodes("0.7.2")["/brokers/ids/8"]) is Layout.V07
     assert layout_of_broker(znodes("0.8.2.2")["/brokers/ids/4"]) is Layout.V08

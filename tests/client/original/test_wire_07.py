@@ -100,7 +100,7 @@ def test_fetches_of_one_and_of_several(serve: Serve, asked: list[bytes]) -> None
         ("00000008 0000 00000004 0000", "has wrong sizes"),
     ],
 )
-def test_what_is_no_answer_is_refused_and_the_connection_closed(serve: Serve, answer: str, told: str) -> None:
+def test_an_invalid_response_is_refused_and_the_connection_closed(serve: Serve, answer: str, told: str) -> None:
     connection = serve(bytes.fromhex(answer))
     with pytest.raises(ConnectionFailed, match=told):
         connection.fetch([Asked("t", 0, 0, 100), Asked("u", 0, 0, 100)])

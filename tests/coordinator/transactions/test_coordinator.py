@@ -67,7 +67,7 @@ def test_a_continuing_client_with_the_last_epoch_gets_one_new_producer_id(world:
     assert world.init("tx", expected=last) == Errors.PRODUCER_FENCED
 
 
-def test_an_epoch_used_up_by_fencing_leads_to_a_new_producer_id(world: World) -> None:
+def test_a_producer_gets_a_new_id_when_fencing_has_used_up_its_epochs(world: World) -> None:
     last = exhausted(world)
     assert world.add("tx", last, P) == Errors.NONE
     assert world.init("tx") == Errors.CONCURRENT_TRANSACTIONS
@@ -291,7 +291,7 @@ def test_lists_wait_for_the_load(world: World) -> None:
 # --- what an operator reads
 
 
-def test_the_log_tells_who_was_fenced_and_why(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_name_the_fenced_producer_and_the_reason(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     first = world.producer("tx")
     world.add("tx", first, P)

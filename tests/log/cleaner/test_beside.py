@@ -85,7 +85,7 @@ def test_the_high_watermark_that_moves_up_meanwhile_stays_up(tmp_path, change):
     assert log._high_watermark == 10 + log.looks
 
 
-def test_a_reader_of_committed_records_is_told_of_aborted_ones_or_that_they_are_gone(tmp_path):
+def test_a_read_committed_fetch_returns_the_aborted_transactions_or_offset_out_of_range(tmp_path):
     """Retention comes between the read and the question which of its transactions were aborted."""
     bench = CleanerBench(tmp_path, cleanup_policy=["compact", "delete"], retention_bytes=1)
     bench.append(("aborted", "1"), producer=8, transactional=True)

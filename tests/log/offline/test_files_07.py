@@ -54,7 +54,7 @@ def test_eleven_digits_and_underscores(tmp_path):
     assert [one.start for one in segments_07(directory)] == [0, 506, 907]
 
 
-def test_a_missing_segment_is_told(tmp_path):
+def test_a_missing_segment_is_reported(tmp_path):
     directory = tmp_path / "gzip-segments-0"
     shutil.copytree(GOLDEN / "gzip-segments-0", directory)
     os.unlink(directory / "00000000000000000506.kafka")
@@ -65,7 +65,7 @@ def test_a_missing_segment_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("chunk", [5, 7, 64, 1 << 20])
-def test_every_message_of_a_file_is_found_whatever_the_chunk(monkeypatch, chunk):
+def test_every_message_of_a_file_is_found_with_any_chunk_size(monkeypatch, chunk):
     monkeypatch.setattr(files_07, "CHUNK", chunk)
     for path in GOLDEN.glob("*/*.kafka"):
         with Reader07(path) as reader:
@@ -92,7 +92,7 @@ def test_a_cut_message_ends_the_walk(monkeypatch, tmp_path, chunk, cut):
 
 
 @pytest.mark.parametrize("chunk", [5, 1 << 20])
-def test_nonsense_is_told_with_its_position_in_the_file(monkeypatch, tmp_path, chunk):
+def test_corrupt_bytes_are_reported_with_their_position_in_the_file(monkeypatch, tmp_path, chunk):
     monkeypatch.setattr(files_07, "CHUNK", chunk)
     path = tmp_path / "0.kafka"
     path.write_bytes(build_message(b"whole") + bytes(20))

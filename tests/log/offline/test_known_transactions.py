@@ -115,7 +115,7 @@ def test_a_transaction_index_that_is_not_whole_is_not_believed(tmp_path, kind):
     assert transactions_since(place, 0).aborted == history.aborted
 
 
-def test_sealed_segments_are_not_scanned_where_the_files_beside_them_are_whole(tmp_path):
+def test_sealed_segments_are_not_scanned_if_their_transaction_files_are_whole(tmp_path):
     """What is in them is taken away: their size alone is left."""
     history = History(tmp_path, [(WRITE, 0), (WRITE, 1), (ABORT, 0), (ROLL, 0), (WRITE, 0), (ABORT, 1), (COMMIT, 0)])
     first = tmp_path / "t-0" / f"{0:020d}.log"
@@ -124,7 +124,7 @@ def test_sealed_segments_are_not_scanned_where_the_files_beside_them_are_whole(t
     assert transactions_since(place, 0).aborted == history.aborted != []
 
 
-def test_a_segment_alone_is_told_of_transactions_by_those_beside_it():
+def test_transactions_of_a_single_segment_are_known_from_the_files_of_its_neighbours():
     partition = GOLDEN / "kafka-3.9.1-v2" / "data" / "v2-txn-0"
     (whole,) = places_in([partition])
     for segment in whole.segments:

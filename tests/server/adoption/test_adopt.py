@@ -65,7 +65,7 @@ def test_topics_are_what_they_were(golden_copy, golden_nodes):
     assert not [one for one in path.iterdir() if one.name.endswith("-stray")]
 
 
-def test_records_go_on_behind_the_old_ones_and_are_there_after_a_restart(small):
+def test_new_records_follow_the_old_ones_and_are_there_after_a_restart(small):
     path = small("v2-none-0")
     adopt([path], Knowledge())
     with Broker(path) as broker, RecordProducer(broker.bootstrap_servers) as producer:
@@ -169,7 +169,7 @@ def test_the_logs_of_a_killed_kafka_are_recovered_at_the_first_start(golden_copy
     }
 
 
-def test_a_missing_partition_is_made_empty(small):
+def test_a_missing_partition_is_created_empty(small):
     path = small("v2-none-0")
     (path / "v2-none-0").rename(path / "v2-none-1")
     adopt([path], Knowledge())

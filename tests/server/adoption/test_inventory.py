@@ -140,7 +140,7 @@ def test_files_that_are_not_right(small, file, text, told):
         take_inventory([path])
 
 
-def test_damaged_checkpoints_and_snapshots_tell_nothing_and_the_log_does(small):
+def test_epochs_and_producer_ids_come_from_the_log_if_checkpoints_and_snapshots_are_damaged(small):
     path = small("v2-none-0")
     whole = take_inventory([path])
     directory = path / "v2-none-0"

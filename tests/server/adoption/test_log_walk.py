@@ -46,7 +46,7 @@ def test_mixed_formats_are_walked_through():
     assert walked(path).leader_epoch == max(epochs) >= 0
 
 
-def test_batches_longer_than_what_is_read_at_once(tmp_path):
+def test_batches_longer_than_one_read(tmp_path):
     path = tmp_path / "0.log"
     big = bytes(200_000)
     path.write_bytes(batch(7, value=big) + batch(3) + batch(9, 5, value=big) + batch(8))
@@ -71,7 +71,7 @@ def test_a_damaged_batch_does_not_raise_anything(tmp_path):
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 100, b"\xff" * 100, b"\0" * 11, batch(9, 9)[:-1], batch(9, 9)[:40]])
-def test_what_is_no_batch_ends_the_walk(tmp_path, tail):
+def test_the_walk_ends_at_the_first_bytes_that_are_no_batch(tmp_path, tail):
     path = tmp_path / "0.log"
     path.write_bytes(batch(4, 2) + tail)
     assert walked(path) == Highest(4, 2)

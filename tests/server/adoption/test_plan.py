@@ -104,7 +104,7 @@ def test_epochs_are_the_higher_of_log_and_zookeeper(small, golden_nodes):
     assert (topics["v2-none"].epochs, topics["v2-gzip"].epochs) == ({0: 9}, {0: 4})
 
 
-def test_kafka_0_8_needs_to_be_told_whose_it_is(golden_copy):
+def test_a_directory_of_kafka_0_8_needs_the_option_broker_id(golden_copy):
     path = golden_copy("kafka-0.8.2.2")
     with pytest.raises(AdoptionError, match="--broker-id"):
         plan_of(path)
@@ -135,7 +135,7 @@ def test_a_directory_that_only_looks_like_a_partition(small):
         plan_of(path)
 
 
-def test_replicas_elsewhere_missing_directories_and_unfinished_deletions_are_told(small, golden_nodes):
+def test_replicas_elsewhere_missing_directories_and_unfinished_deletions_are_warned_of(small, golden_nodes):
     nodes = golden_nodes("kafka-3.9.1-v2")
     stored = json.loads(nodes.nodes["/brokers/topics/v2-none"])
     nodes.nodes["/brokers/topics/v2-none"] = json.dumps({**stored, "partitions": {"0": [1, 2], "1": [2, 1]}})

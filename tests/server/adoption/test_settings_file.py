@@ -93,6 +93,6 @@ def test_kafka_topics():
         ("Dynamic configs for topic t are:\nwhat is this", "what is this"),
     ],
 )
-def test_what_is_in_no_form_is_told(text, told):
+def test_text_in_none_of_the_known_forms_is_refused_with_the_reason(text, told):
     with pytest.raises(SettingsFileError, match=told):
         parse_settings(text)
