@@ -25,8 +25,7 @@ from kafkapy.client.original.producing.producer_messages import (
     QueueFull,
     counted,
 )
-from kafkapy.client.original.producing.producer_queue import BoundedQueue
-from kafkapy.client.original.producing.producer_thread import SendThread
+from kafkapy.client.original.producing.producer_queue import BoundedQueue, SendThread
 
 log = logging.getLogger(__name__)
 
