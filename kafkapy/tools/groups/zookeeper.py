@@ -16,7 +16,7 @@ from kafkapy.client.administration.admin import Admin
 from kafkapy.client.administration.group_admin import GroupAdmin
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.errors import ClientError
-from kafkapy.client.original.kafka_07.ends import ends_07
+from kafkapy.client.original.kafka_07.wire import ends_07
 from kafkapy.client.original.znodes.layouts import Layout
 from kafkapy.errors import KafkaError
 from kafkapy.runtime.addresses import host_port

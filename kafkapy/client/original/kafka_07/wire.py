@@ -15,12 +15,13 @@ Source: kafka.api and kafka.server.KafkaRequestHandlers of Kafka 0.7.2.
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct, error, unpack_from
 from typing import NamedTuple
 
 from kafkapy.client.connection import LARGEST_FRAME
 from kafkapy.client.errors import BrokerTimedOut, ClientError, ConnectionFailed
+from kafkapy.client.original.assignment import Partition
 from kafkapy.runtime.addresses import host_port
 
 PRODUCE, FETCH, MULTI_FETCH, MULTI_PRODUCE, OFFSETS = range(5)
@@ -159,3 +160,28 @@ def _named(topic: str, partition: int) -> bytes:
     """Return the encoded topic and partition."""
     name = topic.encode()
     return _KEY.pack(len(name)) + name + _WHERE.pack(partition)
+
+
+def ends_07(
+    brokers: Mapping[int, tuple[str, int]], partitions: Iterable[Partition], timeout_s: float
+) -> dict[Partition, int]:
+    """Return the end of each (topic, "BROKER-NUMBER"), a byte position, except those of unregistered brokers.
+
+    Raises ClientError.
+    """
+    found: dict[Partition, int] = {}
+    connections: dict[int, Connection07] = {}
+    try:
+        for topic, name in sorted(partitions):
+            broker, _, number = name.partition("-")
+            if not number or int(broker) not in brokers:
+                continue
+            if int(broker) not in connections:
+                connections[int(broker)] = Connection07(*brokers[int(broker)], timeout_s)
+            found.update(
+                ((topic, name), end) for end in connections[int(broker)].offsets_before(topic, int(number), LATEST, 1)
+            )
+    finally:
+        for connection in connections.values():
+            connection.close()
+    return found
