@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.coordinator.coordinator_log import coordinator_error
 from kafkapy.coordinator.groups.deleting import delete
+from kafkapy.coordinator.groups.group import DEAD, STABLE, Group
 from kafkapy.coordinator.groups.joining import Join, join
 from kafkapy.coordinator.groups.leaving import leave
 from kafkapy.coordinator.groups.responses import heartbeat_response, join_error, leave_error, sync_error
 from kafkapy.coordinator.groups.syncing import Sync, heartbeat, sync
-from kafkapy.coordinator.groups.views import CLASSIC, described, listed
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kafkapy.coordinator.groups.member import Reply
     from kafkapy.coordinator.shard import Effects, Shard
     from kafkapy.coordinator.shards import Shards
+
+CLASSIC = "classic"  # the type of every group here
 
 
 class GroupCoordinator:
@@ -100,7 +102,7 @@ class GroupCoordinator:
                     found = shard.read(lambda machine: list(machine.groups.values()))
                 except KafkaError:  # the shard has ended: another broker may own its groups
                     continue
-                groups += [listed(group) for group in found if not wanted or group.state.lower() in wanted]
+                groups += [_listed(group) for group in found if not wanted or group.state.lower() in wanted]
         return LIST_GROUPS.Response(error_code=code, groups=groups)
 
     def delete(self, group_ids: Sequence[str], reply: Reply) -> None:
@@ -109,7 +111,41 @@ class GroupCoordinator:
 
 
 def _describe(group_id: str, machine: GroupMachine) -> Any:
-    return described(group_id, machine.groups.get(group_id))
+    """Return the DescribeGroups entry of a group, of a dead group if there is none.
+
+    Metadata and assignments are included only for a stable group, as in Kafka.
+    """
+    group = machine.groups.get(group_id)
+    make = DESCRIBE_GROUPS.Response.Groups
+    if group is None:
+        return make(error_code=Errors.NONE, group_id=group_id, group_state=DEAD, protocol_type="", protocol_data="")
+    protocol = group.protocol if group.state == STABLE else None
+    members = [
+        make.Members(
+            member_id=member.id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=b"" if protocol is None else member.metadata(protocol),
+            member_assignment=b"" if protocol is None else member.assignment,
+        )
+        for member in group.members.values()
+    ]
+    return make(
+        error_code=Errors.NONE,
+        group_id=group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=members,
+    )
+
+
+def _listed(group: Group) -> Any:
+    """Return the ListGroups entry of a group."""
+    return LIST_GROUPS.Response.Groups(
+        group_id=group.id, protocol_type=group.protocol_type or "", group_state=group.state, group_type=CLASSIC
+    )
 
 
 class _DeleteGroups:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from kafkapy.coordinator.groups.alarm import Alarm
 from kafkapy.coordinator.groups.member import Member, Protocols, Reply
-from kafkapy.coordinator.groups.subscriptions import topics_of
-from kafkapy.errors import Errors, KafkaError
-from kafkapy.protocol.consumer_protocol import PROTOCOL_TYPE
+from kafkapy.errors import Errors, KafkaError, ProtocolError, UnsupportedVersion
+from kafkapy.protocol.consumer_protocol import PROTOCOL_TYPE, SUBSCRIPTION
+from kafkapy.protocol.versioned import version_of
 
 if TYPE_CHECKING:
     from kafkapy.runtime.clock import Clock
@@ -22,6 +23,9 @@ STABLE = "Stable"  # every member has its assignment or can fetch it with SyncGr
 DEAD = "Dead"  # being deleted, or its shard has ended
 
 NO_GENERATION = -1
+_VERSION_0 = b"\0\0"
+
+log = logging.getLogger("kafkapy.coordinator.groups")
 
 
 class Group:
@@ -192,9 +196,21 @@ class Group:
         elif not self.members:
             self._topics = set()
         elif self.protocol is not None:
-            self._topics = topics_of(self)
+            self._topics = self._decoded_topics(self.protocol)
         else:
             self._topics = None
+
+    def _decoded_topics(self, protocol: str) -> set[str] | None:
+        """Return the topics of all members' subscriptions, or None if a member's metadata cannot be decoded."""
+        # A set, because most members have the same metadata.
+        distinct = {member.metadata(protocol) for member in self.members.values()}
+        try:
+            return {topic for metadata in distinct for topic in _topics(metadata)}
+        except (ProtocolError, UnsupportedVersion) as error:
+            log.warning(
+                "the subscriptions of group %r with protocol %r cannot be decoded: %s", self.id, protocol, error
+            )
+            return None
 
     # --- generations
 
@@ -266,3 +282,12 @@ class Group:
         if self.state == COMPLETING:
             raise KafkaError(Errors.REBALANCE_IN_PROGRESS, f"group {self.id!r} is rebalancing")
         self.touch(self.members[member_id])
+
+
+def _topics(metadata: bytes) -> list[str]:
+    """Return the topics of a subscription. Every version begins with them, so all are decoded as version 0."""
+    version = version_of(metadata, SUBSCRIPTION.name)
+    if version < 0:
+        raise UnsupportedVersion(f"{SUBSCRIPTION.name} has no version {version}")
+    topics: list[str] = SUBSCRIPTION.decode(_VERSION_0 + metadata[len(_VERSION_0) :])[1].topics
+    return topics
