@@ -48,7 +48,7 @@ class Opening:
         self.flags = 0  # epoll events so far
 
     def connect(self) -> socket.socket:
-        """Begin to connect. Raises OSError, also for an address that is a host name."""
+        """Begin to connect. Raises OSError, also for an address that is a host name, and UnicodeError."""
         numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
         family, _, _, _, where = socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM, flags=numeric)[0]
         self.sock = sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -64,11 +64,13 @@ class Opening:
         return sock
 
     def finish(self, conn: Connection | None, error: Exception | None) -> None:
-        """Call `done`. An exception of it is logged."""
+        """Call `done`. An exception of it is logged, and closes the connection, for which nobody cares then."""
         try:
             self.done(conn, error)
         except Exception:
             log.exception("the caller of an opened connection failed", extra=fields(peer=self.address))
+            if conn is not None:
+                conn.processor.close(conn)
 
 
 class Openings:
@@ -82,7 +84,7 @@ class Openings:
         """Begin to open a connection."""
         try:
             sock = one.connect()
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             one.finish(None, error)
             return
         self._by_fd[sock.fileno()] = one
