@@ -1,4 +1,4 @@
-"""`python -m perf`: kafkapy beside Apache Kafka 3.9.1 and beside bare loops, one table, one JSON file."""
+"""`python -m perf`: compares kafkapy with Apache Kafka 3.9.1 and bare loops; writes a table and a JSON file."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from perf.warm import Warmth
 
 SECONDS = {FULL.name: 38 * 60.0, QUICK.name: 160.0}
 CONGESTION = (
-    "run in a network of its own, loopback only, with this TCP congestion control, such as reno (needs root): "
-    "with bbr, the default of some hosts, large answers are paced on loopback too"
+    "run in a separate network namespace, loopback only, with this TCP congestion control, such as reno (needs root): "
+    "bbr, the default of some hosts, also paces large responses on loopback"
 )
 
 
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None, show: Callable[..., None] = show) -
     chosen = [each for each in ALL if each.name in names]
     scale = QUICK if options.quick else FULL
     runs = options.runs or (1 if options.quick else 2)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the brokers are stopped
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: stop the brokers
     options.data.mkdir(parents=True, exist_ok=True)
     if KAFKA in options.brokers:
         jars.fetch()
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None, show: Callable[..., None] = show) -
             took = -time.monotonic()
             read = warmth.top_up()
             took += time.monotonic()
-            print(f"memory           warmed by {read / 2**30:.1f} GiB of page cache in {took:.1f} s, again when free\n")
+            print(f"memory           warmed by {read / 2**30:.1f} GiB of page cache in {took:.1f} s\n")
             seconds = SECONDS[scale.name] - took
             run(bench, chosen, options.brokers, runs, seconds, collected, whole=not options.names)
         except KeyboardInterrupt:
@@ -65,9 +65,9 @@ def main(arguments: list[str] | None = None, show: Callable[..., None] = show) -
     comparisons = compare([row for each in chosen for row in each.rows], collected.figures)
     notes = dict(bench.notes)
     if collected.left_out:
-        notes["left out"] = f"left out for want of time: {'; '.join(collected.left_out)}"
+        notes["left out"] = f"left out, because time was up: {'; '.join(collected.left_out)}"
     if interrupted:
-        notes["interrupted"] = "interrupted: the table holds what was measured until then"
+        notes["interrupted"] = "interrupted: the table has only the figures measured until then"
     notes |= {f"failure {number}": f"failed: {text}" for number, text in enumerate(collected.failures)}
     show(machine, comparisons, notes, bench.curves)
     how = {
@@ -83,7 +83,7 @@ def main(arguments: list[str] | None = None, show: Callable[..., None] = show) -
 
 
 def _command(options: argparse.Namespace) -> str:
-    """What decides about figures, without where files go."""
+    """Return the command line with the options that affect figures, without those that name files."""
     words = ["python -m perf", *options.names]
     if options.quick:
         words.append("--quick")
@@ -98,33 +98,29 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "python -m perf",
         description="Measures kafkapy beside Apache Kafka 3.9.1 in one run and prints medians, ratios and goals.",
-        epilog=f"measurements (all of them if none is named; --quick leaves out the long ones):\n{listed}",
+        epilog=f"measurements (default: all; with --quick without the long ones):\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     default = ROOT / "perf" / "results" / time.strftime("%Y-%m-%d-%H%M%S.json")
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--quick", action="store_true", help="small sizes, one run: under 3 minutes, for a first look")
-    parser.add_argument(
-        "--runs",
-        type=int,
-        help="how often each is measured, as far as there is time (2, with --quick 1)",
-    )
-    parser.add_argument("--json", type=Path, default=default, metavar="FILE", help="where the JSON goes (%(default)s)")
+    parser.add_argument("--runs", type=int, help="runs of each measurement, if time permits (2, with --quick 1)")
+    parser.add_argument("--json", type=Path, default=default, metavar="FILE", help="the JSON file (%(default)s)")
     parser.add_argument("--congestion", metavar="NAME", help=CONGESTION)
     parser.add_argument(
         "--data",
         type=Path,
         default=Path("/var/tmp"),
         metavar="DIR",
-        help="a place on disk for the brokers (%(default)s)",
+        help="a directory on disk for the brokers' data (%(default)s)",
     )
     parser.add_argument(
         "--brokers",
         type=lambda text: text.split(","),
         default=[KAFKA, KAFKAPY],
         metavar="LIST",
-        help=f"which of them: {KAFKA},{KAFKAPY} (both); the directory of another checkout, in which kafkapy is built, "
-        f"measures that one's broker too: {KAFKAPY},/path/to/checkout",
+        help=f"the brokers to measure (default: {KAFKA},{KAFKAPY}); {KAFKAPY},/path/to/checkout compares with the "
+        "broker of another checkout, in which kafkapy is built",
     )
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - {each.name for each in ALL}:
@@ -134,7 +130,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _other_checkout(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Path | None:
-    """Return the checkout that --brokers names, if any; OTHER stands for it in `options.brokers` afterwards."""
+    """Return the checkout that --brokers names, if any, and replace it by OTHER in `options.brokers`."""
     named = [name for name in options.brokers if name not in (KAFKA, KAFKAPY)]
     if not named:
         return None
@@ -143,7 +139,7 @@ def _other_checkout(parser: argparse.ArgumentParser, options: argparse.Namespace
     checkout = Path(named[0]).resolve()
     if not list(checkout.glob("kafkapy/_ext/*.so")):
         parser.error(
-            f"--brokers: {named[0]} is none of {KAFKA} and {KAFKAPY}, and no checkout in which kafkapy is built "
+            f"--brokers: {named[0]} is neither {KAFKA} nor {KAFKAPY} and no checkout in which kafkapy is built "
             "(python setup.py build_ext --inplace)"
         )
     options.brokers = [OTHER if name == named[0] else name for name in options.brokers]

@@ -1,4 +1,4 @@
-"""The two brokers, started as a user starts them, each on a data directory of its own."""
+"""Starts kafkapy and Apache Kafka as a user does, each on its own data directory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from perf import jars
 from perf.processes import Child, accepts, free_port, wait_until
 
-# As bin/kafka-run-class.sh and bin/kafka-server-start.sh of the distribution start it.
+# The options of bin/kafka-run-class.sh and bin/kafka-server-start.sh in Kafka's distribution.
 KAFKA_JVM = ["-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true"]
 KAFKA_JVM += ["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15"]
 
@@ -26,8 +26,8 @@ log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 
 class Broker(ABC):
-    """A running broker. `pid` is its process (ZooKeeper is another one and in no figure), `port` where it listens,
-    `began` the perf_counter just before the process was made."""
+    """A running broker. `pid` is its process (ZooKeeper is a separate process and not included in figures), `port` the
+    port on which it listens, `began` the perf_counter just before the process was started."""
 
     kind: str
     child: Child
@@ -50,7 +50,7 @@ class Broker(ABC):
 
     @property
     def log_directory(self) -> Path:
-        """Where the partitions' directories are."""
+        """The directory that contains the partitions' directories."""
         return self.data / "logs"
 
     def stop(self) -> None:
@@ -58,7 +58,7 @@ class Broker(ABC):
 
     @abstractmethod
     def recovery_seconds(self) -> float | None:
-        """How long the broker says that loading its partitions took, all of them together; None if it does not say."""
+        """Return the time to load all partitions according to the broker's log; None if the log does not say it."""
 
 
 class Kafkapy(Broker):
@@ -71,9 +71,9 @@ class Kafkapy(Broker):
         launch: Sequence[str] = ("kafkapy",),
         checkout: Path | None = None,
     ) -> None:
-        """`launch`: the module to run, and what it is given before the command `start`.
+        """`launch`: the module to run, and its arguments before the command `start`.
 
-        `checkout`: a built checkout whose kafkapy is started instead of the one that is installed.
+        `checkout`: a built checkout whose kafkapy is started instead of the installed one.
         """
         super().__init__(data)
         options = {"log.dirs": str(self.log_directory), "listeners": "PLAINTEXT://127.0.0.1:0", **settings}
@@ -89,10 +89,10 @@ class Kafkapy(Broker):
             raise
 
     def _port_of_ready_line(self) -> int:
-        """Waits for `kafkapy 0.1.0 ready: PLAINTEXT://127.0.0.1:41873 data=/path pid=123`."""
+        """Wait for `kafkapy 0.1.0 ready: PLAINTEXT://127.0.0.1:41873 data=/path pid=123` and return the port."""
         stdout = self.child.process.stdout
         assert stdout is not None
-        watchdog = threading.Timer(60, self.child.process.kill)  # readline has no time-out of its own
+        watchdog = threading.Timer(60, self.child.process.kill)  # readline has no time-out
         watchdog.start()
         try:
             for line in stdout:
@@ -105,7 +105,7 @@ class Kafkapy(Broker):
         raise self.child.failure("kafkapy printed no ready line")
 
     def recovery_seconds(self) -> float | None:
-        """It says 'recovered ... in 190 ms' for each log."""
+        """Return the sum of the times in the lines 'recovered ... in 190 ms', one for each log."""
         times = re.findall(r"\brecovered\b.* in ([\d.]+) ?ms", self.child.said())
         return sum(map(float, times)) / 1000 if times else None
 
@@ -134,16 +134,16 @@ class Kafka(Broker):
             raise
 
     def recovery_seconds(self) -> float | None:
-        """LogManager says 'Completed load of log with 1 segments ... in 190ms' for each log."""
+        """Return the sum of the times in 'Completed load of log with 1 segments ... in 190ms', one for each log."""
         times = re.findall(r"Completed load of .* in (\d+)ms", self.child.said())
         return sum(map(float, times)) / 1000 if times else None
 
 
 class Fleet:
-    """Starts brokers; one ZooKeeper serves every Apache Kafka of a run, each under a root of its own."""
+    """Starts brokers. One ZooKeeper serves all Apache Kafka brokers of a run, each under its own chroot."""
 
     def __init__(self, directory: Path, other: Path | None = None) -> None:
-        """`other`: another checkout of kafkapy, whose broker is started while `start_other` is True."""
+        """`other`: another checkout of kafkapy; its broker is started while `start_other` is True."""
         self._directory = directory
         self._other = other
         self.start_other = False
@@ -152,7 +152,7 @@ class Fleet:
 
     @contextmanager
     def running(self, kind: str, data: Path, settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
-        """A broker of `kind` on `data` (made if missing, kept afterwards), stopped cleanly when the block ends."""
+        """Run a broker on `data` (created if missing, kept afterwards) in the block; then stop it cleanly."""
         data.mkdir(parents=True, exist_ok=True)
         broker: Broker
         if kind == Kafkapy.kind:
@@ -165,7 +165,7 @@ class Fleet:
             broker.stop()
 
     def zookeeper(self, root: str) -> str:
-        """What zookeeper.connect is for whoever is to have a root of its own."""
+        """Return zookeeper.connect with the chroot `root`; start ZooKeeper if it does not run yet."""
         if self._zookeeper is None:
             port = free_port()
             home = self._directory / "zookeeper"
@@ -187,7 +187,8 @@ class Fleet:
 def java(
     directory: Path, main: str, *arguments: str, options: list[str] | None = None, version: str = jars.KAFKA_VERSION
 ) -> list[str]:
-    """The command line of a Java program of the jars of a Kafka; its log configuration is written into `directory`."""
+    """Return the command line of a Java program in the jars of a Kafka version. Write its log4j.properties into
+    `directory`."""
     log4j = directory / "log4j.properties"
     log4j.write_text(LOG4J)
     class_path = jars.class_path(version)

@@ -1,9 +1,9 @@
-"""Reads what is not in memory again and again.
+"""A cold reader: reads a log that is not in the page cache, again and again.
 
 `python -m perf.cold_reader PORT LOG TOPIC BATCH RECORDS` reads a topic, whose batches have BATCH bytes and RECORDS
-records each, from a broker; `python -m perf.cold_reader PORT LOG` the one file in LOG from a bare loop (perf.bare).
-Before each pass the segments in the directory LOG are dropped from memory. It prints `reading` when it begins, then
-`MB/s SHARE` for each pass until it is ended: the rate, and the share of the pages that could not be dropped.
+records each, from a broker; `python -m perf.cold_reader PORT LOG` reads the only file in LOG from a bare loop
+(perf.bare). Before each pass it drops the segments in the directory LOG from the page cache. It prints `reading` when
+it begins, then `MB/s SHARE` after each pass: the rate, and the share of the pages that could not be dropped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perf import frames
 from perf.bare import CHUNK
 from perf.raw_client import RawClient
 
-PATIENCE = 50  # calls: whole files go at the first one, nearly always
+PATIENCE = 50  # calls of posix_fadvise; the first nearly always drops the whole file
 
 
 def read_topic(port: int, log: Path, topic: str, batch_bytes: int, batch_records: int) -> None:
@@ -49,11 +49,11 @@ def read_bare(port: int, log: Path) -> None:
 
 
 def _again_and_again(log: Path, size: int, once: Callable[[], float]) -> None:
-    """Until this process is ended. `once` returns seconds."""
+    """Drop the log from the page cache and read it, until this process is ended; `once` reads it, returns seconds."""
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    # Dropping is no load: whoever else wants a processor goes first.
-    aside = ThreadPoolExecutor(1, initializer=os.nice, initargs=(19,))  # of that thread alone, on Linux
-    left = aside.submit(drop, log).result()  # which waits until all is written
+    # Dropping pages is not part of the load, so it has the lowest priority. On Linux, os.nice changes only this thread.
+    aside = ThreadPoolExecutor(1, initializer=os.nice, initargs=(19,))
+    left = aside.submit(drop, log).result()  # it waits until everything is written
     print("reading", flush=True)
     while True:
         seconds = once()
@@ -62,12 +62,12 @@ def _again_and_again(log: Path, size: int, once: Callable[[], float]) -> None:
 
 
 def drop(log: Path) -> int:
-    """How many bytes of the segments are still in memory."""
+    """Drop the segments from the page cache; return how many bytes of them are still in it."""
     return sum(evict(path) for path in log.glob("*.log"))
 
 
 def evict(path: Path) -> int:
-    """Writes the file out and drops its pages; how many bytes are still in memory."""
+    """Flush the file and drop its pages; return how many bytes are still in the page cache."""
     fd = os.open(path, os.O_RDONLY)
     try:
         size = os.fstat(fd).st_size

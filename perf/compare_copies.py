@@ -1,7 +1,7 @@
-"""`python -m perf.compare_copies`: fetches answered by sendfile and by read and send, on this machine and this disk.
+"""`python -m perf.compare_copies`: compares fetches with sendfile and with read and send on this machine and this disk.
 
-Measures `zero_copy` (python -m perf --help), prints the tables that docs/performance.md has, and draws its two plots.
-scripts/compare-copies sets up what this needs first.
+Runs the measurement `zero_copy` (python -m perf --help), prints the tables of docs/performance.md, and draws its two
+plots. scripts/compare-copies first installs what this needs.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from perf.measurement import KAFKAPY
 from perf.newest import load
 
 MADE = (
-    "Each cell: MB/s · CPU seconds of the sender a GiB, and where the log was not in memory, the share of what was "
-    "sent that came from disk. The bare loop is no broker: it answers with bytes of one file."
+    "Each cell: MB/s · CPU seconds of the sender per GiB and, if the log was not in memory, the share of the bytes "
+    "sent that came from disk. The bare loop is not a broker: it only sends parts of one file."
 )
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("scripts/compare-copies", description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a quarter of the data, less exact: under a minute")
-    parser.add_argument("--runs", type=int, help="how often each is measured (2, with --quick 1)")
+    parser.add_argument("--runs", type=int, help="runs of each measurement (2, with --quick 1)")
     parser.add_argument(
         "--data", default="/var/tmp", metavar="DIR", help="a directory on the disk to measure (%(default)s)"
     )
     parser.add_argument(
-        "--brokers", default=KAFKAPY, metavar="LIST", help="kafka,kafkapy: Apache Kafka too, which needs Java and Maven"
+        "--brokers", default=KAFKAPY, metavar="LIST", help="kafka,kafkapy: also Apache Kafka (needs Java, Maven)"
     )
     parser.add_argument("--congestion", metavar="NAME", help=suite.CONGESTION)
     default = ROOT / "perf" / "results" / time.strftime("copies-%Y-%m-%d-%H%M%S")
     parser.add_argument(
-        "--results", type=Path, default=default, metavar="DIR", help="where plots and figures go (%(default)s)"
+        "--results", type=Path, default=default, metavar="DIR", help="directory for plots and figures (%(default)s)"
     )
     options = parser.parse_args(arguments)
     file = options.results / "copies.json"
@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _nothing(*_: object) -> None:
-    """The tables that `main` prints have a line a load, those of the suite one a figure."""
+    """Print nothing: `main` prints its own tables, with one line per load, instead of the suite's, one per figure."""
 
 
 if __name__ == "__main__":

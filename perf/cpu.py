@@ -1,7 +1,7 @@
-"""Processor time and memory of a process tree, from /proc, and where its threads may run.
+"""CPU time and memory of a process tree, from /proc, and the CPU affinity of its threads.
 
-The figures are the broker's own: the client's are never in them. Linux scales utime and stime to the
-scheduler's exact run time, so what remains of the clock tick is only the rounding to 10 ms.
+The figures are those of the broker, without the client. Linux scales utime and stime to the scheduler's exact run time,
+so they are exact except for the rounding to clock ticks of 10 ms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def tree(pid: int) -> list[int]:
-    """`pid` and all its living descendants."""
+    """Return `pid` and all its living descendants."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -31,7 +31,7 @@ def tree(pid: int) -> list[int]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system seconds of the tree of `pid` so far, children that have ended included."""
+    """Return the user and system time of the tree of `pid` so far, in seconds, including children that have ended."""
     return sum(_times(pid))
 
 
@@ -47,7 +47,7 @@ def _times(pid: int) -> tuple[float, float]:
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident memory (VmRSS: anonymous, file and shared pages) of the tree of `pid`."""
+    """Return the resident memory of the tree of `pid` (VmRSS: anonymous, file and shared pages)."""
     total = 0
     for member in tree(pid):
         try:
@@ -62,7 +62,7 @@ def resident_bytes(pid: int) -> int:
 
 @dataclass
 class Usage:
-    """What a stretch of work took: `wall` and `cpu` in seconds, `system` of it in the kernel; `used` fills it."""
+    """The wall and CPU seconds of a block of code, and the part of the CPU seconds in the kernel; `used` sets them."""
 
     wall: float = 0.0
     cpu: float = 0.0
@@ -71,7 +71,7 @@ class Usage:
 
 @contextmanager
 def used(pid: int) -> Iterator[Usage]:
-    """Measures the tree of `pid` while the block runs."""
+    """Measure the tree of `pid` while the block runs."""
     usage = Usage()
     (user, system), wall = _times(pid), time.perf_counter()
     yield usage
@@ -83,9 +83,9 @@ def used(pid: int) -> Iterator[Usage]:
 
 @contextmanager
 def pinned(pid: int, broker: Iterable[int], client: Iterable[int]) -> Iterator[None]:
-    """All threads of the tree of `pid` on the cores `broker`, the calling thread on `client`, until the block ends.
+    """Pin all threads of the tree of `pid` to the cores `broker`, and the calling thread to `client`, in the block.
 
-    Done after the start, so that a JVM still sizes itself for the whole machine.
+    Call this after the start, so that a JVM sizes itself for the whole machine.
     """
     everywhere = os.sched_getaffinity(0)
     _place(pid, broker)
@@ -107,7 +107,7 @@ def _place(pid: int, cores: Iterable[int]) -> None:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat from the state on (the name before it may hold spaces); None if it is gone."""
+    """Return the fields of /proc/PID/stat after the name (which may contain spaces); None if the process is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""A cost against a size: its points, and a sentence on how it grows."""
+"""How a cost grows with a size: points and a sentence."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-# How the cost grows between the two largest sizes: up to this exponent of the size it is said so.
+# (largest exponent of the size, words): how the cost grows between the two largest sizes.
 _WORDS = ((0.15, "does not grow with"), (0.85, "grows slower than"), (1.15, "grows in proportion to"))
 _FASTER = "grows faster than"
 
 
 @dataclass
 class Curve:
-    """`of` names what there are more and more of; `costs`: side -> size -> one figure a run."""
+    """`of` names the things whose number is the size; `costs`: side -> size -> one figure per run."""
 
     label: str
     unit: str
@@ -27,7 +27,7 @@ class Curve:
         self.costs.setdefault(side, {}).setdefault(size, []).append(cost)
 
     def points(self, side: str) -> list[tuple[int, float]]:
-        """(size, median of the runs), the smallest size first."""
+        """Return (size, median of the runs), the smallest size first."""
         return [(size, median(runs)) for size, runs in sorted(self.costs.get(side, {}).items())]
 
     def sizes(self) -> list[int]:
@@ -38,7 +38,7 @@ class Curve:
         if not points:
             return ""
         (smallest, first), (largest, last) = points[0], points[-1]
-        of = re.sub(r"s\b", "", self.of, count=1) if smallest == 1 else self.of  # "partitions a session"
+        of = re.sub(r"s\b", "", self.of, count=1) if smallest == 1 else self.of  # "partitions per session"
         text = f"{_said(first)} {self.unit} with {smallest:,} {of}, {_said(last)} with {largest:,}"
         return f"{text}: {growth(points)} their number" if len(points) > 1 else text
 
@@ -59,7 +59,7 @@ def _said(cost: float) -> str:
 
 
 def growth(points: list[tuple[int, float]]) -> str:
-    """In words, by the two largest sizes: what a fixed part hides at small ones shows there."""
+    """Describe the growth by the two largest sizes, because a fixed cost hides it at small ones."""
     (size, cost), (larger, more) = points[-2:]
     if cost <= 0 or more <= 0:
         return _WORDS[0][1]
@@ -68,7 +68,7 @@ def growth(points: list[tuple[int, float]]) -> str:
 
 
 def slope(points: Iterable[tuple[int, float]]) -> float:
-    """What one more costs, between the smallest and the largest size; 0 where the noise is larger than that."""
+    """Return the cost of one more, computed from the smallest and the largest size; 0 if noise makes it negative."""
     ordered = sorted(points)
     (smallest, first), (largest, last) = ordered[0], ordered[-1]
     return max((last - first) / max(largest - smallest, 1), 0.0)

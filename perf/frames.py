@@ -1,7 +1,7 @@
-"""Requests as prebuilt bytes: the load generator sends them again and again and encodes nothing while it measures.
+"""Prebuilt requests: the load generator sends them again and again, and encodes nothing while it measures.
 
-Versions are fixed to ones that both brokers serve and whose responses have one length for one topic, so that
-replies can be counted by their bytes.
+Both brokers support their versions, and all responses for a topic have the same length, so that responses can be
+counted by their bytes.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ FETCH_VERSION = 11
 CLIENT = "perf"
 ACKS_ALL = -1
 
-BATCH_BYTES = 1_000_000  # librdkafka's batch.size, and just under Kafka's max.message.bytes
+BATCH_BYTES = 1_000_000  # librdkafka's batch.size, and slightly below Kafka's max.message.bytes
 FETCH_BYTES = 1 << 20  # max.partition.fetch.bytes of the Java consumer, fetch.message.max.bytes of librdkafka
 
 
 def plain_values(size: int, count: int) -> list[bytes]:
-    """`count` values of `size` random bytes."""
+    """Return `count` times the same value of `size` random bytes."""
     return [random.Random(7).randbytes(size)] * count
 
 
 def text_values(size: int, count: int) -> list[bytes]:
-    """`count` different values of `size` bytes each: flights as JSON lines, cut to length."""
+    """Return `count` different values of `size` bytes each: flights as JSON lines, cut to length."""
     values = []
     flight = flights.lines()
     for _ in range(count):
@@ -42,13 +42,13 @@ def text_values(size: int, count: int) -> list[bytes]:
 
 
 def batch(values: list[bytes], codec: int = 0) -> bytes:
-    """One record batch v2 of `values`, without keys, all of this moment."""
+    """Return one record batch v2 of `values`, without keys, all with the current time as timestamp."""
     now = int(time.time() * 1000)
     return build([(now, None, value, []) for value in values], codec=codec)
 
 
 def records_that_fill(size: int, batch_bytes: int = BATCH_BYTES) -> int:
-    """How many values of `size` bytes fit a batch of `batch_bytes`; a record itself takes at most 16 bytes more."""
+    """Return how many values of `size` bytes fit into a batch of `batch_bytes`; a record adds at most 16 bytes."""
     return max(1, batch_bytes // (size + 16))
 
 
@@ -65,7 +65,7 @@ def produce(topic: str, records: bytes, acks: int, index: int = 0) -> bytes:
 
 
 class FetchFrame:
-    """A fetch request of partition 0 from any offset, and where in its response the records begin."""
+    """A fetch request for partition 0 from any offset, and the position of the records in its response."""
 
     def __init__(self, topic: str, max_bytes: int = FETCH_BYTES) -> None:
         marker = 0x1122334455667788
@@ -83,17 +83,17 @@ class FetchFrame:
         self._frame = bytearray(request_frame(FETCH, FETCH_VERSION, 1, CLIENT, message))
         self._offset_at = self._frame.index(struct.pack(">q", marker))
         self.head = len(self._empty_response(topic))
-        """Bytes of a response, its size included, before the records; the last four are their length."""
+        """Bytes of a response before the records, with the size field; the last four are the length of the records."""
 
     def at(self, offset: int) -> bytearray:
-        """The frame that fetches from `offset`; valid until the next call."""
+        """Return the frame that fetches from `offset`; valid until the next call."""
         struct.pack_into(">q", self._frame, self._offset_at, offset)
         return self._frame
 
     def records_in(self, head: bytes | bytearray) -> int:
-        """Length of the records that follow a response's head; raises if the response carries an error."""
-        # Behind the partition's error code: three offsets, the count of aborted transactions, the preferred
-        # replica and the length of the records.
+        """Return the length of the records after a response's head; raise RuntimeError if the response has an error."""
+        # After the partition's error code: three offsets, the number of aborted transactions, the preferred replica
+        # and the length of the records.
         error, _, _, _, aborted, _, length = struct.unpack_from(">hqqqiii", head, self.head - 38)
         if error or aborted > 0:
             raise RuntimeError(f"a fetch was answered with error code {error}, {aborted} aborted transactions")

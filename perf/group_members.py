@@ -1,7 +1,7 @@
-"""Members of one group, by prebuilt bytes and one epoll: as little client as possible beside the broker.
+"""Members of one group, with prebuilt requests and one epoll, so that the client takes little CPU time.
 
-A rebalance is what clients of an established group do: everybody joins with new metadata, asks for its assignment
-as soon as its join is answered, and the leader sends the assignments of all.
+In a rebalance the members do what clients of a stable group do: every member joins with new metadata and sends
+SyncGroup as soon as its join has a response; the SyncGroup request of the leader contains all assignments.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ PROTOCOL = "range"
 NOT_YET = (Errors.COORDINATOR_LOAD_IN_PROGRESS, Errors.COORDINATOR_NOT_AVAILABLE, Errors.NOT_COORDINATOR)
 
 _SIZE = struct.Struct(">i")
-# What flexible responses begin with: correlation id, no tags, throttle time, error code; a join's generation behind it.
+# The beginning of flexible responses: correlation id, no tags, throttle time, error code; then a join's generation.
 _JOINED = struct.Struct(">ixihi")
 _SYNCED = struct.Struct(">ixih")
-# A generation that is looked for in a prebuilt request to find its place; nothing else in it looks like that.
+# A generation that occurs nowhere else in a prebuilt request: it marks where the real one goes.
 _MARK = 0x5A5A5A5A
 _ROUND = b"round 00000000"
 
 
 class GroupMembers:
-    """`count` connections. Made as an established group: all are in one generation."""
+    """`count` connections, each a member of one group. After construction the group is stable, in one generation."""
 
     def __init__(self, port: int, group: str, count: int) -> None:
         wanted = count + 256
@@ -70,7 +70,7 @@ class GroupMembers:
             sock.close()
 
     def rebalance(self) -> float:
-        """Seconds from the first join that is sent to the last assignment that is read."""
+        """Rebalance the group; return the seconds from sending the first join to reading the last assignment."""
         self._round += 1
         mark = b"round %08d" % self._round
         joins = [frame.replace(_ROUND, mark) for frame in self._joins]
@@ -92,7 +92,7 @@ class GroupMembers:
                 self._send(number, before + _SIZE.pack(generation) + after)
         return time.perf_counter() - began
 
-    # --- how the group comes to be
+    # --- forming the group
 
     def _get_ids(self) -> None:
         for number in range(len(self._sockets)):
@@ -107,7 +107,8 @@ class GroupMembers:
         self._joins = [self._join_frame(id) for id in self._ids]
 
     def _join_for_the_first_time(self) -> None:
-        """With no initial delay the first who comes is a generation of its own, and joins again with the others."""
+        """Form the group. Without an initial delay the first member forms a generation alone and joins again with the
+        others."""
         for number, frame in enumerate(self._joins):
             self._send(number, frame)
         generations: dict[int, set[int]] = {}
@@ -153,7 +154,7 @@ class GroupMembers:
         )
 
     def _sync_frame(self, number: int, *, leads: bool) -> tuple[bytes, bytes]:
-        """What stands before the generation and what behind it."""
+        """Return the parts of the request before and after the generation."""
         request = SYNC_GROUP.Request
         mine = ASSIGNMENT.Message.AssignedPartitions(topic="a-topic-to-read", partitions=[number])
         assignment = ASSIGNMENT.encode(ASSIGNMENT.Message(assigned_partitions=[mine]), 1)
@@ -188,7 +189,7 @@ class GroupMembers:
                 select.select([], [sock], [], TIMEOUT)
 
     def _answers(self) -> list[tuple[int, bytes]]:
-        """(member's number, response without its size) of those that have come; waits for one."""
+        """Wait for responses; return (number of the member, response without its size) for each complete one."""
         events = self._epoll.poll(TIMEOUT)
         if not events:
             raise Refused(f"no member got an answer for {TIMEOUT:.0f} s")
@@ -222,7 +223,7 @@ def _wait_for_coordinator(client: RawClient, group: str) -> None:
         request = FIND_COORDINATOR.Request(key_type=0, coordinator_keys=[group])
         code = client.ask(FIND_COORDINATOR, FIND_VERSION, request).coordinators[0].error_code
         if not code:
-            # The coordinator says itself whether it is ready: a sync of nobody.
+            # A sync of an unknown member shows whether the coordinator is ready.
             message = SYNC_GROUP.Request(
                 group_id=group, generation_id=1, member_id="nobody", protocol_type="consumer", protocol_name=PROTOCOL
             )
@@ -235,8 +236,8 @@ def _wait_for_coordinator(client: RawClient, group: str) -> None:
 
 
 def main(port: int, count: int, every_s: float) -> None:
-    """Says when the group is there; from then on it rebalances every so many seconds, until standard input ends."""
-    # What is measured beside it must not wait for a core because these many clients happen to have it.
+    """Print `ready` when the group is formed, then rebalance it every `every_s` seconds until standard input ends."""
+    # The measured producer must not wait for a core because these many clients use it.
     os.nice(10)
     with GroupMembers(port, f"beside-{count}", count) as members:
         took = []

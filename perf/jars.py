@@ -1,4 +1,4 @@
-"""Kafka's jars from Maven Central, fetched once into the user's cache directory: the yardstick's, and old clients'."""
+"""Fetches Kafka's jars from Maven Central once into the user's cache: 3.9.1, and versions with old clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 KAFKA_VERSION = "3.9.1"
 ORIGINAL, LAST_ORIGINAL = "0.8.2.2", "0.10.2.2"  # consumers that rebalance through ZooKeeper; MirrorMaker
 
-# What is needed of each version: group and artifact, and where it is not Kafka's own, the version.
+# The artifacts for each version: group and artifact, and the version if it is not Kafka's.
 NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
     KAFKA_VERSION: (("org.apache.kafka", "kafka_2.13"), ("org.apache.kafka", "kafka-tools")),
     ORIGINAL: (("org.apache.kafka", "kafka_2.11"),),
@@ -20,12 +20,12 @@ NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 def class_path(version: str = KAFKA_VERSION) -> str:
-    """For `java -cp`: Kafka, its tools, ZooKeeper and what they need."""
+    """Return the class path of Kafka, its tools, ZooKeeper and their dependencies, for `java -cp`."""
     return f"{fetch(version)}/*"
 
 
 def fetch(version: str = KAFKA_VERSION) -> Path:
-    """The directory with the jars. A fetch that is cut off leaves nothing behind that looks complete."""
+    """Return the directory with the jars; fetch them if it does not exist. An interrupted fetch does not create it."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafkapy"
     jars = cache / f"kafka-{version}-perf"
     if jars.is_dir():
@@ -33,8 +33,8 @@ def fetch(version: str = KAFKA_VERSION) -> Path:
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
             raise SystemExit(
-                f"perf: {tool} is needed to run Apache Kafka beside kafkapy and is not on the PATH "
-                "(Debian: apt-get install default-jre-headless maven); or measure kafkapy alone: --brokers kafkapy"
+                f"perf: {tool} is not on the PATH, but needed to run Apache Kafka "
+                "(Debian: apt-get install default-jre-headless maven); or measure only kafkapy: --brokers kafkapy"
             )
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as scratch:
@@ -44,7 +44,7 @@ def fetch(version: str = KAFKA_VERSION) -> Path:
         try:
             (Path(scratch) / "jars").rename(jars)
         except OSError:
-            if not jars.is_dir():  # else another run was first
+            if not jars.is_dir():  # otherwise another run has fetched them meanwhile
                 raise
     return jars
 

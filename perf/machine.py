@@ -1,4 +1,4 @@
-"""What the figures were measured on: machine, kernel, file system and the versions of everything that took part."""
+"""Describes the machine of a run: hardware, kernel, file system, and the versions of all software involved."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def describe(directory: Path, other: Path | None = None) -> dict[str, str]:
-    """Name -> text, in the order in which it is printed.
+    """Return a description, name -> text, in the order in which it is printed.
 
-    `directory` is where the brokers keep their data, `other` the checkout whose broker is measured too.
+    `directory` is the brokers' data directory, `other` the checkout whose broker is also measured.
     """
     described = {
         "machine": f"{_processor()}, {os.cpu_count()} CPUs, {memory_info()['MemTotal'] / 2**30:.1f} GiB of memory",
@@ -38,7 +38,7 @@ def describe(directory: Path, other: Path | None = None) -> dict[str, str]:
 
 
 def memory_info() -> dict[str, int]:
-    """/proc/meminfo in bytes."""
+    """Return the values of /proc/meminfo in bytes."""
     fields = {}
     for line in Path("/proc/meminfo").read_text().splitlines():
         name, _, value = line.partition(":")
@@ -59,7 +59,7 @@ def _processor() -> str:
 
 
 def _file_system(directory: Path) -> str:
-    """The type of the mount that holds `directory`: the longest mount point that is a parent of it."""
+    """Return the file system type of `directory`: that of its longest parent that is a mount point."""
     best, kind = "", "unknown"
     for line in Path("/proc/mounts").read_text().splitlines():
         _, point, name, *_ = line.split(" ")

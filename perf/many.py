@@ -1,4 +1,4 @@
-"""What the measurements of many partitions, connections, segments, topics and sessions have in common."""
+"""Functions for the measurements of many partitions, connections, segments, topics and sessions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from perf.cpu import tree
 from perf.raw_client import TIMEOUT, RawClient
 
-TOGETHER = 50  # requests that are sent at a time
+TOGETHER = 50  # requests sent in one call
 
 
 def own_memory(pid: int) -> int:
-    """Bytes that the tree of `pid` has taken for itself (RssAnon): without pages of files, which all share."""
+    """Return the anonymous memory (RssAnon) of the tree of `pid` in bytes: without pages of files."""
     total = 0
     for member in tree(pid):
         found = re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{member}/status").read_text())
@@ -39,7 +39,10 @@ def open_sockets(pid: int) -> int:
 
 
 def wait_for(done: Callable[[], bool], what: str, every: float = 0.01) -> None:
-    """Asks rarely, so that the asking is no load."""
+    """Wait until `done` returns True, polling every `every` seconds, so that polling costs little CPU time.
+
+    Raise RuntimeError with `what` after two time-outs.
+    """
     deadline = time.monotonic() + 2 * TIMEOUT
     while not done():
         if time.monotonic() > deadline:
@@ -48,7 +51,7 @@ def wait_for(done: Callable[[], bool], what: str, every: float = 0.01) -> None:
 
 
 def ask_all(client: RawClient, requests: Sequence[bytes]) -> Iterable[bytes]:
-    """Sends them, some at a time, and gives the answers."""
+    """Send the requests, TOGETHER at a time, and yield the responses."""
     for at in range(0, len(requests), TOGETHER):
         some = requests[at : at + TOGETHER]
         client.socket.sendall(b"".join(some))

@@ -1,4 +1,4 @@
-"""What a measurement is: rows of the table, and a function that fills them for one broker once."""
+"""The interface of a measurement: rows of the table, and a function that measures them once for one broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perf.curves import Curve
 from perf.machine import free_bytes
 from perf.warm import Warmth
 
-Figures = dict[str, float]  # row key -> what was measured, in the row's unit
+Figures = dict[str, float]  # row key -> measured figure, in the row's unit
 
 KAFKA, KAFKAPY, BARE = "kafka", "kafkapy", "bare"
 OTHER = "other"  # the broker of another checkout of kafkapy, measured exactly as KAFKAPY is
@@ -23,7 +23,7 @@ MIB, GIB = 1 << 20, 1 << 30
 
 @dataclass(frozen=True)
 class Goal:
-    """`bound` times the figure of `side`, or `bound` itself when `side` is None."""
+    """The goal of a row: `bound` times the figure of `side`, or `bound` itself if `side` is None."""
 
     bound: float
     side: str | None = KAFKA
@@ -37,7 +37,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table; `digits` after the point."""
+    """One line of the table; `digits` is the number of decimal places."""
 
     key: str
     label: str
@@ -52,21 +52,21 @@ class Row:
 
 @dataclass(frozen=True)
 class Scale:
-    """How much work a measurement does; bytes are payload bytes."""
+    """The amount of work of a measurement; bytes are payload bytes."""
 
     name: str
-    stream: int  # through the raw client, for each kind of record
-    client: int  # through librdkafka and Java
-    warm: int  # before each stream, so that a JVM has compiled what it will
-    requests: int  # of one record each
+    stream: int  # bytes through the raw client, for each kind of record
+    client: int  # bytes through librdkafka and Java
+    warm: int  # bytes before each stream, so that a JVM has compiled its hot code
+    requests: int  # with one record each
     paced_seconds: float
-    segment: int  # to recover
-    memory_limit: int | None  # of what is read to warm the memory
+    segment: int  # bytes of the segment to recover
+    memory_limit: int | None  # most bytes read to warm the memory
     disk: int  # free bytes that a measurement may need
     most: int  # the largest number of partitions, segments and topics; half as many connections
 
     def sizes(self, most: int | None = None) -> list[int]:
-        """1, 10, 100 and so on, up to `most` itself."""
+        """Return 1, 10, 100 and so on, and finally `most`."""
         most = most or self.most
         return [10**power for power in range(len(str(most))) if 10**power < most] + [most]
 
@@ -77,32 +77,33 @@ TINY = Scale("tiny", 4 * MIB, 1 * MIB, 1 * MIB, 200, 0.2, 4 * MIB, 0, GIB // 4, 
 
 
 class Bench:
-    """What measurements work with: sizes, a fleet of brokers, a directory for data that is deleted after each use."""
+    """The tools of a measurement: sizes, a fleet of brokers, a data directory that is deleted after each use."""
 
     def __init__(self, scale: Scale, directory: Path, fleet: Fleet, warmth: Warmth) -> None:
         self.scale = scale
         self.directory = directory
         self.fleet = fleet
         self._warmth = warmth
-        self.other_checkout = False  # whether the step that runs measures the broker of the other checkout
+        self.other_checkout = False  # True while a step measures the broker of the other checkout
         self._made = 0
         self._kept: dict[str, tuple[Any, ExitStack]] = {}
         self.notes: dict[str, str] = {}
         self.curves: dict[str, Curve] = {}
 
     def note(self, key: str, text: str) -> None:
-        """Printed under the table, once for each key."""
+        """Print this text under the table, once for each key."""
         self.notes[key] = text
 
     def point(self, curve: tuple[str, str, str, str], side: str, size: int, cost: float) -> None:
-        """One more point of the curve (key, label, unit, what there are more and more of)."""
+        """Add a point to the curve (key, label, unit, name of the things whose number is the size)."""
         key, label, unit, of = curve
         side = OTHER if self.other_checkout and side == KAFKAPY else side
         self.curves.setdefault(key, Curve(label, unit, of)).add(side, size, cost)
 
     @contextmanager
     def kept(self, key: str, make: Callable[[], AbstractContextManager[Any]]) -> Iterator[Any]:
-        """What takes long to start, and is kept for the measurements and runs that follow; not after a failure."""
+        """Yield an object that takes long to start, and keep it for later measurements in this run, except after a
+        failure in the block."""
         if self.other_checkout:
             key = f"{key} of the other checkout"
         if key not in self._kept:
@@ -117,14 +118,14 @@ class Bench:
             raise
 
     def close(self) -> None:
-        """Ends what was kept."""
+        """Close all kept objects."""
         while self._kept:
             _, (_, ending) = self._kept.popitem()
             ending.close()
 
     @contextmanager
     def data(self) -> Iterator[Path]:
-        """A fresh directory, deleted with everything in it when the block ends; memory is warm when it begins."""
+        """Warm the memory and yield an empty directory, which is deleted when the block ends."""
         self._made += 1
         path = self.directory / f"data-{self._made}"
         path.mkdir()
@@ -132,8 +133,8 @@ class Bench:
             free = free_bytes(self.directory)
             if free < self.scale.disk:
                 raise SystemExit(
-                    f"perf: {self.directory} has {free / GIB:.1f} GiB free, a measurement may need "
-                    f"{self.scale.disk / GIB:.1f} GiB: give another place by --data DIR"
+                    f"perf: {self.directory} has {free / GIB:.1f} GiB free, but a measurement may need "
+                    f"{self.scale.disk / GIB:.1f} GiB: choose another directory with --data DIR"
                 )
             self._warmth.top_up()
             yield path
@@ -142,7 +143,7 @@ class Bench:
 
     @contextmanager
     def with_other_checkout(self) -> Iterator[None]:
-        """In the block a kafkapy that is started is that of the other checkout (see Fleet)."""
+        """Start kafkapy from the other checkout in the block (see Fleet)."""
         self.other_checkout = self.fleet.start_other = True
         try:
             yield
@@ -151,7 +152,7 @@ class Bench:
 
     @contextmanager
     def broker(self, kind: str, settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
-        """A fresh broker on a fresh data directory."""
+        """Run a broker on an empty data directory in the block."""
         with self.data() as path, self.fleet.running(kind, path, settings) as broker:
             yield broker
 
@@ -161,16 +162,16 @@ class Measurement(ABC):
 
     name: str
     about: str
-    quick = True  # whether --quick runs it when it is not named
+    quick = True  # whether --quick includes it
     rows: tuple[Row, ...]
 
     def fetch(self) -> None:  # noqa: B027 (most need nothing)
-        """Gets what it needs from the net, once; in `run` there may be none."""
+        """Download what the measurement needs. `run` may have no network (--congestion)."""
 
     @abstractmethod
     def run(self, bench: Bench, kind: str) -> Figures:
-        """Measures the broker `kind` once."""
+        """Measure the broker `kind` once."""
 
     def limit(self, bench: Bench) -> Figures:
-        """The physical limit of those rows that have one, measured in the same run by a loop that is no broker."""
+        """Return the physical limit of the rows that have one, measured in the same run with a bare loop."""
         return {}

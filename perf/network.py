@@ -1,7 +1,7 @@
-"""A network of the run's own, with a TCP congestion control that is known.
+"""Runs the process in a network namespace with a known TCP congestion control.
 
-Some hosts have BBR as default, which paces on loopback too: answers of 64 KiB to 1 MiB come a fifth to a half slower,
-and a producer beside consumers of large answers waits for hundreds of milliseconds, whatever the broker is.
+On some hosts the default is BBR, which also paces on loopback: responses of 64 KiB to 1 MiB are a fifth to a half
+slower, and while consumers fetch large responses, a producer waits for hundreds of milliseconds, with any broker.
 """
 
 from __future__ import annotations
@@ -19,30 +19,29 @@ SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 
 
 def congestion_control() -> str:
-    """What new TCP sockets of this process get."""
+    """Return the congestion control of new TCP sockets of this process."""
     return (IPV4 / "tcp_congestion_control").read_text().strip()
 
 
 def enter_own(control: str) -> None:
-    """This process, and all it starts from now on, get a network with nothing but loopback and this control.
+    """Move this process, and the processes that it starts later, into a network namespace with only loopback and this
+    congestion control.
 
-    To be called before there are other threads. SystemExit with a sentence when it cannot be done.
+    Call this before other threads start. Raise SystemExit with a message if it is not possible.
     """
     allowed = (IPV4 / "tcp_allowed_congestion_control").read_text().split()
     if control not in allowed:
         available = (IPV4 / "tcp_available_congestion_control").read_text().split()
         how = "allow it with sysctl net.ipv4.tcp_allowed_congestion_control" if control in available else "not known"
-        raise SystemExit(
-            f"perf: --congestion {control}: a network of its own may have {', '.join(allowed)} here; {control}: {how}"
-        )
+        raise SystemExit(f"perf: --congestion {control}: {how}; allowed here: {', '.join(allowed)}")
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET):
         reason = os.strerror(ctypes.get_errno())
-        raise SystemExit(f"perf: --congestion {control} needs root, to make a network of its own: {reason}")
+        raise SystemExit(f"perf: --congestion {control} needs root, to create a network namespace: {reason}")
     try:
         _raise_loopback()
         (IPV4 / "tcp_congestion_control").write_text(control)
     except OSError as error:
-        raise SystemExit(f"perf: --congestion {control} cannot be set in the network of its own: {error}") from None
+        raise SystemExit(f"perf: --congestion {control} cannot be set in the network namespace: {error}") from None
 
 
 def _raise_loopback() -> None:

@@ -1,4 +1,4 @@
-"""Results of several runs as one: of each row and curve what the file says that was named last."""
+"""Merges the results of several runs: for each row and curve, the last named file that has it counts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any
 
 @dataclass
 class Newest:
-    """`rows` and `curves` by their key, as in the files; `steps` and `soak` whole; `said`: how each file was made.
+    """Merged results: `rows` and `curves` by key, as in the files; `steps` and `soak`; `said`: the machine and the run
+    of each file.
 
-    Each of them has a key `by`: the kafkapy that was measured; rows and curves `run`: which of `said` they are of.
+    All have a key `by`, the kafkapy that was measured. Rows and curves have a key `run`, their index in `said`.
     """
 
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -24,7 +25,7 @@ class Newest:
     said: list[tuple[dict[str, str], dict[str, Any]]] = field(default_factory=list)
 
     def those(self, prefix: str) -> list[dict[str, Any]]:
-        """Rows whose key begins with it."""
+        """Return the rows whose key begins with `prefix`."""
         return [row for key, row in self.rows.items() if key.startswith(prefix)]
 
     def median(self, key: str, side: str) -> float | None:
@@ -33,12 +34,12 @@ class Newest:
 
 
 def made_by(parts: Iterable[dict[str, Any]]) -> str:
-    """Of which kafkapy these parts tell: without it a reader would take what an older run left for the newest."""
+    """Return which kafkapy the parts were measured with, so that readers can tell old figures from the newest."""
     return " and ".join(dict.fromkeys(part["by"] for part in parts if part.get("by")))
 
 
 def load(files: Sequence[Path]) -> Newest:
-    """SystemExit with a sentence for a file that is none of ours."""
+    """Read and merge the files. Raise SystemExit with a message for a file that is not a result of perf."""
     found = Newest()
     for file in files:
         try:

@@ -1,4 +1,4 @@
-"""Requests of consumers that commit, as prebuilt bytes, and what a broker has of them."""
+"""Prebuilt requests of consumers that commit, and requests for their committed offsets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_READY = (
 
 
 def commit(group: str, topic: str, partitions: int, offset: int = 12345) -> bytes:
-    """A commit of all partitions of a topic, by a consumer without a group protocol."""
+    """Return a request that commits all partitions of a topic, from a consumer that is not a member of a group."""
     request = OFFSET_COMMIT.Request
     make = request.Topics.Partitions
     each = [make(partition_index=index, committed_offset=offset, committed_metadata="") for index in range(partitions)]
@@ -30,7 +30,7 @@ def commit(group: str, topic: str, partitions: int, offset: int = 12345) -> byte
 
 
 def commit_once(client: RawClient, frame: bytes) -> int:
-    """Sends it until the coordinator is there; the length of the answer with its size field."""
+    """Send a commit, again until the coordinator is ready; return the length of the response with its size field."""
     deadline = time.monotonic() + TIMEOUT
     while True:
         client.socket.sendall(frame)
@@ -41,12 +41,12 @@ def commit_once(client: RawClient, frame: bytes) -> int:
         if codes == {Errors.NONE}:
             return len(reply) + 4
         if not codes <= {Errors.NONE, *NOT_READY} or time.monotonic() > deadline:
-            raise Refused(f"a commit is answered with error codes {codes}")
+            raise Refused(f"a commit failed with error codes {codes}")
         time.sleep(0.005)
 
 
 def committed(client: RawClient, group: str, topic: str, partitions: int) -> list[int]:
-    """What the group has committed in each partition; asked until its coordinator has loaded it."""
+    """Return the group's committed offset of each partition; ask again until the coordinator has loaded the group."""
     request = OFFSET_FETCH.Request
     asked = request.Topics(name=topic, partition_indexes=list(range(partitions)))
     deadline = time.monotonic() + TIMEOUT
@@ -61,7 +61,7 @@ def committed(client: RawClient, group: str, topic: str, partitions: int) -> lis
 
 
 def find_coordinator(client: RawClient, group: str) -> None:
-    """Has the broker make `__consumer_offsets`."""
+    """Let the broker create `__consumer_offsets`, and wait until it has."""
     deadline = time.monotonic() + TIMEOUT
     while client.ask(FIND_COORDINATOR, 2, FIND_COORDINATOR.Request(key=group, key_type=0)).error_code:
         if time.monotonic() > deadline:

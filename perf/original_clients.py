@@ -1,11 +1,11 @@
-"""One client in a process of its own: what the measurements original_consumer and original_producer start.
+"""One client in its own process, for the measurements original_consumer and original_producer.
 
     python -m perf.original_clients consume CLIENT ADDRESS TOPIC COUNT SKIPPED
     python -m perf.original_clients produce CLIENT ADDRESS TOPIC COUNT SIZE
 
-ADDRESS is that of a broker; for our ConsumerConnector it is what zookeeper.connect is. The program says how many
-seconds it took, and how many of its processor: of consumers for so many records behind those that are skipped, since
-librdkafka has read some 100,000 ahead when it hands out the first; of producers from the first record to the last
+ADDRESS is the address of a broker; for kafkapy's ConsumerConnector it is zookeeper.connect. The program prints the wall
+and the CPU seconds. For consumers they are those of COUNT records after the first SKIPPED ones, because librdkafka has
+already fetched some 100,000 records when it returns the first. For producers they are from the first record to the last
 acknowledgement.
 """
 
@@ -21,20 +21,20 @@ from typing import NamedTuple
 from perf.machine import ROOT
 
 OURS, CONFLUENT, CONFLUENT_LISTS, KAFKA_PYTHON = "ours", "confluent", "confluent-lists", "kafka-python"
-LIST = 500  # records a call of confluent-kafka's consume
+LIST = 500  # records per call of confluent-kafka's consume
 KEYS = 1000
 _PATIENCE_S = 600.0
 
 
 class Took(NamedTuple):
-    """A client's records a second, and its processor's seconds a record."""
+    """A client's records per second, and its CPU seconds per record."""
 
     rate: float
     cpu: float
 
 
 def measured(*words: str, count: int) -> Took:
-    """Starts it and waits."""
+    """Run this program with the arguments `words` and return its figures for `count` records."""
     command = [sys.executable, "-m", "perf.original_clients", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
     if done.returncode:
@@ -95,7 +95,7 @@ def consume(client: str, address: str, topic: str, count: str, skipped: str) -> 
 
 
 def produce(client: str, address: str, topic: str, count: str, size: str) -> None:
-    """Record by record, with a key, acks=1; what is gathered for 5 ms goes together."""
+    """Send records with a key, one by one, with acks=1; the client collects them for 5 ms."""
     value, keys = bytes(int(size)), [b"key-%d" % number for number in range(KEYS)]
     work = _produce_ours if client == OURS else _produce_kafka_python
     began, cpu = time.perf_counter(), time.process_time()

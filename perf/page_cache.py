@@ -1,4 +1,4 @@
-"""How much came from disk, and a broker that has less memory for files than its log is long."""
+"""Counts the bytes read from disk, and limits a broker's page cache to less than its log."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pathlib import Path
 from perf.machine import memory_info
 from perf.processes import Child
 
-# Reads a file without blocks over and over: its pages push others out of memory.
+# Reads a sparse file over and over, so that its pages push others out of the page cache.
 HOG = "import sys\nwhile True:\n with open(sys.argv[1], 'rb', 0) as file:\n  while file.read(1 << 20): pass"
 
 
 def read_from_disk() -> int:
-    """Bytes that the machine has read from block devices since it runs, read-ahead included."""
+    """Return the bytes that the machine has read from block devices since its start, including read-ahead."""
     found = re.search(r"^pgpgin (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
     return int(found[1]) * 1024 if found else 0
 
 
 @contextmanager
 def little_memory(pid: int, size: int, directory: Path) -> Iterator[str]:
-    """What `pid` reads of files from now on has `size` bytes of memory; yields how that is done.
+    """Limit the page cache of files that `pid` reads in the block to `size` bytes; yield a description of how.
 
-    By a memory cgroup (version 2 or 1), which is charged for what is read from then on, not for what the process has.
-    Where none can be made, a process that reads a file as large as the memory pushes everybody's pages out.
+    This uses a memory cgroup (version 2 or 1), which counts only memory that the process takes from now on. If that is
+    not possible, another process reads a file as large as the memory, which evicts the pages of all processes.
     """
     if group := _cgroup(pid, size):
         path, before = group
@@ -42,14 +42,14 @@ def little_memory(pid: int, size: int, directory: Path) -> Iterator[str]:
         file.truncate(memory_info()["MemTotal"])
     hog = Child([sys.executable, "-c", HOG, str(sparse)], directory / "hog.out")
     try:
-        yield "a page-cache hog beside the broker (no memory cgroup could be made)"
+        yield "another process fills the page cache (no memory cgroup could be created)"
     finally:
         hog.stop()
         sparse.unlink()
 
 
 def _cgroup(pid: int, size: int) -> tuple[Path, Path] | None:
-    """A new cgroup with `pid` in it, and the one it was in; None where that is not possible."""
+    """Move `pid` into a new cgroup; return it and the previous one, or None if that is not possible."""
     for mount, is_v2 in _mounts():
         path = mount / f"kafkapy-perf-{os.getpid()}"
         try:
@@ -70,7 +70,7 @@ def _cgroup(pid: int, size: int) -> tuple[Path, Path] | None:
 
 
 def _mounts() -> Iterator[tuple[Path, bool]]:
-    """Where the memory controller is, and whether that is version 2."""
+    """Yield the mount points of the memory controller, each with True if it is cgroup version 2."""
     for line in Path("/proc/mounts").read_text().splitlines():
         _, where, kind, options, *_ = line.split()
         mount = Path(where)
@@ -83,7 +83,7 @@ def _mounts() -> Iterator[tuple[Path, bool]]:
 
 
 def _place(pid: int, is_v2: bool) -> str:
-    """The path of its cgroup below the mount."""
+    """Return the path of the process's cgroup, relative to the mount point."""
     for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(",") if not is_v2 else not controllers:

@@ -1,8 +1,8 @@
-"""`python -m perf.path`: the functions that serve a small produce request, in the order of their calls.
+"""`python -m perf.path`: prints the functions that serve a small produce request, in the order of their calls.
 
-A broker in this process serves a client that has one request under way. A tracer (sys.setprofile) notes the calls of
-its network thread during one turn of the loop, from one look for events to the next. Calls of C functions are not
-noted.
+A broker in this process serves a client that has one request in flight. A tracer (sys.setprofile) records the calls of
+its network thread during one turn of the loop, from one poll for events to the next. It does not record calls of C
+functions.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from perf.raw_client import RawClient
 
 _THREAD = "kafkapy-network-0"
 _BEGIN = Processor._poll.__code__  # its call begins a turn
-_HANDLER = "produce"  # its call tells a turn that serves a request
-_WARM_UP = 200  # requests before those that are looked at
+_HANDLER = "produce"  # a turn with a call of it serves a request
+_WARM_UP = 200  # requests before the examined ones
 _TURNS = 50
 
 
@@ -61,7 +61,7 @@ def path_of_produce(acks: int = 1) -> list[Call]:
     turns = Turns()
 
     def begin(*_: Any) -> None:
-        """Is called at the first event of each new thread: trace the network thread, and no other."""
+        """Trace the network thread, and no other. Called at the first event of each new thread."""
         sys.setprofile(turns if threading.current_thread().name == _THREAD else None)
 
     threading.setprofile(begin)

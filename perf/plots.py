@@ -1,6 +1,6 @@
-"""PNG files for docs/performance.md (`python -m perf.publish`).
+"""Draws the PNG files of docs/performance.md (`python -m perf.publish`).
 
-One for each cost that was measured against a size, two of copying against sendfile, and two of the soak.
+There is one for each curve (a cost against a size), two that compare copying with sendfile, and two of the soak.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ COLOURS = {KAFKA: "#b0533a", OTHER: "#7a6a9a", KAFKAPY: "#2f6f8f", BARE: "#8a8a8
 DASHES = {"sendfile": "-", "copy": "--"}
 COPIES = {
     "zero_copy.rate": ("one consumer, hot: throughput", "MB/s"),
-    "zero_copy.cpu": ("one consumer, hot: CPU of the sender", "s a GiB"),
+    "zero_copy.cpu": ("one consumer, hot: CPU of the sender", "s per GiB"),
 }
 SOAK = {"soak.rss_mib": ("soak: resident memory", "MiB"), "soak.p99_ms": ("soak: p99 of acks", "ms")}
-NARROW = 30  # from the least to the most: fewer than two tens apart, steps between them are named, too
+NARROW = 30  # below this ratio of the largest to the smallest value, ticks between powers of ten also get numbers
 Line = tuple[str, Sequence[tuple[float, float]], str, str]  # label, points, colour, style
 
 
 @dataclass(frozen=True)
 class Plot:
-    """One picture; `by`: the kafkapy that it shows."""
+    """One plot; `by` is the kafkapy that was measured."""
 
     title: str
     x: str
@@ -39,12 +39,12 @@ class Plot:
 
 
 def titles(found: Newest) -> dict[str, str]:
-    """The name of each file, without its ending, and what it shows."""
+    """Return the title of each plot by its file name without suffix."""
     return {name: plot.title for name, plot in _all(found).items()}
 
 
 def draw_all(found: Newest, directory: Path) -> list[Path]:
-    """The files that were made."""
+    """Draw all plots into the directory and return the files."""
     directory.mkdir(parents=True, exist_ok=True)
     made = {directory / f"{name}.png": plot for name, plot in _all(found).items()}
     for file, plot in made.items():
@@ -53,7 +53,7 @@ def draw_all(found: Newest, directory: Path) -> list[Path]:
 
 
 def draw(file: Path, plot: Plot) -> None:
-    """Points that a logarithm cannot show are left out."""
+    """Draw one plot. A logarithmic one leaves out points that are not positive."""
     from matplotlib.figure import Figure  # in the extra `perf`, and not needed for measuring
 
     figure = Figure(figsize=(6, 4), layout="constrained")
@@ -81,7 +81,7 @@ def draw(file: Path, plot: Plot) -> None:
 
 
 def _plain_numbers(axis: Any, places: Sequence[float]) -> None:
-    """At the ticks of a logarithmic axis."""
+    """Label the ticks of a logarithmic axis with plain numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     plain = FuncFormatter(lambda place, _: f"{place:,.0f}" if place >= 1 else f"{place:g}")
@@ -98,7 +98,7 @@ def _all(found: Newest) -> dict[str, Plot]:
     for key, (title, unit) in COPIES.items():
         copies = _copies(found, key.rpartition(".")[2])
         if copies:
-            plots[key] = Plot(title, "bytes an answer", unit, copies, made_by(found.those("zero-copy.")))
+            plots[key] = Plot(title, "bytes per response", unit, copies, made_by(found.those("zero-copy.")))
     if found.soak is not None:
         for key, (title, unit) in SOAK.items():
             points = [(one["minute"], one[key.rpartition(".")[2]]) for one in found.soak["samples"]]

@@ -1,4 +1,4 @@
-"""Child processes that are ended by their own pid, whatever happens to the run."""
+"""Child processes that are always ended, by their pid, also if the run fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class Child:
-    """A process in a session of its own, so that Ctrl-C reaches only the harness, which then stops it in order.
+    """A process in its own session, so that Ctrl-C reaches only perf, which then stops the process.
 
     Standard error, and standard output unless `keep_stdout`, go to the file `log`.
     """
@@ -45,25 +45,25 @@ class Child:
         return self.process.pid
 
     def stop(self, patience: float = 30.0) -> None:
-        """SIGTERM, and SIGKILL after `patience` seconds; returns when the process is gone."""
+        """Send SIGTERM, and SIGKILL after `patience` seconds; return when the process has ended."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
                 self.process.wait(patience)
-            except BaseException:  # too slow, or the user lost patience: either way it must not stay behind
+            except BaseException:  # too slow, or the user pressed Ctrl-C again: the process must not remain
                 self.process.kill()
                 self.process.wait()
         if self.process.stdout:
             self.process.stdout.close()
 
     def said(self) -> str:
-        """What this process wrote to its log; not what an earlier one on the same file did."""
+        """Return what this process wrote to its log, without the output of earlier processes in the same file."""
         with self.log.open("rb") as file:
             file.seek(self._said_from)
             return file.read().decode(errors="replace")
 
     def failure(self, what: str) -> RuntimeError:
-        """An error that shows what the process said last."""
+        """Return an error with the last lines of the process's output."""
         said = self.said().splitlines()[-15:]
         state = self.process.poll()
         state_text = "is still running" if state is None else f"ended with exit code {state}"
@@ -73,7 +73,7 @@ class Child:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now (Apache Kafka cannot tell which port it chose if it is given port 0)."""
+    """Return a port on which no process listens now (with port 0, Apache Kafka does not say which port it chose)."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -81,7 +81,8 @@ def free_port() -> int:
 
 
 def wait_until(ready: Callable[[], bool], child: Child, what: str, timeout: float = 60.0) -> None:
-    """Polls every 2 ms; raises with the child's last words if it ends or `timeout` seconds pass."""
+    """Wait until `ready` returns True, polling every 2 ms. Raise RuntimeError with the child's last output if it ends
+    or after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not ready():
         if child.process.poll() is not None or time.monotonic() > deadline:

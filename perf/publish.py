@@ -1,7 +1,8 @@
-"""`python -m perf.publish RESULT.json ...`: tables into docs/performance.md and README.md, plots into docs/plots.
+"""`python -m perf.publish RESULT.json ...`: writes tables into docs/performance.md and README.md, plots into
+docs/plots.
 
-The files are those of perf, perf.soak and perf.steps, the newest last: of each row the file counts that is named last.
-What none of them has stays as an earlier run left it, with the revision that it was measured at.
+Name the result files of perf, perf.soak and perf.steps with the newest last: for each row, the last file that has it
+counts. Tables and plots that are in none of them stay unchanged, with the revision at which they were measured.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m perf.publish", description=__doc__.partition("\n")[0])
     parser.add_argument("results", type=Path, nargs="+", help="JSON files of perf, perf.soak and perf.steps")
     parser.add_argument(
-        "--pages", type=Path, nargs="*", default=PAGES, help="what is filled (performance.md, README.md)"
+        "--pages", type=Path, nargs="*", default=PAGES, help="pages to update (performance.md, README.md)"
     )
-    parser.add_argument("--plots", type=Path, default=DOCS / "plots", metavar="DIR", help="where they go (docs/plots)")
+    parser.add_argument(
+        "--plots", type=Path, default=DOCS / "plots", metavar="DIR", help="directory for plots (docs/plots)"
+    )
     options = parser.parse_args(arguments)
     found = load(options.results)
     for page in options.pages:

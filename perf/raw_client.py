@@ -1,4 +1,4 @@
-"""A client that sends prebuilt bytes and discards what it reads, so that the broker, not the client, is the limit."""
+"""A client that sends prebuilt requests and discards most responses, so that the broker is the limit."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LATEST = -1
 METADATA_VERSION = 9
 CREATE_TOPICS_VERSION = 5
 LIST_OFFSETS_VERSION = 5
-TIMEOUT = 60.0  # seconds without a byte from the broker: something is broken, not slow
+TIMEOUT = 60.0  # seconds without a byte from the broker: broken, not slow
 
 
 class Refused(RuntimeError):
-    """The broker answered with an error code."""
+    """The broker returned an error code."""
 
 
 class RawClient:
@@ -32,7 +32,7 @@ class RawClient:
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A time-out on the Python socket costs a poll a call; the kernel's own does not.
+        # A time-out of a Python socket costs one poll per call; the kernel's time-outs cost nothing.
         self.socket.settimeout(None)
         limit = struct.pack("ll", int(TIMEOUT), 0)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
@@ -45,15 +45,15 @@ class RawClient:
     def __exit__(self, *_: object) -> None:
         self.socket.close()
 
-    # Requests that set the stage; nothing of them is measured.
+    # Requests that prepare a measurement; they are not measured.
 
     def ask(self, api: Any, version: int, message: Any) -> Any:
-        """Sends one request and decodes its response."""
+        """Send one request and return its decoded response."""
         self.socket.sendall(request_frame(api, version, 1, frames.CLIENT, message))
         return self.decode(api, version, self.read_frame())
 
     def create_topic(self, topic: str, partitions: int = 1, **settings: str) -> None:
-        """Creates it and returns when it has leaders; `settings` with _ for . in their names."""
+        """Create a topic and wait until its partitions have leaders; `settings` have _ instead of . in their names."""
         self._poll(f"topic {topic}: the broker knows of no brokers", lambda: bool(self._metadata(None).brokers))
         request = CREATE_TOPICS.Request
         configs = [request.Topics.Configs(name=name.replace("_", "."), value=value) for name, value in settings.items()]
@@ -63,7 +63,7 @@ class RawClient:
         self.wait_for_topic(topic, create=False)
 
     def wait_for_topic(self, topic: str, *, create: bool) -> None:
-        """Asks for its metadata until every partition has a leader; `create` has the broker make it if missing."""
+        """Request metadata until every partition has a leader; with `create` the broker creates a missing topic."""
 
         def has_leaders() -> bool:
             found = self._metadata(topic, create).topics[0]
@@ -72,7 +72,7 @@ class RawClient:
         self._poll(f"topic {topic} has no leader", has_leaders)
 
     def without_leader(self, topic: str) -> int:
-        """How many of its partitions have none."""
+        """Return the number of partitions without a leader."""
         found = self._metadata(topic).topics[0]
         return sum(partition.error_code != 0 for partition in found.partitions)
 
@@ -89,7 +89,7 @@ class RawClient:
             time.sleep(0.002)
 
     def end_offset(self, topic: str) -> int:
-        """The high watermark of partition 0."""
+        """Return the high watermark of partition 0."""
         request = LIST_OFFSETS.Request
         partition = request.Topics.Partitions(partition_index=0, timestamp=LATEST)
         wanted = request.Topics(name=topic, partitions=[partition])
@@ -101,9 +101,9 @@ class RawClient:
     # Load.
 
     def produce_once(self, frame: bytes, *, retry: bool = False) -> int:
-        """Sends one produce frame, checks the answer, returns the answer's length with its size field.
+        """Send one produce request, check the response, and return its length with the size field.
 
-        With `retry` an error (a leader that is not there yet) is asked again at once, for a broker that just started.
+        With `retry`, send it again after an error (there is no leader yet), for a broker that has just started.
         """
         deadline = time.monotonic() + TIMEOUT
         while True:
@@ -117,10 +117,11 @@ class RawClient:
                 check(code, "producing")
 
     def stream(self, frame: bytes, count: int, window: int, together: int = 1) -> float:
-        """Produces `frame` `count` times with at most `window` unanswered, `together` frames a send; returns seconds.
+        """Produce `frame` `count` times, with at most `window` in flight and `together` frames per send; return
+        seconds.
 
-        Replies are counted by their length, which the first one tells; that all of them were good is for the caller
-        to check by the end offset. `count` and `window` are multiples of `together`.
+        Responses are counted by their length, which is that of the first one. The caller must check that all succeeded,
+        by the end offset. `count` and `window` are multiples of `together`.
         """
         reply = self.produce_once(frame)
         sends = memoryview(frame * together)
@@ -136,22 +137,23 @@ class RawClient:
         return time.perf_counter() - began
 
     def paced(self, frame: bytes, rate: float, seconds: float) -> tuple[list[float], list[float]]:
-        """Produces `rate` frames a second whatever the answers do; returns what `pace` does."""
+        """Produce `rate` frames per second, without waiting for responses; return the same as `pace`."""
         return self.pace(frame, self.produce_once(frame), rate, seconds)
 
     def pace(self, frame: bytes, reply: int, rate: float, seconds: float) -> tuple[list[float], list[float]]:
-        """Sends `rate` frames a second, each answered by `reply` bytes; returns latencies and latenesses in seconds.
+        """Send `rate` frames per second, each with a response of `reply` bytes; return latencies and delays of the
+        sends, in seconds.
 
-        A latency runs from the call that sends a frame to the moment its answer was read. As no send ever waits for
-        an answer, a slow answer is never hidden by load that did not arrive. A lateness is how far behind its time
-        this client itself sent: its own scheduling, no part of the latency.
+        A latency is the time from the call that sends a frame until its response was read. Sends do not wait for
+        responses, so a slow response does not reduce the load and hide itself. The delay of a send, by the scheduling
+        of this client, is not part of the latency.
         """
         count = int(rate * seconds)
         sent_at: list[float] = []
         latencies: list[float] = []
         lateness: list[float] = []
         partial = 0
-        gc.disable()  # the client's own pauses are no part of the broker's latency
+        gc.disable()  # pauses of the client must not count as latency of the broker
         try:
             began = time.perf_counter()
             while len(latencies) < count:
@@ -177,10 +179,10 @@ class RawClient:
         return latencies, lateness
 
     def fetch_all(self, fetch: frames.FetchFrame, batch_bytes: int, batch_records: int, end: int) -> float:
-        """Fetches from offset 0 to `end` one request at a time and discards it; returns seconds.
+        """Fetch everything from offset 0 to `end`, one request at a time, and discard it; return seconds.
 
-        The log holds only batches of `batch_bytes` bytes and `batch_records` records, so the next offset follows
-        from the length of the answer.
+        All batches of the log have `batch_bytes` bytes and `batch_records` records, so the next offset follows from the
+        length of the response.
         """
         head = bytearray(fetch.head)
         offset = 0
@@ -194,12 +196,12 @@ class RawClient:
         return time.perf_counter() - began
 
     def discard(self, length: int) -> None:
-        """Reads `length` bytes into a buffer that is used again and again."""
+        """Receive `length` bytes and discard them."""
         while length > 0:
             length -= self._receive(self._buffer[:length])
 
     def read_frame(self) -> bytes:
-        """The next response without its size."""
+        """Return the next response without its size field."""
         size = bytearray(4)
         self._read_into(memoryview(size))
         frame = bytearray(int.from_bytes(size, "big"))
@@ -207,7 +209,7 @@ class RawClient:
         return bytes(frame)
 
     def decode(self, api: Any, version: int, frame: bytes) -> Any:
-        """The message of a response frame."""
+        """Return the decoded response of a frame."""
         _, body = read_response_header(frame, api, version)
         return api.decode_response(frame, version, body)
 

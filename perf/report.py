@@ -1,4 +1,4 @@
-"""The table for people and the JSON for programs."""
+"""Prints the table and writes the JSON file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def head(machine: Mapping[str, str]) -> str:
 
 
 def table(comparisons: Sequence[Comparison]) -> Table:
-    """Medians; in brackets the lowest and highest of the runs."""
+    """Return the table of medians, with the lowest and highest figure of the runs in brackets."""
     made = Table(title="medians (lowest–highest of the runs)", title_justify="left")
     made.add_column("figure")
     made.add_column("runs", justify="right")
@@ -45,7 +45,7 @@ def table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def how_many(runs: Collection[int]) -> str:
-    """Of each side: one number where all have as many."""
+    """Return the number of runs as text: one number if it is the same for all sides, else a range."""
     return f"{min(runs)} to {max(runs)}" if len(set(runs)) > 1 else str(max(runs, default=0))
 
 
@@ -57,7 +57,7 @@ def verdict(each: Comparison) -> str:
 
 
 def curve_table(curve: Curve) -> Table:
-    """A cost against a size."""
+    """Return a table with the cost for each size."""
     made = Table(title=f"{curve.label}, {curve.unit}", title_justify="left")
     made.add_column(curve.of, justify="right")
     points = {side: dict(curve.points(side)) for side in curve.costs}
@@ -74,7 +74,7 @@ def show(
     notes: Mapping[str, str],
     curves: Mapping[str, Curve],
 ) -> None:
-    """Prints it all on standard output, wide enough that no figure is cut when that is a file."""
+    """Print everything on standard output, wide enough for all figures if that is a file."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=170)
@@ -97,7 +97,7 @@ def write_json(
     run: Mapping[str, Any],
     curves: Mapping[str, Curve] | None = None,
 ) -> None:
-    """`run` says how it was run (scale, runs, seconds); rows hold every single figure, not only the medians."""
+    """Write the JSON file. `run` describes the run (scale, runs, seconds); rows have all figures, not only medians."""
     rows = [
         {
             "key": each.row.key,

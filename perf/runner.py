@@ -1,4 +1,4 @@
-"""Runs measurements in turn (A-B-A-B) within a bounded time and collects every figure."""
+"""Runs measurements in turn (A-B-A-B) within a time limit and collects the figures."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from dataclasses import dataclass, field
 
 from perf.measurement import BARE, KAFKAPY, OTHER, Bench, Figures, Measurement
 
-# In the whole suite no step may hold up the others: what one side has measured of a curve by then is kept.
+# In the whole suite a step that takes longer is ended; the points of its curves measured so far are kept.
 STEP_SECONDS = 150.0
-GRACE_SECONDS = 90.0  # that the last step may take when time is up
+GRACE_SECONDS = 90.0  # for the last step after the time limit
 
 
 class TooLong(BaseException):
-    """A step has not ended in time; no measurement may take it for a failure of its own."""
+    """A step took too long. A BaseException, so that no measurement handles it as an error of its own."""
 
 
 @dataclass
 class Collected:
-    """`figures`: row key -> side -> one figure a run. `seconds`: measurement -> side -> what each run took.
-    `failures`: what did not work, in sentences."""
+    """`figures`: row key -> side -> one figure per run. `seconds`: measurement -> side -> the duration of each run.
+    `failures`: messages."""
 
     figures: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     seconds: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)  # never measured, or not to its end
+    left_out: list[str] = field(default_factory=list)  # not measured, or not completely
 
     def add(self, side: str, figures: Figures) -> None:
         for key, figure in figures.items():
             self.figures.setdefault(key, {}).setdefault(side, []).append(figure)
 
     def took(self, name: str, *sides: str) -> float:
-        """Seconds of the longest run of each side, or of those given, together."""
+        """Return the sum of the longest run of each side (all, or the given ones), in seconds."""
         return sum(max(runs) for side, runs in self.seconds.get(name, {}).items() if side in sides or not sides)
 
 
@@ -49,11 +49,11 @@ def run(
     *,
     whole: bool = True,
 ) -> None:
-    """Each run takes every measurement, each measurement every side one after the other, so that a machine that gets
-    slower or faster meanwhile does so for all of them. All is measured once before anything is measured again; then,
-    in the same order, what by its runs so far will end within `seconds`. In the `whole` suite a step that takes over
-    STEP_SECONDS is ended, and not tried again. `into` is filled as figures come, so that an interrupted run has what it
-    measured.
+    """Run all measurements `runs` times, with one side after the other in each, so that a machine that gets slower or
+    faster affects all sides. Everything is measured once before anything is measured again. Further runs, in the same
+    order, leave out a measurement that, judged by its earlier runs, would not end within `seconds`. In the `whole`
+    suite a step that takes over STEP_SECONDS is ended and not repeated. Figures are added to `into` as they come, so
+    that they are there if the run is interrupted.
     """
     end = time.monotonic() + seconds
     for number in range(1, runs + 1):
@@ -67,7 +67,7 @@ def run(
                     continue
                 most = max(0.001, min(STEP_SECONDS, end + GRACE_SECONDS - time.monotonic())) if whole else 0.0
                 _step(bench, measurement, side, number, most, into)
-        bench.close()  # what was kept is no load beside the next run
+        bench.close()  # kept objects must not be load for the next run
 
 
 def _step(bench: Bench, measurement: Measurement, side: str, number: int, most: float, into: Collected) -> None:
@@ -76,7 +76,7 @@ def _step(bench: Bench, measurement: Measurement, side: str, number: int, most: 
         with _within(most):
             into.add(side, _measure(bench, measurement, side))
     except TooLong:
-        into.left_out.append(f"{measurement.name} of {side}, run {number} (not done after {most:.0f} s)")
+        into.left_out.append(f"{measurement.name} of {side}, run {number} (not finished after {most:.0f} s)")
     except Exception as error:
         into.failures.append(f"{measurement.name} of {side}, run {number}: {type(error).__name__}: {error}")
         _say(into.failures[-1])
@@ -97,7 +97,7 @@ def _measure(bench: Bench, measurement: Measurement, side: str) -> Figures:
 
 @contextmanager
 def _within(seconds: float) -> Iterator[None]:
-    """Raises TooLong in the block when it takes longer; 0: it may take as long as it likes."""
+    """Raise TooLong in the block if it takes longer than this; 0: no limit."""
 
     def ring(*_: object) -> None:
         raise TooLong

@@ -26,7 +26,7 @@ from typing import Any
 
 from kafkapy._ext import residency, syscalls
 from kafkapy.log import partition_log
-from kafkapy.network import receive, sends
+from kafkapy.network import connection, receive, sends
 from kafkapy.protocol.apis import FETCH as FETCH_API
 from kafkapy.protocol.apis import PRODUCE as PRODUCE_API
 from kafkapy.replica import fetch as replica_fetch
@@ -46,7 +46,7 @@ POLL, REST = "epoll_wait, at once", "all else"
 # Where a name is looked up when a request is served, and what that is called here.
 STEPS: tuple[tuple[Any, str, str], ...] = (
     (syscalls, "epoll_wait", POLL),
-    (receive, "recv_into", "receive: recv"),
+    (connection, "recv_into", "receive: recv"),
     (receive.Receiver, "receive", "receive: cut into frames"),
     (TABLE.find(PRODUCE_API.key), "decode", "decode"),
     (TABLE.find(FETCH_API.key), "decode", "decode"),

@@ -8,10 +8,10 @@ import kafka.consumer.ConsumerConfig;
 import kafka.javaapi.consumer.ConsumerConnector;
 
 /**
- * Kafka's high-level consumers, many in one process, each a member of the same group with one stream of one topic.
+ * Many of Kafka's high-level consumers in one process, all members of the same group, with one stream of one topic each.
  *
- * Arguments: the topic, then settings, each as key=value. On standard input: `join ID` and `leave ID`, one a line, which
- * are begun at once. Ends when the input does.
+ * Arguments: the topic, then settings, each as key=value. Reads `join ID` and `leave ID` from standard input, one per
+ * line, and starts each in a new thread. Ends at the end of the input.
  */
 public final class GroupMembers {
     public static void main(String[] args) throws Exception {

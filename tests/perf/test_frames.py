@@ -18,12 +18,12 @@ def test_values_have_the_size_and_number_asked_for() -> None:
     assert len(set(frames.text_values(1024, 3))) == 3
 
 
-def test_made_up_flights_compress_as_the_real_ones_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invented_flights_compress_as_the_real_ones_do(monkeypatch: pytest.MonkeyPatch) -> None:
     real = zlib.compress(b"".join(frames.text_values(1024, 300)))
     monkeypatch.setattr(flights, "_file", lambda: None)
-    made_up = zlib.compress(b"".join(frames.text_values(1024, 300)))
-    assert 0.8 < len(made_up) / len(real) < 1.25
-    assert "made-up" in flights.source()
+    invented = zlib.compress(b"".join(frames.text_values(1024, 300)))
+    assert 0.8 < len(invented) / len(real) < 1.25
+    assert "invented" in flights.source()
 
 
 @pytest.mark.parametrize("size", [100, 1024])

@@ -19,9 +19,9 @@ with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(
 """
 
 
-def test_a_network_of_its_own_has_loopback_and_the_control_asked_for_or_says_what_is_missing() -> None:
+def test_a_network_namespace_has_loopback_and_the_requested_control_or_says_what_is_missing() -> None:
     done = subprocess.run([sys.executable, "-c", OWN], cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:  # not as root, or where root may not either
+    if done.returncode:  # without root, or where root is not allowed to either
         assert "perf: --congestion reno needs root" in done.stderr
         assert os.strerror(1) in done.stderr
     else:
@@ -29,6 +29,6 @@ def test_a_network_of_its_own_has_loopback_and_the_control_asked_for_or_says_wha
     assert network.congestion_control()
 
 
-def test_a_control_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(SystemExit, match=r"--congestion carrier-pigeon: .* may have \w+.*carrier-pigeon: not known"):
+def test_an_unknown_control_is_refused_with_a_list_of_the_allowed_ones() -> None:
+    with pytest.raises(SystemExit, match=r"--congestion carrier-pigeon: not known; allowed here: \w+"):
         network.enter_own("carrier-pigeon")

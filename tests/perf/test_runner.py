@@ -127,7 +127,7 @@ def test_a_step_of_the_whole_suite_that_takes_too_long_is_ended_named_and_not_tr
     monkeypatch.setattr(runner, "STEP_SECONDS", 0.1)
     collected = Collected()
     run(NO_BENCH, [Endless("a", []), Recorded("b", [])], [KAFKAPY], 2, 60, collected)
-    assert collected.left_out == ["a of kafkapy, run 1 (not done after 0 s)"]
+    assert collected.left_out == ["a of kafkapy, run 1 (not finished after 0 s)"]
     assert not collected.failures
     assert collected.figures == {"b": {KAFKAPY: [1.0, 3.0]}}
 
