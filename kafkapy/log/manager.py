@@ -214,6 +214,12 @@ class LogManager:
             log = self._logs[key] = self.loading.open(key, path, log_dir, config, LoadWatch())
         except OSError as error:
             raise log_dir.env.failed(f"loading {path}", error) from error
+        except KafkaError:
+            raise
+        except Exception as error:  # for instance damage, as when logs are loaded at the start
+            _log.exception("%s cannot be served", path)
+            log_dir.not_recovered.add(key)
+            raise KafkaError(Errors.KAFKA_STORAGE_ERROR, f"{path}: {error}") from error
         del self._refused[key]
         log_dir.open_logs += 1
         log_dir.not_loaded.discard(key)

@@ -299,6 +299,25 @@ def test_a_log_that_cannot_be_read_is_named_and_not_replaced_by_an_empty_one(dir
     manager.close()
 
 
+def test_a_damaged_log_whose_settings_become_valid_is_refused_as_damaged_until_it_can_be_read(dirs, monkeypatch):
+    broker = Broker(dirs[0])
+    broker.manager.create("t", 0, TOPIC_ID, CONFIG).append([batch("a")], 0)
+    broker.manager.close()
+
+    def invalid(topic):
+        raise KafkaError(Errors.INVALID_CONFIG, "made up")
+
+    manager = Broker(dirs[0], load=False).manager
+    manager.load(invalid)
+    with monkeypatch.context() as patch:
+        patch.setattr(LogLoader, "load", lambda loader: [][0])
+        with pytest.raises(KafkaError, match="list index out of range") as refused:
+            manager.create("t", 0, TOPIC_ID, CONFIG)
+    assert refused.value.code == Errors.KAFKA_STORAGE_ERROR
+    assert values_of(manager.create("t", 0, TOPIC_ID, CONFIG)) == [(0, b"a")]
+    manager.close()
+
+
 # --- background work
 
 
