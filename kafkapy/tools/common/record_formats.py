@@ -2,6 +2,9 @@
 
 import enum
 from collections.abc import Callable
+from typing import Annotated
+
+import typer
 
 from kafkapy.client.fetching.consumer import ConsumerRecord
 from kafkapy.tools.common.output import utf_8
@@ -14,6 +17,11 @@ class Format(str, enum.Enum):
     KEY_VALUE = "key-value"
     FULL = "full"
     JSON = "json"
+
+
+# The options of the commands that print records.
+ChosenFormat = Annotated[Format, typer.Option("--format", help="What to print of each record.")]
+JsonFormat = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
 
 
 def line_maker(form: Format, separator: str = "\t", *, with_topic: bool = False) -> Callable[[ConsumerRecord], bytes]:

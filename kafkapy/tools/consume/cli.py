@@ -13,7 +13,7 @@ from kafkapy.client.original.filters import TopicFilter
 from kafkapy.tools.common.errors import CallError
 from kafkapy.tools.common.interrupts import until_interrupted
 from kafkapy.tools.common.options import DEFAULT_SERVER, Servers, cluster_of, given, through_zookeeper
-from kafkapy.tools.common.record_formats import Format, line_maker
+from kafkapy.tools.common.record_formats import ChosenFormat, Format, JsonFormat, line_maker
 from kafkapy.tools.consume.assigned import assigned_member, start_of
 from kafkapy.tools.consume.member import Member, print_records
 from kafkapy.tools.consume.topic_choice import BlacklistOption, WhitelistOption, matching, pattern_of, wanted_topics
@@ -44,8 +44,8 @@ def consume(
     isolation: Annotated[
         Isolation, typer.Option("--isolation", help="read_committed leaves out aborted and open transactions.")
     ] = Isolation.READ_UNCOMMITTED,
-    form: Annotated[Format, typer.Option("--format", help="What to print of each record.")] = Format.VALUE,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    form: ChosenFormat = Format.VALUE,
+    as_json: JsonFormat = False,
     separator: Annotated[str, typer.Option("--key-separator", "-K", help="Between key and value.")] = "\t",
     servers: Servers = DEFAULT_SERVER,
     zookeeper: Annotated[

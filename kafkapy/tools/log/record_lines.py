@@ -1,5 +1,6 @@
 """Stored records as lines, for `find` and `tail`: in the formats of `consume`, with the decoders of `dump`."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,14 +14,14 @@ from kafkapy.tools.log.decoders.values import DEFAULT, Decoder, compact, readabl
 
 
 class RecordLines:
-    """Formats records as lines. `undecoded` counts the records that the decoder rejected; they are shown without it."""
+    """Formats records as lines. Records that the decoder rejects are shown without it, and counted."""
 
     def __init__(self, form: Format, decoder: Decoder = DEFAULT) -> None:
         self._json = form is Format.JSON
         self._decoder = decoder
         self._make: Callable[[ConsumerRecord], bytes] = line_maker(form)
-        self.undecoded = 0
-        self.why = ""  # of the first such record
+        self._undecoded = 0
+        self._why = ""  # of the first such record
 
     def line(self, place: Place, record: Record, *, control: bool = False) -> bytes:
         """Return a record's line, line end included. For a control record the line has its type."""
@@ -36,8 +37,8 @@ class RecordLines:
                 shown = self._decoder.text(record)
                 record = record._replace(key=_encoded(shown.key), value=_encoded(shown.value))
             except ValueError as error:
-                self.undecoded += 1
-                self.why = self.why or f"at offset {record.offset}: {error}"
+                self._undecoded += 1
+                self._why = self._why or f"at offset {record.offset}: {error}"
         return self._make(
             ConsumerRecord(
                 place.topic or "",
@@ -49,6 +50,11 @@ class RecordLines:
                 record.headers,
             )
         )
+
+    def report_undecoded(self) -> None:
+        """Print on standard error how many records were not decoded, if there were any, and why."""
+        if self._undecoded:
+            print(f"Records that were not decoded: {self._undecoded}; {self._why}.", file=sys.stderr)
 
     def _object(self, place: Place, record: Record, key: Any, value: Any, **more: str) -> bytes:
         shown = {

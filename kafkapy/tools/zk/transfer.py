@@ -45,13 +45,8 @@ def export_tree(
     from kafkapy.server.relocation import to_zookeeper
 
     moved = to_zookeeper(home, settings, overwrite=overwrite, dry_run=dry_run)
-    place = f"ZooKeeper at {settings.connect}"
-    if as_json:
-        print_json(_as_json(moved, str(home), place, moved_now=not dry_run))
-        return
-    _tell(moved, place, dry_run=dry_run)
-    if not dry_run:
-        print(f"Start the broker with zookeeper.connect={settings.connect} and the same log.dirs.")
+    next_step = f"Start the broker with zookeeper.connect={settings.connect} and the same log.dirs."
+    _report(moved, str(home), f"ZooKeeper at {settings.connect}", next_step, dry_run=dry_run, as_json=as_json)
 
 
 def import_tree(
@@ -75,16 +70,20 @@ def import_tree(
     from kafkapy.server.relocation import to_directory
 
     moved = to_directory(settings, home, overwrite=overwrite, dry_run=dry_run)
-    place = str(home)
+    next_step = (
+        "Start the broker without zookeeper.connect and with the same log.dirs. The metadata in ZooKeeper at "
+        f"{settings.connect} stays but is no longer updated: start no broker on it."
+    )
+    _report(moved, f"ZooKeeper at {settings.connect}", str(home), next_step, dry_run=dry_run, as_json=as_json)
+
+
+def _report(moved: Moved, source: str, target: str, next_step: str, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
-        print_json(_as_json(moved, f"ZooKeeper at {settings.connect}", place, moved_now=not dry_run))
+        print_json(_as_json(moved, source, target, moved_now=not dry_run))
         return
-    _tell(moved, place, dry_run=dry_run)
+    _tell(moved, target, dry_run=dry_run)
     if not dry_run:
-        print(
-            "Start the broker without zookeeper.connect and with the same log.dirs. The metadata in ZooKeeper at "
-            f"{settings.connect} stays but is no longer updated: start no broker on it."
-        )
+        print(next_step)
 
 
 def _tell(moved: Moved, place: str, *, dry_run: bool) -> None:

@@ -17,7 +17,7 @@ from kafkapy.record.records import Record
 from kafkapy.tools.common.errors import CallError, ToolError
 from kafkapy.tools.common.options import timestamp_of
 from kafkapy.tools.common.output import progress
-from kafkapy.tools.common.record_formats import Format
+from kafkapy.tools.common.record_formats import ChosenFormat, Format, JsonFormat
 from kafkapy.tools.log.decoders.options import (
     KeyDecoding,
     OffsetsDecoding,
@@ -56,8 +56,8 @@ def find(
         str | None, typer.Option("--to", "-t", metavar="OFFSET|TIME", help="Scan up to before this offset or time.")
     ] = None,
     most: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after this many records.")] = None,
-    form: Annotated[Format, typer.Option("--format", help="What to print of each record.")] = Format.FULL,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    form: ChosenFormat = Format.FULL,
+    as_json: JsonFormat = False,
     offsets_decoder: OffsetsDecoding = False,
     transaction_log_decoder: TransactionsDecoding = False,
     key_decoder: KeyDecoding = None,
@@ -124,8 +124,7 @@ def _show(
             break
     out.flush()
     before_line()
-    if lines.undecoded:
-        print(f"Records that were not decoded: {lines.undecoded}; {lines.why}.", file=sys.stderr)
+    lines.report_undecoded()
     for sentence in damage or ():
         print(f"kafkapy: {sentence}", file=sys.stderr)
     if not count or damage:

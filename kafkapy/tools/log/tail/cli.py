@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kafkapy.log.offline.places import places_in
-from kafkapy.tools.common.record_formats import Format
+from kafkapy.tools.common.record_formats import ChosenFormat, Format, JsonFormat
 from kafkapy.tools.log.decoders.options import (
     KeyDecoding,
     OffsetsDecoding,
@@ -28,8 +28,8 @@ def tail(
     count: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many records of each partition.")] = 10,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Then print new records, until Ctrl-C.")] = False,
     control: Annotated[bool, typer.Option("--control", help="Transaction markers, too.")] = False,
-    form: Annotated[Format, typer.Option("--format", help="What to print of each record.")] = Format.FULL,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    form: ChosenFormat = Format.FULL,
+    as_json: JsonFormat = False,
     offsets_decoder: OffsetsDecoding = False,
     transaction_log_decoder: TransactionsDecoding = False,
     key_decoder: KeyDecoding = None,
@@ -67,8 +67,7 @@ def tail(
             out.flush()
             if not any(came):
                 time.sleep(INTERVAL_S)
-        if lines.undecoded:
-            print(f"Records that were not decoded: {lines.undecoded}; {lines.why}.", file=sys.stderr)
+        lines.report_undecoded()
     finally:
         for follower in followers:
             follower.close()
