@@ -1,4 +1,4 @@
-"""A broker of which a test says what it answers: real sockets and frames, no log and no state of its own."""
+"""A fake broker whose responses the test chooses: real sockets and frames, no log and no state of its own."""
 
 import socket
 import struct
@@ -26,9 +26,9 @@ Answer = Callable[[Any], Any]
 class FakeBroker:
     """Answers on 127.0.0.1.
 
-    `topics` maps names to the node that leads each partition; `nodes` holds the brokers of the cluster by id (this
-    one is 1). `answers[api key]` makes a response of a request, or HANG_UP, SILENCE or bytes that are sent as they
-    are. `seen` has every request as (api name, version, message), records copied.
+    `topics` maps names to the leader's id of each partition; `nodes` holds the brokers of the cluster by id (this
+    one is 1). `answers[api key]` returns the response to a request, or HANG_UP, SILENCE or bytes that are sent
+    unchanged. `seen` has every request as (api name, version, message), records copied.
     """
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ def fake_broker() -> Iterator[FakeBroker]:
 
 @pytest.fixture
 def second_broker(fake_broker: FakeBroker) -> Iterator[FakeBroker]:
-    """Another broker of the same cluster, with the id 2; both tell the same metadata."""
+    """Another broker of the same cluster, with the id 2; both return the same metadata."""
     broker = FakeBroker()
     fake_broker.nodes[2] = broker.port
     broker.nodes = fake_broker.nodes
@@ -150,7 +150,7 @@ def second_broker(fake_broker: FakeBroker) -> Iterator[FakeBroker]:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is tried again is tried again at once."""
+    """Make all retries happen at once."""
     for module in (cluster_module, producer_module, outbox_module, consumer_module, fetcher_module):
         monkeypatch.setattr(module, "BACKOFF_S", 0.0)
 

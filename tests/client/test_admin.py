@@ -1,4 +1,4 @@
-"""Administration: what is asked of whom, and how refusals read."""
+"""Administration: which brokers get the requests, and the errors for refusals."""
 
 import pytest
 

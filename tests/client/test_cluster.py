@@ -1,4 +1,4 @@
-"""Metadata: leaders, what is waited for and what is not."""
+"""Metadata: leaders, errors that are waited out and errors that are raised at once."""
 
 import pytest
 

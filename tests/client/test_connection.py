@@ -30,7 +30,7 @@ def test_a_broker_that_does_not_know_our_api_versions_request_is_asked_in_the_ol
         if len(fake_broker.seen) > 1:
             return ask(request)
         refusal = apis.API_VERSIONS.Response(error_code=Errors.UNSUPPORTED_VERSION)
-        return response_frame(apis.API_VERSIONS, 0, 1, refusal)  # in the form of version 0, whatever was asked
+        return response_frame(apis.API_VERSIONS, 0, 1, refusal)  # encoded as version 0, for a request of any version
 
     fake_broker.answers[apis.API_VERSIONS.key] = old_broker
     connection = connect(fake_broker)

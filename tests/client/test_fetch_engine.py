@@ -1,4 +1,4 @@
-"""Fetch requests and what is read from their responses, for all consumers."""
+"""Fetch requests and the reading of their responses, for all consumers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Administration of groups: what is asked of whom, and how answers and refusals are read."""
+"""Administration of groups: which brokers get the requests, and how responses and errors are read."""
 
 import pytest
 

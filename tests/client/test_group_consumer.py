@@ -1,4 +1,4 @@
-"""What the group consumer makes of a coordinator's answers, one by one."""
+"""The group consumer's reaction to each response of a coordinator."""
 
 import socket
 import threading
@@ -32,7 +32,7 @@ def hardly_any_pauses(monkeypatch):
 
 
 class Coordinator:
-    """One group on a fake broker: whoever joins is the only member. `errors[api]` are told before anything works."""
+    """One group on a fake broker, with at most one member. The error codes in `errors[api]` are its first responses."""
 
     def __init__(self, broker, node=1):
         self.broker = broker
@@ -40,7 +40,7 @@ class Coordinator:
         self.errors = defaultdict(list)
         self.generation = 0
         self.offsets = {("t", 0): (3, "")}
-        self.others = []  # more members, as JoinGroup tells the leader of them
+        self.others = []  # more members in the JoinGroup response to the leader
         self.shares = {}
         broker.topics = {"t": [1, 1], "u": [1]}
         for api in (
@@ -245,7 +245,7 @@ def test_what_time_heals_is_tried_again(coordinator, consumer_of, api, code):
 @pytest.mark.parametrize("api", ["FindCoordinator", "JoinGroup", "SyncGroup", "OffsetFetch", "ListOffsets", "Fetch"])
 def test_a_broker_that_hangs_up_is_asked_again(coordinator, consumer_of, hang_up, api):
     consumer = consumer_of()
-    consumer.poll(0)  # the first time that no broker answers is told
+    consumer.poll(0)  # the first poll raises if no broker answers
     coordinator.errors[api] += [hang_up, hang_up]
     consumer.enforce_rebalance()
     poll_until(consumer, lambda: consumer.positions() == {("t", 0): 10, ("t", 1): 10})

@@ -1,4 +1,4 @@
-"""What can be imported from kafkapy.client, and what is said where that needs a library which is not there."""
+"""The names in kafkapy.client, and the error of those that need a library which is not installed."""
 
 import pkgutil
 import subprocess

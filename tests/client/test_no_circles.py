@@ -1,6 +1,6 @@
-"""A client that goes on for days leaves no circles of references: see tests/server/test_no_circles.py.
+"""A long-running client leaves no reference cycles: see tests/server/test_no_circles.py.
 
-The broker is in the same process, so that its side of each loop is looked at, too.
+The broker is in the same process, so its side of each loop is checked, too.
 """
 
 import contextlib

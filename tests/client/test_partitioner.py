@@ -12,7 +12,7 @@ from kafkapy.client.producing.partitioner import StickyChoice, murmur2, partitio
 @pytest.mark.parametrize(
     ("data", "hashed"),
     [
-        # Made with org.apache.kafka.common.utils.Utils.murmur2 of kafka-clients 3.9.1 (signed there).
+        # Computed with org.apache.kafka.common.utils.Utils.murmur2 of kafka-clients 3.9.1 (signed there).
         (b"21", -973932308),
         (b"foobar", -790332482),
         (b"a-little-bit-long-string", -985981536),

@@ -1,4 +1,4 @@
-"""Transactions that a producer leaves open, and how somebody else ends them: what is asked, and what answers mean."""
+"""Transactions that a producer leaves open and another process ends: the requests, and each possible response."""
 
 import pytest
 
@@ -128,5 +128,5 @@ def test_the_next_transaction_begins_in_a_new_epoch(fake_broker, coordinator):
         assert producer.identity == ("x", 9, 4)
         producer.send_batch(batch_for(0))
         producer.commit()
-    # Sequence numbers begin anew with the epoch.
+    # Sequence numbers begin at 0 again with a new epoch.
     assert [(epoch, sequence) for _, epoch, sequence, _ in coordinator.stored] == [(0, 0), (4, 0)]

@@ -1,4 +1,4 @@
-"""What the transactional producer makes of its coordinators' answers, one by one."""
+"""The transactional producer's reaction to each response of its coordinators."""
 
 from collections import defaultdict
 
@@ -27,8 +27,8 @@ def hardly_any_pauses(monkeypatch):
 
 
 class Coordinator:
-    """Coordinates every transactional id and group, and keeps what is produced. `errors[api]` are told before anything
-    works."""
+    """The coordinator of every transactional id and group, which also keeps produced records. The error codes in
+    `errors[api]` are its first responses."""
 
     def __init__(self, broker):
         self.broker = broker
@@ -325,7 +325,7 @@ def test_batches_on_their_way_are_waited_for_before_an_abort(fake_broker, coordi
     assert [name for name, _, _ in fake_broker.seen][-2:] == ["Produce", "EndTxn"]
     with producer.transaction():
         producer.send("t", b"2", partition=0)
-    # The sequence goes on behind what was stored: no new epoch was needed.
+    # The sequence continues after the stored batch, without a new epoch.
     assert coordinator.stored[-1] == (0, 0, 1, [b"2"])
 
 

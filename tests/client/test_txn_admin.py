@@ -1,4 +1,4 @@
-"""Administration of transactions: which of them hang, and what is written to end them."""
+"""Administration of transactions: finding those that hang, and the markers written to end them."""
 
 import time
 

@@ -37,7 +37,7 @@ def test_produced_records_are_consumed(admin, kafkapy_topic, codec, acks):
         producer.send(kafkapy_topic, value, key, headers=headers, timestamp=timestamp)
     producer.flush()
     while admin.offsets({(kafkapy_topic, 0): LATEST})[kafkapy_topic, 0].offset < len(sent):
-        time.sleep(0.001)  # with acks=0 nobody says when they are there
+        time.sleep(0.001)  # with acks=0 there is no response after the append
     assert [(r.key, r.value, r.headers, r.timestamp) for r in read(admin, kafkapy_topic)] == sent
 
 

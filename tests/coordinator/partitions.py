@@ -29,7 +29,7 @@ def lead(
     timer: Any = None,
     **settings: Any,
 ) -> Partition:
-    """The partition whose log is in `directory`/TOPIC-INDEX, which is made where there is none."""
+    """Return a leader partition whose log is in `directory`/TOPIC-INDEX; create the log if it is missing."""
     clock = clock or ManualClock()
     env = Environment(str(directory), Files(), clock, Scheduler(clock))
     config = LogConfig({name.replace("_", "."): value for name, value in settings.items()})

@@ -17,7 +17,7 @@ FULL = KafkaError(Errors.KAFKA_STORAGE_ERROR, "the disk is gone")
 
 
 class Answers:
-    """A log whose appends are answered one by one, in whatever order the test wants."""
+    """A log whose appends the test answers one by one, in any order."""
 
     def __init__(self) -> None:
         self.done: list[Any] = []
@@ -69,7 +69,7 @@ def test_an_append_that_fails_changes_nothing(shard: Shard[KeyValues]) -> None:
 
 
 def together(shard: Shard[KeyValues], *steps: Any) -> list[Any]:
-    """Runs the steps together; what each that is refused is told, in their order."""
+    """Run the steps together. Return the errors of the refused steps, in their order."""
     refused: list[Any] = [None] * len(steps)
     shard.run_joined([(step, partial(refused.__setitem__, number)) for number, step in enumerate(steps)])
     return refused
@@ -244,7 +244,7 @@ def test_the_end_answers_pending_requests_and_stops_all_steps(shard: Shard[KeyVa
     assert shard.machine.seen == ["loaded", "unloaded"]
     assert shard.machine.reason is not None
     assert shard.machine.reason.code == Errors.NOT_COORDINATOR
-    log_of(shard).release()  # it is in the log, and belongs to whoever loads it next
+    log_of(shard).release()  # the record is in the log, and the broker that loads the shard next will read it
     assert [one.code for one in outcomes] == [Errors.NOT_COORDINATOR]
     assert shard.machine.values == {}
     with pytest.raises(KafkaError) as refused:

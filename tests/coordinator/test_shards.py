@@ -22,7 +22,7 @@ from tests.harness.appends import append_to
 
 
 class Broker:
-    """What Shards knows of the broker: the topic, and why a partition is not led."""
+    """The broker as Shards sees it: the topic, and the error for partitions that have their leader elsewhere."""
 
     def __init__(self, partitions: int) -> None:
         self.topic: Topic | None = self.made(partitions)
@@ -116,7 +116,7 @@ def written(directory: Path, index: int) -> Partition:
 
 
 def test_a_key_belongs_to_the_partition_that_kafka_chooses() -> None:
-    """By Java's String.hashCode, made positive, of which the lowest number cannot be."""
+    """Kafka takes Java's String.hashCode and makes it positive; the lowest int has no positive counterpart."""
     assert partition_of("user-4711", 50) == 291394725 % 50
     assert partition_of("my-group", 50) == 1906497762 % 50  # the hash is negative
     assert partition_of("polygenelubricants", 50) == 0  # the lowest hash
@@ -133,7 +133,7 @@ def test_partitions_added_later_are_not_used_before_a_restart(shards: Shards[Key
     assert shards.partition_for(key) == partition_of(key, 4)
     broker.topic = broker.made(8)
     assert shards.partition_for(key) == partition_of(key, 4)
-    broker.topic = broker.made(8, b"2" * 16)  # deleted and made anew
+    broker.topic = broker.made(8, b"2" * 16)  # deleted and created again
     assert shards.partition_for(key) == partition_of(key, 8)
 
 

@@ -1,4 +1,4 @@
-"""Loading a log after a clean stop: with nothing changed since, and with changes that others made."""
+"""Loading a log after a clean stop: unchanged since, and changed by other programs."""
 
 import shutil
 

@@ -44,7 +44,7 @@ def test_a_full_disk_at_any_step_loses_nothing_and_later_appends_succeed(tmp_pat
         files.count, files.fail_at = 0, step
         try:
             kept, failed_at = append_all(log, 15, gather)
-        except LogDirFailure:  # cutting the file back failed too: nobody was told that it went well
+        except LogDirFailure:  # truncating the file failed too; none of the appends was acknowledged
             kept, failed_at = [], 15
         reached = files.count >= step
         files.fail_at = None

@@ -130,7 +130,7 @@ def test_damage_in_the_first_batch_is_an_error_and_later_damage_ends_the_reply(t
         region = region_of(tmp_path, good, damaged, batch(2, b"d"))
         data = made(DownConversion(region, 1, 0, LIMIT))
         assert len(data) == region.length
-        assert [one.offset for one in messages(data)] == [0]  # the client asks for the next one, and is told
+        assert [one.offset for one in messages(data)] == [0]  # the next fetch gets the error
         assert "ends before byte" in caplog.text
         caplog.clear()
 

@@ -32,7 +32,7 @@ def bench(tmp_path):
     log.append([batch(n, timestamp=NOW + n * 1000) for n in range(8)], 0)
     log.set_high_watermark(8)
     log.close()
-    bench.log = bench.load()  # anew: no file of an inactive segment is open
+    bench.log = bench.load()  # after a load no file of an inactive segment is open
     bench.log.set_high_watermark(8)
     return bench
 
@@ -201,7 +201,7 @@ def test_reads_during_a_full_truncation_continue_in_the_old_segments(tmp_path):
     log = bench.load()
     log.append([batch(n, timestamp=NOW + n * 1000) for n in range(8)], 0)
     log.close()
-    log = bench.load()  # anew: no file of an inactive segment is open
+    log = bench.load()  # after a load no file of an inactive segment is open
     log.truncate_fully(3)
     assert set(found) == {found[0], 2}
     assert bench.failures == []

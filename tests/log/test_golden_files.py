@@ -1,4 +1,4 @@
-"""Files that Apache Kafka 3.9.1 wrote are read, written anew byte for byte, and served unchanged."""
+"""Files that Apache Kafka 3.9.1 wrote are read, rewritten byte for byte, and served unchanged."""
 
 import json
 import shutil
@@ -148,7 +148,7 @@ def test_times_are_found_as_kafka_found_them(tmp_path):
         view = json.loads(line)
         log = manager.get(view["topic"], 0)
         if "compacted" in view["topic"]:
-            continue  # an emptied segment's time is that of its file, which is not what it was
+            continue  # an emptied segment has the time of its file, which is a copy here
         for asked, offset, timestamp in view["offsetsForTimes"]:
             found = log.offset_for_timestamp(asked)
             if found is not None and found.offset >= log.last_stable_offset:

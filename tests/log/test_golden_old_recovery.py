@@ -1,6 +1,6 @@
 """Recovery of logs in message formats 0 and 1 that Kafka 0.8.2.2, 0.10.2.2 and 3.9.1 wrote, and of mixtures with 2.
 
-What is in them is told by the folders' `expected`: one line a stored batch or message, with its place.
+`expected` in each folder describes the files: one line for each stored batch or message, with its position.
 """
 
 import json
@@ -82,7 +82,7 @@ def test_a_torn_message_is_cut_off(tmp_path, folder, name, lines):
     assert (tmp_path / name / file).stat().st_size == last["position"]
     expected = of_it[-2]["lastOffset"] + 1 if len(of_it) > 1 else int(file[:20])
     assert log.log_end_offset == expected
-    assert log.segments.active.base_offset == int(file[:20])  # what came behind it is gone
+    assert log.segments.active.base_offset == int(file[:20])  # the later segments are gone
 
 
 @pytest.mark.parametrize(("folder", "name", "lines"), PARTITIONS)

@@ -1,7 +1,7 @@
-"""Recovery gives what Apache Kafka 3.9.1 made of the same damaged files, byte for byte.
+"""Recovery of damaged files gives the same files, byte for byte, as Apache Kafka 3.9.1.
 
-`before` was written by Kafka 3.9.1, which was killed; the files were then damaged by hand. `after` is what 3.9.1
-left after it recovered them and stopped cleanly. The topics had segment.bytes 1200 and index.interval.bytes 256, the
+`before` was written by Kafka 3.9.1, which was killed; the files were then damaged by hand. `after` has the files after
+3.9.1 recovered them and stopped cleanly. The topics had segment.bytes 1200 and index.interval.bytes 256, the
 internal one the default interval. The records' timestamps are of 2020, so their producers have expired whenever a
 snapshot is loaded.
 """

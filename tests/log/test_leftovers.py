@@ -123,7 +123,7 @@ def test_snapshots_of_segments_that_were_merged_go_with_them(tmp_path, log):
 
 
 class Names(Files):
-    """Notes what is done to names."""
+    """Notes the deletions, renames and directory syncs."""
 
     def __init__(self):
         self.done = []

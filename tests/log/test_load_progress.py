@@ -1,4 +1,4 @@
-"""What is said of a long start: a line from time to time, and one at its end."""
+"""Log lines of a long start: one from time to time, and one at its end."""
 
 import logging
 

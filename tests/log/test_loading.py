@@ -1,4 +1,4 @@
-"""Loading while the broker serves: the order, what is asked for meanwhile, and a stop in the middle."""
+"""Loading while the broker serves: the order, requests for logs that are not loaded yet, and a stop meanwhile."""
 
 import errno
 import os
@@ -227,7 +227,7 @@ def test_checkpoints_outlive_a_start_that_a_log_in_two_directories_prevents(tmp_
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_recovery_point_beyond_the_end_of_a_log_is_lowered_at_once(tmp_path, clean):
-    """Else a start after the next crash would not look at what has taken the place of the records that were lost."""
+    """Otherwise a start after the next crash would not check the records that replaced the lost ones."""
     filled(tmp_path, topics=("a", "b"))
     manager = Broker(tmp_path).manager
     for log in manager:
@@ -252,7 +252,7 @@ def test_a_log_whose_loading_has_not_begun_is_deleted_unread(held):
     broker, files = held
     broker.manager.delete("a", 0)
     assert not broker.manager.is_loading("a", 0)
-    assert broker.left == []  # who deletes it need not be told
+    assert broker.left == []  # a deletion needs no callback
     log = broker.manager.create("a", 0, OTHER_ID, CONFIG)
     assert (log.log_end_offset, log.topic_id) == (0, OTHER_ID)
     files.open_gate()

@@ -679,7 +679,7 @@ def test_a_stop_is_not_clean_for_a_log_that_was_not_recovered(dirs):
         manager = Broker(dirs[0], load=False).manager
         manager.load(refuse)
         manager.close()
-        assert marker.exists() == clean  # a clean log that nobody touched is still clean
+        assert marker.exists() == clean  # an untouched clean log is still clean
         manager = Broker(dirs[0]).manager
         assert len(values_of(manager.get("t", 0))) == 1
         manager.close()

@@ -1,4 +1,4 @@
-"""What is done for one log costs the same however many there are."""
+"""Work on one log costs the same, however many logs there are."""
 
 import pytest
 

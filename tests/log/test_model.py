@@ -88,7 +88,7 @@ class LogModel(RuleBasedStateMachine):
 
     @rule(back=st.integers(0, 40))
     def truncate(self, back):
-        """The model cannot know which batches the cut goes through: it asks the log, once, what is left."""
+        """Truncate. The model does not know the batches that are cut through, so the log's values tell it the rest."""
         offset = max(self.end - back, self.start)
         self.log.truncate_to(offset)
         kept = [record for record in self.records if record[0] < offset]

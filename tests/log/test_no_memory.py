@@ -21,7 +21,7 @@ SETTINGS = {"index_interval_bytes": 0, "segment_ms": 1 << 40}
 
 
 class NoMemory:
-    """Let the call of a given number of a function be made, and then raise MemoryError."""
+    """Let a function run, and raise MemoryError after its call of the given number."""
 
     def __init__(self, patch, of, name, call=1):
         self.left = call

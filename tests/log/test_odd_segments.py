@@ -1,4 +1,4 @@
-"""Segments as nobody writes them any more, or as only an accident leaves them: what a start makes of each."""
+"""Loading logs with odd segments, from old versions or accidents: too long, overlapping, empty or misnamed ones."""
 
 import logging
 import os
@@ -199,7 +199,7 @@ def test_a_preallocated_segment_ends_with_its_last_batch(tmp_path):
 
 def test_a_crash_inside_a_roll_of_preallocated_segments_loses_nothing(tmp_path):
     filled(tmp_path, 4, preallocate="true")
-    (tmp_path / "t-0" / log_name(4)).write_bytes(bytes(600))  # made, and the old one is not trimmed yet
+    (tmp_path / "t-0" / log_name(4)).write_bytes(bytes(600))  # new; the old one is not trimmed yet
     log = Bench(tmp_path, **SETTINGS).load(clean=False, recovery_point=4)
     assert offsets_of(log) == [0, 1, 2, 3]
     assert log.append([batch("on")], 0)[0].base_offset == 4

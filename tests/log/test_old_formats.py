@@ -121,7 +121,7 @@ def test_a_wrapper_has_the_offset_of_its_last_message(tmp_path, magic, codec):
 
 
 def test_a_compressed_set_of_format_0_that_becomes_too_large_is_refused_alone(tmp_path):
-    """It is compressed only when its offsets are known, under the lock; the others of the gather go on."""
+    """Its size is known only after compression under the lock; the other sets of the gather are still appended."""
     log = bench_of(tmp_path, 0, max_message_bytes=200, compression_type="gzip").load()
     large = bytes(at * 7 % 256 for at in range(190))
     verdicts = log.append([produced(0, b"a"), produced(0, large[:150]), produced(0, b"b")], 0)
@@ -242,7 +242,7 @@ def test_a_torn_message_is_cut_off_by_recovery(tmp_path):
 
 
 def test_the_message_format_changes_while_the_log_runs(tmp_path):
-    """There and back: what is stored stays, what comes is stored in the new format, and all of it is read."""
+    """Stored records keep their format, new ones get the new format, and all of them can be read."""
     log = bench_of(tmp_path, 2, index_interval_bytes=1).load()
     expected = []
     for at, magic in enumerate((2, 1, 0, 1, 2, 0, 2)):

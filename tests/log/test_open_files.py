@@ -18,7 +18,7 @@ from .support import Bench, batch, values_of
 
 
 class Limited(Files):
-    """At most `limit` files are kept open; notes what is synced."""
+    """Keeps at most `limit` files open, and notes the synced ones."""
 
     def __init__(self, limit):
         self.open_files = OpenFiles(limit)

@@ -1,4 +1,4 @@
-"""Recovery of single logs: what is cut, what is rebuilt, and what is refused."""
+"""Recovery of single logs: truncated batches, rebuilt indexes, and logs that are refused."""
 
 import logging
 import os

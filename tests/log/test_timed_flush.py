@@ -207,7 +207,7 @@ def no_memory(*_, **__):
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_no_record_waits_longer_than_its_flush_ms(data):
-    """Whatever the times of several logs are, however they change, and whenever records come."""
+    """This holds for any flush.ms of several logs, for any changes of it, and for records at any time."""
     times = st.integers(SHORTEST_MS, 3000)
     bench = Bench(data.draw(st.sampled_from([NEVER_MS, 1, 50, 5000])))
     logs = [bench.open(data.draw(times)) for _ in range(data.draw(st.integers(1, 3)))]

@@ -18,7 +18,7 @@ SETTINGS = {"index_interval_bytes": 0, "segment_ms": 1 << 40}
 
 
 class Noting(Files):
-    """Notes the names of the files and directories that are synced, in order, and of the files that are made."""
+    """Notes the names of synced files and directories, in order, and of created files."""
 
     def __init__(self):
         self.done = []

@@ -1,4 +1,4 @@
-"""Who may rearrange a log's segments: one at a time, and what cannot wait interrupts."""
+"""One task at a time may rearrange a log's segments, and an urgent one interrupts it."""
 
 import threading
 
@@ -35,7 +35,7 @@ def test_an_urgent_step_interrupts_the_upkeep_and_runs_after_it_has_stopped():
     thread = threading.Thread(target=truncate)
     thread.start()
     paused.set()
-    upkeep.pause(ManualClock(), 1e9, lambda: False)  # ends when it is wanted, whatever the clock says
+    upkeep.pause(ManualClock(), 1e9, lambda: False)  # ends when the thread interrupts
     with pytest.raises(Interrupted):
         upkeep.check()
     steps.append("cleaning stops")
@@ -52,7 +52,7 @@ def test_a_pause_ends_when_its_time_is_up_or_its_owner_stops():
     begun, done = threading.Event(), threading.Event()
     thread = threading.Thread(target=lambda: (upkeep.pause(clock, 5, lambda: bool(begun.set())), done.set()))
     thread.start()
-    assert begun.wait(30)  # from when on it waits is settled
+    assert begun.wait(30)  # the pause has computed its end
     clock.advance(6)
     assert done.wait(30)
     thread.join()

@@ -1,4 +1,4 @@
-"""The node cache: always a consistent tree, in whatever order the reads arrive."""
+"""The node cache is always a consistent tree, whatever the order in which reads arrive."""
 
 from collections.abc import Iterator
 

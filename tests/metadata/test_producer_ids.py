@@ -73,7 +73,7 @@ def refusal(ids: ProducerIds) -> KafkaError:
 
 
 def settled(tree: LocalTree) -> None:
-    """Until what was submitted is done."""
+    """Wait until all submitted changes are done."""
     tree.commit([])
 
 

@@ -50,7 +50,7 @@ def test_an_applied_change_gives_its_results(cache: NodeCache, operations: list[
         [Create("/old", b"o")],  # was there before
         [Create("/no", b"")],
         [Set("/old", b"o")],
-        [Set("/set", b"other")],  # somebody else's data
+        [Set("/set", b"other")],  # another writer's data
         [Set("/no", b"")],
         [Set("/set", b"s"), Create("/later", b"l")],  # two different changes
         [Set("/set", b"s"), Delete("/old")],

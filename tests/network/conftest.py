@@ -47,7 +47,7 @@ class Client:
         self.sock.sendall(framed(*payloads))
 
     def send_aside(self, *payloads: bytes) -> threading.Thread:
-        """From another thread, for more than the sockets hold while nobody reads the replies."""
+        """Send from another thread: the payloads do not fit into the socket buffers until the replies are read."""
         thread = threading.Thread(target=self.send, args=payloads, daemon=True)
         thread.start()
         return thread

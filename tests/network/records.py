@@ -91,7 +91,7 @@ class Records:
         return 0 if self.ended else -1
 
     def _fill(self, fd: int) -> bool:
-        """Whether there are decoded bytes, after receiving what is needed for them."""
+        """Receive and decode. Return True if there are decoded bytes."""
         scratch = bytearray(4096)
         while not self._decoded:
             if not self.write() or self.checking or self.ended:

@@ -1,4 +1,4 @@
-"""The pool: warm buffers first, memory for what has come and not for what is claimed, nothing kept for ever."""
+"""The pool lends warm buffers first, takes memory for received bytes only, and drops buffers that are not used."""
 
 import errno
 import mmap

@@ -1,4 +1,4 @@
-"""Regions that are not in memory: read on the disk pool, while everybody else goes on."""
+"""Regions that are not in memory are read on the disk pool, while other connections are served."""
 
 import os
 import random
@@ -39,7 +39,7 @@ class Pages:
 
 
 class GatedPool(DiskPool):
-    """Runs what is submitted when told; nothing else of it is a thread's business."""
+    """A pool without threads: `run` calls the submitted functions."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -221,7 +221,7 @@ def test_a_range_is_not_read_after_its_last_reader_has_left(region: FileRegion) 
     cold.forget(load, done)
     fn, args, finished = pool.jobs.pop()
     found = fn(*args)
-    cold.load(region.handle, 0, STEP, done)  # comes when the reading was given up, before that was told
+    cold.load(region.handle, 0, STEP, done)  # a new reader, after the read was cancelled and before that was reported
     finished(found, None)
     pool.run()
     assert told == [STEP]

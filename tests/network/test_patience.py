@@ -1,4 +1,4 @@
-"""Patient connections: a thousand of them with something to do hold nobody else up."""
+"""Patient connections, such as those of a thousand group members, do not delay other connections."""
 
 import threading
 
@@ -50,7 +50,7 @@ def test_patient_connections_come_behind_others_and_a_few_at_a_time(serve: Serve
 
 
 def test_answers_that_are_ready_together_let_requests_between_them(serve: Serve) -> None:
-    """What a request waits for is counted in answers, which may be of a thousand members of a group."""
+    """A rebalance answers a thousand members at once; other requests wait for only a few of these answers."""
     handler = Gated()
     running = serve(handler)
     gate, other = running.connect(), running.connect()

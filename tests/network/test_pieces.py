@@ -1,4 +1,4 @@
-"""Parts of replies that are made while they are sent."""
+"""Pieces: parts of replies that are produced while they are sent."""
 
 import random
 import socket
@@ -157,7 +157,7 @@ def test_a_connection_whose_peer_leaves_while_a_piece_is_converted_is_closed(ser
 
 
 def test_slow_readers_hold_a_piece_each(serve: Serve, many_files: None) -> None:
-    """Each is promised 10 MB; what is not taken is not made."""
+    """Each reply has 10 MB; pieces that the client does not read are not produced."""
     made: list[int] = []
     counting = threading.Lock()
 
@@ -181,7 +181,7 @@ def test_slow_readers_hold_a_piece_each(serve: Serve, many_files: None) -> None:
 def test_many_slow_readers_together_hold_no_more_than_is_allowed(
     serve: Serve, many_files: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pieces for which there is no room are made once more when their sockets have some."""
+    """Pieces above the memory limit are dropped, and produced again when their sockets have room."""
     monkeypatch.setattr(pieces, "MOST_HELD", 3_000_000)
     makers: list[Cut] = []
 

@@ -1,4 +1,4 @@
-"""Readers of what is not in memory: what they will ask for is there when they do, and no more than the window."""
+"""Reading ahead: the next pages of a reader are in memory when it needs them, and never more than the window."""
 
 import random
 from collections import deque
@@ -18,7 +18,7 @@ SIZE = 12 * STEP + 1000
 
 
 class Memory:
-    """What is in memory: descriptors, and STEPs of their files."""
+    """The STEPs of files that are in memory, by descriptor."""
 
     def __init__(self) -> None:
         self.steps: set[tuple[int, int]] = set()
@@ -36,7 +36,7 @@ class Memory:
 
 
 class Disk(DiskPool):
-    """Reads one thing at a time, when told."""
+    """A pool that does one read for each call of `run`."""
 
     def __init__(self, memory: Memory) -> None:
         super().__init__(1)
@@ -70,7 +70,7 @@ class Disk(DiskPool):
 
 
 class Reader:
-    """A connection that sends when it is told."""
+    """A connection that sends only in `send` and `finish`."""
 
     def __init__(self, cold: ColdReads, memory: Memory) -> None:
         self.box = Outbox()
@@ -255,7 +255,7 @@ class InOrder(Echo):
 
 
 def test_a_reader_in_order_waits_for_the_disk_once_or_twice(serve: Serve, region_of) -> None:
-    """Through a server: each reply is asked for when what comes after it is read."""
+    """The client requests each reply when the server has read the part that follows it."""
     data = random.Random(5).randbytes(8 * STEP)
     memory = Memory()
     disk = Disk(memory)

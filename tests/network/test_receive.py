@@ -123,7 +123,7 @@ def test_a_request_of_the_limit_is_taken(serve: Serve) -> None:
 
 
 def test_requests_of_a_peer_that_closes_at_once_are_handled(serve: Serve) -> None:
-    """Fire and forget: the frames count, though nobody waits for an answer."""
+    """The client sends and closes without reading; its frames are still handled."""
 
     class Silent(Echo):
         def answer(self, connection: Connection, frame: bytes) -> Reply:
@@ -162,7 +162,7 @@ def test_garbage_on_one_connection_does_not_harm_others(serve: Serve) -> None:
 
 
 def test_a_thousand_silent_half_frames_hold_little_memory(serve: Serve, many_files: None) -> None:
-    """Each claims 100 MB and sends 20 KB of it: what is held is what was sent."""
+    """Each connection claims 100 MB and sends 20 KB; the server holds memory for the sent bytes only."""
     running = serve(socket_listen_backlog_size=1024)
     before = rss()
     part = struct.pack(">i", 100_000_000) + bytes(20_000)

@@ -1,4 +1,4 @@
-"""Replies out: in the order of the requests, whoever makes them and when."""
+"""Replies leave in the order of the requests, whichever thread completes them and whenever it does."""
 
 import random
 import threading
@@ -84,7 +84,7 @@ def test_a_pending_that_covers_several_frames_answers_them_all_and_none_comes_ag
 
 
 def test_pendings_completed_out_of_order_by_other_threads_keep_each_connections_order(serve: Serve) -> None:
-    """Twenty connections pipeline; four threads complete whatever is pending, in random order, after a random time."""
+    """Twenty connections pipeline; four threads complete the pending replies, in random order, after a random time."""
 
     class Shuffled(Echo):
         def __init__(self) -> None:

@@ -51,7 +51,7 @@ def answers(client: Client) -> bool:
 
 @contextmanager
 def held(running: Running, clients: Sequence[Client]) -> Iterator[None]:
-    """What is sent in the block comes to the processor in one turn."""
+    """Hold the processor until the block ends, so that it finds everything sent in the block in one turn."""
     for client in clients:
         assert answers(client)
     processor = next(iter(running.handler.connections.values())).processor

@@ -33,7 +33,7 @@ ServeRecords = Callable[..., Running]
 
 @pytest.fixture
 def serve_records(serve: Serve) -> Iterator[ServeRecords]:
-    """Starts a server with one listener that is plain and one with the transport; `made` has its transports."""
+    """Start a server with a plain listener and one with the transport; the transports it creates are in `made`."""
     pool = DiskPool(1)
 
     def start(handler: Any = None, **kwargs: Any) -> Running:
@@ -60,12 +60,12 @@ def connect(running: Running, **kwargs: Any) -> RecordClient:
 
 
 def reached(running: Running) -> None:
-    """Returns when the network has seen what was sent before on connections that it had then."""
+    """Return when the network thread has seen all bytes that were sent before this call on existing connections."""
     assert running.plain.is_open()  # type: ignore[attr-defined]
 
 
 class Everything(Echo):
-    """Answers with every kind of part there is."""
+    """A handler that answers with every kind of part."""
 
     def __init__(self, region: FileRegion) -> None:
         super().__init__()

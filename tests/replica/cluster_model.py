@@ -92,7 +92,7 @@ class Broker:
 
 
 class Cluster:
-    """One run: `step` does something at random; `settle` lets everything arrive and checks that the replicas agree."""
+    """One run: `step` does a random action; `settle` delivers all messages and checks that the replicas agree."""
 
     def __init__(self, rng: random.Random, rules: Rules) -> None:
         self.rng = rng
@@ -101,7 +101,7 @@ class Cluster:
         self.brokers = [Broker(one) for one in BROKERS]
         self.state = State(0, 0, 0, BROKERS)
         self.messages: list[tuple[Any, ...]] = []
-        self.acknowledged: dict[int, int] = {}  # offset -> value, of records that a producer was told are stored
+        self.acknowledged: dict[int, int] = {}  # offset -> value, of records acknowledged to a producer
         self.values = 0
         self._announce()
 
@@ -323,7 +323,7 @@ class Cluster:
         pending = (
             leader.leads and leader.epoch == epoch and leader.isr == IsrState(leader.isr.isr, partition_epoch, proposed)
         )
-        if pending and state is not None:  # None: it is not known what is written, a new role will come
+        if pending and state is not None:  # None: the result of the write is unknown, and a new role will come
             leader.isr = IsrState(state.isr, state.partition_epoch)
             self._advance(leader)
 
@@ -350,7 +350,7 @@ class Cluster:
 
 
 def run(seed: int, steps: int, rules: Rules = Rules()) -> Cluster:  # noqa: B008
-    """Run a cluster for this many random steps and let it settle. Raise Violation."""
+    """Run a cluster for this many random steps and deliver all messages. Raise Violation."""
     cluster = Cluster(random.Random(seed), rules)
     for _ in range(steps):
         cluster.step()

@@ -12,7 +12,7 @@ from kafkapy.runtime.threads import NoThread
 
 
 class Pool:
-    """Runs nothing until told."""
+    """A pool without threads: `run` calls the submitted functions."""
 
     def __init__(self):
         self.jobs = []
@@ -83,7 +83,7 @@ def test_an_answer_that_fails_takes_nothing_from_the_others():
 
 
 class Disk:
-    """Notes what is written and how much of that each flush has covered; a flush waits until it may end."""
+    """Notes the written sets and how many of them each flush covered; a flush waits until the test lets it end."""
 
     def __init__(self):
         self.written = []
@@ -135,7 +135,7 @@ def test_what_arrives_during_a_flush_is_written_and_waits_for_the_next_one_alone
 
 
 def test_a_flush_does_not_wait_until_no_more_writes_come(threads):
-    """A producer that sends faster than it is answered must not keep what was written from being flushed."""
+    """A producer that sends faster than it is answered must not delay the flush of earlier writes."""
     disk, answered = Disk(), threading.Semaphore(0)
     numbers = iter(range(1000))
 
@@ -171,7 +171,7 @@ class Afterwards:
 
 @pytest.mark.parametrize("releases", range(1, 10))
 def test_never_do_two_threads_write(releases):
-    """Whenever somebody puts another append, also just as the one who wrote goes to flush."""
+    """Another append may come at any moment, also just when the writing thread begins to flush."""
     pool = Pool()
     queue = AppendQueue(pool, lambda sets, long: (list(sets), True), lambda: None)
     answers = []

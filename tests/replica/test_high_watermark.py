@@ -89,7 +89,7 @@ def test_each_wait_ends_once_when_it_is_reached_or_its_time_is_up(waits, marks):
 
 
 def replicated(tmp_path, isr=(0, 1, 2), **settings):
-    """A partition of brokers 0, 1 and 2, led by broker 0, and its timer."""
+    """Return a partition with the replicas 0, 1 and 2 and broker 0 as leader, and its timer."""
     timer = ManualTimer()
     partition = lead(tmp_path, replicas=(0, 1, 2), isr=isr, timer=timer, **settings)
     return partition, timer

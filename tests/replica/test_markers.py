@@ -1,4 +1,4 @@
-"""Markers for several partitions at once: one answer, whatever becomes of each, and offsets that count after theirs."""
+"""Markers for several partitions at once have one answer, and committed offsets take effect after their markers."""
 
 import threading
 
@@ -20,7 +20,7 @@ from tests.harness.appends import append_to
 
 
 class Replicas:
-    """Partitions of one log directory, made when they are named in `make`."""
+    """Partitions of one log directory, each created by `make`."""
 
     def __init__(self, directory):
         self.scheduler = Scheduler()

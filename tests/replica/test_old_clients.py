@@ -120,7 +120,7 @@ def test_a_topic_may_forbid_it(partition_of):
 
 
 def test_records_of_before_the_topics_format_went_back_are_not_handed_out_as_they_are(partition_of):
-    """Kafka goes by the setting alone, and sends such a client what it cannot read."""
+    """Kafka looks only at the setting here, and sends the client a format that it cannot read."""
     for allowed in (True, False):
         partition = partition_of(b"a")
         partition.log.update_config(

@@ -139,9 +139,9 @@ def test_with_flush_messages_producers_and_readers_wait_for_the_sync(tmp_path):
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_with_flush_messages_readers_do_not_see_records_appended_after_a_flush_began(tmp_path, number):
-    """Records are flushed by another thread; before theirs moves the high watermark, others follow that are not.
+    """Another thread flushes, and before it raises the high watermark, records are appended that are not flushed.
 
-    With flush.messages=1 the append waits, with 2 it is one that does not.
+    With flush.messages=1 that append waits for a flush of its own; with 2 it does not.
     """
     log, scheduler = load(tmp_path, flush_messages=number)
     partition = lead(log)
@@ -170,7 +170,7 @@ def test_converting_is_no_stall_of_the_disk(tmp_path):
     scheduler, pool, long_pool = Scheduler(), DiskPool(1), DiskPool(1)
     env = Environment(str(tmp_path), Files(), SYSTEM_CLOCK, scheduler)
     log = PartitionLog.load(env, str(tmp_path / "t-0"), "t", 0, LogConfig({}))
-    stall = StallMonitor(-1.0)  # whatever is observed is one
+    stall = StallMonitor(-1.0)  # every write counts as a stall
     partition = Partition(
         log,
         broker_id=0,
@@ -219,7 +219,7 @@ def test_old_sets_are_not_converted_after_the_partition_refused_them(tmp_path):
     assert appended == [CONVERTED_AT_ONCE] * 2
     assert [one.base_offset for one in verdicts[:done]] == [2 * at for at in range(done)]
     assert verdicts[done:] == [refusal] * CONVERTED_AT_ONCE
-    (verdict,) = append_to(partition, [batch()])  # what is no long work is written all the same
+    (verdict,) = append_to(partition, [batch()])  # sets that need no conversion are still written
     assert verdict.base_offset == log.high_watermark - 1 == 2 * done
     log.close()
     scheduler.stop()

@@ -27,7 +27,7 @@ def role(epoch=0, leader=ME, isr=(ME,), replicas=(ME, 1), partition=0, is_new=Fa
 
 
 class Broker:
-    """Log directory, replicas and roles of broker 0; `led` and `lost` are the partitions that it was told of."""
+    """Log directory, replicas and roles of broker 0; `led` and `lost` have the partitions passed to the callbacks."""
 
     def __init__(self, directory):
         self.scheduler = Scheduler()
@@ -47,7 +47,7 @@ class Broker:
         return {partition: error.code for (_, partition), error in failures.items()}
 
     def code(self, partition=0):
-        """NONE if the broker leads the partition, else the error with which it says that it does not."""
+        """Return NONE if the broker is the partition's leader, else the code of the error that `get` raises."""
         try:
             self.replicas.get("t", partition)
         except KafkaError as error:

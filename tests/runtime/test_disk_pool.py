@@ -1,4 +1,4 @@
-"""The disk pool: results reach `done`, threads come with the work, stopping runs what was submitted."""
+"""The disk pool passes results to `done`, starts threads when there is work, and runs all submitted work on stop."""
 
 import threading
 from typing import Any

@@ -1,4 +1,4 @@
-"""Pools for reading: one a device, made when it is needed, stopped with the others."""
+"""Read pools: one for each device, created at the first read, and all stopped together."""
 
 import os
 import threading

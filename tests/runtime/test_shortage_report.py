@@ -24,7 +24,7 @@ class Bench:
         self.scheduled.append((self.clock.monotonic() + delay_s, fn))
 
     def advance(self, seconds: float) -> None:
-        """Lets time go by, and makes the calls that are due then."""
+        """Advance the clock, and make the calls that are due then."""
         self.clock.advance(seconds)
         due = [call for call in self.scheduled if call[0] <= self.clock.monotonic()]
         for call in due:
@@ -36,7 +36,7 @@ class Bench:
             self.report.refused(doing, FULL)
 
     def said(self) -> list[tuple[str, str]]:
-        """What was said since the last look."""
+        """Return (level, message) of the lines logged since the last call."""
         lines = [(record.levelname, record.message) for record in self._caplog.records]
         self._caplog.clear()
         return lines

@@ -33,7 +33,7 @@ class Nothing:
 
 
 class Lab:
-    """A broker with one network thread, connections to it, and what requests are made of."""
+    """A broker with one network thread, connections to it, and helpers for requests."""
 
     def __init__(self, directory, **settings):
         self.server = start_broker(
@@ -93,7 +93,7 @@ class Lab:
 
 @contextmanager
 def held(server):
-    """What is sent in the block is found in one turn, by a broker with one network thread."""
+    """Hold the only network thread until the block ends, so that it finds everything sent in the block in one turn."""
     (processor,) = server._network._processors
     begun, go_on = threading.Event(), threading.Event()
 
@@ -135,7 +135,7 @@ def busy(monkeypatch, what):
 
 
 def cold(lab, monkeypatch):
-    """What is read has to come from the disk."""
+    """Make the broker read as if nothing were in the page cache."""
     monkeypatch.setattr(lab.processor._sender, "_pages", Nothing())
     monkeypatch.setattr(lab.processor._serving, "_pages", Nothing())
 
@@ -145,7 +145,7 @@ def send(wire, api, version, **fields):
 
 
 def receive(wire):
-    """One answer, whatever it is."""
+    """Return the next response, of any API."""
     return wire._exactly(int.from_bytes(wire._exactly(4), "big"))
 
 

@@ -63,7 +63,7 @@ def coordinator(server):
 
 
 class Denies:
-    """Denies these actions, and remembers what it was asked: of whom, and which actions with logging and without."""
+    """An authorizer that denies these actions. It notes the principals, and the actions with and without logging."""
 
     def __init__(self, *actions):
         self.actions = set(actions)

@@ -1,4 +1,4 @@
-"""The log cleaner in a broker: when it starts, what it is told, what it tells."""
+"""The log cleaner in a broker: when it starts, its settings, its metrics and log lines."""
 
 import subprocess
 import sys

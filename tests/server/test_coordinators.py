@@ -1,4 +1,5 @@
-"""The coordinators of a broker: found by clients, made with their topics, loaded, and gone with their partitions."""
+"""The coordinators of a broker: found by clients, created with their topics, loaded, and removed with their
+partitions."""
 
 import logging
 import shutil
@@ -229,7 +230,7 @@ def test_a_deleted_topic_takes_its_shards_along(tmp_path: Path) -> None:
     wire.call(DELETE_TOPICS, 4, DELETE_TOPICS.Request(topic_names=[GROUPS], timeout_ms=30_000))
     assert active(server, GROUPS) == 0
     assert code_of(server, GROUPS, "key") == Errors.NOT_COORDINATOR
-    assert find(wire, "key").error_code == Errors.NONE  # made anew
+    assert find(wire, "key").error_code == Errors.NONE  # created again
     assert active(server, GROUPS) == 50
     wire.close()
     server.stop()

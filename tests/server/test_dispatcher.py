@@ -1,4 +1,4 @@
-"""How the dispatcher goes through the frames of a turn: decoded once, joined where the API says so, stopped by what
+"""The dispatcher decodes each frame of a turn once, joins requests if the API allows it, and stops at a request that
 waits."""
 
 from collections import Counter
@@ -71,7 +71,7 @@ def send(lab, requests, wire=None):
 
 
 def answered(lab, requests):
-    """The answers come in the order of the requests: each can be decoded as what it is to be, to its last byte."""
+    """Receive the responses in the order of the requests, and decode each to its last byte."""
     for api, version, _ in requests:
         frame = receive(lab.wire)
         _, body = read_response_header(frame, api, version)

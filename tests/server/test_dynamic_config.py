@@ -43,7 +43,7 @@ def set_for_all(server, values):
 
 
 def store_for_topic(server, topic, overrides):
-    """As a tool that writes into ZooKeeper does it: nobody checks the settings."""
+    """Store settings without a check, as a tool that writes into ZooKeeper does."""
     wait(server.services.configs.set_topic, topic, overrides)
 
 
@@ -205,7 +205,7 @@ def test_a_stored_setting_that_clashes_is_ignored_alone(tmp_path, caplog):
         assert server.services.config.message_max_bytes == 6000
         with pytest.raises(KafkaError, match=r"compaction\.lag\.ms"):
             alter(("log.cleaner.max.compaction.lag.ms", SET, "60"))
-        # what made it clash is changed: now it counts
+        # the other setting is changed, so that the stored one is valid and applies
         stored["log.cleaner.min.compaction.lag.ms"] = "10"
         assert alter(("log.cleaner.min.compaction.lag.ms", SET, "10")) == stored
         assert server.services.config.log_config.max_compaction_lag_ms == 50

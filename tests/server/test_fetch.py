@@ -1,4 +1,4 @@
-"""Fetch over the wire: waiting, sessions, limits, topic ids, what is out of range."""
+"""Fetch over the wire: waiting, sessions, limits, topic ids, offsets out of range."""
 
 import threading
 import time

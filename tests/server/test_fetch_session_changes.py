@@ -1,4 +1,4 @@
-"""What a session tells when its partitions change, against fetches without a session, which look at everything."""
+"""Fetch sessions return the same changes as fetches without a session, which read every partition."""
 
 import os
 import struct
@@ -141,7 +141,7 @@ class Scene:
 
 
 class Consumer:
-    """A session, and what it asks for: (offset, most bytes, leader epoch) by partition, in the order of their turns."""
+    """A fetch session, and its partitions in the order of their turns: (offset, most bytes, leader epoch) of each."""
 
     def __init__(self, scene, version=VERSION):
         self.scene = scene
@@ -196,7 +196,7 @@ class Consumer:
         self.forgotten.clear()
 
     def take(self):
-        """What is told, by partition."""
+        """Return the received response, by partition."""
         _, answer = self.wire.receive(FETCH, self.version)
         assert answer.error_code == Errors.NONE
         self.id, self.epoch = answer.session_id, self.epoch + 1
@@ -212,7 +212,7 @@ class Consumer:
             pass
 
     def expected(self, **how):
-        """What a session is to tell: out of what a fetch without one is told of every partition, in the same order."""
+        """Return the response expected in the session, computed from a fetch of every partition without a session."""
         answer = self.scene.other.call(FETCH, self.version, self._request(list(self.wanted), (0, -1), **how))
         news, rotated = {}, []
         for key, said in told_by(answer).items():
@@ -261,7 +261,7 @@ ISOLATION = st.sampled_from([READ_UNCOMMITTED, READ_COMMITTED])
 
 
 class Sessions(RuleBasedStateMachine):
-    """Whatever happens: at each fetch the session tells what one that looks at every partition would tell."""
+    """After any actions, each fetch in the session returns what a read of every partition would return."""
 
     server = None
 

@@ -226,7 +226,7 @@ def test_all_sessions_together_hold_no_more_partitions_than_they_may():
     second = open_session(cache, [part(), part(), part(index=1)])  # the same partition twice counts once
     assert (first == 0, second == 0, cache.partitions) == (False, False, 5)
     grown = fetch(cache, first, 1, [part(index=7)])
-    assert grown.error_code == Errors.FETCH_SESSION_ID_NOT_FOUND  # with a full fetch the consumer goes on
+    assert grown.error_code == Errors.FETCH_SESSION_ID_NOT_FOUND  # the consumer then sends a full fetch
     assert (len(cache), cache.partitions) == (1, 2)
     stale = fetch(cache, 0, 0, [part(index=index) for index in range(4)], now=500).respond([read()] * 4, 500.0)[1]
     assert stale != 0

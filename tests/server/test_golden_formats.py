@@ -76,7 +76,8 @@ ALL = list(golden())
 
 @pytest.fixture(scope="module", params=["2.8", "3.9"])
 def wire(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
-    """A broker with all of them; from protocol version 3.0 on no topic has an old format, whatever is in its files."""
+    """Connect to a broker with all golden topics. From protocol version 3.0 on their format setting is 2, though their
+    files have older formats."""
     directory = tmp_path_factory.mktemp("golden")
     settings = {**SETTINGS, "inter_broker_protocol_version": request.param}
     server = start_broker(directory, **settings)

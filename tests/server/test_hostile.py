@@ -1,4 +1,4 @@
-"""Requests that are small and whose answers are not: what they may cost is bounded."""
+"""Small requests that ask for large responses have a bounded cost."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Requests about groups and transactions for too much, or for the same again and again: what they cost is bounded."""
+"""Requests about groups and transactions that ask for too much or repeat themselves have a bounded cost."""
 
 import time
 

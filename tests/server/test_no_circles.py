@@ -1,7 +1,7 @@
-"""What requests leave behind goes as soon as they are answered: nothing is kept by circles of references.
+"""Objects of requests are freed as soon as the requests are answered: no reference cycle keeps them.
 
-A circle ends with a collection only. Those are few in a broker (kafkapy.tools.start) and everybody waits for each: one
-that finds the circles of some thousand requests takes a tenth of a second.
+Only the garbage collector frees a reference cycle. It runs rarely in a broker (kafkapy.tools.start), and all threads
+wait for it: freeing the cycles of some thousand requests takes a tenth of a second.
 """
 
 import itertools
@@ -22,7 +22,7 @@ KINDS = {}
 
 
 def kind(setup):
-    """`setup(lab, monkeypatch)` answers what is done again and again."""
+    """Register a kind of request: `setup(lab, monkeypatch)` returns the step that the test repeats."""
     KINDS[setup.__name__] = setup
     return setup
 
@@ -562,7 +562,7 @@ def connections(lab, monkeypatch):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_nothing_is_left_behind(lab, monkeypatch, caplog, name):
-    caplog.set_level(logging.ERROR, "kafkapy")  # what is captured is kept
+    caplog.set_level(logging.ERROR, "kafkapy")  # caplog keeps every record that it captures
     step = KINDS[name](lab, monkeypatch)
     left = circles_of(step, TIMES)
     assert left.total() < TIMES, f"{TIMES} times {name} left circles of {dict(left.most_common(12))}"

@@ -57,7 +57,7 @@ def test_clients_that_do_not_read_hold_little_memory(broker, wire, topic):
     heads = [one._exactly(4) for one in stalled]
     assert all(struct.unpack(">i", head)[0] > 120 * PART for head in heads)
     assert wire.call(FETCH, 3, old_fetch("none")).responses[0].partitions[0].error_code != 0  # others are served
-    # For each what the kernel holds is not ours, and what is ours is a batch or two.
+    # For each connection the kernel's socket buffers hold some data, and this process one or two batches.
     assert rss() - before < 40 * 4 * PART
     for one in stalled[1:]:
         one.close()
@@ -175,7 +175,8 @@ def test_answers_to_requests_behind_one_another_come_in_order(wire, topic):
 
 
 def test_a_batch_larger_than_the_client_takes_comes_cut_and_not_as_nothing(wire, topic):
-    """With nothing (as Kafka answers here) the client would ask for ever; a cut message tells it to ask for more."""
+    """With an empty response, as Kafka sends it here, the client would repeat the fetch for ever; a cut message makes
+    the client raise its fetch size."""
     produce(wire, topic, batch(0, bytes(5000)))
     for version in (0, 1, 2):
         for limit in (12, 1000):

@@ -1,4 +1,4 @@
-"""What clients are told when a controller gives partitions of this broker to another: the test is the controller."""
+"""Responses to clients when a controller moves partitions of this broker to another. The test is the controller."""
 
 import pytest
 
@@ -21,7 +21,7 @@ class Cluster:
         self.wire = Wire(self.server.bootstrap_servers)
 
     def hand_over(self, topic, leader_epoch=1):
-        """Broker 7 leads partition 0 of the topic."""
+        """Make broker 7 the leader of partition 0 of the topic."""
         made = self.services.topics.get(topic)
         roles = [PartitionRole(topic, 0, made.id, OTHER, leader_epoch, 1, [0, OTHER], [0, OTHER])]
         assert self.services.roles.apply(1, roles) == {}

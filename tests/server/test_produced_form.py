@@ -23,7 +23,7 @@ def test_a_message_that_is_too_small_is_not_nothing(size):
 
 
 def test_of_many_messages_only_the_first_is_looked_at():
-    """On the network thread nobody walks over the millions that a request can hold."""
+    """A request can hold millions of messages, and the network thread must not read them all."""
 
     class Endless(bytes):
         def __len__(self):

@@ -1,4 +1,4 @@
-"""A broker that serves while it recovers: what it answers for a log that is not ready, and that it goes on."""
+"""A broker serves while it recovers: responses for logs that are not loaded yet, and for those that are."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Which broker is asked about a transaction, and which gets its markers: the one that leads, by the metadata cache."""
+"""Verifications go to the leader of the coordinator's partition, and markers to the leaders in the metadata cache."""
 
 import pytest
 

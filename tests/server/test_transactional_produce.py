@@ -1,6 +1,6 @@
-"""Transactional produce over the wire: who is asked before a transaction begins in a partition, and what is answered.
+"""Transactional produce over the wire: the coordinator verifies that a transaction has the partition.
 
-The coordinator is a stand-in that answers when and what the test wants.
+The coordinator is a stand-in whose answers, and their time, the test chooses.
 """
 
 import time
@@ -20,7 +20,7 @@ MAX_TIMESTAMP = -3
 
 
 class Coordinator:
-    """Answers `code` for every partition, at once; or, `held`, when `let_go` is called."""
+    """Answer `code` for every partition: at once or, if `held`, when `let_go` is called."""
 
     def __init__(self):
         self.code = Errors.NONE
@@ -303,7 +303,7 @@ def test_a_commit_leaves_nothing_aborted(wire, topic, coordinator):
 
 
 def test_a_transaction_that_hangs_is_seen_and_ended_from_outside(wire, topic, coordinator):
-    """As TransactionsCommand does it: DescribeProducers finds it, WriteTxnMarkers with what was found aborts it."""
+    """DescribeProducers finds the transaction and WriteTxnMarkers aborts it, as Kafka's TransactionsCommand does it."""
     assert produce(wire, topic, {0: batch(b"before", transactional=False, producer_id=1)}) == {0: Errors.NONE}
     assert produce(wire, topic, {0: batch(b"a", b"b", epoch=5)}) == {0: Errors.NONE}
     found = producers_of(wire, topic)

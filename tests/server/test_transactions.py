@@ -42,7 +42,7 @@ class Broker:
         self.start()
 
     def lose_markers(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """From now on none is written, and nobody is told so: as if the broker died before each."""
+        """Drop all further markers without an answer, as if the broker died before each."""
         monkeypatch.setattr(self.server.services.markers, "write", lambda *_: None)
 
 

@@ -1,4 +1,4 @@
-"""What every assignment has to be, whatever members claim; tests/interop/test_assignors.py compares with Java."""
+"""Properties of every assignment, for any claims of members; tests/interop/test_assignors.py compares with Java."""
 
 import re
 

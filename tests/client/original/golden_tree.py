@@ -1,4 +1,4 @@
-"""Znodes that Apache Kafka made, with its consumers alive, as the tests of the original consumer read them."""
+"""Znodes that Apache Kafka wrote while its consumers ran, for the tests of the original consumer."""
 
 import json
 from pathlib import Path

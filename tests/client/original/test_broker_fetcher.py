@@ -15,7 +15,8 @@ SETTINGS = consumer_settings({"zookeeper.connect": "z:1", "group.id": "g"})
 
 
 class SlowWire:
-    """A record for each offset that is asked for. The first answer, of which a test says what it tells, waits."""
+    """A connection that answers with one record for each partition. The first response waits until the test releases
+    it, and has the error code that the test chooses."""
 
     def __init__(self, error_code: int = 0) -> None:
         self.asked = threading.Event()
@@ -37,8 +38,8 @@ class SlowWire:
 
 
 def first_after_it_was_taken_again(wire: SlowWire) -> tuple[int, list[OwnedPartition]]:
-    """The start of the first chunk of a partition that was given up while it was fetched at 100, and is ours again from
-    50 on; and what was given back."""
+    """Release a partition while it is fetched at offset 100, and claim it again at offset 50. Return the start of its
+    first chunk, and the partitions that the fetcher gave back."""
     stream, back = Stream(), []
     fetcher = BrokerFetcher(("b", 1), wire, SETTINGS, back.extend)
     try:
@@ -60,7 +61,7 @@ def first_after_it_was_taken_again(wire: SlowWire) -> tuple[int, list[OwnedParti
 
 
 def test_a_response_from_before_a_partition_was_released_is_ignored_after_it_is_claimed_again() -> None:
-    """Else the records from 50 to 100 would never be read."""
+    """Otherwise the records from offset 50 to 100 would never be read."""
     assert first_after_it_was_taken_again(SlowWire()) == (50, [])
 
 

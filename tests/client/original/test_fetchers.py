@@ -17,7 +17,7 @@ from tests.harness.thread_limit import thread_limit
 
 
 class Unreachable:
-    """Of a broker that leads a partition and cannot be reached."""
+    """The connection to a partition's leader that cannot be reached."""
 
     def fetch(self, partitions: Sequence[OwnedPartition], max_wait_ms: int) -> list[Fetched]:
         raise ConnectionFailed("nobody is there")

@@ -167,7 +167,7 @@ def test_messages_that_cannot_be_sent_are_counted_and_passed_to_the_callback(kin
 
 
 class DeadLetters(CallbackHandler):
-    """Sends what is lost to another topic, through the same producer."""
+    """Sends lost messages to another topic, through the same producer."""
 
     def lost(self, messages, reason):
         if messages[0].topic != "dead":

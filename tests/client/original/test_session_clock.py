@@ -10,7 +10,7 @@ from tests.client.original.test_streams import batch, put
 
 
 class Machine:
-    """A clock that a test moves, and what ZooKeeper says of the session."""
+    """A clock that the test moves, and whether the session is alive in ZooKeeper."""
 
     def __init__(self) -> None:
         self.now = 1000.0

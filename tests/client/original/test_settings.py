@@ -1,4 +1,4 @@
-"""The settings under their names of 0.8 and of 0.7, and what is refused."""
+"""The settings under their names of 0.8 and of 0.7, and values that are refused."""
 
 import logging
 

@@ -241,7 +241,7 @@ def test_an_append_that_fails_changes_nothing(world: World, failure: int, code: 
     assert world.state("tx") == "CompleteCommit"
 
 
-# --- what is shown
+# --- descriptions, lists and log lines
 
 
 def test_a_prepared_transaction_is_described_with_its_unmarked_partitions(world: World) -> None:

@@ -38,7 +38,7 @@ REFUSALS = {
 
 
 class CheckedWorld(World):
-    """No transaction is both committed and aborted: a marker says what the log said before, of that transaction."""
+    """Check that no transaction is both committed and aborted: each marker agrees with the state logged before it."""
 
     def on_marker(self, producer: Producer, commit: bool, partition: TopicPartition) -> None:
         decided = [state for state in self.states_in_log() if state is not None and state.producer_id == producer.id][
@@ -157,7 +157,7 @@ class Transactions(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         old_log = self.world.log
-        old_log.fails = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER)  # what waited is lost, and its client told so
+        old_log.fails = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER)  # for the clients whose appends still wait
         old_log.release()
         old_log.fails = None
         self.world.restart()

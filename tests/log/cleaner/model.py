@@ -94,7 +94,7 @@ class Model:
             batch.horizon = None
             batch.present = keep_empty
 
-    # --- what has to be in the log
+    # --- the expected content of the log
 
     def data(self):
         return [record for batch in self.batches for record in batch.records]

@@ -22,7 +22,7 @@ class Stored(NamedTuple):
 
 
 class UnsyncedFiles(Files):
-    """Waits for no disk: what is written survives the process, and these tests kill no machine."""
+    """Files without fsync: these tests end processes, which lose no written data, but never the machine."""
 
     def sync(self, file):
         pass
@@ -75,7 +75,7 @@ class CleanerBench(Bench):
         return candidate(self.log, self.env.cleaner_offsets.get(("t", 0)), self.clock.time_ms())
 
     def clean(self, **settings):
-        """Cleans what can be cleaned, due or not; returns (first dirty offset after it, statistics)."""
+        """Clean all cleanable segments, due or not. Return (first dirty offset afterwards, statistics)."""
         end, stats = cleaned(self.log, self.env.cleaner_offsets.get(("t", 0)), **settings)
         self.env.cleaner_offsets.put(("t", 0), end)
         return end, stats
@@ -85,7 +85,7 @@ class CleanerBench(Bench):
         return self.clean(**settings)
 
     def restart(self, *, clean=False):
-        """Loads the log anew, as after a crash or a clean stop."""
+        """Load the log again, as after a crash or a clean stop."""
         if clean:
             self.log.close()
         else:
@@ -96,13 +96,13 @@ class CleanerBench(Bench):
         self.log.set_high_watermark(high_watermark)
 
     def forget_snapshots(self):
-        """Removes the producer snapshots: what is known of producers has to come from the log then."""
+        """Remove the producer snapshots, so that the producer state has to come from the log."""
         for path in (self.directory / "t-0").glob("*.snapshot"):
             os.unlink(path)
 
 
 def cleaned(log, first_dirty=None, **settings):
-    """Cleans what can be cleaned of a log; returns (first dirty offset after it, statistics)."""
+    """Clean all cleanable segments of a log. Return (first dirty offset afterwards, statistics)."""
     assert log.upkeep.try_begin()
     try:
         chosen = candidate(log, first_dirty, log.clock.time_ms())

@@ -1,4 +1,4 @@
-"""What goes on in a log while it is cleaned: flushes, the high watermark, readers of committed records."""
+"""Other work on a log during a cleaning: flushes, the high watermark, readers of committed records."""
 
 from types import SimpleNamespace
 
@@ -42,7 +42,7 @@ def partition_of(log):
 
 
 def test_a_flush_during_which_segments_are_swapped_counts(tmp_path):
-    """Else consumers would not see what it acknowledges until somebody appends again."""
+    """Otherwise consumers would not see the acknowledged records until the next append."""
     files = DuringSync()
     bench = filled(tmp_path, files=files, flush_messages=1)
     log, before = bench.log, bench.log.segments
@@ -53,7 +53,7 @@ def test_a_flush_during_which_segments_are_swapped_counts(tmp_path):
 
 
 class AlwaysMoving(PartitionLog):
-    """Its high watermark moves up whenever somebody has looked at it without holding the lock that guards it."""
+    """A log whose high watermark advances after each read of it without the log's lock."""
 
     looks = 0
     _high_watermark = 0
@@ -86,7 +86,7 @@ def test_the_high_watermark_that_moves_up_meanwhile_stays_up(tmp_path, change):
 
 
 def test_a_read_committed_fetch_returns_the_aborted_transactions_or_offset_out_of_range(tmp_path):
-    """Retention comes between the read and the question which of its transactions were aborted."""
+    """Retention deletes segments between the read and the lookup of its aborted transactions."""
     bench = CleanerBench(tmp_path, cleanup_policy=["compact", "delete"], retention_bytes=1)
     bench.append(("aborted", "1"), producer=8, transactional=True)
     bench.end_transaction(8, commit=False)

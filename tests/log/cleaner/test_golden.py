@@ -1,4 +1,4 @@
-"""Logs that the cleaners of Kafka 0.8, 0.10 and 3.9 left: ours goes on from there and loses nothing that counts."""
+"""kafkapy's cleaner cleans logs that Kafka 0.8, 0.10 and 3.9 have cleaned before, and keeps the latest values."""
 
 import shutil
 
@@ -52,8 +52,8 @@ def test_what_kafka_has_cleaned_is_cleaned_on(folder, tmp_path):
     end, _ = cleaned(log)
     assert end == log.segments.active.base_offset
     assert data_records(log) == expected
-    # And once the tombstones have expired they go, but for what is still in the active segment. Those of the old
-    # formats expire by the age of the files.
+    # Expired tombstones are removed, except for those in the active segment. Tombstones of the old formats expire by
+    # the age of the files.
     tombstones = {record[0] for record in expected if record[3] is None and record[0] < end}
     log.abandon()
     again = opened(tmp_path / folder.name, tmp_path / "again", 1 << 60)

@@ -1,4 +1,4 @@
-"""After any history and any cleanings a compacted log holds what the model says, at the offsets where it was."""
+"""After any history and any cleanings a compacted log has the records of the model, at their original offsets."""
 
 import shutil
 import tempfile
@@ -96,7 +96,7 @@ class CompactedLog(RuleBasedStateMachine):
                 self._forget(producer)
 
     def _forget(self, producer):
-        """It goes on in a new epoch, as producers do: if a marker makes it known again, it has to begin at 0."""
+        """Forget the producer, which continues in a new epoch: its sequence has to begin at 0 even after a marker."""
         del self.bench.log.producers.producers[producer]
         self.epochs[producer] += 1
 
@@ -138,7 +138,7 @@ class CompactedLog(RuleBasedStateMachine):
             self._forget(forgotten)
 
     def _sequences(self):
-        # Who is known by markers alone may be forgotten once these are empty, as in Kafka.
+        # A producer that only has markers may be forgotten when their batches are empty, as in Kafka.
         producers = self.bench.log.producers.producers.values()
         return {one.producer_id: (one.epoch, one.last_sequence) for one in producers if one.last_sequence >= 0}
 

@@ -1,4 +1,4 @@
-"""What is known of transactions, from small files or from scans, is what happened; so are the committed rows."""
+"""Transactions found in index and snapshot files, or by scans, are those that were written; so are committed rows."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ WRITE, COMMIT, ABORT, PLAIN, ROLL = "write", "commit", "abort", "plain", "roll"
 STEPS = st.lists(
     st.tuples(st.sampled_from([WRITE, WRITE, WRITE, COMMIT, ABORT, PLAIN, ROLL]), st.integers(0, 2)), max_size=40
 )
-# What may happen to the files beside the segments.
+# The files next to the segments that are lost.
 LOSSES = {
     "none": (),
     "transaction-indexes-and-offset-indexes": (".txnindex", ".index"),
@@ -33,7 +33,7 @@ LOSSES = {
 
 
 class History:
-    """A log to which steps are done, and what they made of it."""
+    """A log after the given steps, and the transactions and rows that these left in it."""
 
     def __init__(self, directory, steps):
         log = Bench(directory, segment_ms=1 << 40, index_interval_bytes=1).load()
@@ -116,7 +116,7 @@ def test_a_transaction_index_that_is_not_whole_is_not_believed(tmp_path, kind):
 
 
 def test_sealed_segments_are_not_scanned_if_their_transaction_files_are_whole(tmp_path):
-    """What is in them is taken away: their size alone is left."""
+    """The sealed segment is emptied, so that a scan would find nothing."""
     history = History(tmp_path, [(WRITE, 0), (WRITE, 1), (ABORT, 0), (ROLL, 0), (WRITE, 0), (ABORT, 1), (COMMIT, 0)])
     first = tmp_path / "t-0" / f"{0:020d}.log"
     os.truncate(first, 0)

@@ -48,7 +48,7 @@ def golden_copy(tmp_path):
 
 @pytest.fixture
 def small(tmp_path):
-    """A copy of a few partitions of Kafka 3.9.1 with what is at the top of their directory."""
+    """Return a function that copies a few partitions of Kafka 3.9.1 and the files at the top of their log directory."""
 
     def copy(*partitions, name="small"):
         path = tmp_path / name

@@ -75,7 +75,7 @@ def test_new_records_follow_the_old_ones_and_are_there_after_a_restart(small):
     before = (path / "v2-none-0" / "leader-epoch-checkpoint").read_text()
     with Broker(path) as broker, Admin(broker.bootstrap_servers) as admin:
         assert admin.offsets({("v2-none", 0): -1})["v2-none", 0].offset == 191
-    # The epoch is that of the log, so Kafka can go on with it if it is started again.
+    # The epoch is still that of the log, so Kafka can use the log again if it is restarted.
     assert (path / "v2-none-0" / "leader-epoch-checkpoint").read_text() == before
     assert before.splitlines()[-1].startswith("4 ")
 

@@ -1,4 +1,4 @@
-"""What is found in the directories of brokers of every age, and what is refused."""
+"""The inventory of log directories that brokers of many Kafka versions wrote, and directories that it refuses."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ def test_kafka_3_9(golden_copy):
     ids = {one["path"].rpartition("/")[2]: one["data"] for one in znodes("kafka-3.9.1-v2")}
     for (topic, _), one in found.partitions.items():
         assert one.topic_id == decode_id(json.loads(ids[topic])["topic_id"])
-    # The broker was started again twice with another one beside it, which raised the epochs.
+    # The broker was restarted twice while a second broker ran, which raised the leader epochs.
     assert {one.highest.leader_epoch for one in found.partitions.values()} == {4}
     # The last block of ids that this broker took, according to ZooKeeper, ends at 3999.
     assert 3000 <= found.highest_producer_id <= 3999

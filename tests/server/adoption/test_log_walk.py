@@ -1,4 +1,4 @@
-"""What the headers of a segment's batches tell: the highest producer id and leader epoch."""
+"""The highest producer id and leader epoch are found in the headers of a segment's batches."""
 
 import json
 

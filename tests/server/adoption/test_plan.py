@@ -1,4 +1,4 @@
-"""What adoption makes of what was found and of what is known, and what it does not believe."""
+"""The adoption plan, made from the files found and the metadata given, and contradictions that it refuses."""
 
 import json
 
