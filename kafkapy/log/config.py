@@ -236,7 +236,10 @@ class LogConfig:
         overridden: frozenset[str] = frozenset(),
         protocol_version: str = LATEST,
     ) -> None:
-        """`values`: parsed values by topic key, which are not checked. Missing keys get Kafka's defaults."""
+        """Build the settings from `values`, which maps topic keys to parsed values. A missing key gets Kafka's default.
+
+        The values are not checked.
+        """
         merged = {**_DEFAULTS, **values} if values else _DEFAULTS
         for name, value in merged.items():
             setattr(self, name.replace(".", "_"), value)
@@ -257,11 +260,11 @@ class LogConfig:
 
     @classmethod
     def from_overrides(cls, broker_defaults: LogConfig, overrides: Mapping[str, str]) -> LogConfig:
-        """Return the broker's settings with a topic's stored overrides on top. Raises ConfigError for an invalid value.
+        """Return the broker's settings with a topic's stored overrides on top. Raise ConfigError for an invalid value.
 
-        As in Kafka, unknown names are ignored and rules between settings are not checked: `check_overrides` does both
-        before overrides are stored. A later change of the broker's defaults may violate such a rule for existing
-        topics.
+        As in Kafka, unknown names are ignored, and rules between settings are not checked: `check_overrides` has
+        checked both before the overrides were stored. A later change of the broker's defaults may violate such a rule
+        for existing topics.
         """
         if not overrides:
             return broker_defaults
@@ -278,7 +281,8 @@ class LogConfig:
     def from_broker(cls, broker_values: Mapping[str, Any]) -> LogConfig:
         """Return the settings of a topic without overrides.
 
-        `broker_values`: parsed broker settings, None or absent if not set.
+        `broker_values` maps names of broker settings to parsed values; a setting that is not configured is None or
+        absent.
         """
         values: dict[str, Any] = {}
         for name, synonyms in TOPIC_SYNONYMS.items():
@@ -307,7 +311,10 @@ class LogConfig:
         return "delete" in self.cleanup_policy
 
     def format_ignored(self) -> str | None:
-        """Return a sentence that says why the topic's message.format.version is ignored. None if it is not."""
+        """Return a sentence that says why the topic's message.format.version is ignored.
+
+        Return None if it has an effect, if the topic does not set it, or if ignoring it makes no difference.
+        """
         if "message.format.version" not in self.overridden:
             return None
         chosen, protocol_version = self.message_format_version, self.protocol_version
@@ -323,17 +330,17 @@ class LogConfig:
 
     @property
     def stores_zstd(self) -> bool:
-        """Return True if every broker of the cluster can read zstd (KIP-110)."""
+        """Return True if zstd batches may be stored: every broker of the cluster has version 2.1 or later (KIP-110)."""
         return rank(self.protocol_version) >= rank("2.1-IV0")
 
     @property
     def compression_level(self) -> int | None:
-        """Return the level for compression_type, None if it has no level."""
+        """Return the topic's compression level for the codec in compression_type, None if that codec has no level."""
         level: int | None = self.values.get(f"compression.{self.compression_type}.level")
         return level
 
     def random_segment_jitter(self) -> int:
-        """Return the milliseconds to subtract from max_segment_ms for one segment."""
+        """Return the random number of milliseconds, below segment.jitter.ms, by which one segment is rolled earlier."""
         limit = min(self.segment_jitter_ms, self.segment_ms)
         if limit <= 0:
             return 0
@@ -346,7 +353,10 @@ class LogConfig:
 
 
 def check_overrides(broker_defaults: LogConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """Return the settings of a topic that is being created or altered. Raises ConfigError if any setting is wrong."""
+    """Return the settings of a topic that is being created or altered with these overrides.
+
+    Raise ConfigError for an unknown name, an invalid value, or settings that contradict each other.
+    """
     for name in overrides:
         if name not in TOPIC_KEYS:
             raise ConfigError(name, overrides[name], "is not a topic setting")
@@ -356,7 +366,10 @@ def check_overrides(broker_defaults: LogConfig, overrides: Mapping[str, str]) ->
 
 
 def check_topic_values(values: Mapping[str, Any]) -> None:
-    """Raise ConfigError if the settings of a topic violate a rule between them. `values` must be complete."""
+    """Raise ConfigError if a topic's min.compaction.lag.ms is above its max.compaction.lag.ms.
+
+    `values` maps topic keys to parsed values and must contain both keys.
+    """
     low, high = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     if low > high:
         raise ConfigError("min.compaction.lag.ms", low, f"must be at most max.compaction.lag.ms, which is {high}")

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class SchedulerLike(Protocol):
-    """The interface of runtime.scheduler.Scheduler."""
+    """The part of runtime.scheduler.Scheduler that the logs use: run a function after a delay, once or periodically."""
 
     def schedule(
         self, name: str, fn: Callable[[], object], delay_s: float = 0.0, period_s: float | None = None
@@ -34,13 +34,17 @@ class SchedulerLike(Protocol):
 
 
 class PoolLike(Protocol):
-    """The interface of runtime.disk_pool.DiskPool."""
+    """The part of runtime.disk_pool.DiskPool that the logs use: run a function on a thread of the pool."""
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> None: ...
 
 
 class Environment:
-    """The shared objects of one log directory. Constant after construction, except for `failure`."""
+    """The objects that all logs of one log directory share.
+
+    Only `failure` changes after construction: it is None while the directory is online, and then the error that took
+    the directory offline.
+    """
 
     __slots__ = (
         "_on_failure",
@@ -73,7 +77,10 @@ class Environment:
         on_failure: Callable[[LogDirFailure], None] | None = None,
         on_flush_ms: Callable[[int], object] = lambda flush_ms: None,
     ) -> None:
-        """`on_flush_ms` is called with the new flush.ms of a log whose settings change (see TimedFlush)."""
+        """Store the shared objects. `on_failure` is called when the directory goes offline.
+
+        `on_flush_ms` is called with the flush.ms of each log that is opened or gets new settings (see TimedFlush).
+        """
         self.log_dir = log_dir
         self.files = files
         self.clock = clock
@@ -92,7 +99,11 @@ class Environment:
         self.on_flush_ms = on_flush_ms
 
     def failed(self, doing: str, cause: BaseException) -> LogDirFailure:
-        """Take the directory offline, and return the exception to raise. Only the first failure is recorded."""
+        """Take the log directory offline because of `cause`, and return the LogDirFailure that the caller must raise.
+
+        `doing` says in which operation the error occurred. Only the first failure is stored in `failure` and reported
+        to `on_failure`.
+        """
         failure = LogDirFailure(self.log_dir, doing, cause)
         if self.failure is None:
             self.failure = failure
@@ -101,23 +112,33 @@ class Environment:
         return failure
 
     def disk_error(self, doing: str, error: OSError) -> KafkaError:
-        """Return the exception to raise: for a shortage a KafkaError, for any other error the one of `failed`."""
+        """Return the exception that the caller must raise for an OSError in the operation `doing`.
+
+        For a shortage of disk space, memory or file descriptors this is a Shortage. Any other error takes the log
+        directory offline, and the exception is a LogDirFailure.
+        """
         return self.refuse(doing, error) if is_shortage(error) else self.failed(doing, error)
 
     def refuse(self, doing: str, error: OSError, count: int = 1) -> KafkaError:
-        """Return the error for the clients whose `count` writes met a shortage, and report the shortage."""
+        """Return the Shortage to raise for `count` writes that were refused because of a full disk or another shortage.
+
+        The shortage is also logged, once for the whole log directory (see ShortageReport).
+        """
         self.shortage.refused(doing, error.strerror or str(error), count)
         return Shortage(doing, error)
 
     def check(self) -> None:
-        """Raise LogDirFailure if the directory is offline, so that nothing more is read or written in it."""
+        """Raise LogDirFailure if the log directory is offline, so that nothing more is read or written in it."""
         if self.failure is not None:
             raise LogDirFailure(self.log_dir, "it failed before", self.failure.cause)
 
     def later(self, name: str, fn: Callable[[], object], delay_ms: int = 0) -> None:
-        """Run `fn` in the background. An OSError in `fn` that is not a shortage takes the directory offline.
+        """Run `fn` in the background, unless the log directory is offline by then. Errors of `fn` are logged.
 
-        Without a delay it runs in the disk pool, so that a slow sync does not hold up the scheduler.
+        An OSError that is not a shortage also takes the directory offline.
+
+        Without a delay, `fn` runs in the disk pool, so that a slow sync does not hold up the scheduler. With a delay,
+        the scheduler's thread runs it.
         """
 
         def guarded() -> None:

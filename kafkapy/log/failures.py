@@ -1,4 +1,4 @@
-"""Disk failures: which ones a log survives, and the exception for those that take its directory offline."""
+"""The exceptions for disk errors: LogDirFailure, which takes a log directory offline, and Shortage, which does not."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ _SHORT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno
 
 
 class LogDirFailure(KafkaError):
-    """A read, write or sync in `log_dir` failed. Nothing in that directory is used again until a restart.
+    """Raised when a read, write or sync in `log_dir` has failed.
 
-    Has the code KAFKA_STORAGE_ERROR, so that a request handler without special treatment returns the correct error.
+    Nothing in that directory is used again until a restart. The error code is KAFKA_STORAGE_ERROR, so that a request
+    handler without special treatment returns the correct error.
     """
 
     def __init__(self, log_dir: str, doing: str, cause: BaseException) -> None:
@@ -24,17 +25,21 @@ class LogDirFailure(KafkaError):
 
 
 class Shortage(KafkaError):
-    """An operation was refused for lack of space, descriptors or memory. It is already reported (ShortageReport)."""
+    """Raised when an operation is refused for lack of disk space, file descriptors or memory.
+
+    The log directory stays online. The shortage has already been logged by ShortageReport, so the caller need not log
+    it.
+    """
 
     def __init__(self, doing: str, error: OSError) -> None:
         super().__init__(Errors.KAFKA_STORAGE_ERROR, f"{doing}: {error}")
 
 
 def is_shortage(error: OSError) -> bool:
-    """Return True if the disk is full, or memory or descriptors are exhausted, rather than the disk being broken."""
+    """Return True if disk space, file descriptors or memory ran out, False for other errors, such as a broken disk."""
     return error.errno in _SHORT
 
 
 def no_memory() -> OSError:
-    """Return the OSError (ENOMEM) that stands for a MemoryError."""
+    """Return an OSError with errno ENOMEM, so that a MemoryError can be handled like other shortages."""
     return OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))

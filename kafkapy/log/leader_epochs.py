@@ -1,7 +1,8 @@
 """The start offsets of leader epochs (Kafka's LeaderEpochFileCache, KIP-101 and KIP-279).
 
 The file `leader-epoch-checkpoint` is written when an epoch begins, before a record of that epoch can be in the log.
-Entries that a truncation removes may stay in the file for a while, because loading removes them again.
+After a truncation, the file may still contain removed epochs for a while. If the broker crashes before the file is
+rewritten, loading the log removes these epochs again.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ class LeaderEpochCache:
     __slots__ = ("_closed", "_directory", "_files", "_later", "_lock", "entries", "latest_epoch")
 
     def __init__(self, files: Files, directory: str, later: Callable[[str, Callable[[], None]], object] | None = None):
-        """`later(name, function)` runs the function in the background; None runs it at once."""
+        """Create an empty cache for the log in `directory`.
+
+        `later(name, function)` must run the function in the background; if `later` is None, the file is always written
+        at once.
+        """
         self._files = files
         self._directory = directory
         self._later = later
@@ -53,7 +58,10 @@ class LeaderEpochCache:
         return os.path.join(self._directory, NAME)
 
     def load(self, data: bytes | None = None) -> None:
-        """Read the entries from `data`, or from the file if there is one. Raises CheckpointError."""
+        """Load the epochs from `data`, the content of the checkpoint file, or from the file itself if `data` is None.
+
+        A file that does not exist counts as empty. Raise CheckpointError if the content is not valid.
+        """
         path = self.path
         if data is None:
             try:
@@ -70,7 +78,13 @@ class LeaderEpochCache:
             self._assign(epoch, start)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Begin `epoch` at `start_offset`. Durable when this returns. Cheap if `epoch` is the latest one already."""
+        """Record that `epoch` begins at `start_offset`, and make this durable before returning.
+
+        Do nothing if `epoch` is already the latest one and began at or before `start_offset`.
+
+        Recorded epochs that are not lower, or do not begin at a lower offset, are removed. Raises ValueError for a
+        negative epoch or offset. If writing the file raises OSError, the cache is unchanged.
+        """
         if epoch == self.latest_epoch and self.entries[-1].start_offset <= start_offset:
             return
         with self._lock:
@@ -99,7 +113,7 @@ class LeaderEpochCache:
         return True
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Remove the epochs that began at `end_offset` or later."""
+        """Remove the epochs that began at `end_offset` or later. The file is rewritten in the background."""
         with self._lock:
             kept = tuple(entry for entry in self.entries if entry.start_offset < end_offset)
             if end_offset >= 0 and len(kept) < len(self.entries):
@@ -109,7 +123,7 @@ class LeaderEpochCache:
     def truncate_from_start(self, start_offset: int) -> None:
         """Remove the epochs that ended at or before `start_offset`.
 
-        The epoch that contains this offset now begins there.
+        The epoch that contains this offset now begins there. The file is rewritten in the background.
         """
         with self._lock:
             gone = [entry for entry in self.entries if entry.start_offset <= start_offset]
@@ -121,27 +135,32 @@ class LeaderEpochCache:
                 self._write_later()
 
     def clear(self) -> None:
-        """Remove all epochs."""
+        """Remove all epochs, and write the empty checkpoint file at once. Raises OSError."""
         with self._lock:
             self._set(())
             self._write()
 
     def discard(self) -> None:
-        """Remove all epochs and the file, because batches of message formats 0 and 1 carry no leader epoch."""
+        """Remove all epochs and delete the file, because batches of message formats 0 and 1 have no leader epoch."""
         with self._lock:
             self._set(())
             if self._files.unlink(self.path):
                 _log.warning("%s is removed: the topic's message format has no leader epochs", self.path)
 
     def epoch_for_offset(self, offset: int) -> int:
-        """Return the epoch in which the record at `offset` was written, UNDEFINED_EPOCH below the first epoch."""
+        """Return the leader epoch in which the record at `offset` was written.
+
+        Return UNDEFINED_EPOCH (-1) if `offset` lies below the start of the first known epoch.
+        """
         at = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
         return self.entries[at - 1].epoch if at else UNDEFINED_EPOCH
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return (epoch, end offset) of the largest known epoch up to `epoch`; undefined values if there is none.
+        """Return (largest known epoch up to `epoch`, end offset of that epoch), as an OffsetsForLeaderEpoch response.
 
-        An epoch below the first known one ends where the first known epoch begins (KIP-279).
+        The latest epoch ends at `log_end_offset`. If `epoch` is lower than all known epochs, the result is `epoch`
+        itself and the start of the first known epoch (KIP-279). Both values are -1 if `epoch` is -1 or above the latest
+        epoch, or no epoch is known.
         """
         entries = self.entries
         if epoch == UNDEFINED_EPOCH or not entries or epoch > entries[-1].epoch:
@@ -165,7 +184,10 @@ class LeaderEpochCache:
             self._later(f"leader epochs of {self._directory}", self._write_if_there)
 
     def close(self) -> None:
-        """Cancel pending background writes: the directory is being removed, and a new log may take its name."""
+        """Cancel pending background writes of the file.
+
+        Called when the log's directory is removed, because a new log may take its name.
+        """
         with self._lock:
             self._closed = True
 

@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 class RefusedLog(NamedTuple):
-    """A log that exists on disk but cannot be served, and why."""
+    """A log that exists on disk in `path` but could not be opened. `reason` is the error that says why."""
 
     log_dir: LogDir
     path: str
@@ -54,9 +54,10 @@ class RefusedLog(NamedTuple):
 
 
 class LogManager:
-    """The logs of a broker. The constructor locks the directories.
+    """The logs of a broker, by topic and partition. The constructor locks the log directories against other brokers.
 
-    Call `dirs.check_identity` and `dirs.write_identity`, then `load` (or the steps of `loading`), `start`, `close`.
+    After that, call `dirs.check_identity`, `dirs.write_identity`, `load` (or the steps of `loading`), `start`, and at
+    the end `close`.
     """
 
     def __init__(
@@ -71,7 +72,11 @@ class LogManager:
         files: Files | None = None,
         on_dir_failure: Callable[[Path, BaseException], None] | None = None,
     ) -> None:
-        """Raises DirLocked if another broker uses one of the directories, NoLogDir if none can be used."""
+        """Lock the log directories `dirs`.
+
+        Raise DirLocked if another broker uses one of them, NoLogDir if none can be used. `defaults` are the settings of
+        topics without overrides.
+        """
         self.defaults = defaults  # may be replaced; open logs change only by update_config
         self.clock = clock
         self.settings = settings if settings is not None else LogSettings()
@@ -107,27 +112,34 @@ class LogManager:
         )
 
     def load(self, config_of: ConfigOf | None = None, is_stray: IsStray | None = None) -> None:
-        """Open every log, recovering those that were not closed, and return when all are ready. See Loading."""
+        """Open every log, recover the logs that were not closed cleanly, and return when all are ready.
+
+        `config_of(topic)` returns the settings of a topic's logs. `is_stray(topic, partition, topic id)` returns True
+        for a log that the cluster does not know; its directory is renamed to `-stray`. See Loading for the errors.
+        """
         self.loading.begin(config_of, is_stray)
         self.loading.start()
         self.loading.wait()
 
     def is_loading(self, topic: str, partition: int) -> bool:
-        """Return True if the log exists but is not ready yet. Takes no lock."""
+        """Return True if the partition's log exists but is not ready yet. Takes no lock."""
         return (topic, partition) in self.loading
 
     # --- logs
 
     @property
     def open_files(self) -> int:
-        """Return how many log files are kept open."""
+        """Return the number of log files that the broker keeps open."""
         return len(self._files.open_files)
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self._logs.get((topic, partition))
 
     def last_leader_epoch(self, topic: str, partition: int) -> int:
-        """Return the last leader epoch that the partition's log has seen, -1 for none. The log need not be loaded."""
+        """Return the latest leader epoch recorded for the partition's log, -1 if there is none.
+
+        If the log is not loaded, its leader epoch checkpoint is read from the disk.
+        """
         log = self.get(topic, partition)
         if log is not None:
             return log.leader_epochs.latest_epoch
@@ -148,30 +160,32 @@ class LogManager:
         return self.dirs.online
 
     def directories(self) -> list[tuple[Path, BaseException | None]]:
-        """Return every directory of log.dirs with the error that took it offline, or None."""
+        """Return every directory of log.dirs with the error that took the directory offline, None if it is online."""
         return self.dirs.states()
 
     def logs_in(self, directory: Path) -> list[PartitionLog]:
-        """Return the logs in one of log.dirs."""
+        """Return the open logs whose files are in `directory`, one of the directories of log.dirs."""
         wanted = os.path.abspath(directory)
         return [log for log in self if log.env.log_dir == wanted]
 
     def take_in(self, log: PartitionLog) -> None:
-        """Add a log that is ready to be used."""
+        """Add a loaded log, so that `get` returns it from now on."""
         with self._lock:
             self._logs[log.topic, log.partition] = log
             self.dirs.of(log.env).open_logs += 1
         log.env.on_flush_ms(log.config.flush_ms)
 
     def refuse(self, key: TopicPartition, log_dir: LogDir, path: str, reason: KafkaError) -> None:
-        """Record that a log cannot be served, so that no new log is created in its place."""
+        """Record that a partition's log cannot be opened because of `reason`. So no new log is created in its place."""
         with self._lock:
             self._refused[key] = RefusedLog(log_dir, path, reason)
 
     def create(
         self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, *, is_new: bool = False
     ) -> PartitionLog:
-        """Return the partition's log, creating it in the directory with the fewest logs if needed. Raises KafkaError.
+        """Return the partition's log. If there is none, create it in the directory that has the fewest logs.
+
+        Raises KafkaError.
 
         While a directory is offline, only a partition that the caller knows to be new (`is_new`) is created. The log of
         any other partition may be in the offline directory, and an empty log in its place would look like the loss of
@@ -202,9 +216,10 @@ class LogManager:
         return log
 
     def _open_refused(self, key: TopicPartition, config: LogConfig) -> PartitionLog:
-        """Open a log that was refused because of its topic's settings, which have changed. Called with the lock held.
+        """Open a log that could not be opened before because of its topic's settings, which have changed since.
 
-        Raises KafkaError if it was refused for another reason, or cannot be opened now.
+        Called with the lock held. Raises KafkaError if the log was refused for another reason, or cannot be opened now
+        either.
         """
         log_dir, path, reason = self._refused[key]
         if reason.code != Errors.INVALID_CONFIG:
@@ -227,7 +242,7 @@ class LogManager:
         return log
 
     def truncate_to(self, topic: str, partition: int, offset: int) -> bool:
-        """Truncate a log (see PartitionLog.truncate_to).
+        """Remove the records of a log from `offset` on. Return True if there were any. Raises LogDirFailure.
 
         The lower recovery point is checkpointed first; Kafka does it last. A start after a crash trusts everything
         below the checkpointed recovery point, so with the old one it would not notice that a truncation was only half
@@ -242,8 +257,9 @@ class LogManager:
     def delete(self, topic: str, partition: int) -> None:
         """Rename the log's directory to `-delete`, and remove the files after file.delete.delay.ms.
 
-        Does nothing if there is none. Raises LogDirFailure, or KafkaError NOT_LEADER_OR_FOLLOWER if the log is being
-        recovered. The recovery is then stopped, and the caller must retry when the log is no longer loading.
+        Does nothing if the partition has no log. Raises LogDirFailure, or KafkaError NOT_LEADER_OR_FOLLOWER if the log
+        is being recovered. In the second case the recovery is stopped, and the caller must retry when the log is no
+        longer loading.
         """
         key = (topic, partition)
         with self.loading.taken(key) as job:
@@ -266,12 +282,19 @@ class LogManager:
         self.remove_later(log_dir, self._rename(key, log_dir, path, names.DELETE_DIR))
 
     def set_aside(self, key: TopicPartition, log_dir: LogDir, path: str) -> None:
-        """Rename the directory of a log that the cluster does not know to `-stray`. Nothing deletes that directory."""
+        """Rename the directory of a log that the cluster does not know to `-stray`.
+
+        The broker never deletes that directory.
+        """
         new = self._rename(key, log_dir, path, names.STRAY_DIR)
         _log.warning("%s-%d is not known to the cluster: set aside as %s", *key, new)
 
     def _rename(self, key: TopicPartition, log_dir: LogDir, path: str, kind: str) -> str:
-        """Rename a log's directory and return the new path. Raises LogDirFailure, KafkaError."""
+        """Rename a log's directory to a unique name that ends with `kind` (`-delete` or `-stray`). Return the new path.
+
+        The log is also removed from its log directory's checkpoints. Raises LogDirFailure, or KafkaError for a full
+        disk.
+        """
         new = os.path.join(log_dir.env.log_dir, names.marked_dir_name(*key, kind))
         log_dir.forget(key)
         try:
@@ -283,7 +306,7 @@ class LogManager:
         return new
 
     def remove_later(self, log_dir: LogDir, path: str) -> None:
-        """Remove a directory that is marked for deletion, after file.delete.delay.ms."""
+        """Remove the directory `path`, which is marked for deletion, and its files after file.delete.delay.ms."""
         _log.info("%s is deleted in %d ms", path, self.defaults.file_delete_delay_ms)
         log_dir.env.later(
             f"delete {path}", lambda: self._files.remove_tree(path), max(self.defaults.file_delete_delay_ms, 1)
@@ -301,7 +324,7 @@ class LogManager:
     ) -> None:
         """Call `act` with every open log of an online directory, or with those of `logs`, on up to `threads` threads.
 
-        An exception is logged, and the next log follows.
+        An exception from `act` is logged, with `what` as the name of the operation, and does not affect the other logs.
         """
 
         def guarded(log: PartitionLog) -> None:
@@ -325,7 +348,10 @@ class LogManager:
         self.compaction.start()
 
     def checkpoint(self, log_dirs: Iterable[LogDir] | None = None) -> None:
-        """Write recovery points, log start offsets and high watermarks to the checkpoint files."""
+        """Write the checkpoint files of the given directories, or of all online directories.
+
+        The files contain the recovery points, log start offsets and high watermarks of all logs in a directory.
+        """
         for log_dir in self.online_dirs() if log_dirs is None else log_dirs:
             logs = partial(self.logs_in, log_dir.path)
             try:
@@ -343,10 +369,10 @@ class LogManager:
     # --- the end
 
     def close(self) -> None:
-        """Flush and close every log, write a clean-shutdown marker for each cleanly closed directory, unlock the
-        directories.
+        """Flush and close every log, mark each cleanly closed directory as such, and unlock the directories.
 
-        A directory with a log whose recovery did not finish, for whatever reason, gets no marker. Idempotent.
+        Idempotent. A directory that contains a log whose recovery did not finish, for whatever reason, gets no
+        clean-shutdown marker.
         """
         self.loading.stop()
         self.compaction.stop()

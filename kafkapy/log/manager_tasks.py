@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class ManagerTasks:
-    """The background tasks, scheduled from construction to `cancel`."""
+    """The periodic tasks of the log manager: retention, checkpoints and producer expiry.
+
+    The constructor schedules the tasks, and `cancel` ends them.
+    """
 
     def __init__(self, manager: LogManager, scheduler: SchedulerLike) -> None:
         self._manager = manager
@@ -42,7 +45,10 @@ class ManagerTasks:
             task.cancel()
 
     def apply_retention(self) -> None:
-        """Delete old segments of logs that are not compacted. For compacted logs the cleaner does it, as in Kafka."""
+        """Delete old segments of logs that are not compacted.
+
+        For compacted logs the log cleaner does this, as in Kafka.
+        """
         self._manager.each_log(lambda log: log.config.compact or log.delete_old_segments(), "retention")
 
     def expire_producers(self) -> None:

@@ -33,7 +33,10 @@ _MARKED = re.compile(r"(\S+)-(\S+)\.(\S+)(-delete|-stray|-future)")
 
 
 class LogDirName(NamedTuple):
-    """A parsed partition directory name; `kind` is LIVE_DIR, DELETE_DIR, STRAY_DIR or FUTURE_DIR."""
+    """The parts of a partition directory's name.
+
+    `kind` is the ending of the name: LIVE_DIR (none), DELETE_DIR, STRAY_DIR or FUTURE_DIR.
+    """
 
     topic: str
     partition: int
@@ -46,7 +49,7 @@ def file_name(offset: int, suffix: str) -> str:
 
 
 def offset_of(name: str) -> int | None:
-    """Return the offset at the start of a file name, None if the name has another form."""
+    """Return the offset in a file name such as 00000000000000000042.log, None if the name has another form."""
     match = _OFFSET.fullmatch(name)
     return offset if match and (offset := int(match[1])) <= MAX_OFFSET else None
 
@@ -56,13 +59,19 @@ def dir_name(topic: str, partition: int) -> str:
 
 
 def marked_dir_name(topic: str, partition: int, kind: str) -> str:
-    """Return TOPIC-PARTITION.UNIQUE-delete (or -stray). The topic is shortened if the name would exceed 255 bytes."""
+    """Return a unique directory name of the form TOPIC-PARTITION.UNIQUE-delete or, depending on `kind`, -stray.
+
+    The topic is shortened if the name would exceed 255 bytes.
+    """
     ending = f"-{partition}.{os.urandom(16).hex()}{kind}"
     return topic[: _NAME_MAX - len(ending)] + ending
 
 
 def parse_dir_name(name: str) -> LogDirName | None:
-    """Return the parsed name, None if it is not a partition directory's or is that of KRaft's metadata log."""
+    """Return the parts of a partition directory's name.
+
+    Return None if the name has another form, or if the directory is the metadata log of KRaft.
+    """
     kind = LIVE_DIR
     for marker in (DELETE_DIR, STRAY_DIR, FUTURE_DIR):
         if name.endswith(marker):

@@ -1,4 +1,4 @@
-"""The results of the log's operations."""
+"""The result types of the log's operations."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kafkapy.record.file_region import FileRegion
 class AppendResult(NamedTuple):
     """The successful result of appending a record set.
 
-    `log_append_time` is -1 unless the topic uses LogAppendTime. For a `duplicate`, which was already in the log, the
-    offsets and the time (its largest timestamp) are those of the first append.
+    `log_append_time` is -1 unless the topic uses LogAppendTime. `duplicate` means that the record set was already in
+    the log; the offsets and the time (the largest timestamp of the set) are then those of the first append.
     """
 
     base_offset: int
@@ -22,7 +22,7 @@ class AppendResult(NamedTuple):
 
 
 class Busy:
-    """The type of BUSY."""
+    """The type of BUSY, which a non-blocking call returns if it would have to wait for a disk or a lock."""
 
     __slots__ = ()
 
@@ -35,10 +35,11 @@ BUSY = Busy()
 
 
 class ReadResult(NamedTuple):
-    """The result of a read. `region` is None if there is nothing to read.
+    """The result of a read at `offset`. `region` is None if no records can be returned.
 
-    `segment_base` and `position` are where the read began, -1 if not looked up. `first_entry_incomplete`: there is a
-    batch, but it is larger than the caller allows.
+    `segment_base` is the base offset of the segment that was read, and `position` is the byte position where the read
+    began; both are -1 if they were not looked up. `first_entry_incomplete`: there is a batch at `offset`, but it is
+    larger than the number of bytes that the caller allows.
     """
 
     region: FileRegion | None
@@ -49,7 +50,7 @@ class ReadResult(NamedTuple):
 
 
 class TimestampOffset(NamedTuple):
-    """A record found by its timestamp; `leader_epoch` is -1 if its batch has none."""
+    """The timestamp and offset of a record found by its timestamp; `leader_epoch` is -1 if its batch has none."""
 
     timestamp: int
     offset: int
@@ -57,7 +58,7 @@ class TimestampOffset(NamedTuple):
 
 
 class ActiveProducer(NamedTuple):
-    """A producer as in a DescribeProducers response; -1 means none."""
+    """The state of a producer as in a DescribeProducers response; -1 in a field means that there is no value."""
 
     producer_id: int
     producer_epoch: int

@@ -16,7 +16,7 @@ NEVER_MS = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class LogSettings:
-    """The settings. Times are in milliseconds; each comment names the broker setting."""
+    """The broker settings of the log manager. Times are in milliseconds; each comment names the broker setting."""
 
     recovery_threads_per_dir: int = 1  # num.recovery.threads.per.data.dir
     initial_task_delay_ms: int = 30_000  # log.initial.task.delay.ms

@@ -31,7 +31,7 @@ _FIRST_OF_FORMAT = ("0.8.0", "0.10.0", "0.11.0")
 
 
 def metadata_version(text: str) -> str | None:
-    """Return the full name of a version ("3.0" is 3.0-IV1), None if there is no such version."""
+    """Return the full name of a Kafka version ("3.0-IV1" for "3.0"), None if there is no such version."""
     if text in _RANK:
         return text
     parts = text.split(".")
@@ -42,7 +42,10 @@ def metadata_version(text: str) -> str | None:
 
 
 def rank(version: str) -> int:
-    """Return a version's position in the list of all versions. Raises ValueError for an unknown version."""
+    """Return the position of a Kafka version in METADATA_VERSIONS, to compare versions by age.
+
+    Raise ValueError for an unknown version.
+    """
     full = metadata_version(version)
     if full is None:
         raise ValueError(f"{version} is no version of Apache Kafka")
@@ -50,18 +53,18 @@ def rank(version: str) -> int:
 
 
 def newest_format(version: str) -> int:
-    """Return the newest message format, 0 to 2, that brokers of this version know, which is also their default."""
+    """Return the newest message format (0, 1 or 2) that brokers of this version know. It is also their default."""
     place = rank(version)
     return 0 if place < _FORMAT_1 else 1 if place < _FORMAT_2 else 2
 
 
 def first_with_format(magic: int) -> str:
-    """Return the short name of the oldest version that knows a message format."""
+    """Return the short name of the oldest Kafka version that knows message format `magic` (0, 1 or 2)."""
     return _FIRST_OF_FORMAT[magic]
 
 
 def format_can_be_chosen(protocol_version: str) -> bool:
-    """Return True if message.format.version has an effect, that is, inter.broker.protocol.version is below 3.0."""
+    """Return True if message.format.version has an effect: only if inter.broker.protocol.version is below 3.0."""
     return rank(protocol_version) < _FORMAT_FIXED
 
 
