@@ -34,6 +34,7 @@ class ConnectionLimits:
         # connection to the inter-broker listener, or when the limit was lowered.
         self.exceeded = False
         self.on_release: Callable[[], None] | None = None
+        self.on_exceeded: Callable[[], None] | None = None
 
     def update(
         self,
@@ -45,8 +46,8 @@ class ConnectionLimits:
     ) -> None:
         """Change the given limits of a running broker.
 
-        Open connections above a limit stay, except above `max_connections` (see `exceeded`). Raises ValueError for an
-        override whose host name does not resolve.
+        Open connections above a limit stay, except above `max_connections`: those that were idle longest are closed
+        (see `exceeded`). Raises ValueError for an override whose host name does not resolve.
         """
         resolved = None if overrides is None else _resolved(overrides)
         with self._lock:
@@ -61,6 +62,8 @@ class ConnectionLimits:
                 self._per_listener = dict(per_listener)
         if self.on_release is not None:
             self.on_release()
+        if self.exceeded and self.on_exceeded is not None:
+            self.on_exceeded()
 
     def has_room(self, listener: str) -> bool:
         """Return whether a connection to `listener` may be accepted from the listen queue now."""

@@ -58,6 +58,7 @@ class SocketServer:
         self._settings = settings
         self._counters = counters
         self.limits = ConnectionLimits(settings, self._listeners)
+        self.limits.on_exceeded = self._wake_processors
         self._processors = [
             Processor(
                 index,
@@ -135,24 +136,8 @@ class SocketServer:
             processor.join()
         log.info("the network has stopped", extra=fields(seconds=f"{time.monotonic() - began:.3f}"))
 
-    def update_limits(
-        self,
-        *,
-        max_connections: int | None = None,
-        max_connections_per_ip: int | None = None,
-        overrides: Mapping[str, int] | None = None,
-        per_listener: Mapping[str, int] | None = None,
-    ) -> None:
-        """Change the given connection limits of a running server.
-
-        If max.connections is lower than the number of connections, those that were idle longest are closed.
-        """
-        self.limits.update(
-            max_connections=max_connections,
-            max_connections_per_ip=max_connections_per_ip,
-            overrides=overrides,
-            per_listener=per_listener,
-        )
+    def _wake_processors(self) -> None:
+        """Have the processors close the connections that are too many."""
         for processor in self._processors:
             processor.wake()
 

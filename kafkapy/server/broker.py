@@ -273,7 +273,7 @@ class BrokerServer:
         self.services.log_manager.defaults = config.log_config
         self.services.log_manager.compaction.configure(cleaner_settings(config))
         self.services.replicas.verify_transactions(config["transaction.partition.verification.enable"])
-        self._network.update_limits(
+        self._network.limits.update(
             max_connections=config.max_connections,
             max_connections_per_ip=config.max_connections_per_ip,
             overrides=config.max_connections_per_ip_overrides,

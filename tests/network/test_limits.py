@@ -88,7 +88,7 @@ def test_lowering_max_connections_closes_the_idlest(serve: Serve) -> None:
     for _ in range(4):
         clients.append(running.connect())
         assert clients[-1].is_open()
-    running.server.update_limits(max_connections=2)
+    running.server.limits.update(max_connections=2)
     assert clients[0].is_closed()
     assert clients[1].is_closed()
     assert clients[2].is_open()
@@ -100,7 +100,7 @@ def test_raising_a_limit_lets_those_in_who_wait(serve: Serve) -> None:
     assert running.connect().is_open()
     waiting = running.connect()
     waiting.send(b"hello")
-    running.server.update_limits(max_connections=2, max_connections_per_ip=2, overrides={}, per_listener={})
+    running.server.limits.update(max_connections=2, max_connections_per_ip=2, overrides={}, per_listener={})
     assert waiting.frame() == b"hello"
     assert running.connect() is not waiting
 

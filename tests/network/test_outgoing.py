@@ -247,7 +247,7 @@ def test_limits_and_idleness_are_for_clients_only(serve: Serve, listening: socke
     client = running.connect()
     assert client.is_open()
     assert running.server.connections == running.count("network_connections") == 1
-    running.server.update_limits(max_connections=0)
+    running.server.limits.update(max_connections=0)
     assert client.is_closed()
     pass_time(running, clock, 100)
     for one, at in ((link, peer), (other, other_peer)):
