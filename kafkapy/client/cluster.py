@@ -1,4 +1,4 @@
-"""Cluster metadata (brokers, topics, leaders) and a connection to each broker that is needed."""
+"""The metadata of a cluster (brokers, topics, leaders), and one connection to each broker that a client uses."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +32,11 @@ class Broker:
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition's metadata. `leader` is -1 if there is none; `error_code` is 0 if the partition can be used."""
+    """A partition's metadata from a Metadata response.
+
+    `leader` is the leader's broker id, -1 if the partition has no leader. `error_code` is 0 if the partition can be
+    used.
+    """
 
     index: int
     leader: int
@@ -44,7 +48,11 @@ class Partition:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic's metadata. `topic_id` is the 16-byte id, all zeros if the broker has no topic ids."""
+    """A topic's metadata from a Metadata response.
+
+    `topic_id` is the 16-byte topic id, all zeros if the broker's Metadata version has no topic ids. `partitions` maps
+    each partition's index to its metadata. `error_code` is 0 if the topic exists and can be used.
+    """
 
     name: str
     topic_id: bytes
@@ -54,7 +62,10 @@ class Topic:
 
 
 def parse_addresses(servers: str | Iterable[str]) -> list[tuple[str, int]]:
-    """Return the (host, port) pairs of `"a:9092,[::1]:9093"` or of a list of addresses. Raises ValueError."""
+    """Return the (host, port) pairs of bootstrap servers, given as `"a:9092,[::1]:9093"` or as a list of addresses.
+
+    Raise ValueError for an address that is not HOST:PORT, or when no address is given.
+    """
     texts = servers.split(",") if isinstance(servers, str) else list(servers)
     addresses = []
     for text in filter(None, (text.strip() for text in texts)):
@@ -68,12 +79,14 @@ def parse_addresses(servers: str | Iterable[str]) -> list[tuple[str, int]]:
 
 
 class Cluster:
-    """Metadata of a cluster and connections to its brokers. `topics` caches the last metadata of each topic.
+    """Caches a cluster's metadata, and keeps one shared connection to each broker that is used.
+
+    `brokers` and `topics` hold the metadata from the last responses, by broker id and by topic name.
 
     Args:
-        bootstrap_servers: Brokers to ask first, `"host:port,host:port"` or a list of addresses.
-        timeout_s: Time limit for one request, and for the retries of one call.
-        old_brokers: As for Connection.
+        bootstrap_servers: The brokers to connect to first, as `"host:port,host:port"` or a list of addresses.
+        timeout_s: The time limit for one request, and for all retries of one call.
+        old_brokers: Accept brokers that do not know ApiVersions, as for Connection.
     """
 
     def __init__(
@@ -103,7 +116,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections. A later call connects again."""
         idle = [connection for connections in self._idle.values() for connection in connections]
         for connection in [*self._by_node.values(), *idle, *([self._bootstrap] if self._bootstrap else [])]:
             connection.close()
@@ -112,20 +125,30 @@ class Cluster:
         self._bootstrap = None
 
     def another(self) -> "Cluster":
-        """Return a Cluster for the same brokers with its own connections and metadata, for use in another thread."""
+        """Return a new Cluster for the same brokers, with its own connections and metadata.
+
+        The new Cluster is for use in another thread.
+        """
         servers = [host_port(host, port) for host, port in self._addresses]
         return Cluster(servers, client_id=self.client_id, timeout_s=self.timeout_s, old_brokers=self.old_brokers)
 
     def ask_first(self, bootstrap_servers: str | Sequence[str]) -> None:
-        """Replace the bootstrap servers, used while no broker is connected, and forget all topic metadata."""
+        """Replace the bootstrap servers, and forget the metadata of all topics.
+
+        Open connections stay open. The new bootstrap servers are used when `any_connection` finds no open connection.
+        """
         self._addresses = parse_addresses(bootstrap_servers)
         self.topics.clear()
 
     def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> None:
-        """Update the metadata of the cluster and of `topics` (None: all topics; empty: none) from any broker.
+        """Update the cached metadata of the brokers and of `topics` (None: all topics; empty: none) from any broker.
 
-        `create` lets the broker auto-create a missing topic. Brokers before Metadata version 4 do so in any case.
-        Raises KafkaError for a name that is not UTF-8.
+        Args:
+            create: Let the broker auto-create missing topics. With `old_brokers`, a broker that supports only Metadata
+                versions below 4 auto-creates missing topics in any case.
+        Raises:
+            KafkaError: A topic's name cannot be encoded in UTF-8.
+            ConnectionFailed: No broker can be reached.
         """
         names = None if topics is None else list(map(_checked_name, topics))
         wanted = None if names is None else [METADATA.Request.Topics(name=name) for name in names]
@@ -143,12 +166,13 @@ class Cluster:
             self.topics[topic.name] = _topic(topic)
 
     def topic(self, name: str, *, create: bool = False, refresh: bool = False, wait_for_leaders: bool = False) -> Topic:
-        """Return a topic, whether or not its partitions have leaders at the moment.
+        """Return a topic's metadata, whether or not the topic's partitions have leaders at the moment.
 
         Args:
-            create: Let the broker auto-create the topic, and wait until the topic exists.
-            refresh: Ask the broker even if the topic is cached.
-            wait_for_leaders: The topic is being created: wait until it exists and all its partitions have leaders.
+            create: Let the broker auto-create the topic if it is missing, and wait until the topic exists.
+            refresh: Ask a broker even if the topic's metadata is cached.
+            wait_for_leaders: Wait until the topic exists and all its partitions have leaders, because the topic is just
+                being created. Cached metadata without an error is returned at once, unless `refresh` is set.
         Raises:
             KafkaError: The broker's error for the topic, such as UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -171,10 +195,11 @@ class Cluster:
         return self.retry(look, never=() if create or wait_for_leaders else (Errors.UNKNOWN_TOPIC_OR_PARTITION,))
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """Return the id of a partition's leader. If it has none, wait for a leader up to the time limit.
+        """Return the broker id of a partition's leader. If the partition has none, wait for one up to the time limit.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION; LEADER_NOT_AVAILABLE after the time limit.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or LEADER_NOT_AVAILABLE if the partition has no leader at the time
+                limit.
         """
 
         def look() -> int:
@@ -188,9 +213,10 @@ class Cluster:
         return self.retry(look, never=(Errors.UNKNOWN_TOPIC_OR_PARTITION,))
 
     def leader_now(self, topic: str, partition: int) -> int:
-        """Return the id of a partition's leader from cached metadata, -1 if the partition has none, without waiting.
+        """Return the broker id of a partition's leader, or -1 if the partition has no leader.
 
-        To learn of a new leader, remove the topic from `topics` first. Raises KafkaError for a missing partition.
+        The topic's cached metadata is used; to learn of a new leader, remove the topic from `topics` first. Raise
+        KafkaError UNKNOWN_TOPIC_OR_PARTITION if the topic or the partition does not exist.
         """
         partitions = self.topic(topic).partitions
         if partition not in partitions:
@@ -201,19 +227,26 @@ class Cluster:
         return partitions[partition].leader
 
     def connection(self, node_id: int) -> Connection:
-        """Return the shared connection to a broker. Connects on first use and after the connection broke."""
+        """Return the shared connection to the broker with this id.
+
+        Connect on the first use, and again after that connection was closed. Raise ConnectionFailed if the broker is
+        not in the cached metadata or cannot be reached.
+        """
         connection = self._by_node.get(node_id)
         if connection is None or connection.closed:
             connection = self._by_node[node_id] = self._connect(node_id)
         return connection
 
     def borrow(self, node_id: int) -> Connection:
-        """Return a connection to a broker for exclusive use, such as for pipelined requests, until `give_back`."""
+        """Return a connection to the broker with this id that only the caller uses, such as for pipelined requests.
+
+        The caller returns the connection with `give_back`.
+        """
         idle = self._idle.get(node_id)
         return idle.pop() if idle else self._connect(node_id)
 
     def give_back(self, node_id: int, connection: Connection) -> None:
-        """Keep the connection for the next `borrow`. It is closed if a response is still outstanding on it."""
+        """Keep a borrowed connection for the next `borrow`. Close it if a response is still outstanding on it."""
         if connection.in_flight:
             connection.close()
         if not connection.closed:
@@ -229,7 +262,11 @@ class Cluster:
         return Connection(host, port, client_id=self.client_id, timeout_s=self.timeout_s, old_brokers=self.old_brokers)
 
     def any_connection(self) -> Connection:
-        """Return an idle connection to any broker, or connect to the first reachable bootstrap or known address."""
+        """Return a connection to any broker: one that is open and has no outstanding response, else a new connection.
+
+        A new connection goes to the first reachable address among the bootstrap servers and then the known brokers.
+        Raise ConnectionFailed if none of them can be reached.
+        """
         for connection in [*self._by_node.values(), self._bootstrap]:
             if connection is not None and not connection.closed and not connection.in_flight:
                 return connection
@@ -245,15 +282,16 @@ class Cluster:
         raise failure
 
     def controller(self) -> Connection:
-        """Return the connection to the controller."""
+        """Return the shared connection to the controller, or to any broker if the brokers name no controller."""
         if self.controller_id not in self.brokers:
             self.refresh([])
         return self.connection(self.controller_id) if self.controller_id >= 0 else self.any_connection()
 
     def retry(self, work: Callable[[], T], *, never: Sequence[int] = (), timeout_s: float | None = None) -> T:
-        """Return the result of `work`. While it raises a retriable KafkaError that is not in `never`, call it again.
+        """Call `work` and return its result. Call `work` again while it raises a retriable KafkaError.
 
-        Raises the last error after the time limit. Connection errors are not retried.
+        A KafkaError with a code in `never` is raised at once. The last error is raised after `timeout_s` (None: the
+        cluster's time limit). Connection errors are not retried.
         """
         deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
         while True:
@@ -266,7 +304,10 @@ class Cluster:
 
 
 class ClusterClient:
-    """The base of clients that take a Cluster, which they leave open, or bootstrap servers."""
+    """The base class of clients that are created with bootstrap servers or with a Cluster of the caller.
+
+    A Cluster of the caller stays open when the client is closed.
+    """
 
     def __init__(self, cluster: Cluster | str | Sequence[str], *, timeout_s: float = 30.0) -> None:
         self._owns_cluster = not isinstance(cluster, Cluster)
@@ -279,13 +320,13 @@ class ClusterClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections, unless they are those of the caller's Cluster."""
+        """Close the client's connections. The connections of a Cluster that the caller passed in stay open."""
         if self._owns_cluster:
             self.cluster.close()
 
 
 def _checked_name(name: str) -> str:
-    """Return `name`. Raise KafkaError if it has bytes that are not UTF-8: it would be sent as another name."""
+    """Return the topic name `name`. Raise KafkaError INVALID_TOPIC_EXCEPTION if it cannot be encoded in UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -294,7 +335,7 @@ def _checked_name(name: str) -> str:
 
 
 def _topic(topic: Any) -> Topic:
-    """Return the Topic for a topic of a Metadata response."""
+    """Return the Topic that describes `topic`, an element of `topics` in a decoded Metadata response."""
     partitions = {
         p.partition_index: Partition(
             p.partition_index, p.leader_id, p.leader_epoch, tuple(p.replica_nodes), tuple(p.isr_nodes), p.error_code

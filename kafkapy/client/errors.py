@@ -1,26 +1,35 @@
-"""Errors raised by the client itself. Error codes that a broker sends are `kafkapy.errors.KafkaError`."""
+"""Errors that the client raises itself. For an error code from a broker, it raises `kafkapy.errors.KafkaError`."""
 
 from kafkapy.errors import KafkaError
 
 
 class ClientError(Exception):
-    """Base class of the client's errors. The message is a sentence that names the broker."""
+    """Base class of the errors that the client raises itself.
+
+    The message says which broker, group or producer failed.
+    """
 
 
 class ConnectionFailed(ClientError):
-    """A broker cannot be reached, closed the connection, or sent bytes that are no Kafka response. A retry may help."""
+    """A broker cannot be reached, closed the connection, or sent bytes that are no Kafka response.
+
+    Retrying may help.
+    """
 
 
 class BrokerTimedOut(ConnectionFailed):
-    """A broker did not respond in time. The request may or may not have been carried out."""
+    """A broker did not respond in time. The broker may or may not have carried out the request."""
 
 
 class UnsupportedByBroker(ClientError):
-    """The broker does not support the API, or supports no version of it that this client supports."""
+    """The broker does not support the API, or supports it only in versions that this client does not support."""
 
 
 class ProduceFailed(ClientError):
-    """Records were not stored, or are not known to be stored: `records` is their number, `error` the reason."""
+    """Records of one batch were not stored, or it is not known whether they were stored.
+
+    `records` is the number of these records, `error` the reason.
+    """
 
     def __init__(self, topic: str, partition: int, records: int, error: KafkaError | ClientError) -> None:
         what = "1 record" if records == 1 else f"{records} records"
@@ -32,17 +41,20 @@ class ProduceFailed(ClientError):
 
 
 class GroupFailed(ClientError, KafkaError):
-    """The coordinator refuses this consumer permanently. `code` is the Kafka error code."""
+    """The group coordinator refuses this consumer with an error that retries do not help.
+
+    `code` is the Kafka error code.
+    """
 
     def __init__(self, group_id: str, what: str, code: int, message: str) -> None:
         KafkaError.__init__(self, code, f"cannot {what} group {group_id!r}: {message}")
 
 
 class CommitFailed(ClientError, KafkaError):
-    """Offsets were not committed because the consumer does not own the partitions, or owns them no longer.
+    """Offsets were not committed: the consumer does not own the partitions, or the group is rebalancing.
 
-    The new owner of the partitions reads from the last committed offset. If `code` is REBALANCE_IN_PROGRESS, calling
-    `poll` and committing again may help.
+    The new owner of the partitions reads from the last committed offset. If `code` is REBALANCE_IN_PROGRESS, call
+    `poll` and commit again, which may succeed.
     """
 
     def __init__(self, group_id: str, code: int, message: str) -> None:
@@ -50,7 +62,10 @@ class CommitFailed(ClientError, KafkaError):
 
 
 class TransactionFailed(ClientError, KafkaError):
-    """A transaction failed. `code` is the Kafka error code. If `fatal`, `abort` does not help: make a new producer."""
+    """A transaction failed. `code` is the Kafka error code.
+
+    If `fatal` is True, aborting the transaction does not help: the producer has to be replaced by a new one.
+    """
 
     fatal = False
 
@@ -59,15 +74,18 @@ class TransactionFailed(ClientError, KafkaError):
 
 
 class TransactionAborted(TransactionFailed):
-    """The transaction has to be aborted: call `abort`, then do its work again in a new transaction."""
+    """The transaction cannot be committed any more. Call `abort`, then repeat its work in a new transaction."""
 
 
 class ProducerFailed(TransactionFailed):
-    """The producer cannot be used any more. Make a new one."""
+    """The transactional producer cannot be used any more. Create a new producer."""
 
     fatal = True
 
 
 class ProducerFenced(ProducerFailed):
-    """A newer producer with the same transactional id has taken over, or the transaction exceeded its time-out and the
-    broker aborted it. The open transaction of the fenced producer was aborted in both cases."""
+    """The producer was fenced, and its open transaction was aborted.
+
+    A newer producer with the same transactional id has taken over, or the transaction exceeded its time-out and the
+    coordinator aborted it.
+    """

@@ -1,4 +1,4 @@
-"""Isolation levels and the decoding of fetched record sets, shared by all consumers.
+"""Isolation levels, and the decoding of the records in Fetch responses, shared by all consumers.
 
 Source: Kafka's CompletedFetch.
 """
@@ -20,9 +20,9 @@ ISOLATION_LEVELS: dict[Isolation, int] = {"read_uncommitted": 0, "read_committed
 
 
 class ConsumerRecord(NamedTuple):
-    """A record with its topic, partition and offset.
+    """A fetched record with its topic, partition and offset.
 
-    `timestamp` is in ms since 1970; `headers` are (name, value) pairs in their original order.
+    `timestamp` is in ms since 1970. `headers` are (name, value) pairs in their original order.
     """
 
     topic: str
@@ -35,7 +35,10 @@ class ConsumerRecord(NamedTuple):
 
 
 def isolation_level(isolation: Isolation) -> int:
-    """Return the isolation level's number in requests. Raise ValueError for an unknown isolation level."""
+    """Return the number that stands for an isolation level in requests: 0 for read_uncommitted, 1 for read_committed.
+
+    Raise ValueError for an unknown isolation level.
+    """
     if isolation not in ISOLATION_LEVELS:
         raise ValueError(f"isolation is {isolation!r}; it can be {' or '.join(ISOLATION_LEVELS)}")
     return ISOLATION_LEVELS[isolation]
@@ -44,14 +47,14 @@ def isolation_level(isolation: Isolation) -> int:
 def read_records(
     where: TopicPartition, data: memoryview, position: int, aborted: Iterable[tuple[int, int]] = ()
 ) -> tuple[list[ConsumerRecord], int]:
-    """Return the records with offsets from `position` on, and the offset after everything that was read.
+    """Decode the batches in `data`. Return the records with offsets from `position` on, and the next offset to fetch.
 
-    Reads batches and message sets of every format. Skips an incomplete batch at the end, which a fetch response may
-    have, and control records.
+    The batches or message sets may have any format. An incomplete batch at the end, which a Fetch response may have, is
+    skipped, and so are control records.
 
     Args:
-        aborted: (producer id, first offset) of the response's aborted transactions. Records of a producer from its
-            first offset up to its abort marker are skipped.
+        aborted: The aborted transactions of the Fetch response, as (producer id, first offset). Records of such a
+            transaction are skipped, from its first offset up to its abort marker.
     """
     found: list[ConsumerRecord] = []
     coming = sorted(aborted, key=lambda one: one[1], reverse=True)
@@ -72,7 +75,7 @@ def read_records(
 def _records_of(
     where: TopicPartition, data: memoryview, header: BatchHeader | MessageHeader, start: int
 ) -> list[ConsumerRecord]:
-    """Return the records of one batch or legacy message with offsets from `start` on."""
+    """Return the records of one batch or legacy message whose offsets are `start` or higher."""
     if isinstance(header, BatchHeader):
         payload = payload_of(data, header) if header.count else b""
         return decode_records_of(payload, header, ConsumerRecord, *where, start)
@@ -85,6 +88,6 @@ def _records_of(
 
 
 def _is_abort(data: memoryview, header: Any) -> bool:
-    """Return True if the control batch is an abort marker."""
+    """Return True if the control batch that `header` describes is an abort marker."""
     marker = control_record_of(data, header)
     return marker is not None and marker.type == ABORT

@@ -1,7 +1,7 @@
-"""The properties of Kafka's clients: which names there are, and reading them by name with checked values.
+"""The names of all properties of Kafka's clients, and a class that checks and reads the properties given for a client.
 
-A client honours a property, refuses it with a reason, or warns that it has no effect.
-Source: ConsumerConfig and ProducerConfig of Kafka 3.9; ProducerConfig of Kafka 0.8.2.
+Each client honours a property, refuses it with a reason, or warns that it has no effect. Source: ConsumerConfig and
+ProducerConfig of Kafka 3.9; ProducerConfig of Kafka 0.8.2.
 """
 
 from __future__ import annotations
@@ -51,18 +51,20 @@ PRODUCER = _COMMON | frozenset(
 
 
 class ClientProperties:
-    """The properties given for one client. Each error message is one sentence.
+    """The properties given for one client, read by name and checked. Each error message is one sentence.
 
     Args:
-        given: Values by name. None: not given.
-        names: The properties that have several names, the present name first. The methods take the present name,
-            messages have the name that was given.
+        given: The values by property name. A property whose value is None counts as not given.
+        names: The names of each property that has several names, the present name first. The methods take the present
+            name; messages show the name that the user gave.
         where: The beginning of each message, such as "consumer.properties: ".
-        prefix: The prefix with which users write the names, such as "kafka.".
-        error: Creates the exception for a message.
-        cannot, no_effect: The words for refused names and for those without effect, such as "cannot be set for X".
+        prefix: The prefix that users write before the names, such as "kafka.".
+        error: Creates the exception to raise from a message.
+        cannot, no_effect: The words in messages for refused properties and for properties without effect, such as
+            "cannot be set for X".
     Raises:
-        ValueError or what `error` makes, here and by the methods: a name or its value cannot be used.
+        ValueError: A property's name or value cannot be used. Raised by the constructor and by the methods. If `error`
+            is given, they raise the exception that `error` creates instead.
     """
 
     def __init__(
@@ -97,24 +99,24 @@ class ClientProperties:
         return name in self._values
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the present names of the given properties."""
+        """Iterate over the present names of the properties that were given."""
         return iter(self._values)
 
     def bad(self, text: str) -> Exception:
-        """Return an error that says where the properties are from."""
+        """Return the exception to raise for the message `text`. The message begins with the constructor's `where`."""
         return self._error(self._where + text)
 
     def given_twice(self, new: str, old: str, given: Mapping[str, Any]) -> Exception:
-        """Return the error for a property given under two of its names."""
+        """Return the exception to raise when one property was given under two of its names, `new` and `old`."""
         both = f"{new}={given[new]} and {old}={given[old]} are the same property"
         return self.bad(f"{old} is the old name of {new}, which is given too; remove one of them: {both}")
 
     def warn(self, text: str) -> None:
-        """Log a warning that says where the properties are from."""
+        """Log a warning with the message `text`. The message begins with the constructor's `where`."""
         log.warning("%s%s", self._where, text)
 
     def called(self, name: str) -> str:
-        """Return a property's name as the user writes or wrote it."""
+        """Return a property's name as the user has written it, or would write it, with the prefix."""
         return self._prefix + self._names.get(name, name)
 
     def check_names(
@@ -125,9 +127,15 @@ class ClientProperties:
         without_effect: Collection[str],
         client: str,
     ) -> None:
-        """Raise for names that are `refused` (name to reason) or unknown. Warn of names `without_effect`.
+        """Raise an error if a given property is refused or unknown. Log a warning for each property without effect.
 
-        `client` names the client in messages. `check_security` checks the properties for TLS and SASL.
+        Properties for TLS and SASL are not checked here; see `check_security`.
+
+        Args:
+            honoured: The names that the client honours.
+            refused: The reason for each name that the client refuses.
+            without_effect: The names that exist but have no effect on the client.
+            client: The name of the client, for messages.
         """
         for name in self._values:
             called = self.called(name)
@@ -143,9 +151,9 @@ class ClientProperties:
             self.warn(f"{called} {self._no_effect}")
 
     def check_security(self, no_effect: str = "") -> None:
-        """Raise for a security protocol other than PLAINTEXT. Warn of properties for TLS and SASL.
+        """Raise an error if security.protocol is not PLAINTEXT. Log a warning for each property for TLS or SASL.
 
-        `no_effect` is what the warnings say instead of the words given to the constructor.
+        `no_effect` replaces the constructor's `no_effect` words in these warnings.
         """
         protocol = self.text("security.protocol", "PLAINTEXT")
         if protocol.upper() != "PLAINTEXT":
@@ -157,18 +165,24 @@ class ClientProperties:
             self.warn(f"{self.called(name)} {no_effect or self._no_effect}")
 
     def text(self, name: str, default: str = "") -> str:
-        """Return a property's value."""
+        """Return a property's value as text, or `default` if the property is not given or empty."""
         return self._values.get(name) or default
 
     def needed(self, name: str, example: str) -> str:
-        """Return a property's value. Raise if it is missing."""
+        """Return a property's value as text.
+
+        Raise an error, which shows `example` as a value, if the property is missing or empty.
+        """
         value = self.text(name)
         if not value:
             raise self.bad(f"{self.called(name)} is missing; add it, as in {self.called(name)}={example}")
         return value
 
     def servers(self, name: str = "bootstrap.servers") -> str:
-        """Return a property's value as it was given. Raise if it is missing or not a list of broker addresses."""
+        """Return a property's value, a list of broker addresses, as the user gave it.
+
+        Raise an error if the property is missing or its value is not a list of broker addresses.
+        """
         value = self.needed(name, "127.0.0.1:9092")
         try:
             parse_addresses(value)
@@ -177,7 +191,10 @@ class ClientProperties:
         return value
 
     def number(self, name: str, default: int, *, least: int = 1, most: int = LONGEST) -> int:
-        """Return a property as a number. Raise if it is not between `least` and `most`."""
+        """Return a property's value as an int, or `default` if the property is not given.
+
+        Raise an error if the value is not a whole number from `least` to `most`.
+        """
         if name not in self:
             return default
         value = self._values[name]
@@ -187,21 +204,28 @@ class ClientProperties:
         return int(value)
 
     def seconds(self, name: str, default_ms: int, *, least: int = 1) -> float:
-        """Return a property in milliseconds as seconds."""
+        """Return the value of a property that is in milliseconds, as seconds.
+
+        `default_ms` and `least` are in milliseconds. Raise an error if the value is not a whole number of at least
+        `least`.
+        """
         return self.number(name, default_ms, least=least) / 1000
 
     def word(self, name: str, words: Mapping[str, T], default: str) -> T:
-        """Look up a property's value in `words`, ignoring case, and return the result. Raise if it is not there."""
+        """Look up a property's value (or `default`) in `words`, ignoring case, and return the value that it maps to.
+
+        Raise an error if the property's value is not among `words`.
+        """
         value = self._values.get(name, default)
         if value.lower() not in words:
             raise self.bad(f"{self.called(name)} is {value!r}; it can be {', '.join(words)}")
         return words[value.lower()]
 
     def flag(self, name: str, default: bool) -> bool:
-        """Return a property that is true or false."""
+        """Return the value of a property that is true or false as a bool. Raise an error for any other value."""
         return self.word(name, {"true": True, "false": False}, str(default).lower())
 
 
 def is_security(name: str) -> bool:
-    """Return True if the property is for TLS or SASL."""
+    """Return True if the property with this name is for TLS or SASL."""
     return name.startswith(("ssl.", "sasl."))

@@ -1,4 +1,4 @@
-"""Helpers for building requests and checking responses, shared by the admin clients."""
+"""Helpers for building requests and checking the error codes in responses, shared by several clients."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from kafkapy.errors import Errors, KafkaError, message_of
 
 
 def grouped(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the partition indexes grouped by topic."""
+    """Return the partition indexes of each topic: a list of indexes by topic name."""
     topics: dict[str, list[int]] = {}
     for topic, index in partitions:
         topics.setdefault(topic, []).append(index)
@@ -15,14 +15,15 @@ def grouped(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def error_of(code: int, what: str, message: str | None = None) -> KafkaError | None:
-    """Return the KafkaError for `code`, or None for NONE.
+    """Return a KafkaError for an error code, or None if the code is NONE.
 
-    `what` says what the request was about; `message` is the broker's own error message, if it sent one.
+    The error's text begins with `what`, which says what the request was about. `message` is the broker's own error
+    message; without it the text has the standard message of the code.
     """
     return None if code == Errors.NONE else KafkaError(code, f"{what}: {message or message_of(code)}")
 
 
 def check(code: int, what: str, message: str | None = None) -> None:
-    """Raise the KafkaError for `code`, unless `code` is NONE. The arguments are those of `error_of`."""
+    """Raise a KafkaError if an error code is not NONE. The arguments are those of `error_of`."""
     if error := error_of(code, what, message):
         raise error

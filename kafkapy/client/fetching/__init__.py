@@ -1,1 +1,1 @@
-"""Fetching records of partitions, without a group or for one."""
+"""Fetches the records of partitions, for consumers with and without a group."""

@@ -12,15 +12,18 @@ from kafkapy.client.groups.group_types import OffsetAndMetadata
 
 
 class PartitionState:
-    """A consumer's state in one partition.
+    """A consumer's state in one assigned partition.
 
     Attributes:
-        position: The offset of the next record to return to the caller. None: not known yet.
-        reset_to: How to find the position: EARLIEST, LATEST or a timestamp (ms). None: the committed offset.
-        ahead: Records (or batches, see group_batches) that were fetched and not returned yet.
-        fetch_from: The offset of the next fetch, which is the one after `ahead`.
-        end: The offset after the last record visible to this consumer, from the last response. -1: not known yet.
-        not_before: The time (time.monotonic) of the next attempt after a failed one.
+        position: The offset of the next record to return to the caller. None while it is not known.
+        reset_to: Where to begin while `position` is None: EARLIEST, LATEST or a timestamp (ms). None: at the committed
+            offset.
+        paused: True if no records of the partition are to be fetched or returned at the moment.
+        ahead: Records (or batches, see group_batches) that were fetched but not yet returned to the caller.
+        fetch_from: The offset of the next fetch, which is the offset after the records in `ahead`.
+        end: The offset after the last record visible to this consumer, from the last Fetch response. -1 while not
+            known.
+        not_before: The time (time.monotonic) from which a failed fetch or offset look-up may be retried.
     """
 
     __slots__ = ("ahead", "end", "fetch_from", "not_before", "paused", "position", "reset_to")
@@ -35,19 +38,22 @@ class PartitionState:
         self.not_before = 0.0
 
     def seek(self, offset: int) -> None:
-        """Continue at `offset`. Fetched records are dropped."""
+        """Set the position to `offset`, and drop the records that were fetched ahead."""
         self.position = self.fetch_from = offset
         self.reset_to = None
         self.ahead.clear()
 
     def reset(self, to: int) -> None:
-        """Forget the position; it is looked up as `to` says (see `reset_to`). Fetched records are dropped."""
+        """Forget the position and drop the records that were fetched ahead.
+
+        The position has to be looked up again: `to` is EARLIEST, LATEST or a timestamp (see `reset_to`).
+        """
         self.position = None
         self.reset_to = to
         self.ahead.clear()
 
     def hand_out(self, most: int) -> list[Any]:
-        """Remove and return up to `most` fetched records, and move the position past them."""
+        """Remove and return up to `most` of the records that were fetched ahead, and move the position past them."""
         if most >= len(self.ahead):
             records = list(self.ahead)
             self.ahead.clear()
@@ -60,41 +66,45 @@ class PartitionState:
 
 
 class AssignedPartitions:
-    """The states of all assigned partitions, in the order in which `hand_out` serves them."""
+    """A consumer's assigned partitions with their states, in the order in which `hand_out` serves them."""
 
     def __init__(self) -> None:
         self.states: dict[TopicPartition, PartitionState] = {}
 
     def keep(self, partitions: Collection[TopicPartition]) -> None:
-        """Remove every partition that is not in `partitions`."""
+        """Remove every assigned partition that is not in `partitions`."""
         self.states = {where: state for where, state in self.states.items() if where in partitions}
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Add partitions that are not there yet, without a position."""
+        """Add the partitions that are not assigned yet. Their positions are not known at first."""
         for where in partitions:
             self.states.setdefault(where, PartitionState())
 
     def state(self, where: TopicPartition) -> PartitionState:
-        """Return a partition's state. Raise ValueError if the partition is not assigned."""
+        """Return the PartitionState of an assigned partition. Raise ValueError if the partition is not assigned."""
         if where not in self.states:
             have = ", ".join(f"{topic}-{index}" for topic, index in self.states) or "none"
             raise ValueError(f"partition {where[0]}-{where[1]} is not assigned to this consumer, which has {have}")
         return self.states[where]
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Return the known positions."""
+        """Return the position of each assigned partition whose position is known."""
         return {where: state.position for where, state in self.states.items() if state.position is not None}
 
     def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the known positions as offsets to commit."""
+        """Return the known positions in the form of offsets to commit."""
         return {where: OffsetAndMetadata(position) for where, position in self.positions().items()}
 
     def without_position(self, moment: float) -> list[TopicPartition]:
-        """Return the partitions whose position has to be looked up at the time `moment`."""
+        """Return the partitions whose unknown position may be looked up at the time `moment` (time.monotonic)."""
         return [where for where, state in self.states.items() if state.position is None and state.not_before <= moment]
 
     def to_fetch(self, moment: float) -> list[TopicPartition]:
-        """Return the partitions to fetch at the time `moment`: not paused, no fetched records left, position known."""
+        """Return the partitions that should be fetched at the time `moment` (time.monotonic).
+
+        These are the partitions that are not paused, have a known position and no records fetched ahead, and do not
+        wait for a retry.
+        """
         return [
             where
             for where, state in self.states.items()
@@ -102,9 +112,10 @@ class AssignedPartitions:
         ]
 
     def hand_out(self, most: int) -> list[Any]:
-        """Remove and return up to `most` fetched records.
+        """Remove and return up to `most` of the records that were fetched ahead.
 
-        Partitions take turns: each one that was served moves to the end of the order.
+        Paused partitions are left out. Partitions take turns: each partition that was served moves to the end of the
+        order.
         """
         records: list[Any] = []
         for where, state in list(self.states.items()):
@@ -115,7 +126,11 @@ class AssignedPartitions:
 
 
 class Positions(MutableMapping[TopicPartition, int]):
-    """The known positions of the assigned partitions. Setting one assigns the partition if it is not yet assigned."""
+    """A mapping from each assigned partition to its position, if the position is known.
+
+    Setting a position assigns the partition if it is not assigned yet. Deleting a position removes the partition from
+    the assigned ones.
+    """
 
     def __init__(self, assigned: AssignedPartitions) -> None:
         self._assigned = assigned

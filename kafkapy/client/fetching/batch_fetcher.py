@@ -4,8 +4,9 @@
         for fetched in batches:
             ...                       # fetched.data has complete batches; the last batch may be incomplete
 
-The next Fetch is sent before a response is returned, so that the broker and the caller work at the same time. Memory
-holds one response; the socket buffers hold a part of the next. Broker restarts and leader changes are retried.
+The next Fetch is sent before a response is returned to the caller, so that the broker and the caller work at the same
+time. Memory holds one response; the socket buffers hold a part of the next. Requests are retried after a broker restart
+and a change of the leader.
 Source: Kafka's Fetcher.
 """
 
@@ -34,7 +35,10 @@ TIERED_SINCE = 8  # a broker without this ListOffsets version has no tiered stor
 
 
 class OffsetOutOfRange(KafkaError):
-    """The offset is not in the partition's log, which reaches from `earliest` up to before `latest` (-1: not known)."""
+    """The requested offset is not in the partition's log.
+
+    The log has the offsets from `earliest` up to, but not including, `latest`. Both are -1 if they are not known.
+    """
 
     def __init__(self, topic: str, partition: int, offset: int, earliest: int, latest: int) -> None:
         has = f"it has {earliest} to {latest - 1}" if latest > earliest else f"it is empty, and begins at {earliest}"
@@ -55,7 +59,7 @@ class OffsetOutOfRange(KafkaError):
 
 
 class NothingFetched(ClientError):
-    """No batch could be read within the time limit. `offset` is the first one that was not read."""
+    """No batch of a partition could be read within the time limit. `offset` is the offset from which reading failed."""
 
     def __init__(self, topic: str, partition: int, offset: int, timeout_s: float, reason: str) -> None:
         super().__init__(f"{topic}-{partition} gave nothing from offset {offset} on within {timeout_s:g} s: {reason}")
@@ -70,10 +74,12 @@ class NothingFetched(ClientError):
 
 
 class Fetched(NamedTuple):
-    """Batches of any format from one Fetch. The first one may begin before the fetched offset.
+    """The batches of a partition from one Fetch response. The first batch may begin before the fetched offset.
 
-    data: Valid until the next Fetched is returned, which reuses the memory.
-    aborted: (producer id, first offset) of the aborted transactions among them, for read_committed.
+    Attributes:
+        data: The batches, in any format. Valid until the BatchFetcher returns the next Fetched, which reuses the
+            memory.
+        aborted: (producer id, first offset) of each aborted transaction with records in `data`, for read_committed.
     """
 
     data: memoryview
@@ -81,16 +87,17 @@ class Fetched(NamedTuple):
 
 
 class BatchFetcher:
-    """Iterates over the batches of a partition from `start` up to before `end`. For one thread, iterable once.
+    """Iterates over the batches of a partition from offset `start` up to before `end`, once. For use in one thread.
 
-    Stops earlier if the partition has no more records before `end`, as compaction leaves gaps.
+    The iteration also ends if the partition has no more records before `end`, as compaction may have removed them.
 
     Args:
-        fetch_bytes: The largest size of a response; a single larger batch is returned alone.
-        timeout_s: Raise NothingFetched after this time without data. None: the cluster's time limit.
+        fetch_bytes: The largest size of a response. A single batch that is larger is returned alone.
+        timeout_s: How long to wait for data before NothingFetched is raised. None: the cluster's time limit.
     Raises:
-        OffsetOutOfRange: The partition does not have the next offset.
-        NothingFetched: No broker, no leader, or no records before `end`, for too long.
+        OffsetOutOfRange: The partition's log does not have the next offset.
+        NothingFetched: No data came within `timeout_s`: no broker could be reached, the partition had no leader, or its
+            records up to `end` were not available yet.
         KafkaError: An error that is not retriable, such as TOPIC_AUTHORIZATION_FAILED.
     """
 
@@ -126,7 +133,7 @@ class BatchFetcher:
         self.close()
 
     def close(self) -> None:
-        """Give the connection back to the cluster, which stays open."""
+        """Give the borrowed connection back to the cluster. The cluster stays open."""
         if self._connection is not None:
             self._cluster.give_back(self._leader, self._connection)
             self._connection = None
@@ -144,7 +151,10 @@ class BatchFetcher:
             self.close()
 
     def _next(self) -> Fetched | None:
-        """Return the next batches, retrying retriable errors. None: there are none up to `end`."""
+        """Return the next batches, retrying after retriable errors.
+
+        Return None if there are no more records before `end`.
+        """
         while True:
             try:
                 answer = self._answer()
@@ -164,7 +174,11 @@ class BatchFetcher:
                     return fetched
 
     def _answer(self) -> FetchedPartition | None:
-        """Return the partition's part of the next Fetch response; None if a throttled response leaves it out."""
+        """Receive the next Fetch response and return the partition's part of it.
+
+        Send a Fetch first if none is in flight. Return None if the response does not have the partition because the
+        consumer is throttled. Raise KafkaError for an error code in the response.
+        """
         if self._connection is None or not self._connection.in_flight:
             self._ask()
         assert self._connection is not None
@@ -182,14 +196,17 @@ class BatchFetcher:
         return None
 
     def _check(self, code: int) -> None:
-        """Raise the error of a response or of the partition in it."""
+        """Raise an exception if `code`, the error code of a Fetch response or of the partition in it, is not NONE."""
         if code == Errors.OFFSET_OUT_OF_RANGE:
             raise self._out_of_range()
         if code:
             raise KafkaError(code, f"{self._where}: {message_of(code)}")
 
     def _take(self, answer: FetchedPartition) -> Fetched | None:
-        """Move the position past a response's batches and send the next Fetch. None: no batch is complete."""
+        """Move the position past the batches of a response, and send the next Fetch. Return the batches.
+
+        Return None if no batch is complete; the next Fetch will then allow a larger response.
+        """
         _, size, after = entries_end(answer.data)
         if size < 0:
             self.position = self.end  # the caller refuses the data; nothing after it can be read
@@ -207,7 +224,10 @@ class BatchFetcher:
         return Fetched(answer.data, answer.aborted)
 
     def _nothing_more(self, answer: FetchedPartition) -> bool:
-        """Return True if an empty response means that there are no records up to `end`, and will never be."""
+        """Return True if an empty response means that the partition has no records before `end` and will not get any.
+
+        Return False if such records may still come. Raise NothingFetched if they have not come within the time limit.
+        """
         stable = answer.last_stable_offset if self._isolation else -1
         bound = answer.high_watermark if stable < 0 else stable
         if bound >= self.end:
@@ -219,9 +239,10 @@ class BatchFetcher:
         return False
 
     def _is_remote(self) -> bool:
-        """Return True if the records are in tiered storage.
+        """Return True if the records at the position are in tiered storage.
 
-        Then an empty response only means that they have not been fetched from there in time (DelayedRemoteFetch).
+        An empty response then only means that the broker has not fetched them from tiered storage in time
+        (DelayedRemoteFetch).
         """
         if self._cluster.connection(self._leader).version_of(LIST_OFFSETS) < TIERED_SINCE:
             return False
@@ -229,7 +250,10 @@ class BatchFetcher:
         return self.position < Admin(self._cluster).offsets_now({where: EARLIEST_LOCAL})[where].offset
 
     def _ask(self) -> None:
-        """Send a Fetch for the current position."""
+        """Send a Fetch for the current position to the partition's leader.
+
+        Borrow a connection to the leader if there is none.
+        """
         if self._connection is None:
             self._leader = self._find_leader()
             self._connection = self._cluster.borrow(self._leader)
@@ -243,7 +267,11 @@ class BatchFetcher:
         self._connection.send(FETCH, request, at_most=NAMES_UNTIL)
 
     def _find_leader(self) -> int:
-        """Return the leader from cached metadata. Raises for this partition only: others may be without a leader."""
+        """Return the broker id of the partition's leader from cached metadata, without waiting for a leader.
+
+        Raise KafkaError if the partition does not exist or has no leader. The other partitions of the topic do not
+        matter.
+        """
         if self.topic not in self._cluster.topics:
             self._cluster.refresh([self.topic])
         topic = self._cluster.topics.get(self.topic)
@@ -256,7 +284,10 @@ class BatchFetcher:
         return partition.leader
 
     def _try_again(self, error: ClientError | KafkaError) -> None:
-        """Prepare a retry with a new connection and new metadata. Raise NothingFetched if the time is up."""
+        """Close the connection, forget the topic's metadata and pause, so that the request can be retried.
+
+        Raise NothingFetched, with `error` as the reason, if no data has come within the time limit.
+        """
         if self._connection is not None:
             self._connection.close()
             self.close()
@@ -266,12 +297,15 @@ class BatchFetcher:
         time.sleep(BACKOFF_S)
 
     def _raise_if_overdue(self, reason: str) -> None:
-        """Raise NothingFetched if no data has come for the time limit."""
+        """Raise NothingFetched with this reason if no data has come within the time limit."""
         if time.monotonic() - self._progress >= self._timeout_s:
             raise NothingFetched(self.topic, self.partition, self.position, self._timeout_s, reason)
 
     def _out_of_range(self) -> OffsetOutOfRange:
-        """Return the error with the partition's current bounds, if they can be looked up."""
+        """Return an OffsetOutOfRange for the position, with the partition's current earliest and latest offsets.
+
+        Both offsets are -1 in it if looking them up fails.
+        """
         where = self.topic, self.partition
         admin = Admin(self._cluster)
         try:
@@ -284,5 +318,5 @@ class BatchFetcher:
 
     @property
     def _where(self) -> str:
-        """The partition and position, for messages."""
+        """The partition and the position, as text for messages."""
         return f"{self.topic}-{self.partition} at offset {self.position}"

@@ -1,4 +1,4 @@
-"""A consumer without a group: the caller assigns partitions, and the consumer keeps the positions."""
+"""A consumer without a group: the caller assigns the partitions, and the consumer keeps their positions."""
 
 import sys
 import time
@@ -18,14 +18,14 @@ __all__ = ["Consumer", "ConsumerRecord"]
 
 
 class Consumer(ClusterClient):
-    """A blocking consumer for use in one thread. Partitions without a leader do not delay the others.
+    """A blocking consumer for use in one thread. A partition without a leader does not delay the other partitions.
 
     Args:
         cluster: A Cluster, or bootstrap servers.
         max_wait_ms, min_bytes: How long a broker waits for at least `min_bytes` before it responds.
         max_bytes, partition_bytes: The largest size of a response, and of one partition's records in it.
-        out_of_range: What to do at a position outside the partition's log: raise, or continue at the earliest or
-            latest offset.
+        out_of_range: What to do when a position is outside the partition's log: raise KafkaError, or continue at the
+            earliest or latest offset.
         isolation: With read_committed, records of open and aborted transactions are not returned.
     """
 
@@ -60,9 +60,10 @@ class Consumer(ClusterClient):
 
     @property
     def positions(self) -> MutableMapping[TopicPartition, int]:
-        """The offset of the next record of each assigned partition. Setting an offset here is the same as `seek`.
+        """The position (the offset of the next record) of each assigned partition.
 
-        A partition that had no leader when it was assigned is added once it has one.
+        Setting one has the same effect as `seek`. A partition that had no leader when it was assigned is in this
+        mapping only after it has got a leader.
         """
         return self._positions
 
@@ -72,7 +73,7 @@ class Consumer(ClusterClient):
         self._positions.update(positions)
 
     def assign(self, partitions: Iterable[TopicPartition], *, at: int = EARLIEST) -> None:
-        """Assign these partitions in place of any others.
+        """Assign these partitions and remove all others.
 
         Each partition starts at its earliest record, or with `at=LATEST` at its end.
         """
@@ -84,15 +85,21 @@ class Consumer(ClusterClient):
         self._find_positions(self._with_leader(wanted))
 
     def assign_topic(self, topic: str, *, at: int = EARLIEST) -> None:
-        """Assign all partitions of one topic in place of any others."""
+        """Assign all partitions of one topic and remove all other partitions.
+
+        `at` says where to start, as for `assign`.
+        """
         self.assign([(topic, index) for index in self.cluster.topic(topic).partitions], at=at)
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Continue a partition at the first record with `offset` or a higher offset."""
+        """Set the position in a partition to `offset`, and assign the partition if it is not assigned yet.
+
+        The next record returned has this offset or, if there is no such record, the next higher offset.
+        """
         self._positions[topic, partition] = offset
 
     def seek_to_timestamp(self, timestamp: int) -> None:
-        """Continue each assigned partition at its first record at or after `timestamp` (ms), or at its end."""
+        """Move each assigned partition's position to its first record at or after `timestamp` (ms), or to its end."""
         ends = self.end_offsets()
         found = self._offsets(self._positions, timestamp)
         self._positions.update({where: one.offset if one.offset >= 0 else ends[where] for where, one in found.items()})
@@ -102,15 +109,15 @@ class Consumer(ClusterClient):
         return self._bounds(EARLIEST)
 
     def end_offsets(self) -> dict[TopicPartition, int]:
-        """Return each assigned partition's high watermark, or its last stable offset with read_committed."""
+        """Return the high watermark of each assigned partition, or with read_committed its last stable offset."""
         return self._bounds(LATEST)
 
     def records(self, *, until: Mapping[TopicPartition, int] | None = None) -> Iterator[ConsumerRecord]:
-        """Yield the records of all assigned partitions, in order within each partition.
+        """Yield the records of all assigned partitions up to their ends, in order within each partition.
 
         Args:
-            until: The offset to stop at, by partition. None: the current end of each partition. To follow new records,
-                call `poll` in a loop instead.
+            until: The offset to stop before, by partition. None: the end that each partition has now. To follow new
+                records, call `poll` in a loop instead.
         """
         ends = dict(self.end_offsets() if until is None else until)
         while left := [where for where, end in ends.items() if self._is_before(where, end)]:
@@ -119,8 +126,12 @@ class Consumer(ClusterClient):
                     yield record
 
     def poll(self, *, partitions: Iterable[TopicPartition] | None = None) -> list[ConsumerRecord]:
-        """Return the records of one fetch from each leader, perhaps none, and move the positions past them.
+        """Send one Fetch to each leader.
 
+        Return the records, of which there may be none, and move the positions past them.
+
+        Args:
+            partitions: Fetch only from these assigned partitions. None: from all.
         Raises:
             KafkaError: A partition cannot be read, for example OFFSET_OUT_OF_RANGE. LEADER_NOT_AVAILABLE if none of the
                 partitions has had a leader for the cluster's time limit.
@@ -135,7 +146,10 @@ class Consumer(ClusterClient):
         return self._assigned.hand_out(sys.maxsize)
 
     def _is_before(self, where: TopicPartition, end: int) -> bool:
-        """Return True if an assigned partition has not been read up to `end`, or its position is not known yet."""
+        """Return True if an assigned partition has not been read up to offset `end` yet, or its position is not known.
+
+        Return False if the partition is not assigned.
+        """
         state = self._assigned.states.get(where)
         return state is not None and (state.position is None or state.position < end)
 
@@ -147,7 +161,11 @@ class Consumer(ClusterClient):
         return self._admin.offsets(dict.fromkeys(partitions, at), isolation=self._isolation)
 
     def _with_leader(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return the partitions that have a leader. If none has, wait for the leader of the first."""
+        """Return those of the partitions that have a leader. If none has one, wait for one.
+
+        In that case, the first partition's leader is waited for, and only that partition is returned. Raise KafkaError
+        LEADER_NOT_AVAILABLE if the partition gets no leader within the cluster's time limit.
+        """
         found: list[TopicPartition] = []
         without: list[TopicPartition] = []
         for where in partitions:
@@ -162,7 +180,7 @@ class Consumer(ClusterClient):
         return found
 
     def _find_positions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Look up the positions of partitions that have none yet."""
+        """Look up and set the positions of those partitions whose position is not known yet."""
         states = self._assigned.states
         new = {
             where: state.reset_to
@@ -174,14 +192,14 @@ class Consumer(ClusterClient):
                 self._positions[where] = one.offset
 
     def _wait_for_retry(self) -> None:
-        """If every partition to poll is waiting for a retry, wait for the first retry to become due."""
+        """If every partition that is not paused waits for a retry, sleep until the first of these retries is due."""
         times = [state.not_before for state in self._assigned.states.values() if not state.paused]
         if times and (pause := min(times) - time.monotonic()) > 0:
             time.sleep(pause)
 
 
 class _StrictFetcher(Fetcher):
-    """A Fetcher that also leaves broken connections and missing partitions to the caller."""
+    """A Fetcher that also raises connection errors and UNKNOWN_TOPIC_OR_PARTITION, which Fetcher only retries."""
 
     out_of_range_hint = ""
 

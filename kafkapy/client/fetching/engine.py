@@ -1,4 +1,4 @@
-"""Fetch requests, and what their responses bring: for all consumers of Kafka 0.8 and later.
+"""Builds Fetch requests and takes their responses apart, for all consumers of Kafka 0.8 and later.
 
 Source: Kafka's FetchRequest, FetchResponse and AbstractFetch.
 """
@@ -20,10 +20,11 @@ class FetchedPartition(NamedTuple):
     """One partition's part of a Fetch response.
 
     Attributes:
-        data: Batches or message sets. The first may begin before the fetched offset, the last may be incomplete. Valid
-            until the memory of the response is reused (see FrameMemory).
-        last_stable_offset: -1 if the broker does not tell it.
-        aborted: (producer id, first offset) of the aborted transactions among the data, for read_committed.
+        where: The topic and partition.
+        data: The batches or message sets. The first may begin before the fetched offset, the last may be incomplete.
+            Valid until the memory that the response was received into is reused (see FrameMemory).
+        last_stable_offset: -1 if the response does not have it.
+        aborted: (producer id, first offset) of each aborted transaction with records in `data`, for read_committed.
     """
 
     where: TopicPartition
@@ -35,13 +36,16 @@ class FetchedPartition(NamedTuple):
 
 
 class Turns:
-    """Begins each request with another partition, as brokers fill a response in the order of the request."""
+    """Rotates the partitions in successive Fetch requests, so that each of them is first at some time.
+
+    Brokers fill a response in the order of the request, so the last partitions could always be left empty otherwise.
+    """
 
     def __init__(self) -> None:
         self._first = 0
 
     def next(self, partitions: Sequence[T]) -> list[T]:
-        """Return the partitions in the order for the next request."""
+        """Return the partitions in the order to use in the next request: each call begins one partition later."""
         self._first = (self._first + 1) % len(partitions)
         return [*partitions[self._first :], *partitions[: self._first]]
 
@@ -58,11 +62,11 @@ def fetch_request(
     """Return a Fetch request, to be sent in a version up to NAMES_UNTIL.
 
     Args:
-        wanted: Each partition with the offset to fetch from, and the largest size of its records.
+        wanted: Each partition with the offset to fetch from and the largest size of its records in the response.
         max_wait_ms, min_bytes: How long the broker waits for at least `min_bytes` before it responds.
         max_bytes: The largest size of the response.
-        isolation: The isolation level's number.
-        rack: Where the consumer is, to be told of a nearer replica.
+        isolation: The number of the isolation level, from `isolation_level`.
+        rack: The consumer's rack. The broker may then name a replica in the same rack to read from.
     """
     topics: dict[str, list[Any]] = {}
     for (topic, partition), offset, size in wanted:
@@ -79,7 +83,10 @@ def fetch_request(
 
 
 def fetched_partitions(response: Any) -> list[FetchedPartition]:
-    """Return the partitions of a Fetch response. Raises KafkaError for an error of the whole response."""
+    """Return the FetchedPartition of each partition in a Fetch response, which may each have an error code.
+
+    Raise KafkaError for an error code of the whole response.
+    """
     if response.error_code:
         raise KafkaError(response.error_code)
     return [

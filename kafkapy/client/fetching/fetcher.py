@@ -1,4 +1,4 @@
-"""Fetches for consumers of several partitions. An unreadable partition does not hold up the others.
+"""Fetches the records of several partitions. A partition that cannot be read does not hold up the other partitions.
 
 Source: Kafka's Fetcher, OffsetFetcher and FetchCollector.
 """
@@ -22,11 +22,12 @@ log = logging.getLogger(__name__)
 
 
 class Fetcher:
-    """Fetches records into the `ahead` queues of the assigned partitions.
+    """Fetches records of a consumer's assigned partitions into their `ahead` queues.
 
     Args:
-        reset_to: Where to continue when a position is out of range: EARLIEST, LATEST, or None to raise.
-        isolation: The isolation level's number in requests.
+        reset_to: Where to continue when a position is outside the partition's log: EARLIEST, LATEST, or None to raise
+            KafkaError.
+        isolation: The number of the isolation level, from `isolation_level`.
     """
 
     out_of_range_hint = " Seek to one of them, or choose auto_offset_reset earliest or latest."
@@ -55,7 +56,11 @@ class Fetcher:
         self._turns = Turns()
 
     def reset(self, partitions: Iterable[TopicPartition]) -> None:
-        """Look up the positions of partitions as their `reset_to` says. Raises KafkaError."""
+        """Look up and set each partition's position: at EARLIEST, at LATEST or at a timestamp, as its `reset_to` says.
+
+        A partition without records at or after the timestamp continues at its end. After a retriable error, the
+        partition keeps its unknown position until a later call. Raise KafkaError for an error that is not retriable.
+        """
         too_young: list[TopicPartition] = []  # partitions that have no record at or after the timestamp
         for its_partitions in self._by_leader(partitions).values():
             wanted = {}
@@ -82,10 +87,12 @@ class Fetcher:
             self.reset(too_young)
 
     def fetch(self, max_wait_ms: int) -> None:
-        """Send a Fetch to every leader and take the responses.
+        """Send a Fetch to each leader, and append the records in the responses to the partitions' `ahead` queues.
+
+        Partitions with a retriable error are fetched again by a later call.
 
         Raises:
-            KafkaError: A partition has an error that is not retriable.
+            KafkaError: A partition has an error that is not retriable. Records of the other partitions are kept.
         """
         sent: list[tuple[Connection, list[TopicPartition]]] = []
         failure: KafkaError | None = None
@@ -114,7 +121,11 @@ class Fetcher:
             raise failure
 
     def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """Return the partitions by leader, refreshing metadata if a leader is unknown. Retry the others later."""
+        """Return the partitions that have a leader, grouped by the leader's broker id.
+
+        Refresh the metadata first if the leader of a partition is not known. Mark the partitions that still have no
+        leader for a later retry.
+        """
         wanted = list(partitions)
         unknown = [where for where in wanted if self._leader_of(where) is None]
         if unknown:
@@ -132,13 +143,13 @@ class Fetcher:
         return leaders
 
     def _leader_of(self, where: TopicPartition) -> int | None:
-        """Return a partition's leader from cached metadata, if there is one."""
+        """Return the broker id of a partition's leader from cached metadata, or None if no leader is known."""
         topic = self._cluster.topics.get(where[0])
         partition = topic.partitions.get(where[1]) if topic is not None else None
         return partition.leader if partition is not None and partition.leader in self._cluster.brokers else None
 
     def _request(self, partitions: list[TopicPartition], max_wait_ms: int) -> Any:
-        """Return a Fetch request for the partitions."""
+        """Return a Fetch request for these partitions, each from its `fetch_from` offset on."""
         wanted = [
             (where, self._assigned.states[where].fetch_from, self._partition_bytes)
             for where in self._turns.next(partitions)
@@ -153,7 +164,11 @@ class Fetcher:
         )
 
     def _take(self, response: Any) -> KafkaError | None:
-        """Add the response's records to the partitions. Return an error that the caller has to see."""
+        """Append the records in a Fetch response to the partitions' `ahead` queues.
+
+        Return the last error that the caller has to see, of the whole response or of a partition, or None. Other errors
+        are handled by `_failed`.
+        """
         failure: KafkaError | None = None
         try:
             partitions = fetched_partitions(response)
@@ -175,11 +190,18 @@ class Fetcher:
         return failure
 
     def _read(self, fetched: FetchedPartition, position: int) -> tuple[Sequence[Any], int]:
-        """Return the records of a partition's response and the offset after them."""
+        """Decode the batches fetched from one partition.
+
+        Return the records from `position` on, and the next offset to fetch.
+        """
         return read_records(fetched.where, fetched.data, position, fetched.aborted)
 
     def _failed(self, where: TopicPartition, code: int) -> KafkaError | None:
-        """Handle a partition's error: reset the position, retry later, or return the error for the caller."""
+        """Handle a partition's error code in a Fetch response.
+
+        Reset the position if it is out of range, or mark the partition for a later retry, and return None. If neither
+        is possible, return the KafkaError that the caller has to see.
+        """
         state = self._assigned.states[where]
         text = f"{where[0]}-{where[1]} at offset {state.fetch_from}: {message_of(code)}"
         if code == Errors.OFFSET_OUT_OF_RANGE:
