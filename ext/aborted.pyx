@@ -1,4 +1,4 @@
-"""Telling the batches of aborted transactions; see aborted.pxd."""
+"""Recognizes the batches of aborted transactions; see aborted.pxd."""
 
 cimport cython
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
@@ -9,7 +9,7 @@ from kafkapy._ext.int_map cimport int_map_free, int_map_get, int_map_put, int_ma
 
 @cython.final
 cdef class AbortedTransactions:
-    """Made of (producer id, first offset) pairs, as a Fetch response or a partition's .txnindex files have them."""
+    """The aborted transactions as (producer id, first offset) pairs, from a Fetch response or .txnindex files."""
 
     def __cinit__(self, pairs=()) -> None:
         cdef Py_ssize_t i

@@ -1,1 +1,1 @@
-# What the process asks of the C library's allocator. Nothing in it is for other extension modules.
+# Settings of the C library's allocator. Only Python functions: other extension modules use nothing of it.

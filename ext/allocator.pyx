@@ -1,8 +1,8 @@
-"""How much freed memory the C library keeps instead of giving it back to the system.
+"""Sets how much freed memory the C library keeps instead of returning it to the system.
 
-It gives back what is free at the end of a heap from 128 KiB on, and maps larger blocks each by themselves, until a
-first such block is freed. A batch that is decompressed takes and frees some blocks of about that size: their pages
-would be touched for the first time again and again, at 1 to 3 us each.
+By default it returns free memory at the end of a heap from 128 KiB on, and maps each larger block separately until the
+first such block is freed. Decompressing a batch allocates and frees a few blocks of about that size. Their pages would
+be touched for the first time again and again, at 1 to 3 us each.
 """
 
 cdef extern from *:
@@ -21,8 +21,8 @@ cdef extern from *:
 
 
 def keep_freed(int size) -> bool:
-    """Keep up to `size` bytes at the end of each heap, and take blocks up to that size from heaps.
+    """Keep up to `size` bytes at the end of each heap, and allocate blocks up to that size from heaps.
 
-    For the whole process. False where the C library is not glibc; then nothing has changed.
+    Applies to the whole process. Return False if the C library is not glibc; then nothing changes.
     """
     return kafkapy_keep_freed(size)

@@ -1,7 +1,7 @@
-# Memory in Arrow's layout that grows without the interpreter: numbers one behind the other, and columns of bytes.
+# Growing memory in Arrow's layout, usable without the GIL: arrays of numbers, and columns of bytes.
 #
-# Batch after batch of columns needs the same memory again. What its readers have let go is kept for the next one, up
-# to 64 MiB in the whole process: fresh pages from the kernel cost more than all that is done to the records.
+# Each set of columns needs memory of about the same size. Memory freed by its readers is kept for the next set, up to
+# 64 MiB in the whole process: new pages from the kernel cost more than all work on the records.
 
 cimport cython
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
@@ -10,33 +10,34 @@ from libc.string cimport memcpy
 cdef enum:
     FIRST_ROOM = 4096
 
-# Memory that grows; plain, since it is filled without the interpreter's lock.
+# Growing memory; not allocated by Python, since it is filled without the GIL.
 ctypedef struct Growing:
     uint8_t *data
     size_t size
     size_t room                 # 0, or FIRST_ROOM times a power of two
-    size_t first                # the room to begin with: what the last batch of columns needed; 0: FIRST_ROOM
+    size_t first                # initial room: what the previous set of columns needed; 0: FIRST_ROOM
 
 # A column of bytes in Arrow's layout.
 ctypedef struct ByteColumn:
     Growing offsets             # `width` bytes each, one more than there are rows
     Growing data
-    Growing validity            # a bit a row, the lowest first; empty until the first null
+    Growing validity            # one bit for each row, the lowest first; empty until the first null
     int64_t nulls
     int64_t rows
 
 @cython.final
 cdef class Memory:
-    cdef uint8_t *_data         # owned, of `_room` bytes
+    cdef uint8_t *_data         # owned, `_room` bytes
     cdef size_t _room
     cdef readonly Py_ssize_t size
 
 
-# `used` bytes are kept; NULL without memory, and then all is as it was. Both rooms are those of a Growing.
+# Grow memory from `room` to `larger` bytes and keep the first `used`. NULL: no memory, nothing has changed. `room` and
+# `larger` must be valid for Growing.room.
 cdef uint8_t *grow_column(uint8_t *at, size_t used, size_t room, size_t larger) noexcept nogil
 cdef void free_column(uint8_t *at, size_t room) noexcept nogil
 
-# The memory as an object; nothing is left in `memory`.
+# Return the memory as a Memory object, and leave `memory` empty.
 cdef object taken_memory(Growing *memory)
 
 cdef inline void free_memory(Growing *memory) noexcept:
@@ -44,7 +45,7 @@ cdef inline void free_memory(Growing *memory) noexcept:
 
 
 cdef inline uint8_t *more_memory(Growing *memory, size_t size) noexcept nogil:
-    """Room for `size` bytes more, counted as used; NULL without memory."""
+    """Return the address of `size` more bytes, counted as used; NULL if there is no memory."""
     cdef size_t room = memory.room
     cdef uint8_t *data
     if size > room - memory.size:
@@ -96,18 +97,18 @@ cdef inline bint put_offset(Growing *memory, int width, int64_t value) noexcept 
     return put64(memory, value) if width == 8 else put32(memory, <int32_t>value)
 
 
-# The validity of the next row. There is no bitmap as long as all rows are valid.
+# Set the validity of the next row. While all rows are valid, there is no bitmap.
 cdef bint mark_validity(ByteColumn *column, bint valid) noexcept nogil
 
 
 cdef inline bint put_bytes(ByteColumn *column, int width, const uint8_t *start, int32_t length) noexcept nogil:
-    """One row more; `start` NULL: null."""
+    """Append a row; `start` NULL: null."""
     cdef uint8_t *at
     if start == NULL or column.nulls:
         if not column.rows & 7 or not column.nulls:
             if not mark_validity(column, start != NULL):
                 return False
-        elif start == NULL:     # the byte is there, with all bits set that nobody has cleared
+        elif start == NULL:     # this row's byte exists already, and its bit is 1
             column.validity.data[column.rows >> 3] &= ~(1 << (column.rows & 7))
             column.nulls += 1
     if column.rows == 0 and not put_offset(&column.offsets, width, 0):
@@ -121,10 +122,10 @@ cdef inline bint put_bytes(ByteColumn *column, int width, const uint8_t *start, 
     return put_offset(&column.offsets, width, column.data.size)
 
 
-# One row of text more; bytes that are no UTF-8 become U+FFFD, as in Kafka's own clients.
+# Append a row of text; invalid UTF-8 becomes U+FFFD, as in Kafka's own clients.
 cdef bint put_text(ByteColumn *column, const uint8_t *start, int32_t length) noexcept nogil
 
-# Offsets, data, validity (None: no row is null) and the number of nulls; the column is empty then.
+# Return offsets, data, validity (None: no row is null) and the number of nulls, and leave the column empty.
 cdef tuple taken_bytes(ByteColumn *column, int width)
 
 cdef void free_bytes(ByteColumn *column) noexcept

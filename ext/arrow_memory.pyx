@@ -1,4 +1,4 @@
-"""Memory of columns in Arrow's layout; see arrow_memory.pxd. Python sees of it what it can read: `Memory`."""
+"""Memory of columns in Arrow's layout; see arrow_memory.pxd. Python code gets it as `Memory`."""
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -15,13 +15,13 @@ cdef extern from *:
     #include <string.h>
     #include <sys/mman.h>
 
-    /* Large memory comes from the kernel itself: it grows without a copy and goes back at once. From malloc the
-       columns of one batch after the other, all growing side by side, would leave holes of several times their size. */
+    /* Large blocks are mapped: they grow without a copy, and are returned to the kernel when freed. With malloc, the
+       columns of many batches, which all grow in turn, would leave holes of several times their size. */
     #define KAFKAPY_LARGE_BITS 17
     #define KAFKAPY_LARGE ((size_t)1 << KAFKAPY_LARGE_BITS)
     #define KAFKAPY_HUGE 4194304
 
-    /* What was let go, by size: places that are taken and filled by one atomic step each, whatever thread it is. */
+    /* Freed blocks, by size. Several threads may free and allocate: one atomic operation fills or empties a place. */
     #define KAFKAPY_SIZES 10
     #define KAFKAPY_PLACES 8
     #define KAFKAPY_KEPT_MOST ((size_t)64 << 20)
@@ -75,7 +75,7 @@ cdef extern from *:
         if (made == MAP_FAILED)
             return 0;
         if (larger >= KAFKAPY_HUGE)
-            madvise(made, larger, MADV_HUGEPAGE);   /* halves the cost of the first touch; refused is fine */
+            madvise(made, larger, MADV_HUGEPAGE);   /* halves the cost of the first touch; may fail */
         if (room < KAFKAPY_LARGE) {
             if (used)
                 memcpy(made, at, used);
@@ -88,7 +88,7 @@ cdef extern from *:
     void *kafkapy_grow_column(void *at, size_t used, size_t room, size_t larger) nogil
 
 cdef enum:
-    MOST_BYTES = 0x7FFFFFFF     # what an offset of 4 bytes can count
+    MOST_BYTES = 0x7FFFFFFF     # the largest value of an offset of 4 bytes
 
 cdef uint8_t NOTHING = 0
 
@@ -103,7 +103,7 @@ cdef void free_column(uint8_t *at, size_t room) noexcept nogil:
 
 @cython.final
 cdef class Memory:
-    """Memory of a column: any consumer of buffers can read it in place."""
+    """Memory of a column, readable in place through the buffer protocol."""
 
     def __cinit__(self) -> None:
         self._data = NULL
@@ -120,7 +120,7 @@ cdef class Memory:
 
 
 cdef object taken_memory(Growing *memory):
-    """The memory as an object; nothing is left in `memory`."""
+    """Return the memory as a Memory object, and leave `memory` empty."""
     cdef Memory taken = Memory.__new__(Memory)
     taken._data = memory.data
     taken._room = memory.room
@@ -134,7 +134,7 @@ cdef object taken_memory(Growing *memory):
 
 
 cdef bint mark_validity(ByteColumn *column, bint valid) noexcept nogil:
-    """The validity of the next row. There is no bitmap as long as all are valid."""
+    """Set the validity of the next row. While all rows are valid, there is no bitmap."""
     cdef size_t wanted = <size_t>(column.rows >> 3) + 1
     cdef size_t before = column.validity.size
     cdef uint8_t *at
@@ -150,7 +150,7 @@ cdef bint mark_validity(ByteColumn *column, bint valid) noexcept nogil:
 
 
 cdef bint put_text(ByteColumn *column, const uint8_t *start, int32_t length) noexcept nogil:
-    """One row of text more; bytes that are no UTF-8 become U+FFFD, as in Kafka's own clients."""
+    """Append a row of text; invalid UTF-8 becomes U+FFFD, as in Kafka's own clients."""
     cdef const uint8_t *end = start + length
     cdef uint8_t *at
     cdef int taken
@@ -166,7 +166,7 @@ cdef bint put_text(ByteColumn *column, const uint8_t *start, int32_t length) noe
         memcpy(at, start if taken else <const uint8_t *>b"\xef\xbf\xbd", taken if taken else 3)
         start += taken if taken else 1
     if column.data.size > MOST_BYTES:
-        return False        # a gigabyte of header names that are no text
+        return False        # more than 2 GiB of header names that are not UTF-8
     column.rows += 1
     return put32(&column.offsets, <int32_t>column.data.size)
 

@@ -1,4 +1,4 @@
-"""Record batches of format 2: their header, their checksum, and iteration over batches.
+"""Record batches of format 2: their headers and their CRCs.
 
 The layout is that of Kafka's DefaultRecordBatch (KIP-98). Positions and sizes are in bytes, timestamps in
 milliseconds. A corrupt batch raises CorruptBatch, whose message has the values; `records` and `validation` read the
@@ -24,7 +24,7 @@ cdef enum:
 
 
 class CorruptBatch(ValueError):
-    """The bytes are not a valid batch of format 2; the message says why, with the values."""
+    """The bytes are not a valid batch of format 2."""
 
 
 class UnsupportedMagic(CorruptBatch):
@@ -101,7 +101,7 @@ cdef class BatchHeader:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may remove tombstones and markers of the batch; stored as the base timestamp. Or None."""
+        """When compaction may remove the batch's tombstones and markers (stored as the base timestamp), or None."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
@@ -139,7 +139,7 @@ cdef BatchHeader header_at(const uint8_t *at, Py_ssize_t position):
 
 cdef str _why(Look seen, const uint8_t *at, Py_ssize_t left, int64_t size, Py_ssize_t position):
     if seen == LOOK_BAD_SIZE:
-        return f"the batch at byte {position} has a length of {size - LENGTH_END}, too small for one"
+        return f"the batch at byte {position} has a length of {size - LENGTH_END}, too small for a batch"
     if seen == LOOK_BAD_MAGIC:
         return f"the batch at byte {position} has magic {<int8_t>at[AT_MAGIC]}, not 2"
     if left < LENGTH_END:
@@ -181,7 +181,7 @@ def read_header(buffer, Py_ssize_t position=0) -> BatchHeader:
         if seen == LOOK_WHOLE or (seen == LOOK_PARTIAL and left >= HEADER_SIZE):
             return header_at(at, position)
         if seen == LOOK_PARTIAL:
-            raise CorruptBatch(f"only {left} bytes at byte {position}, a batch's header has {HEADER_SIZE}")
+            raise CorruptBatch(f"only {left} bytes at byte {position}; the header of a batch has {HEADER_SIZE}")
         return _refuse(seen, at, left, size, position)
     finally:
         PyBuffer_Release(&held)
@@ -207,17 +207,6 @@ def next_batch(buffer, Py_ssize_t position=0) -> BatchHeader | None:
         return _refuse(seen, at, held.len - position, size, position)
     finally:
         PyBuffer_Release(&held)
-
-
-def iter_batches(buffer, Py_ssize_t start=0):
-    """Yield the BatchHeader of each batch, up to an incomplete batch."""
-    cdef BatchHeader header
-    while True:
-        header = next_batch(buffer, start)
-        if header is None:
-            return
-        yield header
-        start += header.size
 
 
 def check(buffer, Py_ssize_t position=0) -> BatchHeader:
@@ -247,7 +236,7 @@ def check(buffer, Py_ssize_t position=0) -> BatchHeader:
 
 cdef str _wrong_crc(const uint8_t *at, Py_ssize_t size, Py_ssize_t position):
     cdef uint32_t computed = crc_of(0, at + AT_ATTRIBUTES, size - AT_ATTRIBUTES)
-    return f"the batch at byte {position} has the checksum {load32(at + AT_CRC)}, but its bytes give {computed}"
+    return f"the batch at byte {position} has the CRC {load32(at + AT_CRC)}, but the CRC of its bytes is {computed}"
 
 
 def assemble(
@@ -272,7 +261,7 @@ def assemble(
     PyObject_GetBuffer(payload, &held, PyBUF_SIMPLE)
     try:
         if held.len > MAX_LENGTH - HEADER_SIZE:
-            raise ValueError(f"{held.len} bytes of records are more than a batch can hold")
+            raise ValueError(f"{held.len} bytes of records exceed the size of a batch")
         size = HEADER_SIZE + held.len
         batch = PyBytes_FromStringAndSize(NULL, size)
         at = <uint8_t *>PyBytes_AS_STRING(batch)
@@ -309,7 +298,7 @@ def seal(
     cdef Py_ssize_t size = PyByteArray_GET_SIZE(batch)
     cdef int64_t has = 0
     if look(at, size, &has) != LOOK_WHOLE or has != size:
-        raise ValueError(f"these {size} bytes are not one whole batch")
+        raise ValueError(f"these {size} bytes are not exactly one complete batch")
     store64(at + AT_PRODUCER_ID, <uint64_t>producer_id)
     store16(at + AT_PRODUCER_EPOCH, <uint16_t>producer_epoch)
     store32(at + AT_BASE_SEQUENCE, <uint32_t>base_sequence)

@@ -1,4 +1,4 @@
-# The codec in C: does the same as `kafkapy.protocol.reference`, field by field.
+# The codec, compiled: the same as `kafkapy.protocol.reference`, field by field.
 
 from cpython.ref cimport PyObject
 from libc.stdint cimport uint32_t
@@ -24,7 +24,7 @@ cdef class Step:
     cdef Kind kind
     cdef bint array                 # an array of `kind`
     cdef bint nullable              # null is allowed in this version
-    cdef bint ignorable             # absent in this version: its value may be lost
+    cdef bint ignorable             # if this version lacks the field, its value is dropped instead of rejected
     cdef object default             # NEW_DEFAULT for arrays and structs
     cdef uint32_t tag               # the tag of a tagged field
     cdef Program inner              # the codec of a struct

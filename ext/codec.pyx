@@ -54,7 +54,7 @@ cdef class Step:
 cdef class Program:
     """Decodes and encodes one message in one version (a `kafkapy.protocol.layout.Layout`).
 
-    Decoding a message whose arrays have more than `max_elements` elements in total is refused.
+    Decoding a message whose arrays have more than `max_elements` elements in total raises ProtocolError.
     """
 
     def __init__(self, layout, max_elements=None):
@@ -77,7 +77,7 @@ cdef class Program:
         except ShortBuffer as short:
             reason = f"{short.wanted} bytes wanted at byte {short.position} with {short.there} bytes left"
         except BadVarint:
-            reason = f"a varint at byte {reader.tell()} goes on after 5 bytes"
+            reason = f"the varint at byte {reader.tell()} is longer than 5 bytes"
         raise ProtocolError(f"{<object>place.where}: {reason}")
 
     def encode(self, message) -> bytes:
@@ -128,7 +128,7 @@ cdef class Program:
                     PyObject_SetAttr(message, step.name, self.read_field(reader, place, step))
                     if reader.tell() != end:
                         raise ProtocolError(
-                            f"{step.where}: it ends at byte {reader.tell()}, by its size at byte {end}"
+                            f"{step.where}: the field ends at byte {reader.tell()}, but its size says byte {end}"
                         )
                     break
             else:
@@ -144,7 +144,7 @@ cdef class Program:
         count = self.read_length(reader, step, step.nullable, True)
         if count < 0:
             return None
-        if count > reader.left():  # every element takes at least one byte
+        if count > reader.left():  # each element takes at least one byte
             raise ProtocolError(
                 f"{step.where}: {count} elements claimed at byte {reader.tell()} with {reader.left()} bytes left"
             )
@@ -189,11 +189,14 @@ cdef class Program:
         if length > MAX_STRING:
             raise ProtocolError(f"{step.where}: a string of {length} bytes is longer than {MAX_STRING}")
         text = PyUnicode_DecodeUTF8(<const char *>reader.take(length), length, "replace")
-        # An invalid byte becomes three bytes. A string that then is too long for a response or a record is refused.
+        # An invalid byte becomes three bytes. The string may then be too long for a response or a record.
         if length > MAX_STRING // 3:
             PyUnicode_AsUTF8AndSize(text, &length)
             if length > MAX_STRING:
-                raise ProtocolError(f"{step.where}: a string that is no UTF-8, and {length} bytes long as such")
+                raise ProtocolError(
+                    f"{step.where}: a string that is not UTF-8, "
+                    f"and {length} bytes long with U+FFFD for its invalid bytes"
+                )
         return text
 
     cdef Py_ssize_t read_length(self, Reader reader, Step step, bint nullable, bint wide) except -2:
@@ -248,7 +251,7 @@ cdef class Program:
         if value is None:
             return self.write_null(writer, step, step.nullable, True)
         if not PyList_Check(value) and not PyTuple_Check(value):
-            raise ValueError(f"{step.where}: {value!r} is no list")
+            raise ValueError(f"{step.where}: {value!r} is not a list")
         self.write_length(writer, step, len(value), True)
         for element in value:
             self.write_value(writer, step, element, False)
@@ -271,7 +274,7 @@ cdef class Program:
             return writer.put_int8(1 if value else 0)
         if kind == UUID:
             if not isinstance(value, bytes) or PyBytes_GET_SIZE(value) != 16:
-                raise ValueError(f"{step.where}: {value!r} is no uuid (16 bytes)")
+                raise ValueError(f"{step.where}: {value!r} is not a uuid (16 bytes)")
             return writer.put_raw(PyBytes_AS_STRING(value), 16)
         if kind == FLOAT64:
             return writer.put_float64(real(step, value))
@@ -287,7 +290,7 @@ cdef class Program:
             return self.write_null(writer, step, nullable, kind != STRING)
         if kind == STRING:
             if not isinstance(value, str):
-                raise ValueError(f"{step.where}: {value!r} is no string")
+                raise ValueError(f"{step.where}: {value!r} is not a string")
             try:
                 text = PyUnicode_AsUTF8AndSize(value, &length)
             except UnicodeEncodeError:  # a lone surrogate, for example of a path, becomes "?", as in Java
@@ -300,7 +303,7 @@ cdef class Program:
         try:
             PyObject_GetBuffer(value, &held, PyBUF_SIMPLE)
         except (TypeError, BufferError):
-            raise ValueError(f"{step.where}: {value!r} is no bytes-like object") from None
+            raise ValueError(f"{step.where}: {value!r} is not a bytes-like object") from None
         try:
             self.write_length(writer, step, held.len, True)
             return writer.put_raw(held.buf, held.len)
@@ -314,7 +317,7 @@ cdef class Program:
 
     cdef int write_length(self, Writer writer, Step step, Py_ssize_t length, bint wide) except -1:
         if length > 0x7FFFFFFE:
-            raise ValueError(f"{step.where}: a length of {length} is more than the protocol can say")
+            raise ValueError(f"{step.where}: a length of {length} is more than the protocol allows ({0x7FFFFFFE})")
         if self.flexible:
             return writer.put_uvarint(<uint32_t>(length + 1))
         if wide:
@@ -349,7 +352,7 @@ cdef int64_t number(Step step, object value, int bits) except? -1898313370:
         overflow = 1
         result = 0
     if overflow != 0 or (bits < 64 and (result >> (bits - 1)) not in (0, -1)):
-        raise ValueError(f"{step.where}: {value!r} is no {KIND_NAMES[<int>step.kind]}")
+        raise ValueError(f"{step.where}: {value!r} is not a valid {KIND_NAMES[<int>step.kind]}")
     return result
 
 
@@ -357,4 +360,4 @@ cdef double real(Step step, object value) except? -8983133700127.25:
     try:
         return PyFloat_AsDouble(value)
     except (TypeError, OverflowError):
-        raise ValueError(f"{step.where}: {value!r} is no float64") from None
+        raise ValueError(f"{step.where}: {value!r} is not a valid float64") from None

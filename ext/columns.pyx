@@ -1,9 +1,9 @@
-"""Batches of any format in, Arrow-ready columns out: for exports, and for whatever reads topics as tables.
+"""Turns batches of any format into Arrow-ready columns, for exports and for readers of topics as tables.
 
-A ColumnBuilder is fed buffers of whole batches and gives columns of a bounded size. The memory of a column has
-Arrow's own layout (values, offsets, validity bits), so that it becomes an Arrow array without a copy:
-`pyarrow.py_buffer(column.data)`. Only what was asked for is collected. The interpreter's lock is held for the
-decompression of batches alone, which gives it up itself.
+A ColumnBuilder is fed buffers of complete batches and returns columns of limited size. A column's memory has Arrow's
+layout (values, offsets, validity bits), so that it becomes an Arrow array without a copy:
+`pyarrow.py_buffer(column.data)`. Only the requested columns are collected. The GIL is held only while batches are
+decompressed, and the decompression releases it.
 """
 
 cimport cython
@@ -15,7 +15,8 @@ from kafkapy._ext.arrow_memory cimport (
     taken_memory,
 )
 from kafkapy._ext.stored_records cimport (
-    STORED_BATCH, STORED_BEHIND, STORED_DAMAGE, STORED_END, STORED_MORE, STORED_RECORD, Stored, StoredBatch, StoredRecords,
+    STORED_BATCH, STORED_BEHIND, STORED_DAMAGE, STORED_END, STORED_MORE, STORED_RECORD, Stored, StoredBatch,
+    StoredRecords,
 )
 from kafkapy._ext.varint cimport get_varint32
 
@@ -23,12 +24,12 @@ from collections import namedtuple
 
 from kafkapy._ext.arrow_memory import Memory
 
-# What a batch of columns consists of; all memory is read-only and lives as long as anything refers to it.
+# A set of columns; its memory is read-only, and lives as long as anything refers to it.
 Bytes = namedtuple("Bytes", "offsets data validity nulls")
 Headers = namedtuple("Headers", "offsets names values")
 Columns = namedtuple("Columns", "rows size without_timestamp columns")
 
-# Name -> bit, in the order in which columns are given.
+# Name -> bit, in the order in which columns are returned.
 COLUMNS = {
     "partition": COL_PARTITION,
     "offset": COL_OFFSET,
@@ -43,7 +44,7 @@ COLUMNS = {
     "leader_epoch": COL_LEADER_EPOCH,
     "attributes": COL_ATTRIBUTES,
 }
-# Where the numbers are kept.
+# Index in `_fixed` of each numeric column.
 cdef dict _PLACES = {
     "partition": 0, "offset": 1, "timestamp": 2, "timestamp_type": 3, "producer_id": 4, "producer_epoch": 5,
     "sequence": 6, "leader_epoch": 7, "attributes": 8,
@@ -52,14 +53,14 @@ cdef dict _PLACES = {
 cdef enum:
     NUMBERS = 9
     ABORT = 0                   # the type of an abort marker
-    # An offset of 4 bytes counts up to 2^31 - 1, and one record, which always goes in, has less than that.
+    # An offset of 4 bytes counts up to 2^31 - 1. A single record, which is always added, is smaller than that.
     MOST_BYTES = 0x7FFFFFFF
 
 cdef int64_t LEAST = -<int64_t>0x7FFFFFFFFFFFFFFF - 1
 cdef int64_t MOST = 0x7FFFFFFFFFFFFFFF
 
 
-# One length and its bytes inside of a record that was checked before; a negative length leaves `start` NULL.
+# Read one length and its bytes in a record that was checked before; a negative length sets `start` to NULL.
 cdef inline const uint8_t *_field(const uint8_t *at, const uint8_t *end, const uint8_t **start,
                                   int32_t *length) noexcept nogil:
     at += get_varint32(at, end, length)
@@ -75,17 +76,17 @@ cdef inline const uint8_t *_field(const uint8_t *at, const uint8_t *end, const u
 cdef class ColumnBuilder:
     """Collects the records of batches as columns.
 
-    decompress(codec, view, magic): gives a batch's records piece by piece, raises ValueError
-        (kafkapy.record.columns has the one that all but tests want).
-    names: the columns that are wanted, of COLUMNS.
-    max_rows, max_bytes: where a batch of columns ends. One record always goes in, however large it is; headers that
-        are no UTF-8 may take up to three times their bytes.
+    decompress(codec, view, magic): yields a batch's records in pieces, raises ValueError (use that of
+        kafkapy.record.columns; only tests pass another).
+    names: the requested columns, of COLUMNS.
+    max_rows, max_bytes: the limits of one set of columns. A single record is always added, whatever its size; headers
+        that are not UTF-8 may take up to three times their bytes.
     large_offsets: offsets into keys and values have 8 bytes instead of 4.
-    skip_control: leave out control batches (transaction markers).
-    min_offset, end_offset, min_timestamp, end_timestamp: only records with min <= it < end.
-    aborted: (producer id, first offset) of the aborted transactions whose records are left out; see `set_aborted`.
-    partition: the number in the column of that name.
-    check_crc: whether batches with a wrong checksum are refused.
+    skip_control: omit control batches (transaction markers).
+    min_offset, end_offset, min_timestamp, end_timestamp: only records in these ranges; the ends are exclusive.
+    aborted: (producer id, first offset) of the aborted transactions whose records are omitted; see `set_aborted`.
+    partition: the value of the column `partition`.
+    check_crc: raise DamagedBatch for batches with a wrong CRC.
     """
 
     def __cinit__(
@@ -105,7 +106,7 @@ cdef class ColumnBuilder:
         int32_t partition=-1,
         bint check_crc=True,
     ) -> None:
-        # First, since __dealloc__ also runs when an argument is refused.
+        # First of all, since __dealloc__ also runs if an argument is rejected below.
         memset(self._fixed, 0, sizeof(self._fixed))
         memset(&self._key, 0, sizeof(ByteColumn))
         memset(&self._value, 0, sizeof(ByteColumn))
@@ -115,7 +116,7 @@ cdef class ColumnBuilder:
         if unknown := set(names) - set(COLUMNS):
             raise ValueError(f"there is no column {sorted(unknown)[0]!r}; there are {', '.join(COLUMNS)}")
         if max_rows < 1 or max_bytes < 1 or max_bytes > MOST_BYTES:
-            raise ValueError(f"columns of at most {max_rows} rows and {max_bytes} bytes cannot be made")
+            raise ValueError(f"the limits of {max_rows} rows and {max_bytes} bytes are not possible")
         self._walk = StoredRecords.__new__(StoredRecords, decompress, check_crc)
         self._names = tuple(name for name in COLUMNS if name in names)
         self._columns = sum(COLUMNS[name] for name in self._names)
@@ -145,22 +146,21 @@ cdef class ColumnBuilder:
         free_bytes(&self._header_values)
 
     def set_aborted(self, aborted) -> None:
-        """Begin with another list of aborted transactions: that of the next Fetch response."""
+        """Replace the list of aborted transactions by that of the next Fetch response."""
         self._aborted = AbortedTransactions(aborted)
 
     @property
     def consumed(self) -> int:
-        """Where the last batch that was read ends in the buffer: bytes behind it are the beginning of a batch, or of
-        what lies past the end.
+        """The end of the last batch read from the buffer. What follows is an incomplete batch, or past the end offset.
 
-        After a DamagedBatch: where the damaged one begins.
+        After a DamagedBatch: where the damaged batch begins.
         """
         return self._walk.batch.position if self._in_batch else self._walk.position
 
     def feed(self, buffer, Py_ssize_t position=0):
-        """Take the batches of a buffer from byte `position` on; yields Columns each time that they are full.
+        """Read the batches of a buffer from byte `position` on; yield Columns each time that they are full.
 
-        Has to be iterated to its end, and only then fed again. Raises DamagedBatch; what was read before stays.
+        Iterate to the end before the next `feed`. Raises DamagedBatch; the records read before it are kept.
         """
         self._in_batch = self._pending = False
         self._walk.open(buffer, position)
@@ -171,11 +171,11 @@ cdef class ColumnBuilder:
             self._walk.close()
 
     def finish(self):
-        """The rows that are not yet given, as Columns; None if there are none."""
+        """Return the remaining rows as Columns, or None if there are none."""
         return self._take() if self.rows else None
 
     cdef int _advance(self) except -1:
-        """Goes on in the buffer: 1 when the columns are full, 0 at its end."""
+        """Continue in the buffer: return 1 when the columns are full, 0 at the buffer's end."""
         cdef Stored found
         while True:
             with nogil:
@@ -191,7 +191,7 @@ cdef class ColumnBuilder:
             self._walk.fill()
 
     cdef Stored _run(self) noexcept nogil:
-        """STORED_RECORD: the columns are full and a record waits."""
+        """Add records until the columns are full (STORED_RECORD) or the walk needs help or ends."""
         cdef Stored found
         cdef int64_t size
         while True:
@@ -223,7 +223,7 @@ cdef class ColumnBuilder:
                 return STORED_END
 
     cdef bint _begin_batch(self) noexcept nogil:
-        """Whether its records have to be looked at."""
+        """Decide about the batch; return True if its records have to be read."""
         cdef StoredBatch *batch = &self._walk.batch
         self.batches += 1
         self._dropped = self._aborted.drops(batch) or (batch.control and self._skip_control)
@@ -233,7 +233,7 @@ cdef class ColumnBuilder:
             self._dropped = self.past_end = True
         if batch.magic == 2 and batch.max_timestamp < self._min_timestamp:
             self._dropped = True
-        # The type of a marker is in its record.
+        # The records of control batches are read even if they are dropped: the marker's type is in its record.
         self._in_batch = batch.control or not self._dropped
         return self._in_batch
 
@@ -248,7 +248,7 @@ cdef class ColumnBuilder:
         )
 
     cdef int64_t _row_size(self) noexcept nogil:
-        """About what a row takes; headers by what they take in the batch."""
+        """Return about how many bytes a row takes; headers count as in the batch."""
         cdef int64_t size = 0
         if self._columns & COL_KEY:
             size += self._walk.record.key_length
@@ -272,8 +272,9 @@ cdef class ColumnBuilder:
                 self._without_timestamp += 1
         if columns & COL_TIMESTAMP_TYPE and not put8(&self._fixed[3], self._walk.batch.timestamp_type):
             return False
-        if columns & COL_KEY and not put_bytes(&self._key, self._width, self._walk.record.key, self._walk.record.key_length):
-            return False
+        if columns & COL_KEY:
+            if not put_bytes(&self._key, self._width, self._walk.record.key, self._walk.record.key_length):
+                return False
         if columns & COL_VALUE:
             if not put_bytes(&self._value, self._width, self._walk.record.value, self._walk.record.value_length):
                 return False
@@ -308,7 +309,7 @@ cdef class ColumnBuilder:
         return put32(&self._header_lists, <int32_t>self._header_names.rows)
 
     cdef object _take(self):
-        """The rows so far as Columns; none are left."""
+        """Return the collected rows as Columns, and start over with none."""
         columns = {}
         for name in self._names:
             if name == "key":

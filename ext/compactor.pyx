@@ -1,4 +1,4 @@
-"""The second pass of a cleaning, without the interpreter's lock; see compactor.pxd."""
+"""The second pass of a cleaning, without the GIL; see compactor.pxd."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -14,8 +14,8 @@ from kafkapy._ext.batch cimport (
 from kafkapy._ext.cursor cimport Writer, load16, load32, load64, store16, store32, store64
 from kafkapy._ext.entries cimport entry_crc_matches, look_entry
 from kafkapy._ext.key_index cimport (
-    STOP_CRC, STOP_END, STOP_ENTRY, STOP_LARGE, STOP_MEMORY, STOP_ORDER, STOP_PACKED, STOP_PAYLOAD, STOP_RECORDS, WINDOW, explain_stop,
-    marker_kind, offsets_follow,
+    STOP_CRC, STOP_END, STOP_ENTRY, STOP_LARGE, STOP_MEMORY, STOP_ORDER, STOP_PACKED, STOP_PAYLOAD, STOP_RECORDS,
+    WINDOW, explain_stop, marker_kind, offsets_follow,
 )
 from kafkapy._ext.keyed_records cimport begin_records, next_record
 from kafkapy._ext.keymap cimport KeyHash
@@ -27,13 +27,13 @@ from kafkapy._ext.varint cimport put_uvarint32, put_uvarint64, size_of_varint, z
 from kafkapy._ext.key_index import CorruptEntry
 
 cdef enum:
-    RECORD_GROWTH = 20          # a record's length, timestamp and offset can grow to 5, 10 and 5 bytes
-    MESSAGE_GROWTH = 8          # a message of format 0 in a wrapper of format 1 gets a timestamp
+    RECORD_GROWTH = 20          # length, timestamp delta and offset delta of a record can grow to 5, 10 and 5 bytes
+    MESSAGE_GROWTH = 8          # a message of format 0 gets a timestamp in a wrapper of format 1
     MAX_BODY = 0x7FFFFFFF
     KEEP_ROOM = 4096
 
 
-# Room for n more bytes, not yet counted as written; False if there is no memory.
+# Ensure capacity for n more bytes, without counting them as written. Return False if there is no memory.
 cdef bint _room(Writer writer, Py_ssize_t n) noexcept nogil:
     if n <= writer.room - writer.size:
         return True
@@ -45,12 +45,12 @@ cdef bint _room(Writer writer, Py_ssize_t n) noexcept nogil:
     return True
 
 
-# From the start of a record that read_record has accepted to its key's length.
+# Return the position of the key length in a record that read_record has accepted.
 cdef inline const uint8_t *_after_offset(const uint8_t *at) noexcept nogil:
     cdef int field
     for field in range(4):
         if field == 1:
-            at += 1                     # attributes, one byte whatever its top bit
+            at += 1                     # attributes: one byte, not a varint
             continue
         while at[0] >= 0x80:
             at += 1
@@ -66,10 +66,11 @@ cdef bint _is_packed(const uint8_t *at) noexcept nogil:
 
 @cython.final
 cdef class Compactor:
-    """Keeps of what it is fed the last record of each key in `keys`, and all above offset `mapped_to`.
+    """Keeps the last record of each key in `keys` and all records above offset `mapped_to`.
 
-    `now` is the time of the cleaning and `delete_retention` how long tombstones and needless markers stay from their
-    first cleaning on, both in ms. Feed it a log's entries from front to back; call `begin_segment` before each segment.
+    `now` is the time of the cleaning. `delete_retention` is how long tombstones and no longer needed markers stay after
+    their first cleaning. Both are in ms. Feed a Compactor the entries of a log in order; call `begin_segment` before
+    each segment.
     """
 
     def __cinit__(
@@ -98,10 +99,10 @@ cdef class Compactor:
         PyMem_RawFree(self._producers)
 
     def begin_segment(self, int64_t base_offset, int64_t end, bint keep_old_tombstones, producers) -> None:
-        """The next entries are those of a segment with offsets from `base_offset` to `end`, without it.
+        """Begin a segment: the next entries have offsets from `base_offset` to `end`, which is exclusive.
 
-        keep_old_tombstones: whether tombstones of formats 0 and 1, which have no horizon of their own, stay.
-        producers: (id, last data offset or -1, epoch) of those that the log remembers.
+        keep_old_tombstones: True if tombstones of formats 0 and 1 stay; these formats have no delete horizon.
+        producers: (id, last data offset or -1, epoch) of each producer that the log remembers.
         """
         cdef Py_ssize_t i, count
         cdef LastRecord *table
@@ -121,11 +122,11 @@ cdef class Compactor:
         self._end = end
 
     def feed(self, buffer, Py_ssize_t position, payload=None) -> bool:
-        """Reads the whole entries of `buffer` from `position` on, up to the last (`position` says how far).
+        """Process the complete entries of `buffer` from `position` on; the attribute `position` says how far.
 
-        True when the entry at `position` needs help with its compression. If `unpacked` is empty it has to be given
-        its payload: call again from there with it. If not, `unpacked` is to be compressed and given to `packed`.
-        Raises CorruptEntry, MemoryError.
+        Return True if the entry at `position` needs decompression or compression. If `unpacked` is empty, call `feed`
+        again from there with the entry's decompressed payload. Otherwise compress `unpacked` and pass the result to
+        `packed`. Raises CorruptEntry, MemoryError.
         """
         cdef Py_buffer held, whole
         cdef const uint8_t *data
@@ -158,7 +159,7 @@ cdef class Compactor:
             PyBuffer_Release(&held)
 
     def packed(self, buffer, compressed) -> None:
-        """Finishes the entry at `position` with what `unpacked` was compressed to, and steps behind it."""
+        """Write the entry at `position` with its records compressed from `unpacked`, and move to the next entry."""
         cdef Py_buffer held, body
         cdef const uint8_t *at
         cdef uint8_t *to
@@ -170,7 +171,7 @@ cdef class Compactor:
             try:
                 at = <const uint8_t *>held.buf + self.position
                 if body.len > MAX_BODY - HEADER_SIZE:
-                    raise CorruptEntry(f"{body.len} compressed bytes are more than a batch can hold")
+                    raise CorruptEntry(f"{body.len} compressed bytes exceed the size of a batch")
                 self.out.reserve(body.len + HEADER_SIZE)
                 to = self.out.data + self.out.size
                 if at[AT_MAGIC] == 2:
@@ -194,7 +195,7 @@ cdef class Compactor:
         finally:
             PyBuffer_Release(&held)
 
-    # --- one entry after the other
+    # --- entry by entry
 
     cdef Stop _walk(
         self, const uint8_t *data, Py_ssize_t size, const uint8_t *payload, Py_ssize_t payload_size
@@ -264,14 +265,14 @@ cdef class Compactor:
     cdef Stop _judge(
         self, const uint8_t *at, int64_t size, const uint8_t *payload, Py_ssize_t payload_size
     ) noexcept nogil:
-        """Makes `_verdict`, once for each entry: the state of the transactions goes on with it."""
+        """Set `_verdict`. Called once for each entry, since it also advances the state of the transactions."""
         cdef int64_t last_offset, producer_id
         cdef int16_t attributes
         cdef const LastRecord *last
         cdef bint needless
         cdef int kind
         self._verdict.keep_empty = self._verdict.drop_records = self._verdict.marker_needless = False
-        # A compressed entry was looked at when its payload was asked for.
+        # A compressed entry was checked before its payload was requested.
         if payload == NULL:
             if not entry_crc_matches(at, size):
                 return STOP_CRC
@@ -292,7 +293,7 @@ cdef class Compactor:
                 return STOP_RECORDS
             needless = self._transactions.marker_read(producer_id, kind, last_offset)
             self._verdict.marker_needless = needless
-            # Its deletion is put off as that of a tombstone.
+            # Like a tombstone, the marker stays until its delete horizon.
             self._verdict.drop_records = (
                 needless
                 and attributes & DELETE_HORIZON_BIT
@@ -310,7 +311,7 @@ cdef class Compactor:
                 if last.last_data_offset >= 0:
                     self._verdict.keep_empty = last_offset == last.last_data_offset
                 else:
-                    # Nothing but markers: the last one stays, for its epoch.
+                    # The producer has written only markers: the last one stays, for its epoch.
                     self._verdict.keep_empty = (
                         attributes & CONTROL_BIT and <int16_t>load16(at + AT_PRODUCER_EPOCH) == last.epoch
                     )
@@ -328,10 +329,10 @@ cdef class Compactor:
             return &self._producers[low]
         return NULL
 
-    # --- which of its records stay
+    # --- which records of an entry stay
 
     cdef Stop _choose(self, const uint8_t *at) noexcept nogil:
-        """Sets a flag for every record that stays, and `_kept`."""
+        """Set `_keep` to 1 for every record that stays, and `_kept`."""
         cdef KeyedRecord records[WINDOW]
         cdef KeyHash hashes[WINDOW]
         cdef int64_t last_of_key
@@ -401,10 +402,10 @@ cdef class Compactor:
             at + AT_BASE_TIMESTAMP
         )
 
-    # --- building an entry anew
+    # --- rewriting an entry
 
     cdef int64_t _base_timestamp(self, const uint8_t *at) noexcept nogil:
-        """That of the batch at `at` built anew: the delete horizon, where it has one or gets one."""
+        """Return the base timestamp of the rewritten batch: its delete horizon if it has or gets one."""
         if load16(at + AT_ATTRIBUTES) & DELETE_HORIZON_BIT:
             return <int64_t>load64(at + AT_BASE_TIMESTAMP)
         if self._kept.tombstones or self._verdict.marker_needless:
@@ -412,7 +413,7 @@ cdef class Compactor:
         return self._kept.first_timestamp
 
     cdef void _put_header(self, uint8_t *to, const uint8_t *at, int64_t size) noexcept nogil:
-        """The header of the batch at `at` built anew, whose records follow it already, and its checksum."""
+        """Write the header and CRC of the rewritten batch at `to`, after its records; `at` is the original batch."""
         cdef uint16_t attributes = load16(at + AT_ATTRIBUTES) & KNOWN_BITS
         if self._kept.tombstones or self._verdict.marker_needless:
             attributes |= DELETE_HORIZON_BIT
@@ -426,7 +427,7 @@ cdef class Compactor:
         store_crc(to, size)
 
     cdef void _put_empty(self, uint8_t *to, const uint8_t *at) noexcept nogil:
-        """The header of the batch at `at` without records: nothing to compress, no base timestamp, no horizon."""
+        """Write the header of the batch at `at`, without records: no codec, base timestamp or delete horizon."""
         memcpy(to, at, HEADER_SIZE)
         store32(to + AT_LENGTH, HEADER_SIZE - LENGTH_END)
         store16(
@@ -463,7 +464,7 @@ cdef class Compactor:
     cdef uint8_t *_put_records(
         self, uint8_t *to, const uint8_t *at, int64_t size, const uint8_t *payload, Py_ssize_t payload_size
     ) noexcept nogil:
-        """The records of the batch at `at` that stay, anew; returns the end, NULL if they are too large."""
+        """Write the records that stay of the batch at `at`; return their end, or NULL if they are too large."""
         cdef KeyedRecord record
         cdef int64_t base = self._base_timestamp(at), base_offset = <int64_t>load64(at + AT_BASE_OFFSET)
         cdef int64_t delta, body, whole
@@ -476,7 +477,7 @@ cdef class Compactor:
                 continue
             delta = <int64_t>(<uint64_t>record.timestamp - <uint64_t>base)
             offset_delta = <int32_t>(record.offset - base_offset)
-            # Key, value and headers are taken over as they lie, from the key's length on.
+            # Key, value and headers are copied unchanged, from the key length on.
             tail = _after_offset(record.at)
             whole = record.end - tail
             body = 1 + size_of_varint(delta) + size_of_varint(offset_delta) + whole
@@ -499,7 +500,7 @@ cdef class Compactor:
     cdef Stop _rebuild_set(
         self, const uint8_t *at, int64_t size, const uint8_t *payload, Py_ssize_t payload_size
     ) noexcept nogil:
-        """The messages of a wrapper that stay, in the wrapper's format; in format 1 numbered from the first one on."""
+        """Write the messages that stay of a wrapper, in its format; in format 1 with offsets relative to the first."""
         cdef KeyedRecord record
         cdef int magic = at[AT_MAGIC]
         cdef int8_t attributes = at[MSG_ATTRIBUTES] & MSG_APPEND_TIME_BIT if magic else 0

@@ -1,6 +1,6 @@
-# CRC-32 (IEEE 802.3, that of zlib) for other extension modules: no Python object, no interpreter needed.
+# CRC-32 (IEEE 802.3, as in zlib) for other extension modules.
 #
-# `before` is the checksum of the bytes that come before (0 at the start), so that data in pieces can be summed.
+# `before` is the CRC of the bytes before `data` (0: none), so that data in pieces can be checked.
 
 from libc.stdint cimport uint8_t, uint32_t
 

@@ -1,9 +1,9 @@
-"""CRC-32 (IEEE 802.3, that of zlib and gzip), the checksum of messages of format 0 and 1.
+"""CRC-32 (IEEE 802.3, as in zlib and gzip), the checksum of messages of formats 0 and 1.
 
-x86-64 with carry-less multiplication: 64 bytes are folded into 64 bits of remainder times the polynomial at a time,
-as Intel describes ("Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", 2009); what a message
-of 100 bytes costs is then about that of the call. Elsewhere, and for the few bytes at the end: eight table look-ups
-for eight bytes. Which one is chosen when the module is loaded, by asking the processor. Results equal zlib.crc32.
+On x86-64 with carry-less multiplication, 64 bytes at a time are folded, as Intel describes ("Fast CRC Computation for
+Generic Polynomials Using PCLMULQDQ Instruction", 2009); the CRC of a message of 100 bytes then takes little longer than
+the call itself. On other processors, and for the few bytes at the end, eight table look-ups handle eight bytes. The
+implementation is chosen when the module is loaded. Results are the same as those of zlib.crc32.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -19,7 +19,7 @@ cdef extern from *:
 
     static uint32_t kz_bytes[8][256];   /* kz_bytes[k][b]: byte b followed by k zero bytes */
 
-    /* All sums below are the bare register, without the inversion before and after. */
+    /* All CRCs below are without the inversion before and after. */
 
     static uint32_t kz_crc_table(uint32_t crc, const uint8_t *at, size_t n) {
         while (n >= 8) {
@@ -45,7 +45,7 @@ cdef extern from *:
 
     static inline KZ_HARDWARE __m128i kz_load(const uint8_t *at) { return _mm_loadu_si128((const __m128i *)at); }
 
-    /* `sum` carried over as many bits as the two halves of `over` stand for, and the next bytes added. */
+    /* Multiply `sum` by the powers of x in the halves of `over`, which shifts it over following bytes; add `next`. */
     static inline KZ_HARDWARE __m128i kz_fold(__m128i sum, __m128i over, __m128i next) {
         __m128i low = _mm_clmulepi64_si128(sum, over, 0x00);
         __m128i high = _mm_clmulepi64_si128(sum, over, 0x11);
@@ -72,7 +72,7 @@ cdef extern from *:
         a = kz_fold(kz_fold(kz_fold(a, over_one, b), over_one, c), over_one, d);
         for (; n >= 16; at += 16, n -= 16)
             a = kz_fold(a, over_one, kz_load(at));
-        /* 128 bits to 64, then Barrett's reduction to the 32 of the remainder. */
+        /* Reduce 128 bits to 64, then by Barrett reduction to the 32 bits of the CRC. */
         a = _mm_xor_si128(_mm_clmulepi64_si128(a, over_one, 0x10), _mm_srli_si128(a, 8));
         rest = _mm_srli_si128(a, 4);
         a = _mm_xor_si128(_mm_clmulepi64_si128(_mm_and_si128(a, low_words), over_half, 0x00), rest);
@@ -112,7 +112,7 @@ cdef extern from *:
     uint32_t kz_crc(uint32_t crc, const uint8_t *data, size_t length) noexcept nogil
     uint32_t kz_crc_table(uint32_t crc, const uint8_t *data, size_t length) noexcept nogil
 
-# From this length on the interpreter's lock is released for the sum.
+# From this length on the GIL is released.
 cdef enum:
     RELEASE_FROM = 65536
 
@@ -123,7 +123,7 @@ cdef uint32_t crc_of(uint32_t before, const uint8_t *data, size_t length) noexce
     return ~kz_crc(~before, data, length)
 
 def crc32(data, uint32_t value=0) -> int:
-    """Sum any bytes-like object; `value` is the sum of what comes before it."""
+    """Return the CRC of a bytes-like object; `value` is the CRC of the bytes before it."""
     cdef Py_buffer held
     PyObject_GetBuffer(data, &held, PyBUF_SIMPLE)
     try:
@@ -138,7 +138,7 @@ def crc32(data, uint32_t value=0) -> int:
 
 
 def crc32_by_table(data, uint32_t value=0) -> int:
-    """The same without the processor's instruction: what machines do that have none (for tests)."""
+    """Return the same CRC by tables only, as on a processor without the instruction. Used only by tests."""
     cdef Py_buffer held
     PyObject_GetBuffer(data, &held, PyBUF_SIMPLE)
     try:

@@ -1,7 +1,7 @@
-# CRC-32C (Castagnoli) for other extension modules: no Python object, no interpreter needed.
+# CRC-32C (Castagnoli) for other extension modules.
 #
-# `before` is the checksum of the bytes that come before (0 at the start), so that data in pieces can be summed:
-# crc_of(crc_of(0, a, len a), b, len b) is the checksum of a followed by b.
+# `before` is the CRC of the bytes before `data` (0: none), so that data in pieces can be checked:
+# crc_of(crc_of(0, a, len a), b, len b) is the CRC of a followed by b.
 
 from libc.stdint cimport uint8_t, uint32_t
 

@@ -1,10 +1,10 @@
-"""CRC-32C (Castagnoli), the checksum of record batches, by the processor's own instruction where it has one.
+"""CRC-32C (Castagnoli), the checksum of record batches, by the processor's instruction if it has one.
 
-x86-64 with SSE4.2: the crc32 instruction takes three cycles but a new one can start every cycle, so three parts
-of the data are summed side by side and joined: a sum is carried over n further bytes by a multiplication modulo
-the polynomial, which tables make four look-ups. Elsewhere: the package crc32c, which uses the instructions of aarch64,
-for all but short data, and eight table look-ups for eight bytes for that. Which one is chosen when the module is
-loaded, by asking the processor. Results equal those of the package crc32c.
+On x86-64 with SSE4.2, the crc32 instruction takes three cycles, but a new one can start every cycle. So the CRCs of
+three parts of the data are computed in parallel and joined. To join them, a CRC is carried over n further bytes, which
+is a multiplication modulo the polynomial; tables make that four look-ups. On other processors, the package crc32c is
+used (it has the instructions of aarch64), and for short data eight table look-ups for eight bytes. The implementation
+is chosen when the module is loaded. Results are the same as those of the package crc32c.
 """
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -24,7 +24,7 @@ cdef extern from *:
     static uint32_t kp_bytes[8][256];   /* kp_bytes[k][b]: byte b followed by k zero bytes */
     static uint32_t kp_over_long[4][256], kp_over_short[4][256];
 
-    /* All sums below are the bare register, without the inversion before and after. */
+    /* All CRCs below are without the inversion before and after. */
 
     static uint32_t kp_crc_table(uint32_t crc, const uint8_t *at, size_t n) {
         while (n >= 8) {
@@ -42,7 +42,7 @@ cdef extern from *:
         return crc;
     }
 
-    /* A sum of one byte of `crc` after n zero bytes is linear in its bits: a table for each of the four bytes. */
+    /* The CRC of `crc` after n zero bytes is linear in the bits of `crc`: fill one table for each of its four bytes. */
     static void kp_fill_over(uint32_t over[4][256], size_t n) {
         uint32_t bit[32];
         for (int i = 0; i < 32; i++) {
@@ -125,12 +125,12 @@ cdef extern from *:
     uint32_t kp_crc(uint32_t crc, const uint8_t *data, size_t length) noexcept nogil
     uint32_t kp_crc_table(uint32_t crc, const uint8_t *data, size_t length) noexcept nogil
 
-# From this length on the interpreter's lock is released for the sum: 64 KiB take about 3 microseconds by the
-# instruction and 30 by the tables, and giving the lock up for less costs others nothing but us a switch.
+# From this length on the GIL is released: 64 KiB take about 3 microseconds with the instruction and 30 with the tables.
+# For less, releasing the GIL would cost more than it gives other threads.
 cdef enum:
     RELEASE_FROM = 65536
 
-# Without our instruction, shorter data is summed by the tables: about what a call of the package takes by itself.
+# Without the instruction, shorter data is handled by the tables: a call of the package alone takes about as long.
 cdef enum:
     PACKAGE_FROM = 1024
 
@@ -150,7 +150,7 @@ cdef uint32_t crc_without_instruction(uint32_t before, const uint8_t *data, size
         with gil:
             try:
                 return crc_of_package(before, data, length)
-            except Exception:  # there is no memory for the view: the tables need none
+            except Exception:  # no memory for the view; the tables need none
                 pass
     return ~kp_crc_table(~before, data, length)
 
@@ -158,12 +158,12 @@ cdef uint32_t crc_without_instruction(uint32_t before, const uint8_t *data, size
 cdef uint32_t crc_of_package(uint32_t before, const uint8_t *data, size_t length) except? 0:
     global _package_crc32c
     if _package_crc32c is None:
-        from crc32c import crc32c as _package_crc32c  # not at the start of a process that may never need it
+        from crc32c import crc32c as _package_crc32c  # imported late: many processes never need it
     return _package_crc32c(PyMemoryView_FromMemory(<char *>data, length, PyBUF_READ), before)
 
 
 def crc32c(data, uint32_t value=0) -> int:
-    """Sum any bytes-like object; `value` is the sum of what comes before it."""
+    """Return the CRC of a bytes-like object; `value` is the CRC of the bytes before it."""
     cdef Py_buffer held
     PyObject_GetBuffer(data, &held, PyBUF_SIMPLE)
     try:
@@ -178,7 +178,10 @@ def crc32c(data, uint32_t value=0) -> int:
 
 
 def crc32c_without_instruction(data, uint32_t value=0) -> int:
-    """The same as on a processor without our instruction: by the package crc32c or, if short, by tables (for tests)."""
+    """Return the same CRC as on a processor without the instruction: by the package crc32c, for short data by tables.
+
+    Used only by tests.
+    """
     cdef Py_buffer held
     PyObject_GetBuffer(data, &held, PyBUF_SIMPLE)
     try:
@@ -190,7 +193,7 @@ def crc32c_without_instruction(data, uint32_t value=0) -> int:
 
 
 def crc32c_by_table(data, uint32_t value=0) -> int:
-    """The same by tables alone (for tests)."""
+    """Return the same CRC by tables only. Used only by tests."""
     cdef Py_buffer held
     PyObject_GetBuffer(data, &held, PyBUF_SIMPLE)
     try:

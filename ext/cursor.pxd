@@ -1,17 +1,13 @@
 # The bounds-checked cursor: every decoder reads through a Reader and every encoder writes through a Writer.
 #
-# The get_* and put_* methods are inlined into the modules that cimport them; Python sees the same as read_* and
-# write_*. Numbers are big-endian. A check is always `n < 0 or n > end - at`: `at + n > end` would be overflowed
-# by a hostile n.
+# The get_* and put_* methods are inlined into the modules that cimport them. Numbers are big-endian. A length n is
+# always checked as `n < 0 or n > end - at`: in `at + n > end`, a hostile n could overflow the sum.
 
 cimport cython
 from libc.string cimport memcpy
-from libc.stdint cimport (
-    int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-)
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from kafkapy._ext.varint cimport (
-    VARINT_MAX, VARLONG_MAX, get_uvarint32, get_uvarint64, put_uvarint32, put_uvarint64,
-    unzigzag32, unzigzag64, zigzag32, zigzag64
+    VARINT_MAX, VARLONG_MAX, get_uvarint32, put_uvarint32, put_uvarint64, zigzag32, zigzag64
 )
 
 cdef extern from *:
@@ -21,7 +17,7 @@ cdef extern from *:
     #include <endian.h>
     #include <stdint.h>
     #include <string.h>
-    /* memcpy, not a cast: the bytes of a frame are aligned to nothing. */
+    /* memcpy, not a cast: the fields of a frame are not aligned. */
     static inline uint16_t kafkapy_load16(const void *at) { uint16_t v; memcpy(&v, at, 2); return be16toh(v); }
     static inline uint32_t kafkapy_load32(const void *at) { uint32_t v; memcpy(&v, at, 4); return be32toh(v); }
     static inline uint64_t kafkapy_load64(const void *at) { uint64_t v; memcpy(&v, at, 8); return be64toh(v); }
@@ -32,7 +28,7 @@ cdef extern from *:
     static inline uint64_t kafkapy_bits_of(double d) { uint64_t v; memcpy(&v, &d, 8); return v; }
     #endif
     """
-    # Unchecked loads and stores: only for memory whose length was checked before.
+    # Loads and stores without a bounds check: only for memory whose length was checked before.
     uint16_t load16 "kafkapy_load16"(const void *at) noexcept nogil
     uint32_t load32 "kafkapy_load32"(const void *at) noexcept nogil
     uint64_t load64 "kafkapy_load64"(const void *at) noexcept nogil
@@ -42,22 +38,22 @@ cdef extern from *:
     double double_of "kafkapy_double_of"(uint64_t bits) noexcept nogil
     uint64_t bits_of "kafkapy_bits_of"(double value) noexcept nogil
 
-# The values after `except?` are the ones that make the caller ask whether an exception is set; they are unlikely
-# numbers, so that the frequent -1 (null, none) does not cost a question each time.
+# The value after `except?` is the one for which the caller checks whether an exception is set. These are unlikely
+# numbers: -1 (null, none) is frequent, and would cost that check each time.
 
 
 @cython.final
 cdef class Reader:
-    cdef Py_buffer _held            # keeps the memory where it is while this Reader lives
-    cdef bint _holding              # whether _held has to be released
-    cdef object _source             # the buffer's owner as it was given
-    cdef object _view               # memoryview of all of it, made when the first slice is asked for
-    cdef const uint8_t *start       # first byte of the buffer (positions count from here)
+    cdef Py_buffer _held            # keeps the memory in place while this Reader lives
+    cdef bint _holding              # True if _held has to be released
+    cdef object _source             # the buffer's owner, as passed in
+    cdef object _view               # memoryview of the whole buffer, created for the first slice
+    cdef const uint8_t *start       # first byte of the buffer; positions count from here
     cdef const uint8_t *at          # next byte to read
-    cdef const uint8_t *end         # first byte that may not be read
+    cdef const uint8_t *end         # first byte after the buffer
 
     cdef int short_read(self, Py_ssize_t wanted) except -1
-    cdef int bad_varint(self, int taken, int longest) except -1
+    cdef int bad_varint(self, int taken) except -1
     cdef object slice_view(self, Py_ssize_t begin, Py_ssize_t end)
 
     cdef inline Py_ssize_t left(self) noexcept:
@@ -71,7 +67,7 @@ cdef class Reader:
             return self.short_read(n)
         return 0
 
-    # The next n bytes as they lie in the buffer: valid as long as the Reader.
+    # Return the address of the next n bytes; it is valid as long as this Reader lives.
     cdef inline const uint8_t *take(self, Py_ssize_t n) except? NULL:
         cdef const uint8_t *at = self.at
         if n < 0 or n > self.end - at:
@@ -91,7 +87,7 @@ cdef class Reader:
         self.at += n
         return (<const char *>at)[:n]
 
-    # A slice of the original buffer, not a copy; writable when the buffer is.
+    # Return the next n bytes as a slice of the original buffer, not a copy; writable if the buffer is.
     cdef inline object get_view(self, Py_ssize_t n):
         self.need(n)
         cdef Py_ssize_t begin = self.at - self.start
@@ -103,30 +99,15 @@ cdef class Reader:
         self.at += 1
         return <int8_t>(self.at - 1)[0]
 
-    cdef inline uint8_t get_uint8(self) except? 239:
-        self.need(1)
-        self.at += 1
-        return (self.at - 1)[0]
-
     cdef inline int16_t get_int16(self) except? -31337:
         self.need(2)
         self.at += 2
         return <int16_t>load16(self.at - 2)
 
-    cdef inline uint16_t get_uint16(self) except? 51337:
-        self.need(2)
-        self.at += 2
-        return load16(self.at - 2)
-
     cdef inline int32_t get_int32(self) except? -1898313370:
         self.need(4)
         self.at += 4
         return <int32_t>load32(self.at - 4)
-
-    cdef inline uint32_t get_uint32(self) except? 3898313370:
-        self.need(4)
-        self.at += 4
-        return load32(self.at - 4)
 
     cdef inline int64_t get_int64(self) except? -8983133700127339:
         self.need(8)
@@ -142,53 +123,28 @@ cdef class Reader:
         cdef uint32_t raw = 0
         cdef int taken = get_uvarint32(self.at, self.end, &raw)
         if taken <= 0:
-            self.bad_varint(taken, VARINT_MAX)
+            self.bad_varint(taken)
         self.at += taken
         return raw
-
-    cdef inline uint64_t get_uvarlong(self) except? 13898313370012733900:
-        cdef uint64_t raw = 0
-        cdef int taken = get_uvarint64(self.at, self.end, &raw)
-        if taken <= 0:
-            self.bad_varint(taken, VARLONG_MAX)
-        self.at += taken
-        return raw
-
-    cdef inline int32_t get_varint(self) except? -1898313370:
-        cdef uint32_t raw = 0
-        cdef int taken = get_uvarint32(self.at, self.end, &raw)
-        if taken <= 0:
-            self.bad_varint(taken, VARINT_MAX)
-        self.at += taken
-        return unzigzag32(raw)
-
-    cdef inline int64_t get_varlong(self) except? -8983133700127339:
-        cdef uint64_t raw = 0
-        cdef int taken = get_uvarint64(self.at, self.end, &raw)
-        if taken <= 0:
-            self.bad_varint(taken, VARLONG_MAX)
-        self.at += taken
-        return unzigzag64(raw)
 
 
 @cython.final
 cdef class Writer:
     cdef uint8_t *data              # the memory, owned (PyMem_Raw)
     cdef Py_ssize_t size            # bytes written so far
-    cdef Py_ssize_t room            # bytes that `data` has
-    cdef Py_ssize_t _exported       # how many buffers of it are out; while there are any it may not move
+    cdef Py_ssize_t room            # capacity of `data`
+    cdef Py_ssize_t _exported       # number of exported buffers; while there are any, `data` must not move
 
     cdef int grow(self, Py_ssize_t n) except -1
     cdef int put_buffer(self, object buffer) except -1
-    cdef int check_patch(self, Py_ssize_t position, Py_ssize_t n) except -1
 
-    # Room for n more bytes, not yet counted as written.
+    # Ensure capacity for n more bytes, without counting them as written.
     cdef inline int reserve(self, Py_ssize_t n) except -1:
         if n < 0 or n > self.room - self.size:
             return self.grow(n)
         return 0
 
-    # n more bytes, counted as written, for the caller to fill.
+    # Append n bytes for the caller to fill, and return their address.
     cdef inline uint8_t *extend(self, Py_ssize_t n) except NULL:
         self.reserve(n)
         cdef uint8_t *at = self.data + self.size
@@ -216,21 +172,9 @@ cdef class Writer:
         self.size += 2
         return 0
 
-    cdef inline int put_uint16(self, uint16_t value) except -1:
-        self.reserve(2)
-        store16(self.data + self.size, value)
-        self.size += 2
-        return 0
-
     cdef inline int put_int32(self, int32_t value) except -1:
         self.reserve(4)
         store32(self.data + self.size, <uint32_t>value)
-        self.size += 4
-        return 0
-
-    cdef inline int put_uint32(self, uint32_t value) except -1:
-        self.reserve(4)
-        store32(self.data + self.size, value)
         self.size += 4
         return 0
 
@@ -249,11 +193,6 @@ cdef class Writer:
     cdef inline int put_uvarint(self, uint32_t value) except -1:
         self.reserve(VARINT_MAX)
         self.size += put_uvarint32(self.data + self.size, value)
-        return 0
-
-    cdef inline int put_uvarlong(self, uint64_t value) except -1:
-        self.reserve(VARLONG_MAX)
-        self.size += put_uvarint64(self.data + self.size, value)
         return 0
 
     cdef inline int put_varint(self, int32_t value) except -1:

@@ -1,4 +1,4 @@
-"""Which transactional batches and markers the cleaner may drop; see decided_txns.pxd."""
+"""Which transactional batches and markers the cleaner may remove; see decided_txns.pxd."""
 
 cimport cython
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc
@@ -10,10 +10,11 @@ cdef enum:
 
 @cython.final
 cdef class DecidedTransactions:
-    """Made of the aborted transactions that end in the part of the log that is read, or behind it.
+    """The transactions of the part of a log that is read.
 
-    Each is (producer id, first offset, last offset, last stable offset), as a transaction index has them. One that
-    ended before that part must not be among them: its producer's next batches would be taken for its own.
+    aborted: (producer id, first offset, last offset, last stable offset) of each aborted transaction that ends in this
+    part or after it, as transaction indexes have them. Transactions that ended before must not be among them: later
+    batches of the same producer would be taken for theirs.
     """
 
     def __cinit__(self, aborted=()):
@@ -39,7 +40,7 @@ cdef class DecidedTransactions:
         PyMem_RawFree(self._retained)
 
     cdef Standing *_standing(self, int64_t producer_id) noexcept nogil:
-        """The producer's, a fresh one if it has none; NULL if there is no memory."""
+        """Return the state of a producer, a new one if necessary; NULL if there is no memory."""
         cdef uint64_t mask = self._places - 1
         cdef uint64_t place = (<uint64_t>producer_id * <uint64_t>0x9E3779B97F4A7C15 >> 32) & mask
         cdef Standing *found = &self._table[place]
@@ -120,21 +121,21 @@ cdef class DecidedTransactions:
         return not needed
 
     def take_retained(self) -> list:
-        """The aborted transactions whose markers had to stay since the last call, in the order of the markers.
+        """Return the aborted transactions whose markers were kept since the last call, in the order of the markers.
 
-        They are what the transaction index of the cleaned segment has to name.
+        The transaction index of the cleaned segment has to contain them.
         """
         cdef Py_ssize_t i
         retained = [self._entries[self._retained[i]] for i in range(self._retained_count)]
         self._retained_count = 0
         return retained
 
-    # --- for Python (tests): the same, a batch at a time
+    # --- one batch at a time; used only by tests
 
     def batch(self, int64_t producer_id, bint transactional, int64_t last_offset) -> bool:
-        """Whether the batch belongs to an aborted transaction."""
+        """Return True if the batch belongs to an aborted transaction."""
         return self.batch_read(producer_id, transactional, last_offset)
 
     def marker(self, int64_t producer_id, int16_t kind, int64_t last_offset) -> bool:
-        """Whether nothing is left that needs the marker (kind 0 abort, 1 commit, -1 empty)."""
+        """Return True if no remaining record needs the marker (kind 0 abort, 1 commit, -1 empty)."""
         return self.marker_read(producer_id, kind, last_offset)

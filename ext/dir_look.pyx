@@ -1,7 +1,7 @@
-"""Looking at a whole directory without the interpreter's lock: a start does it once for each of thousands of logs.
+"""Reads a whole directory without the GIL: a start of the broker does this once for each of thousands of logs.
 
-The calls are those of a listing, a stat of each name and a read of each small file, relative to the open directory.
-Done one by one in Python they take twice as long, and the lock is given up and taken twenty times.
+It lists the directory, calls stat for each name, and reads each small file, relative to the open directory. The same
+calls in Python take twice as long, and release and take the GIL twenty times.
 """
 
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
@@ -42,9 +42,9 @@ cdef extern from *:
 
 
 def look(str directory not None):
-    """[(name, bytes, whether it is a directory, modified ms, content or None)], in no order.
+    """Return [(name, bytes, is a directory, modified ms, content or None)] for a directory, in no order.
 
-    The content is that of files of 1 to SMALL bytes that can be read. A name that goes meanwhile is left out. Raises
+    Only files of 1 to SMALL bytes that can be read have a content. A name that is removed in between is omitted. Raises
     OSError.
     """
     cdef Found *found = NULL
@@ -79,7 +79,7 @@ cdef tuple as_tuple(Found *one):
 
 
 cdef int read_all(const char *path, Found **found, Py_ssize_t *count) noexcept nogil:
-    """Returns 0, or the error's number; what is in `found` is the caller's to free."""
+    """Return 0 or an errno; the caller has to free `found` in both cases."""
     cdef int fd = c_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     cdef DIR *listing
     cdef int failed = 0
@@ -138,6 +138,6 @@ cdef int read_one(int fd, const char *name, Found *one) noexcept nogil:
         if file >= 0:
             one.held = <int>c_read(file, one.content, SMALL)
             c_close(file)
-        if one.held != one.size:  # it changes just now, or cannot be read: whoever wants it finds out by himself
+        if one.held != one.size:  # the file changes or cannot be read: the caller gets the error when reading it
             one.held = -1
     return 0

@@ -1,7 +1,8 @@
-"""The entries of a log, whatever their format: the view of their headers, checksums, going from one to the next.
+"""The entries of a log of any format: reading headers, checking CRCs, and iterating.
 
-An entry is what has an offset and a length of its own in a log: a batch of format 2, a message of format 0 or 1, or
-a compressed wrapper of those. All formats keep their magic at the same place, so a log may hold any mixture.
+An entry is the unit that has an offset and a length of its own in a log: a batch of format 2, a message of format 0 or
+1, or a compressed wrapper of such messages. The magic is at the same position in all formats, so a log may contain any
+mixture.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -19,7 +20,7 @@ from kafkapy._ext.legacy cimport MSG_CRC, MSG_FIELDS_V0, MSG_FIELDS_V1, MSG_MAGI
 from kafkapy._ext.batch import CorruptBatch, UnsupportedMagic
 
 cdef enum:
-    # From this size on, checksums are made without the interpreter's lock.
+    # From this size on, checksums are computed without the GIL.
     RELEASE_FROM = 65536
 
 
@@ -62,7 +63,7 @@ cdef object _header(const uint8_t *at, Py_ssize_t position):
 
 cdef str _why(Look seen, const uint8_t *at, Py_ssize_t left, int64_t size, Py_ssize_t position):
     if seen == LOOK_BAD_SIZE:
-        return f"the entry at byte {position} has a length of {size - LENGTH_END}, too small for one"
+        return f"the entry at byte {position} has a length of {size - LENGTH_END}, too small for an entry"
     if seen == LOOK_BAD_MAGIC:
         return f"the entry at byte {position} has magic {<int8_t>at[AT_MAGIC]}, not 0, 1 or 2"
     if left <= AT_MAGIC:
@@ -71,7 +72,7 @@ cdef str _why(Look seen, const uint8_t *at, Py_ssize_t left, int64_t size, Py_ss
 
 
 cdef str _wrong_crc(const uint8_t *at, int64_t size, Py_ssize_t position):
-    return f"the entry at byte {position} has the checksum {_stored(at)}, but its bytes give {_computed(at, size)}"
+    return f"the entry at byte {position} has the CRC {_stored(at)}, but the CRC of its bytes is {_computed(at, size)}"
 
 
 cdef object _refuse(Look seen, const uint8_t *at, Py_ssize_t left, int64_t size, Py_ssize_t position):
@@ -90,9 +91,9 @@ cdef int _hold(object buffer, Py_ssize_t position, Py_buffer *held) except -1:
 
 
 def read_entry(buffer, Py_ssize_t position=0):
-    """Read the header at `position`, BatchHeader or MessageHeader; what follows it need not be there.
+    """Return the header at `position`, a BatchHeader or MessageHeader; the rest of the entry need not be there.
 
-    Raises CorruptBatch when the header is not all there or its length is too small, UnsupportedMagic.
+    Raises CorruptBatch if the header is incomplete or its length is too small, UnsupportedMagic for an unknown format.
     """
     cdef Py_buffer held
     cdef const uint8_t *at
@@ -107,16 +108,16 @@ def read_entry(buffer, Py_ssize_t position=0):
         if seen == LOOK_WHOLE or (seen == LOOK_PARTIAL and left > AT_MAGIC and left >= _header_size(at[AT_MAGIC])):
             return _header(at, position)
         if seen == LOOK_PARTIAL:
-            raise CorruptBatch(f"only {left} bytes at byte {position}, too few for an entry's header")
+            raise CorruptBatch(f"only {left} bytes at byte {position}, too few for the header of an entry")
         return _refuse(seen, at, left, size, position)
     finally:
         PyBuffer_Release(&held)
 
 
 def next_entry(buffer, Py_ssize_t position=0):
-    """Read the header of the entry at `position`, or give None when not all of the entry is there (or nothing).
+    """Return the header of the entry at `position`, or None if the entry is incomplete or there are no bytes.
 
-    Raises CorruptBatch or UnsupportedMagic when no entry can begin like that. The checksum is not looked at.
+    Raises CorruptBatch or UnsupportedMagic for bytes that cannot begin an entry. Does not check the CRC.
     """
     cdef Py_buffer held
     cdef const uint8_t *at
@@ -136,7 +137,7 @@ def next_entry(buffer, Py_ssize_t position=0):
 
 
 def iter_entries(buffer, Py_ssize_t start=0):
-    """Go from entry to entry (a header each, with its `position`) and stop before one that is not all there."""
+    """Yield the header of each entry, up to an incomplete entry."""
     while True:
         header = next_entry(buffer, start)
         if header is None:
@@ -146,7 +147,7 @@ def iter_entries(buffer, Py_ssize_t start=0):
 
 
 def check_entry(buffer, Py_ssize_t position=0):
-    """Read the header of an entry that has to be all there with the right checksum; raises CorruptBatch."""
+    """Return the header of an entry that must be complete with a correct CRC. Raises CorruptBatch."""
     cdef Py_buffer held
     cdef const uint8_t *at
     cdef int64_t size = 0

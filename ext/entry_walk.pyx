@@ -1,7 +1,7 @@
-"""Where the whole entries of a piece of a log end, whether all are of a format that a client knows, and which of the
-messages of a set get entries in the indexes.
+"""Walks over the entries in a piece of a log: where the last complete entry ends, whether a client knows all formats,
+and which messages of a set get index entries.
 
-No Python object is made per entry: a message set of format 0 or 1 may have a message every thirty bytes.
+There is no Python object per entry: a message set of format 0 or 1 may have a message every thirty bytes.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -10,11 +10,11 @@ from kafkapy._ext.cursor cimport load32, load64
 
 
 cdef enum:
-    RELEASE_FROM = 65536        # bytes: in steps of thirty bytes it takes about ten microseconds
-    MESSAGE_AT_TIMESTAMP = 18   # int64, of format 1; format 0 has none
-    LEAST_FORMAT_1 = 34         # the smallest message that has one
-    ENTRY_DELTA_END = 27        # where the last offset delta of a batch of format 2 ends, an int32
-    MESSAGES_AT_ONCE = 4096     # walked over in some forty microseconds; then others may have the interpreter's lock
+    RELEASE_FROM = 65536        # bytes; a walk over messages of thirty bytes takes about ten microseconds
+    MESSAGE_AT_TIMESTAMP = 18   # int64, in format 1
+    LEAST_FORMAT_1 = 34         # size of the smallest message of format 1
+    ENTRY_DELTA_END = 27        # end of the last offset delta (int32) of a batch of format 2
+    MESSAGES_AT_ONCE = 4096     # messages between two releases of the GIL: about forty microseconds
 
 cdef Stop walk(const uint8_t *data, int64_t size, int highest_magic) noexcept nogil:
     cdef Stop stop
@@ -42,10 +42,10 @@ cdef Stop walk(const uint8_t *data, int64_t size, int highest_magic) noexcept no
 
 
 def whole_entries(buffer, int highest_magic=127) -> tuple[int, int, bool]:
-    """Walk from the buffer's beginning: (position, size, above).
+    """Find the last complete entry of a known format in `buffer`, which begins with an entry: (position, size, above).
 
-    position: behind the last of the entries that are whole and of a format up to `highest_magic`. size: of the entry
-    there, 0 if too little of it is there to tell, -1 if its length is not that of one. above: whether it is whole,
+    position: the end of the last complete entry whose magic is at most `highest_magic`. size: the size of the entry at
+    `position`; 0 if too few bytes are there to tell, -1 if its length is invalid. above: True if that entry is complete
     and of a newer format.
     """
     cdef Py_buffer held
@@ -63,10 +63,10 @@ def whole_entries(buffer, int highest_magic=127) -> tuple[int, int, bool]:
 
 
 def entries_end(buffer) -> tuple[int, int, int]:
-    """Walk from the buffer's beginning: (position, size, offset).
+    """Find the last complete entry in `buffer`, which begins with an entry: (position, size, offset).
 
-    position: behind the last whole entry; offset: the one behind its last record, -1 if there is no whole entry.
-    size: of the entry at `position`, 0 if too little of it is there to tell, -1 if its length is not that of one.
+    position: the end of the last complete entry. offset: its last offset + 1; -1 if there is no complete entry. size:
+    the size of the entry at `position`; 0 if too few bytes are there to tell, -1 if its length is invalid.
     """
     cdef Py_buffer held
     cdef Stop stop
@@ -89,9 +89,10 @@ def entries_end(buffer) -> tuple[int, int, int]:
 def index_steps(buffer, int64_t interval, int64_t since) -> list[tuple[int, int, int, int]]:
     """Cut a set of single messages (formats 0, 1) where the indexes get entries: [(size, count, stamp, before), ...].
 
-    A message gets one when more than `interval` bytes were appended since the last, `since` before this set; it is a
-    step of its own, and those up to the next are another. size: bytes, count: messages, stamp: the largest timestamp
-    (-1 for none), before: how many messages of the step precede the first that has it.
+    A message gets an index entry when more than `interval` bytes were appended since the last index entry; `since` is
+    that number before this set. Such a message is a step of its own; the messages up to the next such message are
+    another step. size: bytes of the step. count: its messages. stamp: its largest timestamp (-1: none). before: how
+    many of its messages precede the first message with that timestamp.
     """
     cdef Py_buffer held
     cdef const uint8_t *at
@@ -107,7 +108,7 @@ def index_steps(buffer, int64_t interval, int64_t since) -> list[tuple[int, int,
         while end - at > ENTRY_AT_MAGIC:
             size = ENTRY_OVERHEAD + <int64_t><int>load32(at + ENTRY_AT_LENGTH)
             if size < ENTRY_OVERHEAD + ENTRY_LEAST or size > end - at:
-                raise ValueError(f"there is no message {end - at} bytes before the end of the set")
+                raise ValueError(f"no message begins {end - at} bytes before the end of the set")
             timestamp = -1
             if at[ENTRY_AT_MAGIC] == 1 and size >= LEAST_FORMAT_1:
                 timestamp = <int64_t>load64(at + MESSAGE_AT_TIMESTAMP)
@@ -128,7 +129,7 @@ def index_steps(buffer, int64_t interval, int64_t since) -> list[tuple[int, int,
             at += size
             seen += 1
             if seen % MESSAGES_AT_ONCE == 0:
-                with nogil:
+                with nogil:             # lets other threads run
                     pass
         if count:
             steps.append((step_size, count, stamp, before))
@@ -138,7 +139,7 @@ def index_steps(buffer, int64_t interval, int64_t since) -> list[tuple[int, int,
 
 
 def any_older(sets) -> bool:
-    """Whether one of the record sets (bytes-like) begins with a message of format 0 or 1."""
+    """Return True if one of the record sets (bytes-like) begins with a message of format 0 or 1."""
     cdef Py_buffer held
     cdef bint older
     for one in sets:

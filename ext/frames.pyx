@@ -1,6 +1,6 @@
 """Splits received bytes into frames: a size of four bytes, big-endian, then that many bytes.
 
-In C because this is done for every request; other receiving work is done once for many requests.
+In C because this is done for every request; the rest of receiving is done once for many requests.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -35,7 +35,7 @@ def split(view not None, Py_ssize_t start, Py_ssize_t end, Py_ssize_t most, int3
     cdef int32_t size
     cdef list frames = []
     if not PyMemoryView_Check(view):
-        raise TypeError("frames are cut from a memoryview")
+        raise TypeError("split needs a memoryview")
     PyObject_GetBuffer(view, &held, PyBUF_SIMPLE)
     try:
         if start < 0 or end > held.len or start > end:

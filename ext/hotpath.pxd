@@ -1,16 +1,16 @@
-# What the hand-made decoders of Produce and Fetch requests give.
+# The Produce and Fetch requests that `hotpath` decodes.
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t
 
 cdef class ProduceRequest:
     cdef readonly int16_t api_version
     cdef readonly int32_t correlation_id
-    cdef readonly str client_id             # "" for null, as Kafka takes it
+    cdef readonly str client_id             # "" for null, as in Kafka
     cdef readonly object transactional_id   # str or None; None before v3
     cdef readonly int16_t acks
     cdef readonly int32_t timeout_ms
-    cdef readonly bint in_transaction       # whether any of its batches is part of a transaction
-    cdef readonly Py_ssize_t record_sets    # how many there are in `topics`
+    cdef readonly bint in_transaction       # True if any of the batches is transactional
+    cdef readonly Py_ssize_t record_sets    # number of record sets in `topics`
     cdef readonly list topics               # of (name, list of (partition, records)); records: memoryview or None
 
 
@@ -19,7 +19,7 @@ cdef class FetchRequest:
     cdef readonly int32_t correlation_id
     cdef readonly str client_id             # "" for null
     cdef readonly object cluster_id         # str or None (v12+)
-    cdef readonly int32_t replica_id        # of a follower, -1 of a client; from replica_state since v15
+    cdef readonly int32_t replica_id        # of a follower; -1 for a client; from the tagged replica_state since v15
     cdef readonly int64_t replica_epoch     # v15+, else -1
     cdef readonly int32_t max_wait_ms
     cdef readonly int32_t min_bytes

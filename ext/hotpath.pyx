@@ -1,8 +1,8 @@
-"""Produce and Fetch requests decoded, header and all, without a message object in between.
+"""Decodes Produce and Fetch requests, header included, without building message objects.
 
-The codec does the same for every API; this module and `hotpath_responses` (whose functions are here too) do it in a
-call for the two that carry the records, and tests compare them with the codec. Versions: Produce 0 to 11, Fetch 0 to
-17. A request that breaks the protocol raises ProtocolError, where the codec does.
+The codec decodes and encodes every API. This module and `hotpath_responses` (whose functions this module exports too)
+do the same in one call for the two APIs that carry records; tests compare them with the codec. Produce versions 0 to
+11, Fetch versions 0 to 17. A malformed request raises ProtocolError, as in the codec.
 """
 
 cimport cython
@@ -22,7 +22,6 @@ __all__ = [
     "FetchRequest",
     "ProduceRequest",
     "decode_fetch_frame",
-    "decode_produce",
     "decode_produce_frame",
     "encode_fetch_response",
     "encode_produce_response",
@@ -40,8 +39,8 @@ cdef extern from *:
     #define kafkapy_dict_get PyDict_GetItemRef
     #endif
     """
-    # A new reference in `value`, and 1; or 0. Without the interpreter's lock a borrowed one, which Cython takes for
-    # dict.get, is gone when another thread clears the dict before it is counted.
+    # Return 1 and set `value` to a new reference, or return 0. Cython's lookup in a dict takes a borrowed reference. In
+    # a build without the GIL, another thread may clear the dict and free the str before that reference is counted.
     int kafkapy_dict_get(dict names, bytes key, PyObject **value) except -1
 
 cdef enum:
@@ -55,10 +54,10 @@ cdef enum:
     FETCH_FLEXIBLE = 12
     NO_LIMIT = 0x7FFFFFFF
     MAX_STRING = 0x7FFF
-    MAX_ELEMENTS = 1000000      # as kafkapy.protocol.apis.MAX_REQUEST_ELEMENTS, and for its reason
-    LARGE = 1 << 20             # bytes: such a request may have a million elements
-    KNOWN_NAMES = 4096          # topic names and client ids kept as str
-    LONGEST_KNOWN = 255         # bytes; a topic's name has at most 249
+    MAX_ELEMENTS = 1000000      # as kafkapy.protocol.apis.MAX_REQUEST_ELEMENTS, for the same reason
+    LARGE = 1 << 20             # bytes; a request of this size may have a million elements
+    KNOWN_NAMES = 4096          # limit for the topic names and client ids that are kept as str
+    LONGEST_KNOWN = 255         # bytes of the longest name that is kept; a topic name has at most 249
 
 cdef extern from "Python.h":
     int PyGC_Disable()
@@ -66,7 +65,7 @@ cdef extern from "Python.h":
 
 cdef bytes ZERO_UUID = bytes(16)
 
-# The same few names come with every request. One str object each saves decoding, and the str keeps its hash.
+# Decoded names. Requests repeat the same few names; keeping each as a str saves decoding and hashing it again.
 cdef dict names = {}
 
 
@@ -75,7 +74,7 @@ cdef dict names = {}
 cdef class ProduceRequest:
     """A Produce request. `topics` is a list of (name, [(partition, records), ...]).
 
-    Records are memoryviews of the frame (writable when that is), or None for null.
+    Records are memoryviews of the frame (writable if the frame is), or None for null.
     """
 
 
@@ -90,7 +89,7 @@ cdef class FetchRequest:
 
 
 def decode_produce_frame(frame) -> ProduceRequest | None:
-    """Read header and request of a frame (without its size); None if it is not a Produce request of v0 to v11."""
+    """Decode the header and request of a frame (without its size); None if it is not a Produce request of v0 to v11."""
     cdef Reader reader = Reader(frame)
     cdef int version = version_of(reader, PRODUCE, PRODUCE_FIRST, PRODUCE_LAST)
     cdef ProduceRequest request
@@ -99,7 +98,7 @@ def decode_produce_frame(frame) -> ProduceRequest | None:
         return None
     request = ProduceRequest.__new__(ProduceRequest)
     request.api_version = version
-    # The collector of garbage would go over all that is decoded again and again: four fifths of the time.
+    # The garbage collector would scan the decoded objects again and again, which takes four fifths of the time.
     collecting = reader.left() >= LARGE and PyGC_Disable()
     try:
         request.correlation_id = reader.get_int32()
@@ -113,23 +112,8 @@ def decode_produce_frame(frame) -> ProduceRequest | None:
     return request
 
 
-def decode_produce(buffer, int version, Py_ssize_t offset=0) -> ProduceRequest:
-    """Read the request that begins at `offset`, after the header (of which the result knows nothing)."""
-    cdef Reader reader = Reader(buffer, offset)
-    cdef ProduceRequest request = ProduceRequest.__new__(ProduceRequest)
-    if not PRODUCE_FIRST <= version <= PRODUCE_LAST:
-        raise ValueError(f"decode_produce reads the versions 0 to 11, not {version}")
-    request.api_version = version
-    request.client_id = ""
-    try:
-        read_produce(reader, request)
-    except (ShortBuffer, BadVarint, Broken) as reason:
-        raise broken("Produce", version, reason) from None
-    return request
-
-
 def decode_fetch_frame(frame) -> FetchRequest | None:
-    """Read header and request of a frame (without its size); None if it is not a Fetch request of v0 to v17."""
+    """Decode the header and request of a frame (without its size); None if it is not a Fetch request of v0 to v17."""
     cdef Reader reader = Reader(frame)
     cdef int version = version_of(reader, FETCH, FETCH_FIRST, FETCH_LAST)
     cdef FetchRequest request
@@ -147,14 +131,14 @@ def decode_fetch_frame(frame) -> FetchRequest | None:
 
 
 class Broken(ValueError):
-    """What ShortBuffer and BadVarint do not say; it does not leave this module."""
+    """A fault that neither ShortBuffer nor BadVarint describes; becomes a ProtocolError in this module."""
 
 
 cdef object broken(str api, int version, object reason):
     return ProtocolError(f"{api} request v{version}: {reason}")
 
 
-# The version of a frame that is a request of `api` in these versions, else -1; then nothing was read.
+# Return the version if the frame is a request of `api` in version `first` to `last`, else -1.
 cdef int version_of(Reader reader, int api, int first, int last) except -2:
     cdef int version
     if reader.left() < 8 or reader.get_int16() != api:
@@ -259,7 +243,7 @@ cdef tuple read_fetch_partition(Reader reader, int version):
             tag = reader.get_uvarint()
             size = reader.get_uvarint()
             reader.advance(size)
-            if tag == 0 and version >= 17 and size != 16:  # replica_directory_id: of KRaft followers, not used
+            if tag == 0 and version >= 17 and size != 16:  # replica_directory_id of KRaft followers; not used here
                 raise Broken(f"a uuid of {size} bytes")
     return (partition, leader_epoch, fetch_offset, fetched_epoch, log_start_offset, max_bytes)
 
@@ -304,7 +288,7 @@ cdef int read_fetch_tagged(Reader reader, FetchRequest request) except -1:
         else:
             reader.advance(size)
         if reader.tell() != end:
-            raise Broken(f"tagged field {tag} ends at byte {reader.tell()}, by its size at byte {end}")
+            raise Broken(f"tagged field {tag} ends at byte {reader.tell()}, but its size says byte {end}")
     return 0
 
 
@@ -317,8 +301,8 @@ cdef int skip_tagged(Reader reader) except -1:
     return 0
 
 
-# How many elements an array has: never more than there are bytes left, as every element takes one at least, nor more
-# than `elements`, which is what the arrays of this request may still have.
+# Read the length of an array. It may not exceed the bytes left, since every element takes at least one, nor `elements`,
+# which is how many elements the request's arrays may still have in total.
 cdef Py_ssize_t read_count(Reader reader, bint flexible, Py_ssize_t *elements) except -1:
     cdef Py_ssize_t count = <Py_ssize_t>reader.get_uvarint() - 1 if flexible else reader.get_int32()
     if count < 0:
@@ -341,7 +325,10 @@ cdef object read_string(Reader reader, bint flexible, bint nullable):
         raise Broken(f"a string of {length} bytes before byte {reader.tell()}")
     name = name_of(reader.take(length), length)
     if length > MAX_STRING // 3 and len(name.encode()) > MAX_STRING:  # see Program.read_value in ext/codec
-        raise Broken(f"a string that is no UTF-8, and longer than {MAX_STRING} bytes as such, before byte {reader.tell()}")
+        raise Broken(
+            f"a string before byte {reader.tell()} that is not UTF-8, and longer than {MAX_STRING} bytes with U+FFFD "
+            "for its invalid bytes"
+        )
     return name
 
 
@@ -357,7 +344,7 @@ cdef str name_of(const uint8_t *at, Py_ssize_t length):
         Py_DECREF(name)
         return name
     name = PyUnicode_DecodeUTF8(<const char *>at, length, "replace")
-    if len(names) >= KNOWN_NAMES:  # somebody makes names up: begin again rather than grow
+    if len(names) >= KNOWN_NAMES:  # a client invents names: clearing the dict limits its memory
         names.clear()
     names[key] = name
     return name

@@ -1,13 +1,13 @@
-# The parts of a Fetch response while it is written: the records are not copied, so they stand between bytes.
+# A Fetch response being encoded. Records are not copied, so the response is a list of parts: bytes and records in turn.
 
 from kafkapy._ext.cursor cimport Writer
 
 cdef class FrameParts:
-    cdef Writer writer          # all bytes written here, of all parts
-    cdef Py_ssize_t begun       # where in the writer the bytes begin that are in no part yet
-    cdef Py_ssize_t beside      # bytes in the parts that are not in the writer
-    cdef list parts             # what is to be sent; holes (None) for bytes of the writer
-    cdef list spans             # (hole, begin, end) of those bytes
+    cdef Writer writer          # the encoded bytes of all parts
+    cdef Py_ssize_t begun       # position in the writer from which on bytes belong to no part yet
+    cdef Py_ssize_t beside      # total size of the parts that are not in the writer
+    cdef list parts             # the parts to send; None where bytes of the writer will be
+    cdef list spans             # (index in `parts`, begin, end) for each None
 
     cdef int write_records(self, object records, bint flexible) except -1
     cdef int write_size(self, Py_ssize_t length, bint flexible) except -1

@@ -1,6 +1,6 @@
-"""Produce and Fetch responses encoded, header and size and all, without a message object in between.
+"""Encodes Produce and Fetch responses, size and header included, without building message objects.
 
-The other half of `hotpath`; tests compare the bytes with the codec's.
+The counterpart of `hotpath`; tests compare the bytes with the codec's.
 """
 
 cimport cython
@@ -22,22 +22,22 @@ cdef enum:
     FETCH_FLEXIBLE = 12
     MAX_STRING = 0x7FFF
     MAX_FRAME = 0x7FFFFFFF
-    INLINE_BYTES = 4096         # records in memory up to this size are copied into the response around them
+    INLINE_BYTES = 4096         # records in memory up to this size are copied into the bytes around them
 
 
 def encode_produce_response(int version, int32_t correlation_id, topics, int32_t throttle_ms=0) -> bytes:
-    """Write the whole frame that answers a Produce request.
+    """Return the frame of a Produce response.
 
     `topics`: [(name, [(partition, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors,
     error_message), ...]), ...]; record_errors is None or [(batch_index, message or None), ...]; error_message may be
-    None. Leaders and endpoints (v10+) are left out: an answer with them goes through the codec.
+    None. Leaders and node endpoints (v10+) are not supported: encode such a response with the codec.
     """
     cdef bint flexible = version >= PRODUCE_FLEXIBLE
     cdef Writer writer
     cdef list parts
     cdef str name
     if not PRODUCE_FIRST <= version <= PRODUCE_LAST:
-        raise ValueError(f"encode_produce_response writes the versions 0 to 11, not {version}")
+        raise ValueError(f"encode_produce_response supports the versions 0 to 11, not {version}")
     writer = Writer(128)
     writer.put_int32(0)
     writer.put_int32(correlation_id)
@@ -85,20 +85,20 @@ cdef int write_record_errors(Writer writer, object record_errors, bint flexible)
 def encode_fetch_response(
     int version, int32_t correlation_id, int32_t throttle_ms, int16_t error_code, int32_t session_id, topics
 ) -> list:
-    """Write the whole frame that answers a Fetch request, as a list of parts to be sent one after the other.
+    """Return the frame of a Fetch response as a list of parts, to be sent one after the other.
 
     `topics`: [(name, topic_id, [(partition, error_code, high_watermark, last_stable_offset, log_start_offset,
     aborted, preferred_read_replica, records), ...]), ...]; aborted is None (null) or [(producer_id, first_offset),
-    ...]; records is None (null), bytes-like, or anything with a `length` in bytes (a FileRegion): that becomes a
-    part of its own, as do large bytes. Diverging epochs, leaders and endpoints (tagged, v12+) are left out: an
-    answer with them goes through the codec.
+    ...]; records is None (null), bytes-like, or any object with a `length` in bytes, such as a FileRegion. That object
+    becomes a part of its own, as do bytes above 4 KiB. Diverging epochs, leaders and node endpoints (tagged, v12+) are
+    not supported: encode such a response with the codec.
     """
     cdef bint flexible = version >= FETCH_FLEXIBLE
     cdef Writer writer
     cdef FrameParts frame
     cdef list parts
     if not FETCH_FIRST <= version <= FETCH_LAST:
-        raise ValueError(f"encode_fetch_response writes the versions 0 to 17, not {version}")
+        raise ValueError(f"encode_fetch_response supports the versions 0 to 17, not {version}")
     frame = FrameParts.__new__(FrameParts)
     frame.writer = writer = Writer(256)
     frame.parts = []
@@ -142,7 +142,7 @@ def encode_fetch_response(
 
 @cython.final
 cdef class FrameParts:
-    """What `encode_fetch_response` has so far: bytes in one Writer, and the parts that go between them."""
+    """A response being encoded by `encode_fetch_response`: one Writer with all bytes, and the parts between them."""
 
     def __cinit__(self):
         self.begun = 0
@@ -189,7 +189,7 @@ cdef class FrameParts:
             self.begun = self.writer.size
         return 0
 
-    # The bytes are cut out only now, because the first of them, the size, is known only now.
+    # The parts are cut from the Writer only here, because the size at its start is not known before.
     cdef list finish(self):
         cdef Py_ssize_t hole, begin, end
         cdef Py_ssize_t size = self.writer.size + self.beside - 4
@@ -222,18 +222,18 @@ cdef int write_count(Writer writer, Py_ssize_t count, bint flexible) except -1:
 
 cdef int write_uuid(Writer writer, bytes uuid) except -1:
     if uuid is None or PyBytes_GET_SIZE(uuid) != 16:
-        raise ValueError(f"{uuid!r} is no uuid (16 bytes)")
+        raise ValueError(f"{uuid!r} is not a uuid (16 bytes)")
     return writer.put_raw(PyBytes_AS_STRING(uuid), 16)
 
 
-# None is written as null.
+# None becomes null.
 cdef int write_string(Writer writer, str text, bint flexible) except -1:
     cdef Py_ssize_t length = -1
     cdef const char *at = NULL
     if text is not None:
         try:
             at = PyUnicode_AsUTF8AndSize(text, &length)
-        except UnicodeEncodeError:  # a lone surrogate (of a path, say) becomes "?", as in the codec
+        except UnicodeEncodeError:  # a lone surrogate, for example of a path, becomes "?", as in the codec
             text = text.encode("utf-8", "replace").decode()
             at = PyUnicode_AsUTF8AndSize(text, &length)
         if length > MAX_STRING:

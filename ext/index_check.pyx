@@ -1,7 +1,7 @@
-"""Whether the entries of an index file can be right: they grow, and point into their segment.
+"""Checks whether the entries of an index file are plausible: they ascend, and point into their segment.
 
-Kafka's OffsetIndex and TimeIndex never append an entry that does not grow, and never one for the first batch, so that
-what is otherwise is damage: zeros that a crash left, another file's block, flipped bits.
+Kafka's OffsetIndex and TimeIndex never append an entry that does not ascend, and never one for the first batch.
+Anything else is damage: zeros left by a crash, a block of another file, flipped bits.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -35,7 +35,7 @@ cdef Py_ssize_t times(const uint8_t *at, Py_ssize_t count) noexcept nogil:
 
 
 def bad_offset_entry(const uint8_t[::1] data, int64_t log_size):
-    """The first entry (by number) of an offset index that cannot be right for a segment of `log_size` bytes; -1: none."""
+    """Return the index of the first invalid entry of an offset index of a segment of `log_size` bytes; -1: none."""
     cdef Py_ssize_t count = data.shape[0] // OFFSET_ENTRY, found
     if count == 0:
         return -1
@@ -45,7 +45,7 @@ def bad_offset_entry(const uint8_t[::1] data, int64_t log_size):
 
 
 def bad_time_entry(const uint8_t[::1] data):
-    """The first entry (by number) of a time index that cannot be right; -1 if there is none."""
+    """Return the index of the first invalid entry of a time index; -1: none."""
     cdef Py_ssize_t count = data.shape[0] // TIME_ENTRY, found
     if count == 0:
         return -1

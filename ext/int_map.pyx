@@ -1,4 +1,4 @@
-"""A map from int64 to a number in plain memory; see int_map.pxd. Python sees it as `IntTable`, for tests."""
+"""A map from int64 to non-negative numbers in plain memory; see int_map.pxd. Python tests use it as `IntTable`."""
 
 import os
 
@@ -12,7 +12,8 @@ cdef enum:
 cdef uint64_t SEED = int.from_bytes(os.urandom(8), "little")
 
 
-# The finalizer of MurmurHash3 (Appleby): every bit of the key reaches the low bits, which choose the slot.
+# Return the slot where the search for a key begins: the finalizer of MurmurHash3 (Appleby), which mixes every bit of
+# the key into the low bits.
 cdef inline uint64_t _home(const IntMap *map, int64_t key) noexcept nogil:
     cdef uint64_t mixed = <uint64_t>key ^ SEED
     mixed = (mixed ^ mixed >> 33) * <uint64_t>0xFF51AFD7ED558CCD
@@ -20,7 +21,7 @@ cdef inline uint64_t _home(const IntMap *map, int64_t key) noexcept nogil:
     return (mixed ^ mixed >> 33) & map.mask
 
 
-# The slot of the key, or the free one where it would be put. Half of the slots are free, so there is one.
+# Return the slot of the key, or the free slot where it would go. At least half of the slots are free.
 cdef inline IntSlot *_slot(const IntMap *map, int64_t key) noexcept nogil:
     cdef uint64_t at = _home(map, key)
     while map.slots[at].value >= 0 and map.slots[at].key != key:
@@ -77,7 +78,8 @@ cdef bint int_map_remove(IntMap *map, int64_t key) noexcept nogil:
     if map.slots[hole].value < 0:
         return False
     map.count -= 1
-    # What follows moves into the hole unless it would then lie before its home.
+    # Close the hole, since a search ends at the first free slot: move back each following entry of the run, unless the
+    # hole is before the slot where the search for that entry begins.
     at = hole
     while True:
         at = (at + 1) & map.mask
@@ -106,7 +108,7 @@ cdef void int_map_free(IntMap *map) noexcept nogil:
 
 @cython.final
 cdef class IntTable:
-    """The map as a Python object: put, get (-1: not there), remove, clear, len."""
+    """The map as a Python object. Used only by tests. `get` returns -1 for an unknown key."""
 
     cdef IntMap map
 
@@ -124,7 +126,7 @@ cdef class IntTable:
 
     def put(self, int64_t key, int64_t value) -> None:
         if value < 0:
-            raise ValueError(f"{value} is not a number from 0 on")
+            raise ValueError(f"{value} is negative")
         if not int_map_put(&self.map, key, value):
             raise MemoryError
 

@@ -1,9 +1,9 @@
-# Java's hash codes, as 32-bit numbers with sign: each unit is added to 31 times what was before.
+# Java's hash codes, as signed 32-bit numbers: for each unit, multiply by 31 and add the unit.
 
 from libc.stdint cimport int8_t, int32_t, uint8_t, uint32_t
 
 
-# Arrays.hashCode of a byte[], whose elements have a sign.
+# Return Arrays.hashCode of a byte[], whose elements are signed.
 cdef inline int32_t array_hash(const uint8_t *at, size_t length) noexcept nogil:
     cdef uint32_t h = 1
     cdef size_t i

@@ -1,12 +1,12 @@
-"""The hash codes of Java by which Kafka's original producer chose partitions, and its consumer ordered what it shared
-out (`String.hashCode`, `Arrays.hashCode(byte[])`)."""
+"""Java's hash codes (`String.hashCode`, `Arrays.hashCode(byte[])`): Kafka's original producer chooses partitions by
+them, and its original consumer orders what it assigns by them."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.unicode cimport PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_KIND, PyUnicode_READ
 
 
 def hash_of_bytes(data) -> int:
-    """`Arrays.hashCode` of a bytes-like object."""
+    """Return `Arrays.hashCode` of a bytes-like object."""
     cdef Py_buffer held
     PyObject_GetBuffer(data, &held, PyBUF_SIMPLE)
     try:
@@ -16,7 +16,7 @@ def hash_of_bytes(data) -> int:
 
 
 def hash_of_string(str text not None) -> int:
-    """`hashCode` of a string, of which Java has the units of UTF-16."""
+    """Return `String.hashCode` of a string; Java counts UTF-16 units."""
     cdef Py_ssize_t length = PyUnicode_GET_LENGTH(text)
     cdef int kind = PyUnicode_KIND(text)
     cdef void *data = PyUnicode_DATA(text)

@@ -1,1 +1,1 @@
-# Columns of records as JSON lines. Nothing of it is for other C modules.
+# Columns of records as JSON lines. Only Python functions: other extension modules use nothing of it.

@@ -1,8 +1,8 @@
-"""Columns of records as JSON lines, without a Python object for any of them.
+"""Encodes columns of records as JSON lines, without Python objects for records.
 
 A line is what `kafkapy consume --json` prints (kafkapy.tools.common.record_json.record_line): topic, partition, offset,
-timestamp, key, value and headers, in this order and without blanks. Keys and values are strings where they are text
-(UTF-8 without control characters other than tab and line ends), else {"base64": "..."}, or null.
+timestamp, key, value and headers, in this order and without blanks. Keys and values are strings if they are text (UTF-8
+without control characters other than tab and line ends), else {"base64": "..."}, or null.
 """
 
 cimport cython
@@ -21,9 +21,9 @@ cdef extern from *:
     int __builtin_ctzll(unsigned long long word) nogil
 
 cdef enum:
-    FIELDS = 256                # what a line has beside prefix, key, value and headers, at most; 8 bytes are written
-                                # behind the end of a string
-    HEADER = 64                 # what a header has beside name and value, at most
+    FIELDS = 256                # the most bytes of a line besides prefix, key, value and headers. Copies of 8 bytes
+                                # at a time also write up to 8 bytes after the end of a string.
+    HEADER = 64                 # the most bytes of a header besides name and value
     FIRST_ROOM = 1048576
 
 cdef uint64_t ONES = 0x0101010101010101
@@ -31,11 +31,11 @@ cdef uint64_t TOPS = 0x8080808080808080
 cdef const uint8_t *DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
-# Rows of bytes; the memory is held by `held`.
+# Rows of bytes; `Held` keeps their memory in place.
 ctypedef struct Rows:
     const int32_t *offsets
     const uint8_t *data
-    const uint8_t *validity     # NULL: none is null
+    const uint8_t *validity     # NULL: no row is null
 
 
 ctypedef struct Out:
@@ -46,7 +46,7 @@ ctypedef struct Out:
 
 @cython.final
 cdef class Held:
-    """Buffers, as long as this lives."""
+    """Keeps buffers in place while it lives."""
 
     cdef Py_buffer _buffers[16]
     cdef int _count
@@ -59,11 +59,11 @@ cdef class Held:
             PyBuffer_Release(&self._buffers[i])
 
     cdef const uint8_t *get(self, object memory, int64_t least) except? NULL:
-        """The memory, which must have at least so many bytes."""
+        """Return the address of a buffer; raise ValueError if it has fewer than `least` bytes."""
         PyObject_GetBuffer(memory, &self._buffers[self._count], PyBUF_SIMPLE)
         self._count += 1
         if self._buffers[self._count - 1].len < least:
-            raise ValueError("a column is shorter than the number of rows says")
+            raise ValueError("a column is too short for the number of rows")
         return <const uint8_t *>self._buffers[self._count - 1].buf
 
 
@@ -122,14 +122,14 @@ cdef inline uint64_t _has_zero(uint64_t word) noexcept nogil:
 
 
 cdef inline uint64_t _special(uint64_t word) noexcept nogil:
-    """Not 0 if any of eight bytes is other than printable ASCII that JSON takes as it is; its lowest bit is then in
-    the first of them (a borrow can only make a byte behind one look like it)."""
+    """Return 0 if all eight bytes are printable ASCII characters that JSON does not escape. Otherwise the lowest bit is
+    set in the first byte that is not (a borrow can set bits only in bytes after that)."""
     return ((word & TOPS) | ((word - 0x20 * ONES) & ~word & TOPS) | _has_zero(word ^ 0x22 * ONES)
             | _has_zero(word ^ 0x5C * ONES) | _has_zero(word ^ 0x7F * ONES))
 
 
 cdef uint8_t *_put_string(uint8_t *at, const uint8_t *start, const uint8_t *end, bint any_text) noexcept nogil:
-    """A JSON string; NULL where the bytes are no text. any_text: control characters are no reason."""
+    """Write a JSON string; return NULL if the bytes are not text. any_text: control characters are allowed."""
     cdef uint64_t word, special
     cdef uint8_t byte
     cdef int length
@@ -215,7 +215,7 @@ cdef uint8_t *_put_bytes(uint8_t *at, const Rows *rows, int64_t row) noexcept no
     return _put_base64(at, start, end) if done == NULL else done
 
 
-# The most bytes that a row may take: an escape makes two of one (of a header's name: six), base64 four of three.
+# Return the most bytes that a row can take: escapes double a byte (in header names: sixfold), base64 makes 4 of 3.
 cdef inline size_t _most(const Rows *rows, int64_t row, int times) noexcept nogil:
     return <size_t>(rows.offsets[row + 1] - rows.offsets[row]) * times
 
@@ -258,10 +258,10 @@ cdef bint _write(Out *out, int64_t count, const uint8_t *prefix, size_t prefix_s
 
 
 def json_lines(columns, bytes prefix) -> bytes:
-    """The lines of Columns with offset, timestamp, key, value and headers, all with offsets of 4 bytes.
+    """Return the lines of Columns with offset, timestamp, key, value and headers, all with offsets of 4 bytes.
 
-    prefix: how each line begins, up to the number of the offset. Header names have to be UTF-8, as ColumnBuilder
-    makes them.
+    prefix: the start of each line, up to the value of "offset". Header names have to be UTF-8, as those of
+    ColumnBuilder are.
     """
     cdef Held held = Held()
     cdef Rows keys, values, names, contents

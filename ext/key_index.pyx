@@ -1,12 +1,12 @@
-"""The first pass of a cleaning (Kafka's Cleaner.buildOffsetMap), without the interpreter's lock; see key_index.pxd."""
+"""The first pass of a cleaning (Kafka's Cleaner.buildOffsetMap), without the GIL; see key_index.pxd."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int8_t, int16_t, int32_t
 
 from kafkapy._ext.batch cimport (
-    AT_ATTRIBUTES, AT_LAST_OFFSET_DELTA, AT_LENGTH, AT_MAGIC, AT_PRODUCER_ID, CODEC_BITS, CONTROL_BIT, LOOK_PARTIAL, LOOK_WHOLE,
-    TRANSACTIONAL_BIT, Look,
+    AT_ATTRIBUTES, AT_LAST_OFFSET_DELTA, AT_LENGTH, AT_MAGIC, AT_PRODUCER_ID, CODEC_BITS, CONTROL_BIT, LOOK_PARTIAL,
+    LOOK_WHOLE, TRANSACTIONAL_BIT, Look,
 )
 from kafkapy._ext.cursor cimport load16, load32, load64
 from kafkapy._ext.decided_txns cimport DecidedTransactions
@@ -17,7 +17,7 @@ from kafkapy._ext.legacy cimport MSG_ATTRIBUTES, MSG_CODEC_BITS
 
 
 class CorruptEntry(ValueError):
-    """What the log holds at some place is no sound entry; the message says where and why."""
+    """An entry of the log is corrupt; the message says where and why."""
 
 
 cdef int marker_kind(RecordCursor *cursor) noexcept nogil:
@@ -45,27 +45,27 @@ cdef str explain_stop(
     Stop stop, const RecordCursor *cursor, const uint8_t *data, Py_ssize_t position, Py_ssize_t size
 ):
     cdef const uint8_t *at = data + position
-    # An entry that was looked at has its offset and its length; the magic may be missing.
+    # `look_entry` has read the entry's offset and length; the magic may not be there.
     where = f"the entry {position} bytes further (offset {<int64_t>load64(at)})"
     if stop == STOP_CRC:
-        return f"{where} has a wrong checksum"
+        return f"{where} has a wrong CRC"
     if stop == STOP_RECORDS:
         if cursor.fault:
             return f"{where}: {explain_records(cursor)}"
         return f"{where} is a control batch whose record has no type"
     if stop == STOP_ORDER:
-        return f"{where} has offsets that do not follow those before, or belong into the next segment"
+        return f"{where} has offsets that do not follow those before, or that belong to the next segment"
     if stop == STOP_LARGE:
-        return f"{where} would have more than 2 GiB once its records are written anew"
+        return f"{where} would exceed 2 GiB when its records are rewritten"
     magic = f" and magic {<int8_t>at[AT_MAGIC]}" if size - position > AT_MAGIC else ""
-    return f"{where} has length {<int32_t>load32(at + AT_LENGTH)}{magic}: no batch begins like that"
+    return f"{where} has the length {<int32_t>load32(at + AT_LENGTH)}{magic}, which is not valid for an entry"
 
 
 @cython.final
 cdef class KeyIndex:
-    """Puts the keys from `start_offset` on into `keys`: those of aborted transactions are passed over.
+    """Puts the keys of records from `start_offset` on into `keys`, except those of aborted transactions.
 
-    Feed it a log's entries from front to back; call `begin_segment` before each segment.
+    Feed a KeyIndex the entries of a log in order; call `begin_segment` before each segment.
     """
 
     def __cinit__(self, KeyMap keys not None, DecidedTransactions transactions not None, int64_t start_offset):
@@ -75,15 +75,15 @@ cdef class KeyIndex:
         self.latest_offset = -1
 
     def begin_segment(self, int64_t base_offset, int64_t end) -> None:
-        """The next entries are those of a segment with offsets from `base_offset` to `end`, without it."""
+        """Begin a segment: the next entries have offsets from `base_offset` to `end`, which is exclusive."""
         self._lower = base_offset
         self._end = end
 
     def feed(self, buffer, Py_ssize_t position, payload=None) -> bool:
-        """Reads the whole entries of `buffer` from `position` on, up to the last (`position` says how far).
+        """Process the complete entries of `buffer` from `position` on; the attribute `position` says how far.
 
-        True when the entry at `position` is compressed and has to be given its payload: call it again from there with
-        it. Raises CorruptEntry, MemoryError.
+        Return True if the entry at `position` is compressed: call `feed` again from there with its decompressed
+        payload. Raises CorruptEntry, MemoryError.
         """
         cdef Py_buffer held, unpacked
         cdef const uint8_t *data
@@ -116,7 +116,7 @@ cdef class KeyIndex:
             PyBuffer_Release(&held)
 
     def reached(self, int64_t offset) -> None:
-        """No entry is left below `offset`: offsets that are missing there count as read."""
+        """Count the offsets below `offset` as read: no entry below it is left."""
         self.latest_offset = offset - 1
 
     cdef Stop _walk(
@@ -146,7 +146,7 @@ cdef class KeyIndex:
         cdef int kind
         cdef bint packed, aborted
         cdef Stop stop
-        # A compressed entry was looked at when its payload was asked for.
+        # A compressed entry was checked before its payload was requested.
         if payload == NULL:
             if not entry_crc_matches(at, size):
                 return STOP_CRC
@@ -170,7 +170,7 @@ cdef class KeyIndex:
             self._transactions.marker_read(<int64_t>load64(at + AT_PRODUCER_ID), kind, last_offset)
             self.records += 1
         else:
-            # Asked twice about a compressed batch, which makes no difference.
+            # For a compressed batch this is called twice, which changes nothing.
             aborted = at[AT_MAGIC] == 2 and self._transactions.batch_read(
                 <int64_t>load64(at + AT_PRODUCER_ID), attributes & TRANSACTIONAL_BIT, last_offset
             )

@@ -1,4 +1,4 @@
-"""Bytes by key in bounded memory; see key_totals.pxd."""
+"""The bytes of each key, in bounded memory; see key_totals.pxd."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -13,7 +13,7 @@ cdef extern from *:
     #include <stdint.h>
     #include <sys/mman.h>
 
-    /* In the order of the hashes: a table that grows is read and written from front to back. */
+    /* Slots are in the order of the hashes: a table is copied into a larger one from front to back. */
     static inline uint64_t kafkapy_slot(uint64_t hash, uint64_t slots) {
         return (uint64_t)((unsigned __int128)hash * slots >> 64);
     }
@@ -32,15 +32,15 @@ cdef extern from *:
     void kafkapy_forget(void *at, size_t size) nogil
 
 cdef enum:
-    FIRST = 4096                # slots
-    FORGET = 131072             # slots of an old table that are given back at a time: whole pages, 3 MiB
+    FIRST = 4096                # initial number of slots
+    FORGET = 131072             # slots of the old table that are freed at a time while it is copied: whole pages, 3 MiB
 
 KEY_BYTES = sizeof(KeySlot)
 
 
 @cython.final
 cdef class KeyTotals:
-    """`memory`: bytes for the table of keys. Three quarters of its slots are used."""
+    """Counts bytes by key. `memory`: the most bytes of its table, of which three quarters of the slots are used."""
 
     def __cinit__(self, memory) -> None:
         self._slots = NULL
@@ -69,7 +69,7 @@ cdef class KeyTotals:
     # --- the table
 
     cdef KeySlot *_find(self, uint64_t hash) noexcept nogil:
-        """The slot of the hash, or the free one where it would be."""
+        """Return the slot of the hash, or the free slot where it would go."""
         cdef uint64_t at = kafkapy_slot(hash, self._size)
         while self._slots[at].bytes and self._slots[at].hash != hash:
             at = at + 1 if at + 1 < self._size else 0
@@ -94,7 +94,8 @@ cdef class KeyTotals:
         return True
 
     cdef void _remove(self, uint64_t at) noexcept nogil:
-        """Frees a slot; what follows moves into it unless it would then lie before its own place."""
+        """Free a slot, and close the hole: move back each following entry of the run, unless the hole is before the
+        slot where the search for that entry begins."""
         cdef uint64_t hole = at, home, gone, moved
         self.sampled -= 1
         while True:
@@ -110,7 +111,7 @@ cdef class KeyTotals:
         self._slots[hole].bytes = 0
 
     cdef void _halve(self) noexcept nogil:
-        """Only keys whose hash has one more zero at its end stay."""
+        """Keep only the keys whose hash has one more zero at its end."""
         cdef uint64_t mask, i
         self.halvings += 1
         mask = (<uint64_t>1 << self.halvings) - 1
@@ -169,7 +170,8 @@ cdef class KeyTotals:
     # --- the largest keys
 
     cdef bint _count(self, const Waiting *record, const KeySlot *slot) noexcept nogil:
-        """`slot`: what the table has of the key, this record included; it says all as long as no key was dropped."""
+        """Count a record among the largest keys. `slot`: the key's slot, with this record; it has all records of the
+        key as long as no keys were dropped."""
         cdef int64_t found = int_map_get(&self._by_hash, <int64_t>record.hash)
         cdef TopKey *top
         if found >= 0:
@@ -210,7 +212,7 @@ cdef class KeyTotals:
         return True
 
     cdef void _down(self, int32_t place) noexcept nogil:
-        """An entry that has grown moves away from the front of the heap."""
+        """Move an entry that has grown away from the front of the heap."""
         cdef int32_t moving = self._heap[place], child
         while True:
             child = 2 * place + 1
@@ -238,14 +240,14 @@ cdef class KeyTotals:
         self._heap[place] = moving
         self._top[moving].place = place
 
-    # --- for Python
+    # --- Python
 
     def count(self, key, int64_t size, bint tombstone=False) -> None:
-        """One more record of a key, with so many bytes (at least 1)."""
+        """Count one record of a key, with `size` bytes (at least 1)."""
         cdef Py_buffer held
         cdef bint done
         if not 0 < size < TOMBSTONE:
-            raise ValueError(f"a record of {size} bytes")
+            raise ValueError(f"a record cannot have {size} bytes")
         PyObject_GetBuffer(key, &held, PyBUF_SIMPLE)
         done = self.add(<const uint8_t *>held.buf, <int32_t>held.len, size, tombstone) and self.flush()
         PyBuffer_Release(&held)
@@ -253,7 +255,7 @@ cdef class KeyTotals:
             raise MemoryError
 
     def kept(self) -> tuple[int, int, int, int]:
-        """Of the sampled keys: (keys, bytes of their last records; the same of those whose last has no value)."""
+        """Return the number of sampled keys and the bytes of their last records, then the same for tombstones only."""
         cdef uint64_t i
         cdef int64_t keys = 0, size = 0, gone = 0, gone_size = 0
         with nogil:
@@ -267,9 +269,10 @@ cdef class KeyTotals:
         return keys, size, gone, gone_size
 
     def largest(self) -> list[tuple[bytes, int, int, int, int]]:
-        """(name, or its first bytes; length of the key; bytes; error; records), the largest first.
+        """Return (name, length, bytes, error, records) of the largest keys, the largest first.
 
-        bytes - error is certain, and so are the records.
+        The name is the first NAME bytes of the key, `length` that of the whole key. At least bytes - error bytes are
+        the key's, and at least `records` records.
         """
         found = []
         for i in range(self._tops):

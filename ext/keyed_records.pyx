@@ -12,7 +12,7 @@ from kafkapy._ext.legacy cimport (
     FOUND_WHOLE, MSG_ATTRIBUTES, MSG_OFFSET, MSG_TIMESTAMP, MessageView, read_message,
 )
 from kafkapy._ext.message_sets cimport (
-    SET_MESSAGE, SET_SOUND, begin_set, explain_set, measure_set, offset_in, timestamp_in,
+    SET_MESSAGE, SET_VALID, begin_set, explain_set, measure_set, offset_in, timestamp_in,
 )
 from kafkapy._ext.records cimport STEP_DONE, RecordView, explain, read_record
 
@@ -40,7 +40,7 @@ cdef bint begin_records(
         <int64_t>load64(at + MSG_TIMESTAMP) if cursor.magic else -1,
     )
     cursor.set_fault = measure_set(&cursor.inner, cursor.at, cursor.end)
-    if cursor.set_fault != SET_SOUND:
+    if cursor.set_fault != SET_VALID:
         cursor.fault = RECORDS_SET
         return False
     cursor.count = cursor.inner.count
@@ -94,7 +94,7 @@ cdef bint _next_of_batch(RecordCursor *cursor, KeyedRecord *record) noexcept nog
     record.offset = cursor.base_offset + view.offset_delta
     if cursor.append_time:
         record.timestamp = cursor.append_timestamp
-    else:   # wraps where a hostile delta makes it, as in Java
+    else:   # a hostile delta wraps around, as in Java
         record.timestamp = <int64_t>(<uint64_t>cursor.base_timestamp + <uint64_t>view.timestamp_delta)
     record.other_magic = False
     return True
@@ -129,6 +129,4 @@ cdef str explain_records(const RecordCursor *cursor):
         return f"{cursor.end - cursor.at} bytes are left after the {cursor.count} records"
     if cursor.fault == RECORDS_COUNT:
         return f"the batch declares {cursor.count} records"
-    return (
-        f"record {cursor.index} has an offset that is not above {cursor.previous} and at most {cursor.last_offset}"
-    )
+    return f"record {cursor.index} has an offset that is not in {cursor.previous + 1}..{cursor.last_offset}"

@@ -1,7 +1,7 @@
 """A map from keys to numbers in bounded memory, for the log cleaner and for statistics.
 
-The place of Kafka's SkimpyOffsetMap: open addressing, no deletes, the hash in the place of the key. See keymap.pxd
-for why the hash is a keyed one.
+Like Kafka's SkimpyOffsetMap: open addressing, no deletes, and the hash stored instead of the key. keymap.pxd explains
+why the hash has a secret.
 """
 
 import os
@@ -19,7 +19,7 @@ cdef extern from *:
 
     static inline uint64_t kafkapy_rotate(uint64_t v, int by) { return v << by | v >> (64 - by); }
 
-    /* Memory of the kernel's, zero and not yet there; NULL if it refuses. */
+    /* Map zeroed memory, whose pages are allocated on first use; NULL if the kernel refuses. */
     static void *kafkapy_map(size_t size) {
         void *at = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         return at == MAP_FAILED ? 0 : at;
@@ -27,8 +27,8 @@ cdef extern from *:
     static void kafkapy_unmap(void *at, size_t size) { if (at) munmap(at, size); }
     static void kafkapy_drop_pages(void *at, size_t size) { madvise(at, size, MADV_DONTNEED); }
 
-    /* Where a hash belongs among `slots` places: in the order of the hashes, so that a table that is copied into a
-       larger one is read and written from front to back. */
+    /* The slot of a hash among `slots`. Slots are in the order of the hashes, so that a table is copied into a larger
+       one from front to back. */
     static inline uint64_t kafkapy_place(uint64_t hash, uint64_t slots) {
         return (uint64_t)((unsigned __int128)hash * slots >> 64);
     }
@@ -40,7 +40,7 @@ cdef extern from *:
         v2 += v1; v1 = kafkapy_rotate(v1, 17); v1 ^= v2; v2 = kafkapy_rotate(v2, 32); \\
     } while (0)
 
-    /* SipHash-2-4 with 128 bits, as its authors publish it (Aumasson, Bernstein). */
+    /* SipHash-2-4 with 128 bits, as published by its authors (Aumasson, Bernstein). */
     static void kafkapy_siphash(const uint64_t *secret, const uint8_t *data, size_t length, uint64_t *out) {
         uint64_t v0 = 0x736f6d6570736575ULL ^ secret[0], v1 = 0x646f72616e646f6dULL ^ secret[1] ^ 0xee;
         uint64_t v2 = 0x6c7967656e657261ULL ^ secret[0], v3 = 0x7465646279746573ULL ^ secret[1];
@@ -81,20 +81,20 @@ cdef extern from *:
     void __builtin_prefetch(const void *at, int write) nogil
 
 cdef enum:
-    FIRST_SLOTS = 4096          # what a map begins with, 96 KiB
-    DROP_EVERY = 43690 * 24     # bytes of the old table that are given back at a time while it is copied: 1 MiB
+    FIRST_SLOTS = 4096          # initial number of slots: 96 KiB
+    DROP_EVERY = 43690 * 24     # bytes of the old table that are freed at a time while it is copied: 1 MiB
 
 ENTRY_BYTES = sizeof(Entry)
 
 
 def siphash128(data, secret) -> bytes:
-    """SipHash-2-4 with 128 bits of the bytes under a secret of 16 bytes (for tests: the hash that a KeyMap uses)."""
+    """Return SipHash-2-4 with 128 bits, the hash of a KeyMap, under a secret of 16 bytes. Used only by tests."""
     cdef Py_buffer held
     cdef uint64_t words[2]
     cdef uint64_t out[2]
     cdef bytes key = bytes(secret)
     if len(key) != 16:
-        raise ValueError(f"a secret of {len(key)} bytes, expected 16")
+        raise ValueError(f"the secret has {len(key)} bytes instead of 16")
     memcpy(words, <const char *>key, 16)
     PyObject_GetBuffer(data, &held, PyBUF_SIMPLE)
     try:
@@ -106,32 +106,32 @@ def siphash128(data, secret) -> bytes:
 
 @cython.final
 cdef class KeyMap:
-    """Numbers (at least 0) by key, in at most `memory` bytes, of which `load_factor` may be filled.
+    """Maps keys to numbers (at least 0), in at most `memory` bytes, of which the share `load_factor` may be used.
 
-    The memory is taken as keys come. Raises ValueError where not even one key would fit, MemoryError.
+    Memory is allocated as keys are added. Raises ValueError if not even one key would fit, MemoryError.
     """
 
     def __cinit__(self, memory, double load_factor=0.9):
         slots = memory // sizeof(Entry)
         if not 0 < load_factor <= 1:
-            raise ValueError(f"a load factor of {load_factor}, expected more than 0 and at most 1")
+            raise ValueError(f"the load factor {load_factor} is not more than 0 and at most 1")
         if slots * load_factor < 1:
             raise ValueError(f"{memory} bytes at a load factor of {load_factor} are too few for one key")
         self._load_factor = load_factor
         self._most = slots
-        # One place stays free: a search for a key that is not there ends at it.
+        # One slot stays free: the search for a missing key ends there.
         self.capacity = min(<int64_t>(slots * load_factor), <int64_t>slots - 1) if slots > 1 else 0
         if self.capacity < 1:
             raise ValueError(f"{memory} bytes at a load factor of {load_factor} are too few for one key")
         self.clear()
 
     def __dealloc__(self):
-        # A large table takes the kernel milliseconds.
+        # Unmapping a large table takes milliseconds.
         with nogil:
             kafkapy_unmap(self._table, self._slots * sizeof(Entry))
 
     def clear(self) -> None:
-        """Forget all keys, give the memory back and draw a new secret. Raises MemoryError."""
+        """Remove all keys, free the memory and choose a new secret. Raises MemoryError."""
         cdef bytes secret = os.urandom(16)
         with nogil:
             kafkapy_unmap(self._table, self._slots * sizeof(Entry))
@@ -146,17 +146,17 @@ cdef class KeyMap:
         self._set_limit()
 
     cdef void _set_limit(self) noexcept nogil:
-        # Three quarters full searches are short; the last table is filled as far as is allowed.
+        # Searches are short while a table is at most three quarters full. The largest table may be fuller.
         self._grow_at = <uint64_t>self.capacity if self._slots == self._most else self._slots // 4 * 3
 
     cdef bint _grow(self) noexcept nogil:
-        """Move into a table of twice the size; False if there is no memory, and then the map is full as it is."""
+        """Move to a table of twice the size; return False if there is no memory: the map then counts as full."""
         cdef uint64_t slots = self._slots * 2, i, place, old_slots = self._slots
         cdef Entry *old = self._table
         cdef Entry *new
         cdef size_t dropped = 0, done
         if slots > self._most or slots > self._most // 2:
-            slots = self._most      # not twice more: the table before the last would be used for a short while only
+            slots = self._most      # skip the last doubling: that table would be used only briefly
         new = <Entry *>kafkapy_map(slots * sizeof(Entry))
         if new == NULL:
             return False
@@ -225,27 +225,27 @@ cdef class KeyMap:
         cdef KeyHash hashed = self.hash_of(key, length)
         return self.get_hashed(&hashed)
 
-    # --- for Python: the same, a key at a time
+    # --- Python: one key at a time
 
     def __len__(self) -> int:
         return self.size
 
     @property
     def utilization(self) -> float:
-        """The filled share of all places that the memory has room for (Kafka's buffer utilization)."""
+        """The used share of all slots that the memory has room for (Kafka's buffer utilization)."""
         return <double>self.size / <double>self._most
 
     @property
     def memory(self) -> int:
-        """Bytes of the table as it is now."""
+        """The bytes of the current table. Used only by tests, to check the limit."""
         return self._slots * sizeof(Entry)
 
     def set(self, key, int64_t value) -> bool:
-        """Remember the number of a key; False if the map is full and the key is not in it."""
+        """Store the number of a key; return False if the map is full and does not have the key."""
         cdef Py_buffer held
         cdef Put done
         if value < 0:
-            raise ValueError(f"{value} cannot be the number of a key: it is negative")
+            raise ValueError(f"the number {value} is negative")
         PyObject_GetBuffer(key, &held, PyBUF_SIMPLE)
         try:
             done = self.put(<const uint8_t *>held.buf, held.len, value)
@@ -254,7 +254,7 @@ cdef class KeyMap:
         return done != PUT_FULL
 
     def find(self, key) -> int:
-        """The number of a key; -1 if it is not in the map."""
+        """Return the number of a key, -1 if the key is not in the map."""
         cdef Py_buffer held
         cdef int64_t found
         PyObject_GetBuffer(key, &held, PyBUF_SIMPLE)

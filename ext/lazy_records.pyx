@@ -1,4 +1,4 @@
-"""The records of a batch of format 2 one after the other, each made only when it is asked for."""
+"""Iterates over the records of a batch of format 2, decoding each only when the caller asks for it."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -13,7 +13,7 @@ from kafkapy._ext.records import CorruptRecords
 cdef class LazyRecords:
     """An iterator of (offset, timestamp, key, value), from the decompressed payload of a batch.
 
-    Raises CorruptRecords at the record that is none, or when the payload is not exactly the `count` records.
+    Raises CorruptRecords at an invalid record, and if the payload is not exactly `count` records.
     """
 
     def __cinit__(self, payload, BatchHeader header not None):

@@ -1,7 +1,8 @@
-"""Messages of formats 0 and 1, as Kafka 0.8 to 0.10 wrote them: the view of a header, reading and writing one message.
+"""Messages of formats 0 and 1 (Kafka 0.8 to 0.10): the header of a message, and reading and writing one message.
 
-Layout and meaning are those of Kafka's LegacyRecord and AbstractLegacyRecordBatch (KIP-31, KIP-32). An entry of a
-log is a single message or a compressed wrapper of many. Positions and sizes are bytes, timestamps milliseconds.
+Layout and meaning are those of Kafka's LegacyRecord and AbstractLegacyRecordBatch (KIP-31, KIP-32). An entry of such a
+log is a single message or a compressed wrapper of several. Positions and sizes are in bytes, timestamps in
+milliseconds.
 """
 
 cimport cython
@@ -13,7 +14,7 @@ from kafkapy._ext.cursor cimport load32, load64, store32, store64
 
 
 cdef bint _bytes(const uint8_t **at, const uint8_t *end, const uint8_t **start, int32_t *length) noexcept nogil:
-    """A length and that many bytes; a negative length leaves `start` NULL and `length` 0."""
+    """Read a length and that many bytes; a negative length sets `start` to NULL and `length` to 0."""
     start[0] = NULL
     if end - at[0] < 4:
         return False
@@ -107,20 +108,21 @@ cdef str explain_message(Found found, str place, const uint8_t *at, int64_t miss
         return f"{place} has a size of {<int32_t>load32(at + MSG_SIZE)}, too small for a message"
     if found == FOUND_BAD_MAGIC:
         return f"{place} has magic {<int8_t>at[MSG_MAGIC]}, neither 0 nor 1"
-    return f"{place} has a key or a value that goes beyond the message's end"
+    return f"{place} has a key or a value that extends beyond the message's end"
 
 
 @cython.final
 @cython.freelist(64)
 cdef class MessageHeader:
-    """A message's fields before its key as they are stored, and what follows from them.
+    """The header of a message: its stored fields, and values derived from them.
 
-    It answers what a BatchHeader answers where that has a meaning here; what only batches have is as of none.
+    A MessageHeader has the attributes of a BatchHeader that make sense for a message. Leader epoch and producer id,
+    which only batches have, are -1.
     """
 
     @property
     def last_offset(self) -> int:
-        """The offset of the message, of a wrapper that of its last inner message."""
+        """The offset of the message; of a wrapper, the offset of its last inner message."""
         return self.offset
 
     @property
@@ -130,34 +132,29 @@ cdef class MessageHeader:
 
     @property
     def max_timestamp(self) -> int:
-        """The message's timestamp, of a wrapper the largest of its messages; -1 in format 0."""
+        """The message's timestamp; of a wrapper, the largest timestamp of its messages; -1 in format 0."""
         return self.timestamp
 
     @property
     def codec(self) -> int:
-        """How the inner messages are compressed: 1 gzip, 2 snappy, 3 lz4; 0: a single message, no wrapper."""
+        """The codec of the inner messages: 1 gzip, 2 snappy, 3 lz4; 0 for a single message (no wrapper)."""
         return self.attributes & MSG_CODEC_BITS
 
     @property
-    def is_compressed(self) -> bool:
-        """Whether this is a wrapper, with a message set as its value."""
-        return (self.attributes & MSG_CODEC_BITS) != 0
-
-    @property
     def timestamp_type(self) -> int | None:
-        """0: timestamps are the producer's; 1: the time of the append, a wrapper's for all its messages; None: format 0."""
+        """0 CreateTime: producers' timestamps; 1 LogAppendTime, in a wrapper for all its messages; None: format 0."""
         if self.magic == 0:
             return None
         return (self.attributes & MSG_APPEND_TIME_BIT) != 0
 
     @property
     def leader_epoch(self) -> int:
-        """-1: these formats have none."""
+        """-1: these formats have no leader epoch."""
         return -1
 
     @property
     def producer_id(self) -> int:
-        """-1: these formats have none."""
+        """-1: these formats have no producer id."""
         return -1
 
     @property

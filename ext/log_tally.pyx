@@ -1,4 +1,4 @@
-"""Counting what is in the batches of a partition: records, bytes, codecs, keys, producers, gaps, times."""
+"""Counts what is in the batches of a partition: records, bytes, codecs, keys, producers, gaps, timestamps."""
 
 cimport cython
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
@@ -21,7 +21,7 @@ cdef int64_t MOST = 0x7FFFFFFFFFFFFFFF
 
 
 cdef inline int _bits(uint64_t number) noexcept nogil:
-    """The place of a number in a histogram by powers of two."""
+    """Return the index of a number in a histogram by powers of two."""
     cdef int bits = 0
     while number:
         number >>= 1
@@ -31,11 +31,11 @@ cdef inline int _bits(uint64_t number) noexcept nogil:
 
 @cython.final
 cdef class LogTally:
-    """Is fed the batches of one partition in their order.
+    """Counts what is in the batches of one partition, which are fed to it in order.
 
-    decompress: as of ColumnBuilder. key_memory: bytes for the table of keys, see key_totals.pxd. aborted: (producer
-    id, first offset) of the aborted transactions, whose records compaction drops. check_crc: whether a batch with a
-    wrong checksum is refused.
+    decompress: as in ColumnBuilder. key_memory: the most bytes of the table of keys, see key_totals.pxd. aborted:
+    (producer id, first offset) of the aborted transactions, whose records compaction removes. check_crc: raise
+    DamagedBatch for a batch with a wrong CRC.
     """
 
     def __cinit__(self, decompress, key_memory, *, aborted=(), bint check_crc=True) -> None:
@@ -64,9 +64,9 @@ cdef class LogTally:
         PyMem_RawFree(self._producers)
 
     def feed(self, buffer, Py_ssize_t position=0) -> int:
-        """Counts the whole batches of a buffer; where the last of them ends.
+        """Count the complete batches of a buffer; return the end of the last one.
 
-        Raises DamagedBatch: what was before is counted, and of the damaged batch what could be read.
+        Raises DamagedBatch: the batches before are counted, and the readable records of the damaged batch.
         """
         cdef Stored found
         self._in_batch = False
@@ -75,7 +75,7 @@ cdef class LogTally:
             while True:
                 with nogil:
                     found = self._run()
-                    # The keys that wait lie in memory that goes away.
+                    # The waiting keys are in memory that is freed below.
                     if not self.keys.flush():
                         self._no_memory = True
                 if self._no_memory or self._aborted.failed:
@@ -142,7 +142,7 @@ cdef class LogTally:
             if counts.first_epoch < 0:
                 counts.first_epoch = batch.leader_epoch
             counts.last_epoch = batch.leader_epoch
-        # A message is its own record; of a wrapper, what is around the messages is the overhead.
+        # Overhead is what is not a record: nothing in a message; in a wrapper, everything around its messages.
         if batch.magic < 2:
             header = 0 if batch.codec == 0 else (MSG_FIELDS_V1 if batch.magic else MSG_FIELDS_V0) + 8
         codec.batches += 1
@@ -166,14 +166,14 @@ cdef class LogTally:
                     (<int64_t>batch.base_sequence + batch.last_offset - batch.base_offset) & 0x7FFFFFFF)
 
     cdef int32_t _producer_of(self) noexcept nogil:
-        """The place of the batch's producer; -1 for those that came after MOST_PRODUCERS others."""
+        """Return the index of the batch's producer, -1 if MOST_PRODUCERS others came before it."""
         cdef int64_t found = int_map_get(&self._by_id, self._walk.batch.producer_id)
         cdef int32_t room
         cdef Producer *grown
         if found >= 0:
             return <int32_t>found
         if self._known == MOST_PRODUCERS:
-            self.producers_left_out += 1        # their batches
+            self.producers_left_out += 1        # counts their batches
             return -1
         if self._known == self._room:
             room = self._room * 2 if self._room else 16
@@ -248,7 +248,7 @@ cdef class LogTally:
                 self._no_memory = True
 
     cdef void _marker(self) noexcept nogil:
-        """The record of a control batch: the end of its producer's transaction."""
+        """Count the record of a control batch, which ends its producer's transaction."""
         cdef Producer *producer
         cdef int kind = -1
         if self._walk.record.key_length >= 4:
@@ -304,7 +304,7 @@ cdef class LogTally:
         self._moments[place].bytes += size
 
     cdef void _widen(self, int64_t timestamp) noexcept nogil:
-        """Makes room for a timestamp on the time line, by joining places where that is needed."""
+        """Make room for a timestamp on the time line, by combining intervals if necessary."""
         cdef Moment moved[MOMENTS]
         cdef int low = 0, high = MOMENTS - 1, by = 0, i
         cdef int64_t begin, end, place
@@ -328,10 +328,10 @@ cdef class LogTally:
         self._origin = begin
         self._shift += by
 
-    # --- for Python
+    # --- Python
 
     def counts(self) -> dict[str, int]:
-        """The plain counts by name, see log_tally.pxd; timestamps are None where no record has one."""
+        """Return the counts by name, see log_tally.pxd; the timestamps are None if no record has one."""
         cdef dict found = self._counts
         cdef int32_t i
         if found["without_timestamp"] == found["records"]:
@@ -341,27 +341,27 @@ cdef class LogTally:
         return found
 
     def codecs(self) -> dict[int, dict[str, int]]:
-        """By number of the codec: batches, records, bytes, packed, unpacked."""
+        """Return batches, records, bytes, packed and unpacked by number of the codec."""
         return {i: self._codecs[i] for i in range(CODECS) if self._codecs[i].batches}
 
     def formats(self) -> dict[int, dict[str, int]]:
-        """By message format: batches, records, bytes."""
+        """Return batches, records and bytes by message format."""
         return {i: self._formats[i] for i in range(FORMATS) if self._formats[i].batches}
 
     def histograms(self) -> tuple[list[int], list[int]]:
-        """Batches by their bytes, and by their records: place i counts those from 2^(i-1) to less than 2^i."""
+        """Return batches by their bytes and by their records: number i counts those from 2^(i-1) to less than 2^i."""
         return [self._batch_sizes[i] for i in range(SIZES)], [self._batch_records[i] for i in range(SIZES)]
 
     def producers(self) -> list[dict[str, int]]:
-        """In the order in which they came; open_first is -1 where no transaction is under way."""
+        """Return the producers in the order of their first batches; open_first is -1 without an open transaction."""
         return [self._producers[i] for i in range(self._known)]
 
     def gaps(self) -> list[tuple[int, int]]:
-        """The largest: (offset before it, offsets that are missing), in their order."""
+        """Return (offset before the gap, missing offsets) of the largest gaps, ordered by offset."""
         return sorted((self._gaps[i].after, self._gaps[i].missing) for i in range(GAPS) if self._gaps[i].missing)
 
     def moments(self) -> tuple[int, list[tuple[int, int, int]]]:
-        """Width in milliseconds, and for each part of the time in which there is something (begin, records, bytes)."""
+        """Return the width of an interval in ms, and (begin, records, bytes) of each interval that has records."""
         cdef int64_t i
         return <int64_t>1 << self._shift, [
             ((self._origin + i) << self._shift, self._moments[i].records, self._moments[i].bytes)

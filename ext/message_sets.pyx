@@ -1,9 +1,9 @@
 """The messages of formats 0 and 1 as a consumer gets them: single ones, and those inside compressed wrappers.
 
-The rules are those of Kafka 3.9's AbstractLegacyRecordBatch.DeepRecordsIterator: offsets in a wrapper of format 1 are
-relative to its first message, and the wrapper has its last one's (0 stands for "not known", which librdkafka once
-sent); the append time of a wrapper is that of all its messages; wrappers hold no wrappers. What is read is
-decompressed memory, and nothing is believed about it.
+The rules are those of Kafka 3.9's AbstractLegacyRecordBatch.DeepRecordsIterator. Offsets inside a wrapper of format 1
+are relative to its first message, and the wrapper has the offset of its last message (0 means "unknown"; old versions
+of librdkafka sent that). The append time of a wrapper applies to all its messages. A wrapper must not contain wrappers.
+The input is decompressed memory and untrusted.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -44,22 +44,22 @@ cdef SetFault measure_set(InnerSet *inner, const uint8_t *at, const uint8_t *end
     if inner.count == 0:
         return SET_EMPTY
     if inner.wrapper_magic == 0 or inner.wrapper_offset == 0:
-        return SET_SOUND
+        return SET_VALID
     if inner.wrapper_offset < inner.last_inner:
         return SET_OFFSET
     inner.base = inner.wrapper_offset - inner.last_inner
-    return SET_SOUND
+    return SET_VALID
 
 
 cdef str explain_set(SetFault fault, const InnerSet *inner):
     if fault == SET_MESSAGE:
         return explain_message(inner.found, f"message {inner.count} of the wrapper", inner.fault_at, inner.missing)
     if fault == SET_NESTED:
-        return f"message {inner.count} of the wrapper is compressed itself; wrappers hold no wrappers"
+        return f"message {inner.count} of the wrapper is compressed too; a wrapper must not contain wrappers"
     if fault == SET_EMPTY:
-        return "the wrapper holds no message"
-    return (f"the wrapper has offset {inner.wrapper_offset}, but its last message says {inner.last_inner}, "
-            "counted from the first one")
+        return "the wrapper has no messages"
+    return (f"the wrapper has the offset {inner.wrapper_offset}, "
+            f"but the relative offset of its last message is {inner.last_inner}")
 
 
 cdef object _bytes_or_none(const uint8_t *start, int32_t length):
@@ -92,9 +92,9 @@ cdef int _read(const Py_buffer *held, MessageHeader header, MessageView *view) e
 
 
 def decode_message(buffer, MessageHeader header, kind=tuple):
-    """Decode the single message that `header` was read from: kind((offset, timestamp, key, value, (), -1)).
+    """Return the single message that `header` was read from: kind((offset, timestamp, key, value, (), -1)).
 
-    For a wrapper the value is the compressed set. Raises CorruptRecords.
+    The value of a wrapper is its compressed set. Raises CorruptRecords.
     """
     cdef Py_buffer held
     cdef MessageView view
@@ -111,13 +111,13 @@ cdef int _open(InnerSet *inner, MessageHeader header, const Py_buffer *held) exc
     begin_set(inner, header.magic, header.attributes, header.offset, header.timestamp)
     with nogil:
         fault = measure_set(inner, <const uint8_t *>held.buf, <const uint8_t *>held.buf + held.len)
-    if fault != SET_SOUND:
+    if fault != SET_VALID:
         raise CorruptRecords(explain_set(fault, inner))
     return 0
 
 
 def wrapper_value(buffer, MessageHeader header) -> tuple[int, int]:
-    """Where the compressed set of a wrapper begins and ends in `buffer`. Raises CorruptRecords."""
+    """Return where the compressed set of a wrapper begins and ends in `buffer`. Raises CorruptRecords."""
     cdef Py_buffer held
     cdef MessageView view
     PyObject_GetBuffer(buffer, &held, PyBUF_SIMPLE)
@@ -131,7 +131,7 @@ def wrapper_value(buffer, MessageHeader header) -> tuple[int, int]:
 
 
 def decode_set(payload, MessageHeader header, kind=tuple) -> list:
-    """Decode the messages of a wrapper from its decompressed payload, as `decode_message` makes them.
+    """Return the messages of a wrapper, decoded from its decompressed payload; each as `decode_message` returns it.
 
     Offsets and timestamps are those that a consumer gets. Raises CorruptRecords.
     """
@@ -155,9 +155,9 @@ def decode_set(payload, MessageHeader header, kind=tuple) -> list:
 
 
 def find_timestamp(payload, MessageHeader header, int64_t timestamp, int64_t min_offset=0) -> tuple[int, int] | None:
-    """Find the first message of a wrapper with at least this timestamp and offset: (offset, timestamp) or None.
+    """Return (offset, timestamp) of the first message with at least this timestamp and offset, or None.
 
-    `payload` is decompressed. Raises CorruptRecords.
+    `payload` is the wrapper's decompressed set. Raises CorruptRecords.
     """
     cdef Py_buffer held
     cdef InnerSet inner

@@ -1,12 +1,12 @@
-"""Validation of produced message sets of formats 0 and 1, and what a validated one tells the log.
+"""Validates produced message sets of formats 0 and 1.
 
-The checks are those of Kafka 3.9's UnifiedLog.analyzeAndValidateRecords and LogValidator: every message's size and
-checksum, also of those inside a wrapper, which is decompressed piece by piece; one format; one wrapper, or any number
-of single messages; no wrapper in a wrapper; keys for compacted topics; timestamps within the topic's window. No Python
-object is made per message, and the first message that is refused ends it.
+The checks are those of Kafka 3.9's UnifiedLog.analyzeAndValidateRecords and LogValidator: size and CRC of every
+message, also of those inside a wrapper, which is decompressed in pieces; a single format; either one wrapper or any
+number of single messages; no wrapper inside a wrapper; keys for compacted topics; timestamps in the range that the
+topic allows. There is no Python object per message, and validation ends at the first invalid message.
 
-Where this is not what Kafka does: it stores a message whose key or value go beyond its end, or that goes on behind its
-value, and drops a last message of a wrapper that is cut; here they are refused.
+Differences from Kafka: it stores a message whose key or value extends beyond its end, or that has bytes after its
+value, and drops an incomplete last message of a wrapper. Here these are rejected.
 """
 
 cimport cython
@@ -40,17 +40,17 @@ cdef enum Verdict:
     TOO_LARGE
     OTHER_MAGIC
     NESTED
-    LEFT_OVER                   # bytes behind the value
+    LEFT_OVER                   # bytes after the value
     NO_KEY
     OUT_OF_WINDOW
     APPEND_TIME_CLAIMED
-    NOT_ALONE                   # a wrapper beside other messages
+    NOT_ALONE                   # a wrapper next to other messages
 
 cdef int64_t MAX_INT64 = 0x7FFFFFFFFFFFFFFF
 
 
 cdef Verdict judge(Check *check, const MessageView *view, int64_t timestamp, bint claimed) noexcept nogil:
-    """Kafka's validateKey and validateTimestamp, and what all messages come to."""
+    """Check key and timestamp as Kafka's validateKey and validateTimestamp do, and update the findings."""
     if check.need_keys and view.key == NULL:
         return NO_KEY
     if check.create_time and timestamp != -1:
@@ -66,7 +66,7 @@ cdef Verdict judge(Check *check, const MessageView *view, int64_t timestamp, bin
     return GOOD
 
 
-cdef Verdict read_sound(Check *check, const uint8_t *at, const uint8_t *end, MessageView *view) noexcept nogil:
+cdef Verdict read_valid(Check *check, const uint8_t *at, const uint8_t *end, MessageView *view) noexcept nogil:
     check.fault_at = at
     check.found = read_message(at, end, view, &check.missing)
     if check.found == FOUND_PARTIAL:
@@ -85,11 +85,11 @@ cdef Verdict read_sound(Check *check, const uint8_t *at, const uint8_t *end, Mes
 
 
 cdef Verdict walk_messages(Check *check, const uint8_t **cursor, const uint8_t *end, int *codec) noexcept nogil:
-    """Single messages, or one wrapper, whose inside is not looked at."""
+    """Check single messages, or one wrapper without what is inside it."""
     cdef MessageView view
     cdef Verdict verdict
     while True:
-        verdict = read_sound(check, cursor[0], end, &view)
+        verdict = read_valid(check, cursor[0], end, &view)
         if verdict != GOOD:
             return verdict
         if 0 <= check.max_size < view.size:
@@ -105,11 +105,11 @@ cdef Verdict walk_messages(Check *check, const uint8_t **cursor, const uint8_t *
 
 
 cdef Verdict walk_inner(Check *check, const uint8_t **cursor, const uint8_t *end) noexcept nogil:
-    """The messages inside a wrapper."""
+    """Check the messages inside a wrapper."""
     cdef MessageView view
     cdef Verdict verdict
     while cursor[0] != end:
-        verdict = read_sound(check, cursor[0], end, &view)
+        verdict = read_valid(check, cursor[0], end, &view)
         if verdict != GOOD:
             return verdict
         if view.attributes & MSG_CODEC_BITS:
@@ -135,7 +135,7 @@ cdef object refuse(Verdict verdict, const Check *check, str what="message"):
             INVALID_RECORD if verdict == NOT_WHOLE or check.found == FOUND_CUT else CORRUPT_MESSAGE,
             explain_message(check.found, f"{what} {index}", check.fault_at, check.missing))
     if verdict == BAD_CRC:
-        raise InvalidBatch(CORRUPT_MESSAGE, f"the checksum of {what} {index} is not that of its bytes")
+        raise InvalidBatch(CORRUPT_MESSAGE, f"{what} {index} has a wrong CRC")
     if verdict == TOO_LARGE:
         raise InvalidBatch(
             MESSAGE_TOO_LARGE,
@@ -145,21 +145,21 @@ cdef object refuse(Verdict verdict, const Check *check, str what="message"):
         raise InvalidBatch(
             INVALID_TIMESTAMP,
             f"the timestamp {check.timestamp} of {what} {index} is not within [{check.earliest}, {check.latest}], "
-            "which the topic allows now")
+            "the range that the topic allows now")
     if verdict == APPEND_TIME_CLAIMED:
         raise InvalidBatch(INVALID_TIMESTAMP, "a producer may not set the timestamp type to LogAppendTime")
     raise InvalidBatch(INVALID_RECORD, {
-        OTHER_MAGIC: f"{what} {index} has another format than the first one, which has {check.magic}",
-        NESTED: f"{what} {index} is compressed itself; wrappers hold no wrappers",
-        LEFT_OVER: f"{what} {index} goes on after its value",
-        NO_KEY: f"{what} {index} has no key; a compacted topic takes no message without",
-        NOT_ALONE: "a compressed set has to be the only one",
+        OTHER_MAGIC: f"{what} {index} has another format than the first one, which has format {check.magic}",
+        NESTED: f"{what} {index} is compressed too; a wrapper must not contain wrappers",
+        LEFT_OVER: f"{what} {index} has bytes after its value",
+        NO_KEY: f"{what} {index} has no key; a compacted topic requires keys",
+        NOT_ALONE: "a compressed set must be the only one of a produce request",
     }[verdict])
 
 
 cdef int walk_pieces(Check *check, object pieces) except -1:
-    """The messages inside a wrapper, as they are decompressed. Only a message that is cut by a piece's end is copied,
-    and no more room is taken for it than has arrived."""
+    """Check the messages inside a wrapper while they are decompressed. Only a message that spans pieces is copied, into
+    `carry`, whose size is limited to the bytes that have arrived, whatever size the message claims."""
     cdef Writer carry = Writer(256)
     cdef Verdict verdict = GOOD
     cdef const uint8_t *at
@@ -190,7 +190,7 @@ cdef int walk_pieces(Check *check, object pieces) except -1:
                 carried = carry.data + carry.size
                 if carry.size < RELEASE_FROM:
                     verdict = walk_inner(check, &inner, carried)
-                else:           # once the message is whole, its checksum is made
+                else:           # the message may now be complete, and its CRC is computed
                     with nogil:
                         verdict = walk_inner(check, &inner, carried)
                 if inner != carry.data:
@@ -200,24 +200,25 @@ cdef int walk_pieces(Check *check, object pieces) except -1:
     if verdict == NOT_WHOLE:
         refuse(verdict, check, what)
     if check.index == 0:
-        raise InvalidBatch(INVALID_RECORD, "the wrapper holds no message")
+        raise InvalidBatch(INVALID_RECORD, "the wrapper has no messages")
     return 0
 
 
 cdef bint numbered_from_zero(const Check *check, int64_t wrapper_offset) except -1:
-    """Whether a consumer would number the messages of the wrapper 0, 1, 2, ...; see message_sets for the rules."""
+    """Return True if a consumer would number the messages of the wrapper 0, 1, 2, ... (rules: see message_sets)."""
     cdef int64_t base = 0
     if wrapper_offset != 0:
         if wrapper_offset < check.last_inner:
             raise InvalidBatch(
                 INVALID_RECORD,
-                f"the wrapper has offset {wrapper_offset}, but its last message says {check.last_inner}, "
-                "counted from the first one")
+                f"the wrapper has the offset {wrapper_offset}, "
+                f"but the relative offset of its last message is {check.last_inner}")
         base = wrapper_offset - check.last_inner
-    # Where the difference is too large for an int64, consumers take the inner offsets as they are.
+    # If the difference exceeds an int64, consumers use the inner offsets unchanged.
     return check.consecutive and base >= 0 and base + check.first_inner == 0
 
 
+# Return a + b, limited to the range of an int64 instead of wrapping around.
 cdef int64_t _sum(int64_t a, int64_t b) noexcept nogil:
     if b > 0 and a > MAX_INT64 - b:
         return MAX_INT64
@@ -228,7 +229,7 @@ cdef int64_t _sum(int64_t a, int64_t b) noexcept nogil:
 
 @cython.final
 cdef class CheckedMessages:
-    """A produced message set that may be stored or converted."""
+    """A valid produced message set, which can be stored or converted."""
 
 
 def check_messages(
@@ -242,9 +243,9 @@ def check_messages(
     bint compact,
     int64_t max_message_bytes,
 ) -> CheckedMessages:
-    """Check the messages of format 0 or 1 that a client produced to one partition; nothing is changed.
+    """Validate the messages of format 0 or 1 that a client produced to a partition; changes nothing.
 
-    `decompress(codec, view)` gives the bytes of a wrapper's set piece by piece and raises InvalidBatch itself. The other
+    `decompress(codec, view)` yields the bytes of a wrapper's set in pieces and raises InvalidBatch itself. The other
     arguments: kafkapy.record.validation.validate. Raises InvalidBatch.
     """
     cdef Py_buffer held
@@ -278,7 +279,7 @@ def check_messages(
         if verdict != NOT_WHOLE:
             refuse(verdict, &check)
         if at == start:
-            raise InvalidBatch(INVALID_RECORD, f"the {held.len} bytes of records do not hold a whole message")
+            raise InvalidBatch(INVALID_RECORD, f"the {held.len} bytes of records do not hold a complete message")
         checked.size = at - start
         checked.magic = check.magic
         checked.codec = codec
@@ -292,9 +293,8 @@ def check_messages(
                 raise InvalidBatch(INVALID_RECORD, "the wrapper has no value")
             check.append_time = view.magic and view.attributes & MSG_APPEND_TIME_BIT
             check.wrapper_timestamp = view.timestamp
-            walk_pieces(
-                &check, decompress(codec, memoryview(buffer)[view.value - start : view.value - start + view.value_length])
-            )
+            inner = memoryview(buffer)[view.value - start : view.value - start + view.value_length]
+            walk_pieces(&check, decompress(codec, inner))
             if view.magic:
                 checked.in_order = numbered_from_zero(&check, view.offset)
         checked.count = check.index
@@ -306,7 +306,7 @@ def check_messages(
 
 
 cdef void stamp(uint8_t *at, int64_t size, bint append_time, int64_t timestamp) noexcept nogil:
-    """Timestamp and type of one message of format 1, and a new checksum where that changes anything."""
+    """Set timestamp and timestamp type of a message of format 1, and its CRC if that changes anything."""
     cdef uint8_t attributes = at[MSG_ATTRIBUTES]
     cdef uint8_t wanted = attributes & ~MSG_APPEND_TIME_BIT
     if append_time:
@@ -328,7 +328,7 @@ cdef void stamp_all(uint8_t *at, const uint8_t *end, bint append_time, int64_t n
 
 
 def store_in_place(buffer, CheckedMessages checked, int timestamp_type, int64_t now_ms) -> ValidatedBatch:
-    """The set as it was checked, with timestamps as the topic wants them written into `buffer`, which is writable."""
+    """Return the checked set, after setting the topic's timestamp type and timestamps in `buffer` (writable)."""
     cdef Py_buffer held
     cdef uint8_t *at
     cdef bint append_time = timestamp_type != 0
@@ -352,7 +352,8 @@ def message_batch(
     data, int magic, int codec, int32_t count, int timestamp_type, int64_t max_timestamp, int32_t index_of_max,
     bint rebuilt=False, remake=None,
 ) -> ValidatedBatch:
-    """A message set for the log. index_of_max: of a set that is not compressed, the first with the largest timestamp."""
+    """Return a message set for the log. index_of_max: index of the first message with the largest timestamp; only used
+    for an uncompressed set."""
     cdef ValidatedBatch batch = ValidatedBatch.__new__(ValidatedBatch)
     batch.data = data
     batch.size = len(data)

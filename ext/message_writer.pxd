@@ -1,4 +1,4 @@
-# Writing the messages of a set of format 0 or 1.
+# Writes the messages of a set of format 0 or 1.
 
 cimport cython
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
@@ -6,7 +6,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from kafkapy._ext.cursor cimport Writer
 
 
-# Writes messages one after the other; `payload` is an uncompressed set, or what a wrapper has inside.
+# Appends messages to a set; `payload` returns the uncompressed set, which is also the content of a wrapper.
 @cython.final
 cdef class MessagesEncoder:
     cdef Writer writer

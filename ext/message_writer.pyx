@@ -1,6 +1,6 @@
-"""Writing messages of formats 0 and 1: sets, and the wrapper around a compressed one.
+"""Writes messages of formats 0 and 1: message sets, and the wrapper around a compressed set.
 
-What is written is what Kafka 3.9's MemoryRecordsBuilder writes for these formats.
+The bytes are those of Kafka 3.9's MemoryRecordsBuilder.
 """
 
 cimport cython
@@ -17,7 +17,7 @@ cdef enum:
 
 cdef int _check_magic(int magic) except -1:
     if magic != 0 and magic != 1:
-        raise ValueError(f"there are messages of format 0 and 1, not {magic}")
+        raise ValueError(f"messages have format 0 or 1, not {magic}")
     return 0
 
 
@@ -26,12 +26,12 @@ cdef int8_t _attributes(int magic, int codec, int timestamp_type) noexcept nogil
 
 
 cdef const uint8_t *_hold(object data, Py_buffer *held) except? NULL:
-    """The bytes of a buffer, NULL for None (and then nothing is held)."""
+    """Return the address of a buffer's bytes; NULL for None, which needs no release."""
     held.len = 0
     if data is None:
         return NULL
     PyObject_GetBuffer(data, held, PyBUF_SIMPLE)
-    # An empty buffer may have no address, and NULL would be null.
+    # An empty buffer may have the address NULL, which here would mean null.
     return <const uint8_t *>held.buf if held.buf != NULL else <const uint8_t *>b""
 
 
@@ -50,11 +50,11 @@ cdef class MessagesEncoder:
 
     @property
     def size(self) -> int:
-        """Bytes of all messages so far."""
+        """The bytes of all messages so far."""
         return self.writer.size
 
     def append(self, int64_t offset, int64_t timestamp, key, value) -> None:
-        """Add a message: the offset as it is stored, key and value bytes-like or None."""
+        """Append a message. `offset` is stored unchanged; key and value are bytes-like or None."""
         cdef Py_buffer held_key, held_value
         cdef const uint8_t *key_at = _hold(key, &held_key)
         cdef const uint8_t *value_at
@@ -73,7 +73,7 @@ cdef class MessagesEncoder:
                  const uint8_t *value, Py_ssize_t value_length) except -1:
         cdef int64_t size = message_size(self.magic, key_length, value_length)
         if size > MAX_SIZE - self.writer.size:
-            raise ValueError(f"a message of {size} bytes after {self.writer.size} is more than a set can hold")
+            raise ValueError(f"a message of {size} bytes after {self.writer.size} bytes exceeds the size of a set")
         put_message(
             self.writer.extend(size), self.magic, offset, self.attributes, timestamp,
             key, <int32_t>key_length, value, <int32_t>value_length,
@@ -85,14 +85,14 @@ cdef class MessagesEncoder:
         return 0
 
     def payload(self) -> bytes:
-        """Give the messages so far."""
+        """Return the messages so far."""
         return self.writer.getvalue()
 
 
 def wrap(payload, int magic, int codec, int64_t offset, int64_t timestamp=-1, int timestamp_type=0) -> bytes:
-    """Make the wrapper of an already compressed message set.
+    """Return the wrapper of an already compressed message set.
 
-    offset: that of the last message. timestamp: the largest of the messages, or the time of the append.
+    offset: that of the last message. timestamp: the largest of the messages, or the append time.
     """
     cdef Py_buffer held
     cdef bytes made
@@ -103,7 +103,7 @@ def wrap(payload, int magic, int codec, int64_t offset, int64_t timestamp=-1, in
     try:
         size = message_size(magic, 0, held.len)
         if size > MAX_SIZE:
-            raise ValueError(f"{held.len} bytes are more than a wrapper can hold")
+            raise ValueError(f"{held.len} bytes exceed the size of a wrapper")
         made = PyBytes_FromStringAndSize(NULL, size)
         at = <uint8_t *>PyBytes_AS_STRING(made)
         with nogil:

@@ -1,4 +1,4 @@
-# Kafka's murmur2, which chooses the partition of a key, for other extension modules.
+# Kafka's murmur2, which chooses the partition for a key, for other extension modules.
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 
@@ -8,7 +8,7 @@ cdef enum:
     POSITIVE = 0x7FFFFFFF
 
 
-# The 32-bit hash of `length` bytes; little-endian words, whatever the processor.
+# Return the 32-bit hash of `length` bytes, read as little-endian words on every processor.
 cdef inline uint32_t murmur2_of(const uint8_t *at, size_t length) noexcept nogil:
     cdef uint32_t h = <uint32_t>KAFKA_SEED ^ <uint32_t>length
     cdef uint32_t m = <uint32_t>MULTIPLIER
@@ -31,6 +31,6 @@ cdef inline uint32_t murmur2_of(const uint8_t *at, size_t length) noexcept nogil
     return h ^ h >> 15
 
 
-# Kafka's default choice: the hash without its sign, modulo the number of partitions (at least 1).
+# Return Kafka's default partition: the hash without its sign bit, modulo the number of partitions (at least 1).
 cdef inline int32_t partition_for(const uint8_t *at, size_t length, int32_t partitions) noexcept nogil:
     return <int32_t>((murmur2_of(at, length) & <uint32_t>POSITIVE) % <uint32_t>partitions)

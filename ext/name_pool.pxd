@@ -1,7 +1,7 @@
-# Names in plain memory, each once, with a number that stands for it: groups and topics of committed offsets.
+# Names in plain memory, each stored once and identified by a number: groups and topics of committed offsets.
 #
-# A name lives as long as somebody uses it: `names_take` counts one more use, `names_release` one less. The hash comes
-# from the caller, who draws a secret for it (ext/keymap): names are chosen by clients.
+# A name stays as long as it has uses: `names_take` adds a use, `names_release` removes one. The caller passes the hash,
+# which needs a secret (ext/keymap), since clients choose the names.
 
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 
@@ -10,31 +10,31 @@ ctypedef struct Name:
     uint64_t hash
     int32_t length
     int32_t uses                # 0: the number is free
-    int32_t first               # for the owner: the head of a list, -1 at the beginning; next free number when free
-    int32_t count               # for the owner, 0 at the beginning
+    int32_t first               # for the owner of the pool: head of a list, -1 at first; if free: the next free number
+    int32_t count               # for the owner of the pool, 0 at first
 
 ctypedef struct NamePool:
     Name *names                 # by number
-    int32_t room                # numbers that `names` has room for
-    int32_t used                # numbers that were ever given out
-    int32_t free                # a number that was given back, -1: none
-    int32_t count               # names that are used
-    int32_t *slots              # open addressing with linear probing: number + 1, 0 where there is none
-    uint64_t mask               # number of slots - 1; at most half of them are taken
+    int32_t room                # capacity of `names`
+    int32_t used                # numbers that were ever assigned
+    int32_t free                # a free number among them; -1: none
+    int32_t count               # names in use
+    int32_t *slots              # hash table (open addressing, linear probing): number + 1; 0: free
+    uint64_t mask               # number of slots - 1; at most half of the slots are in use
 
-# A pool is begun by `names_begin` and ended by `names_end`.
+# Begin and end a pool.
 cdef void names_begin(NamePool *pool) noexcept nogil
 cdef void names_end(NamePool *pool) noexcept nogil
 
-# The number of the name; -1 if nobody uses it.
+# Return the number of the name; -1 if the name is not in use.
 cdef int32_t names_find(const NamePool *pool, const uint8_t *text, int32_t length, uint64_t hash) noexcept nogil
 
-# The same with one more use, whether it is known or not; -1 without memory.
+# Add a use of the name, which may be new, and return its number; -1 if there is no memory.
 cdef int32_t names_take(NamePool *pool, const uint8_t *text, int32_t length, uint64_t hash) noexcept nogil
 
-# One more use of a name that is used; one less, and the name goes with the last one.
+# Add a use of a name that is in use; remove a use, and the name with its last use.
 cdef void names_keep(NamePool *pool, int32_t number) noexcept nogil
 cdef void names_release(NamePool *pool, int32_t number) noexcept nogil
 
-# Bytes of memory that all of it takes.
+# Return the bytes of memory of the pool.
 cdef uint64_t names_memory(const NamePool *pool) noexcept nogil

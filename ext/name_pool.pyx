@@ -1,4 +1,4 @@
-"""Names with numbers that stand for them; see name_pool.pxd. Python sees it as `Names`, for tests."""
+"""Names, each stored once and identified by a number; see name_pool.pxd. Python tests use it as `Names`."""
 
 cimport cython
 from libc.stdlib cimport calloc, free, malloc, realloc
@@ -7,7 +7,7 @@ from libc.string cimport memcmp, memcpy, memset
 from kafkapy._ext.keymap cimport KeyMap
 
 cdef enum:
-    FIRST = 16                  # names and half of the slots
+    FIRST = 16                  # initial number of names, and half of the initial number of slots
 
 
 cdef void names_begin(NamePool *pool) noexcept nogil:
@@ -25,7 +25,7 @@ cdef void names_end(NamePool *pool) noexcept nogil:
     names_begin(pool)
 
 
-# The slot of the name, or the free one where it would be put.
+# Return the slot of the name, or the free slot where it would go.
 cdef inline uint64_t _slot(const NamePool *pool, const uint8_t *text, int32_t length, uint64_t hash) noexcept nogil:
     cdef uint64_t at = hash & pool.mask
     cdef const Name *name
@@ -61,7 +61,7 @@ cdef bint _grow_slots(NamePool *pool) noexcept nogil:
     return True
 
 
-# A free number; -1 without memory.
+# Return a free number; -1 if there is no memory.
 cdef int32_t _number(NamePool *pool) noexcept nogil:
     cdef int32_t number = pool.free, room
     cdef Name *names
@@ -126,7 +126,8 @@ cdef void names_release(NamePool *pool, int32_t number) noexcept nogil:
     if name.uses:
         return
     hole = _slot(pool, name.text, name.length, name.hash)
-    # What follows moves into the hole unless it would then lie before its home.
+    # Close the hole, since a search ends at the first free slot: move back each following entry of the run, unless the
+    # hole is before the slot where the search for that entry begins.
     at = hole
     while True:
         at = (at + 1) & pool.mask
@@ -155,7 +156,7 @@ cdef uint64_t names_memory(const NamePool *pool) noexcept nogil:
 
 @cython.final
 cdef class Names:
-    """The pool as a Python object: `take` and `release` by name; `find` answers the number, -1 for an unknown name."""
+    """The pool as a Python object. Used only by tests. `find` returns a name's number, -1 for an unknown name."""
 
     cdef NamePool pool
     cdef KeyMap hasher

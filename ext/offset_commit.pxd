@@ -1,9 +1,9 @@
-# Keys and values of the offset commits in __consumer_offsets, as bytes: read where they lie, and written.
+# Keys and values of the offset commits in __consumer_offsets: decoded in place, and encoded.
 #
-# A key is a version (int16, 0 or 1), group and topic (int16 length and UTF-8), partition (int32). A value is a version
-# (int16) and then: 0 and 2: offset (int64), metadata (int16 length and UTF-8), time of the commit (int64); 1: the same
-# and the time when it expires (int64); 3: offset, leader epoch (int32), metadata, time; 4: as 3 in the flexible form.
-# Source: Kafka's OffsetCommitKey and OffsetCommitValue.
+# A key is a version (int16, 0 or 1), group and topic (int16 length and UTF-8), and partition (int32). A value is a
+# version (int16) and then: 0 and 2: offset (int64), metadata (int16 length and UTF-8), commit timestamp (int64); 1: the
+# same and the expire timestamp (int64); 3: offset, leader epoch (int32), metadata, commit timestamp; 4: as 3, in the
+# flexible encoding. Source: Kafka's OffsetCommitKey and OffsetCommitValue.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -27,8 +27,8 @@ ctypedef struct OffsetValueView:
     int32_t leader_epoch        # -1: none
     int32_t metadata_length
 
-# Read a key; NULL is damaged. Bytes behind it are left alone, as in Kafka.
+# Decode a key; NULL is damaged. Bytes after the key are ignored, as in Kafka.
 cdef KeyKind read_offset_key(const uint8_t *at, Py_ssize_t length, OffsetKeyView *key) noexcept nogil
 
-# Read a value; False: it is damaged, or of a version that there is not.
+# Decode a value; return False if it is invalid or has an unknown version.
 cdef bint read_offset_value(const uint8_t *at, Py_ssize_t length, OffsetValueView *value) noexcept nogil

@@ -1,6 +1,6 @@
-"""Keys and values of offset commits; see offset_commit.pxd.
+"""Encodes and decodes the keys and values of offset commits; see offset_commit.pxd.
 
-kafkapy.coordinator.offset_records says the same with schemas: tests compare the two byte for byte.
+kafkapy.coordinator.offset_records does the same with schemas: tests compare the two byte for byte.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -14,10 +14,10 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 cdef enum:
-    LONGEST = 32767             # of a string
+    LONGEST = 32767             # bytes of the longest string
     KEY_VERSION = 1
-    VALUE_VERSION = 3           # the last one that is not flexible, so that older brokers can read it
-    EXPIRING_VERSION = 1        # the only one with a time when it expires
+    VALUE_VERSION = 3           # the last version that is not flexible, so that older brokers can read it
+    EXPIRING_VERSION = 1        # the only version with an expire timestamp
     LAST_VALUE_VERSION = 4
 
 
@@ -26,7 +26,7 @@ cdef enum:
 cdef inline const uint8_t *_string(
     const uint8_t *at, const uint8_t *end, const uint8_t **text, int32_t *length
 ) noexcept nogil:
-    """Behind the string at `at`; NULL if there is none."""
+    """Read the string at `at`; return its end, or NULL if it is invalid."""
     cdef int16_t size
     if end - at < 2:
         return NULL
@@ -74,7 +74,7 @@ cdef const uint8_t *_compact_string(
 
 
 cdef bint _tagged_fields(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    """Whether tagged fields follow, known or not."""
+    """Return True if valid tagged fields follow, known or not."""
     cdef uint32_t count = 0, number = 0
     cdef int taken = get_uvarint32(at, end, &count)
     cdef int part
@@ -131,12 +131,12 @@ cdef bint read_offset_value(const uint8_t *at, Py_ssize_t length, OffsetValueVie
 cdef const char *_text(str text, Py_ssize_t *length) except NULL:
     cdef const char *at = PyUnicode_AsUTF8AndSize(text, length)
     if length[0] > LONGEST:
-        raise ValueError(f"a string of {length[0]} bytes is longer than a record can hold ({LONGEST})")
+        raise ValueError(f"a string of {length[0]} bytes is longer than a record allows ({LONGEST})")
     return at
 
 
 def encode_key(str group, str topic, int32_t partition) -> bytes:
-    """The key of a commit. Raises ValueError for a name over 32,767 bytes."""
+    """Return the key of a commit. Raises ValueError for a name over 32,767 bytes."""
     cdef Py_ssize_t group_length = 0, topic_length = 0
     cdef const char *group_at = _text(group, &group_length)
     cdef const char *topic_at = _text(topic, &topic_length)
@@ -155,7 +155,10 @@ def encode_key(str group, str topic, int32_t partition) -> bytes:
 def encode_value(
     int64_t offset, int32_t leader_epoch, str metadata, int64_t commit_timestamp, int64_t expire_timestamp
 ) -> bytes:
-    """The value of a commit; one that expires (not -1) loses its leader epoch. Raises ValueError for long metadata."""
+    """Return the value of a commit; with an expire timestamp (not -1) it has no leader epoch.
+
+    Raises ValueError for metadata over 32,767 bytes.
+    """
     cdef Py_ssize_t length = 0
     cdef const char *text = _text(metadata, &length)
     cdef bint expires = expire_timestamp != -1

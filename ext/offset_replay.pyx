@@ -1,4 +1,4 @@
-"""Loading committed offsets from stored batches; see offset_replay.pxd.
+"""Loads committed offsets from stored batches; see offset_replay.pxd.
 
 Source: Kafka's GroupMetadataManager.doLoadGroupsAndOffsets.
 """
@@ -18,8 +18,8 @@ from kafkapy._ext.stored_records import DamagedBatch
 
 @cython.final
 cdef class OffsetReplay:
-    """Feeds `table`. `decompress(codec, view, magic)` gives a batch's records piece by piece and raises ValueError;
-    `others(key, value)` takes the records of other kinds, in their order."""
+    """Loads offsets into `table`. `decompress(codec, view, magic)` yields a batch's records in pieces and raises
+    ValueError; `others(key, value)` is called for each record of another kind, in order."""
 
     def __cinit__(self, OffsetTable table not None, decompress, others) -> None:
         self._table = table
@@ -30,10 +30,10 @@ cdef class OffsetReplay:
         self.next_offset = -1
 
     def feed(self, buffer, Py_ssize_t position=0) -> int:
-        """Takes all whole batches from byte `position` on; answers the position behind the last one.
+        """Load all complete batches from byte `position` on; return the end of the last one.
 
-        Raises DamagedBatch, a ValueError, for a batch that is none (a wrong checksum too) and for a record that is
-        none of this topic's.
+        Raises DamagedBatch, a ValueError, for an invalid batch (also for a wrong CRC), and for a record that does not
+        belong into __consumer_offsets.
         """
         cdef Pause pause
         cdef StoredRecords walk = self._walk
@@ -59,7 +59,7 @@ cdef class OffsetReplay:
                     raise DamagedBatch(
                         walk.batch.position,
                         f"(base offset {walk.batch.base_offset}) has a record at offset {walk.offset} whose key or "
-                        "value is not one of __consumer_offsets",
+                        "value is not valid in __consumer_offsets",
                     )
                 else:
                     raise MemoryError

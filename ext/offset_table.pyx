@@ -1,7 +1,7 @@
 """The committed offsets of one partition of __consumer_offsets; see offset_table.pxd.
 
-A commit is given to Python as (offset, leader epoch, metadata, commit timestamp, expire timestamp), with -1 for none:
-the fields of kafkapy.coordinator.offset_records.CommittedOffset. Not safe for several threads at once.
+A commit is returned as (offset, leader epoch, metadata, commit timestamp, expire timestamp), with -1 for none: the
+fields of kafkapy.coordinator.offset_records.CommittedOffset. Not thread-safe.
 """
 
 cimport cython
@@ -22,7 +22,7 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 cdef enum:
-    FIRST = 16                  # entries
+    FIRST = 16                  # initial number of entries
     FIRST_SLOTS = 32
     EXTRA_HEAD = 12             # bytes of an Extra before its text
 
@@ -31,7 +31,7 @@ ENTRY_BYTES = sizeof(Entry)
 
 @cython.final
 cdef class OffsetTable:
-    """Offsets by group, topic and partition, with what is staged in open transactions."""
+    """Offsets by group, topic and partition, both committed and staged in open transactions."""
 
     def __cinit__(self) -> None:
         names_begin(&self._groups)
@@ -65,18 +65,19 @@ cdef class OffsetTable:
 
     @property
     def memory(self) -> int:
-        """Bytes that it takes, without what malloc adds to each piece."""
-        size = self._room * sizeof(Entry) + self._extra_bytes + names_memory(&self._groups) + names_memory(&self._topics)
+        """The bytes in use, without malloc's overhead. Only tests use this, to limit the memory of an offset."""
+        size = self._room * sizeof(Entry) + self._extra_bytes
+        size += names_memory(&self._groups) + names_memory(&self._topics)
         size += self._transactions_room * sizeof(OpenTransaction)
         return size + ((self._mask + 1) * sizeof(int32_t) if self._slots != NULL else 0)
 
     # --- records
 
     def apply(self, records, int64_t producer_id=-1) -> None:
-        """Records that were appended to the log as one batch: (key, value) each, value None for a tombstone.
+        """Apply records that were appended to the log as one batch: (key, value) each, value None for a tombstone.
 
-        Those of other kinds are left alone. With a producer id they are staged in its transaction. Raises
-        ProtocolError for a record that cannot be read.
+        Records of other kinds are ignored. With a producer id, the offsets are staged in the producer's transaction.
+        Raises ProtocolError for a value that cannot be decoded.
         """
         cdef OffsetKeyView key
         cdef OffsetValueView value
@@ -97,7 +98,7 @@ cdef class OffsetTable:
         self._order = order
 
     def end_transaction(self, int64_t producer_id, bint committed) -> None:
-        """A marker was written: what the producer's transaction staged counts now, or is gone."""
+        """Apply the offsets that the producer's transaction staged (`committed`), or discard them."""
         if not self.end(producer_id, committed):
             raise MemoryError
 
@@ -168,7 +169,7 @@ cdef class OffsetTable:
         self, int32_t group, int32_t topic, int32_t partition, int32_t transaction, const OffsetValueView *value,
         int64_t order
     ) noexcept nogil:
-        """Both names are in use by the caller. An older record changes nothing."""
+        """Add or overwrite an entry, unless its record is older. The caller holds a use of both names."""
         cdef int32_t at = self._find(group, topic, partition, transaction)
         cdef Entry *entry
         if at >= 0:
@@ -222,7 +223,8 @@ cdef class OffsetTable:
         cdef Entry *entry = &self._entries[at]
         cdef uint64_t hole = self._slot(entry.group, entry.topic, entry.partition, entry.transaction), place, home
         cdef Entry *other
-        # What follows moves into the hole unless it would then lie before its home.
+        # Close the hole, since a search ends at the first free slot: move back each following entry of the run, unless
+        # the hole is before the slot where the search for that entry begins.
         place = hole
         while True:
             place = (place + 1) & self._mask
@@ -251,7 +253,7 @@ cdef class OffsetTable:
         return self._slots[self._slot(group, topic, partition, transaction)] - 1
 
     cdef uint64_t _slot(self, int32_t group, int32_t topic, int32_t partition, int32_t transaction) noexcept nogil:
-        """The slot of the entry, or the free one where it would be put."""
+        """Return the slot of the entry, or the free slot where it would go."""
         cdef uint64_t at = _home(group, topic, partition, transaction) & self._mask
         cdef const Entry *entry
         while self._slots[at]:
@@ -263,7 +265,7 @@ cdef class OffsetTable:
         return at
 
     cdef int32_t _take_entry(self) noexcept nogil:
-        """A free entry, with a slot left for it; -1 without memory."""
+        """Return a free entry, with at least one free slot for it; -1 if there is no memory."""
         cdef int32_t at = self._free, room
         cdef Entry *entries
         if self._slots == NULL or <uint64_t>(self._filled + 1) * 4 > (self._mask + 1) * 3:
@@ -330,7 +332,7 @@ cdef class OffsetTable:
             self._groups.names[entry.group].first = entry.next
 
     cdef int32_t _open(self, int64_t producer_id) noexcept nogil:
-        """The producer's open transaction, begun if there is none; -1 without memory."""
+        """Return the producer's open transaction, a new one if necessary; -1 if there is no memory."""
         cdef int32_t at = <int32_t>int_map_get(&self._producers, producer_id), room
         cdef OpenTransaction *transactions
         if at >= 0:
@@ -360,7 +362,7 @@ cdef class OffsetTable:
     cdef uint64_t _hash(self, const uint8_t *text, Py_ssize_t length) noexcept nogil:
         return self._hasher.hash_of(text, length).low
 
-    # --- what Python asks
+    # --- queries from Python
 
     cdef int32_t _group(self, str group) except -2:
         cdef Py_ssize_t length = 0
@@ -391,19 +393,19 @@ cdef class OffsetTable:
         )
 
     def get(self, str group, str topic, int32_t partition) -> object:
-        """The commit, or None."""
+        """Return the committed offset of a partition, or None."""
         cdef int32_t at = self._committed(group, topic, partition)
         return self._commit(&self._entries[at]) if at >= 0 else None
 
     def remove(self, str group, str topic, int32_t partition) -> bool:
-        """Whether there was a commit."""
+        """Remove the committed offset of a partition; return False if there was none."""
         cdef int32_t at = self._committed(group, topic, partition)
         if at >= 0:
             self._remove(at)
         return at >= 0
 
     def unstage(self, str group, str topic, int32_t partition) -> None:
-        """Takes a partition out of every open transaction."""
+        """Remove a partition from every open transaction."""
         cdef int32_t group_number = self._group(group), topic_number = self._topic(topic), i, at
         if group_number < 0 or topic_number < 0:
             return
@@ -416,12 +418,12 @@ cdef class OffsetTable:
                         return
 
     def count(self, str group) -> int:
-        """How many offsets the group has."""
+        """Return how many committed offsets the group has."""
         cdef int32_t number = self._group(group)
         return self._groups.names[number].count if number >= 0 else 0
 
     def groups(self) -> list:
-        """All groups that have offsets."""
+        """Return all groups that have committed offsets."""
         cdef int32_t i
         return [
             _decoded(&self._groups.names[i])
@@ -430,7 +432,7 @@ cdef class OffsetTable:
         ]
 
     def of_group(self, str group) -> list:
-        """(topic, partition, commit) for each offset of the group, the newest partition first."""
+        """Return (topic, partition, commit) for each committed offset of the group, the newest partition first."""
         cdef int32_t number = self._group(group), at
         cdef Entry *entry
         found = []
@@ -451,11 +453,10 @@ cdef class OffsetTable:
         self, str group, int64_t now, int64_t retention, since=None, int32_t after=-1, int32_t looked_at=1000,
         Py_ssize_t most=100
     ) -> tuple:
-        """Offsets of the group that have expired, and where to go on: ([(topic, partition)], `after` of the next call,
-        -1 to begin and at the end). At most `looked_at` are looked at and `most` found.
+        """Return ([(topic, partition)], next) with expired offsets of the group; pass `next` as `after` to continue, -1
+        means the end. One call examines at most `looked_at` offsets and returns at most `most`.
 
-        An offset expires at the time that its commit names, or else `retention` ms after `since`, None being its own
-        commit.
+        An offset expires at the time in its commit, otherwise `retention` ms after `since` (None: after its commit).
         """
         cdef int32_t number = self._group(group), at = after, looked = 0
         cdef bint from_commit = since is None
@@ -467,7 +468,7 @@ cdef class OffsetTable:
         if at < 0:
             at = self._groups.names[number].first
         elif not self._is_of(at, number):
-            return found, -1    # it was removed meanwhile: the next look finds the rest
+            return found, -1    # the entry `after` was removed in between: the next round finds the rest
         while at >= 0 and looked < looked_at and len(found) < most:
             entry = &self._entries[at]
             if entry.extra != NULL and entry.extra.expire_timestamp != -1:
@@ -484,8 +485,8 @@ cdef class OffsetTable:
         return at < self._used and entry.used and entry.group == group and entry.transaction < 0
 
     def of_topic(self, str topic, int32_t begin=0, int32_t limit=20000) -> tuple:
-        """Up to `limit` entries from number `begin` on are looked at: ([(group, partition)] of the topic, committed or
-        staged, where to go on: -1 at the end)."""
+        """Return ([(group, partition)], next) with the topic's offsets, committed or staged, among `limit` entries from
+        entry `begin` on. Pass `next` as `begin` to continue; -1 means the end."""
         cdef int32_t number = self._topic(topic), at, end
         cdef Entry *entry
         found = []
@@ -499,7 +500,7 @@ cdef class OffsetTable:
         return found, end if end < self._used else -1
 
     def staged(self) -> list:
-        """(producer id, group, topic, partition) for each offset in an open transaction."""
+        """Return (producer id, group, topic, partition) for each offset in an open transaction."""
         cdef int32_t i, at
         cdef Entry *entry
         found = []
@@ -521,8 +522,8 @@ cdef object _decoded(const Name *name):
     return PyUnicode_DecodeUTF8(<const char *>name.text, name.length, "replace")
 
 
-# The finalizer of MurmurHash3 (Appleby), twice. What it mixes are numbers that the table gave out itself, and partition
-# numbers of topics that exist: nobody can choose them so that they collide.
+# The finalizer of MurmurHash3 (Appleby), twice. Its input is numbers that the table assigns itself, and partition
+# numbers of existing topics: no client can choose them to collide.
 cdef inline uint64_t _mix(uint64_t word) noexcept nogil:
     word = (word ^ word >> 33) * <uint64_t>0xFF51AFD7ED558CCD
     word = (word ^ word >> 33) * <uint64_t>0xC4CEB9FE1A85EC53

@@ -1,4 +1,4 @@
-"""Writing the records of a batch of format 2: encoding them for a new batch, and renumbering those of a produced one.
+"""Writes the records of a batch of format 2: encodes records for a new batch, and renumbers those of a produced batch.
 
 The layout is that of Kafka's DefaultRecord (KIP-98).
 """
@@ -25,15 +25,15 @@ from kafkapy._ext.records import CorruptRecords
 
 cdef enum:
     MAX_BODY = 0x7FFFFFFF
-    SMALLEST_RECORD = 7         # seven fields of a byte each
+    SMALLEST_RECORD = 7         # bytes: seven fields of one byte each
 
 
 def renumber(payload, BatchHeader header) -> tuple[bytes, int, int]:
-    """Write the records of a decompressed payload anew: offset deltas 0, 1, 2 ..., no attributes, and timestamps
-    relative to the first record's. Gives (payload, base timestamp, largest timestamp, at least -1).
+    """Rewrite the records of a decompressed payload with the offset deltas 0, 1, 2 ..., no attributes, and timestamps
+    relative to the first record's. Return (payload, base timestamp, largest timestamp, at least -1).
 
-    This is what a broker does when it has to compress a batch differently (Kafka's LogValidator builds it anew).
-    Raises CorruptRecords.
+    A broker does this when it has to recompress a batch (Kafka's LogValidator rebuilds the batch). Raises
+    CorruptRecords.
     """
     cdef Py_buffer held
     cdef Walk walk
@@ -51,7 +51,7 @@ def renumber(payload, BatchHeader header) -> tuple[bytes, int, int]:
     try:
         if count < 0 or count > held.len // SMALLEST_RECORD:
             raise CorruptRecords(f"the batch declares {count} records in {held.len} bytes")
-        # Nothing but length, timestamp and offset can grow, to 5, 10 and 5 bytes.
+        # Only length, timestamp delta and offset delta can grow, to 5, 10 and 5 bytes.
         writer = Writer(held.len + <Py_ssize_t>count * 20)
         out = writer.data
         at = <const uint8_t *>held.buf
@@ -67,7 +67,7 @@ def renumber(payload, BatchHeader header) -> tuple[bytes, int, int]:
                 if timestamp > largest:
                     largest = timestamp
                 delta = <int64_t>(<uint64_t>timestamp - <uint64_t>base)
-                # Key, value and headers are taken over as they lie, from the key's length on.
+                # Key, value and headers are copied unchanged, from the key length on.
                 tail = _after_offset(at)
                 whole = record.end - tail
                 body = 1 + size_of_varint(delta) + size_of_varint(i) + whole
@@ -92,12 +92,12 @@ def renumber(payload, BatchHeader header) -> tuple[bytes, int, int]:
         PyBuffer_Release(&held)
 
 
-# From the start of a record that read_record has accepted to its key's length.
+# Return the position of the key length in a record that read_record has accepted.
 cdef inline const uint8_t *_after_offset(const uint8_t *at) noexcept nogil:
     cdef int field = 0
     while field < 4:
         if field == 1:
-            at += 1                     # attributes, one byte whatever its top bit
+            at += 1                     # attributes: one byte, not a varint
         else:
             while at[0] >= 0x80:
                 at += 1
@@ -124,7 +124,7 @@ cdef int _put_bytes(Writer writer, object data) except -1:
 
 
 cdef object _flat(object data):
-    # len() of a bytes-like object has to be its bytes.
+    # len() of the result is its size in bytes.
     if data is None or type(data) is bytes or type(data) is bytearray:
         return data
     return memoryview(data).cast("B")
@@ -132,7 +132,7 @@ cdef object _flat(object data):
 
 @cython.final
 cdef class RecordsEncoder:
-    """Encodes records for one batch. `base_timestamp` (default: the first record's) is what deltas are relative to."""
+    """Encodes records for a batch. Timestamp deltas are relative to `base_timestamp` (default: the first record's)."""
 
     def __cinit__(self, base_timestamp=None, Py_ssize_t room=1024):
         self.writer = Writer(room)
@@ -144,13 +144,14 @@ cdef class RecordsEncoder:
 
     @property
     def size(self) -> int:
-        """Bytes of all records so far, uncompressed and without the header."""
+        """The bytes of all records so far, uncompressed and without the header."""
         return self.writer.size
 
     def append(self, int64_t timestamp, key, value, headers=(), offset_delta=None) -> None:
-        """Add a record: key and value bytes-like or None, headers pairs of str (or bytes) and bytes or None.
+        """Append a record: key and value bytes-like or None, headers pairs of str (or bytes) and bytes or None.
 
-        `offset_delta` is one more than the last record's unless given. A record over 2 GiB is a ValueError.
+        The default of `offset_delta` is that of the last record plus 1. Raises ValueError if the records would exceed
+        2 GiB.
         """
         cdef int32_t offset = self.last_offset_delta + 1 if offset_delta is None else offset_delta
         cdef int64_t delta, body
@@ -170,7 +171,7 @@ cdef class RecordsEncoder:
         for name, content in pairs:
             body += _size_of_bytes(name) + _size_of_bytes(content)
         if body > MAX_BODY - writer.size:
-            raise ValueError(f"a record of {body} bytes after {writer.size} is more than a batch can hold")
+            raise ValueError(f"a record of {body} bytes after {writer.size} bytes exceeds the size of a batch")
         for name, _ in pairs:
             if name is None:
                 raise ValueError("a header needs a key")
@@ -191,13 +192,13 @@ cdef class RecordsEncoder:
             self.max_timestamp = timestamp
 
     def payload(self) -> bytes:
-        """Give the records so far, uncompressed."""
+        """Return the records so far, uncompressed."""
         return self.writer.getvalue()
 
 
 cdef inline int64_t _body_of(int32_t index, bytes key, bytes value) noexcept:
     cdef int64_t length = PyBytes_GET_SIZE(key), size
-    size = 3 + size_of_varint(index) + size_of_varint(length) + length    # 3: attributes, timestamp, no headers
+    size = 3 + size_of_varint(index) + size_of_varint(length) + length    # 3: attributes, timestamp delta, no headers
     length = PyBytes_GET_SIZE(value) if value is not None else -1
     return size + size_of_varint(length) + max(length, 0)
 
@@ -209,10 +210,12 @@ def coordinator_batch(
     int16_t producer_epoch=-1,
     int32_t base_sequence=-1,
 ) -> bytearray:
-    """A whole batch, not compressed, of (key, value) pairs of one time; of a transaction if there is a producer.
+    """Return a complete uncompressed batch of (key, value) pairs with one timestamp; transactional if there is a
+    producer.
 
-    The same bytes as BatchBuilder's, whose headers and times of their own a coordinator's records do not have. Key:
-    bytes; value: bytes or None. There is at least one. Raises ValueError for more than a batch can hold.
+    The bytes are the same as those of BatchBuilder. A coordinator's records need neither headers nor timestamps of
+    their own. Keys are bytes, values bytes or None; there is at least one pair. Raises ValueError if they exceed a
+    batch.
     """
     cdef int64_t size = HEADER_SIZE, body
     cdef int32_t i = 0, count = <int32_t>len(records)
@@ -227,7 +230,7 @@ def coordinator_batch(
         size += size_of_varint(body) + body
         i += 1
     if not count or size > MAX_BODY:
-        raise ValueError(f"{count} records of {size} bytes are no batch")
+        raise ValueError(f"{count} records in {size} bytes cannot be one batch")
     batch = PyByteArray_FromStringAndSize(NULL, size)
     start = <uint8_t *>PyByteArray_AS_STRING(batch)
     store64(start + AT_BASE_OFFSET, 0)
@@ -246,7 +249,7 @@ def coordinator_batch(
     i = 0
     for key, value in records:
         at += put_uvarint32(at, zigzag32(<int32_t>_body_of(i, key, value)))
-        at[0] = at[1] = 0                   # attributes, and no milliseconds after the first one
+        at[0] = at[1] = 0                   # attributes, timestamp delta
         at += 2
         at += put_uvarint32(at, zigzag32(i))
         at = _put_whole(at, key)

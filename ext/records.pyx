@@ -99,14 +99,14 @@ cdef str explain(Step step, int32_t index, int64_t missing):
     if step == STEP_MORE:
         return f"the data ends at least {missing} bytes before the end of record {index}"
     if step == STEP_BAD_LENGTH:
-        return f"record {index} has a length that is negative or no varint"
+        return f"record {index} has a length that is negative or not a varint"
     if step == STEP_CUT:
-        return f"record {index} has a field that is no varint or goes beyond the record's length"
+        return f"record {index} has a field that is not a varint or extends beyond the record's length"
     if step == STEP_HEADER_COUNT:
         return f"record {index} has a number of headers that is negative or larger than the record"
     if step == STEP_HEADER_KEY:
         return f"record {index} has a header without a key"
-    return f"record {index} goes on after its last field"
+    return f"record {index} has bytes after its last field"
 
 
 # Timestamps wrap around as in Java: the delta is added to the base without an overflow check.
@@ -171,7 +171,7 @@ cdef void begin_walk(Walk *walk, BatchHeader header) noexcept:
 
 
 cdef object _text(const uint8_t *start, int32_t length):
-    # A header's key should be UTF-8; other bytes survive a round trip too.
+    # A header's key should be UTF-8; surrogateescape preserves the other bytes too.
     return (<const char *>start)[:length].decode("utf-8", "surrogateescape")
 
 
@@ -182,10 +182,10 @@ cdef tuple _decode_headers(const RecordView *record):
     cdef list headers = []
     for i in range(record.header_count):
         if not _bytes(&at, record.end, &start, &length) or start == NULL:
-            raise CorruptRecords("a header without a key")
+            raise CorruptRecords("a header has no key")
         key = _text(start, length)
         if not _bytes(&at, record.end, &start, &length):
-            raise CorruptRecords("a header that is cut")
+            raise CorruptRecords("a header extends beyond its record")
         headers.append((key, None if start == NULL else (<const char *>start)[:length]))
     return tuple(headers)
 
@@ -242,7 +242,7 @@ cdef list _decoded(payload, BatchHeader header, kind, topic, partition, int64_t 
                 fields = (offset, timestamp, key, value, headers, sequence)
             else:
                 fields = (topic, partition, offset, timestamp, key, value, headers)
-            # Not kind(...): the call of a NamedTuple costs more than all other work here.
+            # Not kind(...): calling a NamedTuple takes longer than all other work in this loop.
             records.append(fields if kind is tuple else tuple.__new__(kind, fields))
         if at != end:
             raise CorruptRecords(f"{end - at} bytes are left after the {header.count} records")

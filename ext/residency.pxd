@@ -1,8 +1,9 @@
-# Which parts of a file are in memory. The questions are Python functions: they take longer than the call around them.
+# Which parts of a file are in memory. Most of it is Python functions: their system calls take longer than a Python
+# call.
 
 from libc.stdint cimport int64_t
 from posix.types cimport off_t
 
-# Whether all of the range can be read without waiting, by mincore(2): for file systems that do not know RWF_NOWAIT.
-# False also where nobody can say. The range is one: position >= 0, length > 0, no overflow.
+# Return True if the whole range can be read without waiting, by mincore(2): for file systems without RWF_NOWAIT. False
+# if mincore fails. The range must be valid: position >= 0, length > 0, no overflow.
 cdef bint readable(int fd, off_t position, Py_ssize_t length) noexcept nogil

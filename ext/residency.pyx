@@ -1,9 +1,10 @@
-"""Which parts of a file are in the page cache, so that no network thread ever waits for a disk.
+"""Which parts of a file are in the page cache, so that network threads never wait for a disk.
 
-cachestat(2) (Linux 6.5) counts the cached pages of a range in 0.3 to 7 us. Its "absent" is reliable; "present" it also
-says of pages that are still being read, so `ready` asks besides for the last byte with preadv2(RWF_NOWAIT), which
-never waits. Where cachestat is missing or refused, mincore(2) on a short mapping answers; also where a file system does
-not know RWF_NOWAIT (FUSE, NFS, some overlays): mincore counts a page only when it can be read.
+cachestat(2) (Linux 6.5) counts the cached pages of a range in 0.3 to 7 us. If it counts a page as absent, the page is
+absent; but it also counts pages that are still being read. So `ready` also tries to read the last byte with
+preadv2(RWF_NOWAIT), which never waits. If cachestat is missing or refused, mincore(2) on a short mapping is used
+instead; also if a file system does not support RWF_NOWAIT (FUSE, NFS, some overlays), since mincore counts only
+readable pages.
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -26,7 +27,7 @@ cdef extern from *:
     #include <sys/syscall.h>
     #include <sys/uio.h>
     #include <unistd.h>
-    /* glibc has no wrapper, and older headers no number: it is the same on every architecture. */
+    /* glibc has no wrapper, and older headers lack the number, which is the same on every architecture. */
     #ifndef SYS_cachestat
     #define SYS_cachestat 451
     #endif
@@ -67,21 +68,12 @@ cdef bint has_nowait = True
 
 cdef int check_range(off_t position, Py_ssize_t length) except -1:
     if position < 0 or length <= 0 or length > <Py_ssize_t>0x7fffffffffff - position:
-        raise ValueError(f"{length} bytes from byte {position} is no range of a file")
+        raise ValueError(f"{length} bytes from byte {position} on are not a range of a file")
     return 0
 
 
-def cachestat(int fd, off_t position, Py_ssize_t length):
-    """How many pages of the range are cached, counting those that are being read. OSError where it is not available."""
-    cdef uint64_t pages = 0
-    check_range(position, length)
-    if c_cachestat(fd, position, length, &pages) < 0:
-        PyErr_SetFromErrno(OSError)
-    return pages
-
-
 cdef int64_t pages_there(int fd, off_t position, Py_ssize_t length) noexcept nogil:
-    """By mincore: how many pages of the range can be read at once; -errno if nobody can say."""
+    """Return how many pages of the range can be read without waiting, by mincore; -errno if it fails."""
     cdef off_t start = position - <off_t>(<uint64_t>position % PAGE)
     cdef size_t size = <size_t>(position + length - start)
     cdef size_t index, pages = (size + PAGE - 1) // PAGE
@@ -109,8 +101,10 @@ cdef bint readable(int fd, off_t position, Py_ssize_t length) noexcept nogil:
 
 
 def resident_pages(int fd, off_t position, Py_ssize_t length):
-    """The same count by mincore(2), without those that are being read. Costs a mapping and an unmapping; pages beyond
-    the end of the file do not count."""
+    """Return how many pages of the range are in memory, by mincore(2), which does not count pages being read.
+
+    Costs a mapping and an unmapping. Pages beyond the end of the file do not count.
+    """
     cdef int64_t count
     check_range(position, length)
     count = pages_there(fd, position, length)
@@ -120,7 +114,7 @@ def resident_pages(int fd, off_t position, Py_ssize_t length):
 
 
 def resident(int fd, off_t position, Py_ssize_t length):
-    """Whether every page of the range is cached or being read, by the best means this kernel has."""
+    """Return True if every page of the range is cached or being read, by cachestat or else mincore."""
     global has_cachestat
     cdef uint64_t pages = 0
     cdef uint64_t wanted
@@ -137,10 +131,10 @@ def resident(int fd, off_t position, Py_ssize_t length):
 
 
 def ready(int fd, off_t position, Py_ssize_t length):
-    """Whether the range can be read now without waiting for a disk, its end by proof and the rest by its pages.
+    """Return True if the range can be read without waiting for a disk.
 
-    The pages are asked for first: trying to read one that is absent would start the kernel's read-ahead, and starting
-    it takes this thread up to 2 ms (measured, 8 MiB).
+    The pages are counted first, and then the last byte is read. In the other order, trying to read an absent page would
+    start the kernel's read-ahead, which takes this thread up to 2 ms (measured with 8 MiB).
     """
     global has_nowait
     cdef char byte
@@ -159,9 +153,10 @@ def ready(int fd, off_t position, Py_ssize_t length):
 
 
 def read_now(int fd, buffer not None, Py_ssize_t start, Py_ssize_t end, off_t position):
-    """Reads into buffer[start:end] what is there without waiting; bytes read (0 at the end of the file).
+    """Read into buffer[start:end] what can be read without waiting; return the bytes read (0 at the end of the file).
 
-    -1 if not even the first byte is in memory. What is read is copied with the lock kept: ask for at most some 100 KiB.
+    Return -1 if not even the first byte is in memory. The GIL is kept while bytes are copied: read at most about 100
+    KiB.
     """
     global has_nowait
     cdef Py_buffer view
@@ -176,7 +171,7 @@ def read_now(int fd, buffer not None, Py_ssize_t start, Py_ssize_t end, off_t po
             asked = n >= 0 or (errno != EOPNOTSUPP and errno != EINVAL and errno != ENOSYS)
             if not asked and errno == ENOSYS:
                 has_nowait = False
-        if not asked:  # this file system cannot say: its pages can
+        if not asked:  # the file system does not support RWF_NOWAIT: check the pages by mincore instead
             if not readable(fd, position, end - start):
                 return -1
             n = c_pread(fd, <char *>view.buf + start, end - start, position)
@@ -190,10 +185,10 @@ def read_now(int fd, buffer not None, Py_ssize_t start, Py_ssize_t end, off_t po
 
 
 def load(int fd, off_t position, Py_ssize_t length):
-    """Reads the range and throws the bytes away, without the interpreter's lock: it is in the page cache then.
+    """Read the range and discard the bytes, so that it is in the page cache afterwards. Releases the GIL.
 
-    For the disk pool. Returns how many bytes there were. Measured against posix_fadvise(WILLNEED): a third of the CPU,
-    as the kernel's own read-ahead takes large pages, and it goes on ahead of a sequential reader by itself.
+    For the read pools. Return the bytes read. Measured against posix_fadvise(WILLNEED), this takes a third of the CPU:
+    the kernel's own read-ahead uses large pages, and it continues ahead of a sequential reader by itself.
     """
     cdef Py_ssize_t there = 0
     cdef ssize_t n = 1

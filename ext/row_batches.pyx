@@ -1,8 +1,8 @@
-"""Rows of Arrow columns become the records of batches (format 2, Kafka's DefaultRecord): no Python object a row, and
-without the interpreter's lock.
+"""Encodes rows of Arrow columns as records in batches (format 2, Kafka's DefaultRecord), without Python objects for
+rows and without the GIL.
 
-Each partition has one open batch, encoded straight into the memory that is handed on when the batch is full; the
-header's checksum and producer are left to whoever sends it (`kafkapy._ext.batch.seal`).
+Each partition has one open batch, encoded straight into the memory that is handed over when the batch is full. CRC and
+producer are missing in its header; the sender sets them (`kafkapy._ext.batch.seal`).
 """
 
 cimport cython
@@ -22,23 +22,23 @@ from kafkapy._ext.varint cimport put_uvarint32, put_uvarint64, size_of_varint, z
 
 cdef enum:
     MOST_PARTITIONS = 1000000
-    LARGEST_BODY = 0x7FFFFF00   # a record and its header must fit into the 2 GiB of a batch
+    LARGEST_BODY = 0x7FFFFF00   # a record and the batch header must fit into the 2 GiB of a batch
     FIRST_ROOM = 4096
-    LONGEST_LENGTH = 5          # bytes of a record's own length
+    LONGEST_LENGTH = 5          # bytes of a record's length field
 
-# Why `_encode` came back before the last row.
+# Why `_encode` returned.
 cdef enum:
     AT_END = 0
     IS_FULL = 1
     NEEDS_ROOM = 2
-    NO_PARTITION = 3            # the row's partition is not among the topic's
+    NO_PARTITION = 3            # the topic does not have the row's partition
     NO_HEADER_KEY = 4
     TOO_LARGE = 5
-    BAD_OFFSETS = 6             # a column's offsets go backwards or beyond its data
+    BAD_OFFSETS = 6             # a column's offsets descend or exceed its data
 
 
 class BadRow(ValueError):
-    """A row that cannot be a record: `row` is its number among the Rows, `reason` the end of a sentence about it."""
+    """A row that cannot be encoded: `row` is its index in the Rows, `reason` the end of the sentence "row N ..."."""
 
     def __init__(self, row, reason):
         super().__init__(f"row {row} {reason}")
@@ -46,8 +46,8 @@ class BadRow(ValueError):
         self.reason = reason
 
 
-cdef int64_t MOST_ENTRIES = <int64_t>1 << 48    # no memory holds more, and sums of such numbers do not overflow
-cdef uint8_t NOTHING = 0        # where bytes that are there but empty lie
+cdef int64_t MOST_ENTRIES = <int64_t>1 << 48    # more than memory can hold; sums of such numbers do not overflow
+cdef uint8_t NOTHING = 0        # the address of empty bytes (NULL would be null)
 
 # One entry of a column of bytes; `at` NULL: null.
 ctypedef struct Piece:
@@ -57,16 +57,16 @@ ctypedef struct Piece:
 
 @cython.final
 cdef class Rows:
-    """The columns of one record batch, each as its Arrow memory; None where there is no such column.
+    """The columns of one Arrow record batch, as their Arrow memory; None for a missing column.
 
     Args:
-        count: rows.
+        count: number of rows.
         key, value, header_key, header_value: (validity or None, offsets, data or None, first, entries, width of an
             offset: 4 or 8); entry i of the column is entry `first + i` of the memory.
-        headers: the same, without data and with a width of 4: from which to which header key and value a row has.
-        partition: (validity or None, int32 values, first); timestamp: the same in int64, milliseconds.
-        order: the rows' numbers in the order in which they are to be encoded, uint64; None: as they lie.
-    Raises ValueError where memory is too short for what it is said to hold.
+        headers: the same, without data and with a width of 4; the offsets say which header keys and values a row has.
+        partition: (validity or None, int32 values, first); timestamp: the same with int64 values, in milliseconds.
+        order: the indexes of the rows in encoding order, as uint64; None: in their own order.
+    Raises ValueError if a buffer is too short for its column.
     """
 
     def __cinit__(
@@ -74,7 +74,7 @@ cdef class Rows:
         timestamp=None, order=None,
     ):
         if not 0 <= count < MOST_ENTRIES:
-            raise ValueError(f"{count} rows")
+            raise ValueError(f"{count} rows are not possible")
         self.count = count
         self._bytes(&self.key, key, count)
         self._bytes(&self.value, value, count)
@@ -109,7 +109,7 @@ cdef class Rows:
             return 0
         validity, offsets, data, into.first, into.entries, into.width = column
         if not 0 <= into.first < MOST_ENTRIES or not least <= into.entries < MOST_ENTRIES or into.width not in (4, 8):
-            raise ValueError(f"a column of {into.entries} entries from {into.first} on, where {least} rows are")
+            raise ValueError(f"a column has {into.entries} entries from {into.first} on, but there are {least} rows")
         into.validity = self._hold(validity, (into.first + into.entries + 7) >> 3)
         into.offsets = self._hold(offsets, (into.first + into.entries + 1) * into.width)
         into.data = self._hold(data, 0)
@@ -121,7 +121,7 @@ cdef class Rows:
             return 0
         validity, values, into.first = column
         if not 0 <= into.first < MOST_ENTRIES:
-            raise ValueError(f"a column from {into.first} on")
+            raise ValueError(f"a column begins at {into.first}")
         into.validity = self._hold(validity, (into.first + self.count + 7) >> 3)
         into.values = self._hold(values, (into.first + self.count) * size)
         return 0
@@ -148,7 +148,7 @@ cdef inline int64_t _row_at(Rows rows, int64_t place) noexcept nogil:
     return row
 
 
-# Entry `index` of a column; False where its offsets are not sound.
+# Read entry `index` of a column; return False if its offsets are invalid.
 cdef inline bint _piece(ByteInput *column, int64_t index, Piece *into) noexcept nogil:
     cdef int64_t entry = column.first + index, begin, end
     into.at = NULL
@@ -177,7 +177,7 @@ cdef inline uint8_t *_put(uint8_t *at, Piece *piece) noexcept nogil:
     return at + piece.size
 
 
-# The headers of a row from `begin` to `end`: how many bytes they take, or minus the reason why they cannot be.
+# Return how many bytes the headers from `begin` to `end` take, or minus the reason why they cannot be encoded.
 cdef int64_t _size_of_headers(Rows rows, int64_t begin, int64_t end) noexcept nogil:
     cdef int64_t size = size_of_varint(end - begin)
     cdef Piece piece
@@ -211,14 +211,14 @@ cdef class TopicBatches:
     """The open batches of one topic, by partition.
 
     Args:
-        partitions: how many the topic has.
-        batch_bytes: a batch is full when the next record would make it, header included, larger than this; the first
-            record always goes in.
+        partitions: number of partitions of the topic.
+        batch_bytes: a batch is full if the next record would make it, header included, larger than this. The first
+            record is always added.
     """
 
     def __cinit__(self, int32_t partitions, int64_t batch_bytes):
         if not 1 <= partitions <= MOST_PARTITIONS:
-            raise ValueError(f"a topic of {partitions} partitions")
+            raise ValueError(f"a topic cannot have {partitions} partitions")
         self.partitions = partitions
         self.full = -1
         self._batch_bytes = batch_bytes
@@ -231,18 +231,18 @@ cdef class TopicBatches:
         free(self._open)
 
     def append(self, Rows rows not None, int64_t at, int64_t end, int64_t now) -> int:
-        """Encodes the rows from place `at` to `end` of their order, those without a timestamp with `now`, until a batch
-        is full.
+        """Encode the rows `at` to `end` of the encoding order until a batch is full; `now` is for rows without a
+        timestamp.
 
-        Returns: the first place that is not encoded; `full` is the partition whose batch has to be taken first, or -1.
-        Raises BadRow, with the rows before it encoded.
+        Return the index of the first row that is not encoded. If `full` is then not -1, call `take` for that partition
+        and go on. Raises BadRow, with the rows before it encoded.
         """
         cdef int stop = AT_END
         cdef int64_t needed = 0
         if not 0 <= at <= end <= rows.count:
-            raise ValueError(f"rows {at} to {end} of {rows.count}")
+            raise ValueError(f"rows {at} to {end} are not among the {rows.count} rows")
         if not 0 <= self.sticky < self.partitions:
-            raise ValueError(f"partition {self.sticky} of {self.partitions}")
+            raise ValueError(f"partition {self.sticky} is not among the topic's {self.partitions}")
         self.full = -1
         while True:
             with nogil:
@@ -255,12 +255,12 @@ cdef class TopicBatches:
             self.full = -1
 
     def open_partitions(self) -> list[int]:
-        """Those that have records in their batches."""
+        """Return the partitions whose batches have records."""
         return [partition for partition in range(self.partitions) if self._open[partition].count]
 
     def take(self, int32_t partition) -> tuple[bytearray, int, int]:
-        """Ends the batch of a partition that has records: its bytes without checksum and producer, how many records
-        it has, and the bytes of the largest."""
+        """End the batch of a partition that has records. Return its bytes without CRC and producer, the number of
+        records, and the size of the largest record in bytes."""
         cdef OpenBatch *batch
         cdef bytearray memory
         cdef uint8_t *at
@@ -283,7 +283,8 @@ cdef class TopicBatches:
         self._memory[partition] = None
         self.open_bytes -= batch.room
         PyByteArray_Resize(memory, batch.size)
-        batch.room = min(self._batch_bytes, batch.size + (batch.size >> 2))     # the next will be about as large
+        # The next batch will have about the same size.
+        batch.room = min(self._batch_bytes, batch.size + (batch.size >> 2))
         batch.data = NULL
         batch.count = 0
         batch.size = 0
@@ -311,7 +312,7 @@ cdef class TopicBatches:
     cdef int64_t _encode(
         self, Rows rows, int64_t place, int64_t end, int64_t now, int *stop, int64_t *needed
     ) noexcept nogil:
-        """The first place that is not encoded, and why; `needed` is the number that the reason is about."""
+        """Return the index of the first row that is not encoded, and in `stop` and `needed` why."""
         cdef Piece key, value
         cdef OpenBatch *batch
         cdef uint8_t *at
@@ -398,8 +399,9 @@ cdef class TopicBatches:
     cdef str _explain(self, int stop, int64_t number):
         if stop == NO_PARTITION:
             return f"is for partition {number}, but the topic has {self.partitions}, counted from 0"
+            return f"is for partition {number}, but the topic has {self.partitions}, counted from 0"
         if stop == NO_HEADER_KEY:
             return "has a header whose key is null; give every header a key"
         if stop == TOO_LARGE:
             return f"makes a record of {number} bytes, more than a batch can hold"
-        return "lies outside the memory of its column: the Arrow data is not sound"
+        return "is outside the memory of its column: the Arrow data is invalid"

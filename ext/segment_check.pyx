@@ -1,9 +1,9 @@
-"""Checks a segment deeply at the speed of its checksums: for `kafkapy log verify`.
+"""Checks every byte of a segment as fast as checksums allow, for `kafkapy log verify`.
 
-A Checker is fed with a file's bytes, a window at a time, and remembers what is wrong. Entries (batches of format 2,
-messages and wrappers of formats 0 and 1) are checked by length, magic, checksum, the order of offsets, and record by
-record; of compressed ones only the header and the checksum: they are handed out to be unpacked, and then checked by
-`check_packed`. What index entries say is compared on the way, so that nothing is read twice.
+A Checker is fed the bytes of a file, a window at a time, and collects what is wrong. It checks each entry (a batch of
+format 2, or a message or wrapper of format 0 or 1) by its length, magic, CRC, the order of offsets, and record by
+record. Of a compressed entry it checks only the header and the CRC; the caller decompresses the entry and calls
+`check_packed`. Index entries are compared during the same walk, so that nothing is read twice.
 """
 
 cimport cython
@@ -14,9 +14,9 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
 from kafkapy._ext.batch cimport (
-    APPEND_TIME_BIT, AT_ATTRIBUTES, AT_BASE_SEQUENCE, AT_BASE_TIMESTAMP, AT_COUNT, AT_LAST_OFFSET_DELTA, AT_LEADER_EPOCH,
-    AT_LENGTH, AT_MAGIC, AT_MAX_TIMESTAMP, AT_PRODUCER_EPOCH, AT_PRODUCER_ID, CODEC_BITS, CONTROL_BIT, HEADER_SIZE,
-    LOOK_BAD_SIZE, LOOK_PARTIAL, LOOK_WHOLE, TRANSACTIONAL_BIT, Look, sequence_after,
+    APPEND_TIME_BIT, AT_ATTRIBUTES, AT_BASE_SEQUENCE, AT_BASE_TIMESTAMP, AT_COUNT, AT_LAST_OFFSET_DELTA,
+    AT_LEADER_EPOCH, AT_LENGTH, AT_MAGIC, AT_MAX_TIMESTAMP, AT_PRODUCER_EPOCH, AT_PRODUCER_ID, CODEC_BITS, CONTROL_BIT,
+    HEADER_SIZE, LOOK_BAD_SIZE, LOOK_PARTIAL, LOOK_WHOLE, TRANSACTIONAL_BIT, Look, sequence_after,
 )
 from kafkapy._ext.cursor cimport load16, load32, load64
 from kafkapy._ext.entries cimport entry_crc_matches, look_entry
@@ -24,23 +24,23 @@ from kafkapy._ext.legacy cimport (
     FOUND_WHOLE, MSG_APPEND_TIME_BIT, MSG_CODEC_BITS, Found, MessageView, explain_message, message_crc_matches,
     read_message,
 )
-from kafkapy._ext.message_sets cimport SET_SOUND, InnerSet, SetFault, begin_set, explain_set, measure_set, offset_in
+from kafkapy._ext.message_sets cimport SET_VALID, InnerSet, SetFault, begin_set, explain_set, measure_set, offset_in
 from kafkapy._ext.records cimport STEP_DONE, RecordView, Step, explain, read_record
 
 cdef enum:
-    ZSTD = 4                    # the last codec that there is
-    LZ4 = 3                     # and the last of formats 0 and 1
-    SLOTS = 1024                # producers whose plain batches are put together
-    MOST_TROUBLES = 1000        # that are remembered before they are taken
-    UP_TO_MAGIC = 17            # Kafka looks at an entry only when this much is there
-    LEGACY_HEADER = 26          # the smallest message; the timestamp of format 1 ends there
-    FARTHEST = 0x7FFFFFFF       # offset in a segment, relative to its base
+    ZSTD = 4                    # the last known codec
+    LZ4 = 3                     # the last codec of formats 0 and 1
+    SLOTS = 1024                # producers whose consecutive batches are combined
+    MOST_TROUBLES = 1000        # problems that are stored until `take_troubles`
+    UP_TO_MAGIC = 17            # Kafka examines an entry only if this many bytes are there
+    LEGACY_HEADER = 26          # size of the smallest message of format 0, and end of the timestamp in format 1
+    FARTHEST = 0x7FFFFFFF       # the largest offset in a segment, relative to its base offset
 
 
 # --- growing arrays
 
 cdef uint8_t *_room(Pile *pile, size_t size) noexcept nogil:
-    """Room for `size` bytes more, counted as used; NULL if there is no memory."""
+    """Return the address of `size` more bytes, counted as used; NULL if there is no memory."""
     cdef size_t room
     cdef uint8_t *data
     if pile.size + size > pile.room:
@@ -62,9 +62,11 @@ cdef bytes _taken(Pile *pile):
 
 # --- the records of a batch
 
-cdef bint _check_records(const uint8_t *at, const uint8_t *end, int32_t count, int32_t last_delta, int64_t base_timestamp,
-                         int64_t max_timestamp, bint append_time, Trouble *found) noexcept nogil:
-    """Walks over the records of a batch, decompressed; False with the first trouble in `found`."""
+cdef bint _check_records(
+    const uint8_t *at, const uint8_t *end, int32_t count, int32_t last_delta, int64_t base_timestamp,
+    int64_t max_timestamp, bint append_time, Trouble *found
+) noexcept nogil:
+    """Check the decompressed records of a batch. Return False, with the problem in `found`, if one is invalid."""
     cdef RecordView record
     cdef Step step
     cdef int32_t i, previous = -1
@@ -92,7 +94,7 @@ cdef bint _check_records(const uint8_t *at, const uint8_t *end, int32_t count, i
 
 
 cdef bint _records_of(const uint8_t *at, const uint8_t *records, const uint8_t *end, Trouble *found) noexcept nogil:
-    """The same with what the batch's header at `at` says."""
+    """Check the records of the batch at `at` against its header; see `_check_records`."""
     return _check_records(
         records, end, <int32_t>load32(at + AT_COUNT), <int32_t>load32(at + AT_LAST_OFFSET_DELTA),
         <int64_t>load64(at + AT_BASE_TIMESTAMP), <int64_t>load64(at + AT_MAX_TIMESTAMP),
@@ -100,64 +102,66 @@ cdef bint _records_of(const uint8_t *at, const uint8_t *records, const uint8_t *
     )
 
 
+# Return the end of the sentence "the entry has ..." for a problem.
 cdef str _sentence(const Trouble *it):
     if it.kind == WRONG_LENGTH:
-        return f"a length of {it.first} bytes, which is that of no entry: the rest of the file cannot be read"
+        return f"a length of {it.first} bytes, which is not valid for an entry: the rest of the file cannot be read"
     if it.kind == WRONG_MAGIC:
-        return f"magic {it.first}, which is of no message format: the rest of the file cannot be read"
+        return f"magic {it.first}, an unknown message format: the rest of the file cannot be read"
     if it.kind == WRONG_CRC:
         return "a wrong CRC"
     if it.kind == WRONG_ORDER:
-        return f"offsets from {it.first} on, where {it.second} or more had to follow"
+        return f"offsets from {it.first} on, but {it.second} or more must follow"
     if it.kind == WRONG_SPAN:
-        return f"the base offset {it.first}, and {it.second} as its last offset"
+        return f"the base offset {it.first}, but the last offset {it.second}"
     if it.kind == WRONG_RANGE:
-        return f"the last offset {it.first}, out of reach for a segment that begins at {it.second}"
+        return f"the last offset {it.first}, too far from the segment's base offset {it.second}"
     if it.kind == WRONG_CODEC:
-        return f"codec {it.first}, which there is not in its format"
+        return f"codec {it.first}, which its format does not have"
     if it.kind == WRONG_COUNT:
         return f"a count of {it.first} records for {it.second} offsets"
     if it.kind == WRONG_RECORD:
         return "records that cannot be read: " + explain(<Step>it.second, <int32_t>it.first, 1)
     if it.kind == WRONG_DELTA:
-        return f"records whose offsets are out of order or behind its last one: record {it.first} has offset delta {it.second}"
+        return (f"records whose offsets are out of order or after its last offset: record {it.first} has the offset "
+                f"delta {it.second}")
     if it.kind == WRONG_REST:
-        return f"{it.first} bytes behind its last record"
+        return f"{it.first} bytes after its last record"
     if it.kind == WRONG_TIMESTAMP:
         return f"the max timestamp {it.first}, but the largest of its records is {it.second}"
-    return "a key or a value that goes beyond its end"
+    return "a key or a value that extends beyond its end"
 
 
 # --- the walk
 
 @cython.final
 cdef class Checker:
-    """One segment's check. `feed` it until `stopped`, or until it has had all of the file; then `finish`.
+    """The check of one segment: call `feed` until `stopped` or until the end of the file.
 
-    Offsets may not be below `base_offset`; `expected` is where the log went on in the segment before, so that a gap in
-    front of this one is known. `positions` and `offsets` are what index entries name: native int64
-    numbers, ascending; what is there comes from `at_positions` and `at_offsets`.
+    `base_offset` is the smallest allowed offset. `expected` is the next offset after the previous segment, to detect a
+    gap before this segment. `positions` and `offsets` are those of index entries, as native int64 numbers in ascending
+    order; `at_positions` and `at_offsets` return what the segment has there.
     """
 
     cdef readonly int64_t base_offset
     cdef readonly int64_t first_offset      # of the first entry; -1: there is none
-    cdef readonly int64_t next_offset       # behind the last entry; the base offset if there is none
-    cdef readonly int64_t batches           # entries that are whole, right or wrong
-    cdef readonly int64_t records           # in uncompressed ones
+    cdef readonly int64_t next_offset       # after the last entry; the base offset if there is none
+    cdef readonly int64_t batches           # complete entries, valid or not
+    cdef readonly int64_t records           # in uncompressed entries
     cdef readonly int64_t max_timestamp     # -1: none
-    cdef readonly int64_t gap               # base offset of the last entry that follows on a gap; -1: none
-    cdef readonly int64_t wanted            # how many bytes the entry has that did not fit into the window
-    cdef readonly int64_t troubles          # all, also those that were not remembered
-    cdef readonly bint stopped              # nothing more can be read
+    cdef readonly int64_t gap               # base offset of the last entry that follows a gap; -1: none
+    cdef readonly int64_t wanted            # bytes of the entry that did not fit into the window
+    cdef readonly int64_t troubles          # number of problems, including those not stored
+    cdef readonly bint stopped              # True if the rest of the file cannot be read
 
-    cdef int64_t last_offset                # of all before; -1: none
-    cdef int64_t least                      # the smallest offset that the entry at hand may have
-    cdef int64_t expected                   # the base offset of an entry that follows on no gap; -1: any other
-    cdef int64_t remembered                 # how many of the troubles wait to be taken
-    cdef size_t next_position               # of the questions, which are in order
-    cdef size_t next_query
+    cdef int64_t last_offset                # largest last offset so far; -1: none
+    cdef int64_t least                      # the smallest offset allowed for the current entry
+    cdef int64_t expected                   # an entry with another base offset follows a gap; -1: unknown
+    cdef int64_t remembered                 # number of stored problems
+    cdef size_t next_position               # index of the next unanswered AtPosition
+    cdef size_t next_query                  # index of the next unanswered AtOffset
     cdef Pile wrong, packed, produced, runs, by_position, by_offset
-    cdef int64_t slots[SLOTS]               # where in `produced` a producer's last plain batches are; -1: nowhere
+    cdef int64_t slots[SLOTS]               # index in `produced` of a producer's last plain batches; -1: none
 
     def __cinit__(self, int64_t base_offset, bytes positions=b"", bytes offsets=b"", int64_t expected=-1):
         self.base_offset = self.next_offset = self.least = base_offset
@@ -183,7 +187,7 @@ cdef class Checker:
             slot = _room(pile, size)
             if slot == NULL:
                 raise MemoryError
-            memset(slot, 0xFF, size)        # -1 everywhere: nothing found
+            memset(slot, 0xFF, size)        # sets every field to -1: nothing found
             memcpy(slot, data + 8 * i, 8)
         return 0
 
@@ -191,9 +195,9 @@ cdef class Checker:
         memset(self.slots, 0xFF, sizeof(self.slots))
 
     def feed(self, window, int64_t position) -> int:
-        """Checks the whole entries in the window, which begins at `position` in the file.
+        """Check the complete entries in `window`, which begins at `position` in the file.
 
-        Returns the position behind the last of them, where the next window has to begin. Raises MemoryError.
+        Return the end of the last complete entry: the next window has to begin there. Raises MemoryError.
         """
         cdef Py_buffer held
         cdef int64_t taken
@@ -244,7 +248,7 @@ cdef class Checker:
             it.second = second
 
     cdef bint _entry(self, const uint8_t *at, int64_t size, int64_t position) noexcept nogil:
-        """A whole entry; False if there is no memory."""
+        """Check a complete entry; return False if there is no memory."""
         cdef bint v2 = at[AT_MAGIC] == 2
         cdef int64_t base = <int64_t>load64(at)
         cdef int64_t last = base + <int32_t>load32(at + AT_LAST_OFFSET_DELTA) if v2 else base
@@ -258,7 +262,7 @@ cdef class Checker:
         if not right:
             self._wrong(WRONG_CRC, position, base, 0, 0)
             self.expected = -1
-            # Its fields may be anything: they count only where they could be right.
+            # Any of its fields may be wrong: use them only if they are plausible.
             if base < self.next_offset or last < base or last - self.base_offset > FARTHEST:
                 return True
         elif last < base:
@@ -309,7 +313,9 @@ cdef class Checker:
         it.least = self.least
         return True
 
-    cdef bint _batch(self, const uint8_t *at, int64_t size, int64_t position, int64_t base, int64_t last) noexcept nogil:
+    cdef bint _batch(
+        self, const uint8_t *at, int64_t size, int64_t position, int64_t base, int64_t last
+    ) noexcept nogil:
         cdef int16_t attributes = <int16_t>load16(at + AT_ATTRIBUTES)
         cdef int32_t count = <int32_t>load32(at + AT_COUNT)
         cdef Trouble found
@@ -380,7 +386,7 @@ cdef class Checker:
         it.size = <int32_t>size
         return True
 
-    # --- what index entries ask
+    # --- answers for index entries
 
     cdef void _answer(self, int64_t position, int64_t base, int64_t last, int64_t timestamp, int magic) noexcept nogil:
         cdef AtPosition *place
@@ -406,10 +412,10 @@ cdef class Checker:
             query.magic = magic
             self.next_query += 1
 
-    # --- what was found
+    # --- results
 
     def take_troubles(self) -> list[tuple[int, int, str]]:
-        """(position, offset, what the entry has: a sentence's end); the offset is -1 where it cannot be read."""
+        """Return the stored problems: (position, offset or -1, the end of the sentence "the entry has ...")."""
         cdef Trouble *it = <Trouble *>self.wrong.data
         cdef size_t i
         found = [(it[i].position, it[i].offset, _sentence(&it[i])) for i in range(self.wrong.size // sizeof(Trouble))]
@@ -418,32 +424,32 @@ cdef class Checker:
         return found
 
     def take_packed(self) -> bytes:
-        """The compressed entries of the last windows: struct "=qqq" each, see Packed."""
+        """Return the compressed entries since the last call: struct "=qqq" each, see Packed."""
         return _taken(&self.packed)
 
     def take_produced(self) -> bytes:
-        """What producers with an id wrote since the last time: see Produced."""
+        """Return what producers with an id wrote since the last call: see Produced."""
         self._forget_producers()
         return _taken(&self.produced)
 
     def take_epochs(self) -> bytes:
-        """struct "=qqq" each: leader epoch, first and last offset of the batches that follow on each other in it."""
+        """Return struct "=qqq" for each run of batches of one leader epoch: epoch, first and last offset."""
         return _taken(&self.runs)
 
     def at_positions(self) -> bytes:
-        """struct "=qqqqq" for each of `positions`: see AtPosition."""
+        """Return struct "=qqqqq" for each of `positions`: see AtPosition."""
         return _taken(&self.by_position)
 
     def at_offsets(self) -> bytes:
-        """struct "=qqqqqq" for each of `offsets`: see AtOffset."""
+        """Return struct "=qqqqqq" for each of `offsets`: see AtOffset."""
         return _taken(&self.by_offset)
 
 
 def check_packed(entry, payload, int64_t least=0) -> tuple[int, str | None]:
-    """Checks what a compressed entry holds: `entry` begins with its header, `payload` is its content, decompressed.
+    """Check the decompressed `payload` of a compressed entry; `entry` begins with the entry's header.
 
-    `least`: the smallest offset that its first message may have, which wrappers do not say themselves. Returns how many
-    records it has, and what is wrong with it (the end of a sentence) or None.
+    `least`: the smallest offset that the first message may have; a wrapper does not store it. Return the number of
+    records, and the end of the sentence "the entry has ..." or None if nothing is wrong.
     """
     cdef Py_buffer head, held
     cdef Trouble found
@@ -454,7 +460,7 @@ def check_packed(entry, payload, int64_t least=0) -> tuple[int, str | None]:
     try:
         at = <const uint8_t *>head.buf
         if head.len < LEGACY_HEADER or (at[AT_MAGIC] == 2 and head.len < HEADER_SIZE):
-            raise ValueError(f"an entry of {head.len} bytes")
+            raise ValueError(f"{head.len} bytes, too few for the header of an entry")
         PyObject_GetBuffer(payload, &held, PyBUF_SIMPLE)
         try:
             end = <const uint8_t *>held.buf + held.len
@@ -470,7 +476,7 @@ def check_packed(entry, payload, int64_t least=0) -> tuple[int, str | None]:
 
 
 cdef tuple _check_set(const uint8_t *wrapper, const uint8_t *at, const uint8_t *end, int64_t least):
-    """The messages in a wrapper: their structure and checksums, the order of their offsets, the wrapper's timestamp."""
+    """Check the messages in a wrapper: their structure, CRCs and offsets, and the wrapper's offset and timestamp."""
     cdef InnerSet inner
     cdef MessageView view
     cdef SetFault fault
@@ -481,15 +487,15 @@ cdef tuple _check_set(const uint8_t *wrapper, const uint8_t *at, const uint8_t *
     begin_set(&inner, <signed char>magic, <signed char>wrapper[17], offset, timestamp)
     with nogil:
         fault = measure_set(&inner, at, end)
-    if fault != SET_SOUND:
+    if fault != SET_VALID:
         return inner.count, f"a set that cannot be read: {explain_set(fault, &inner)}"
     while read_message(at, end, &view, &missing) == FOUND_WHOLE:
         if not message_crc_matches(at, view.size):
             return inner.count, f"a wrong CRC in its message {number}"
         if view.magic != magic:
-            return inner.count, f"a message of format {view.magic} in it (message {number})"
+            return inner.count, f"a message of format {view.magic} (message {number})"
         if number == 0 and offset_in(&inner, &view) < least:
-            return inner.count, f"messages from offset {offset_in(&inner, &view)} on, where {least} or more had to follow"
+            return inner.count, f"messages from offset {offset_in(&inner, &view)} on, but {least} or more must follow"
         if offset_in(&inner, &view) <= previous:
             return inner.count, f"messages whose offsets are out of order (message {number})"
         previous = offset_in(&inner, &view)
@@ -498,7 +504,7 @@ cdef tuple _check_set(const uint8_t *wrapper, const uint8_t *at, const uint8_t *
         at = view.end
         number += 1
     if at != end:
-        return inner.count, f"{end - at} bytes behind its last message"
+        return inner.count, f"{end - at} bytes after its last message"
     if previous != offset:
         return inner.count, f"the offset {offset}, but its last message has {previous}"
     if magic and not inner.append_time and largest != timestamp:

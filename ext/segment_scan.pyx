@@ -1,13 +1,13 @@
-"""Searches in segment and index files, and the scan that recovery makes, in C.
+"""Searches in segment and index files, and the scan of a segment for recovery.
 
-A segment may hold any mixture of message formats. Of formats 0 and 1 each message is a batch here, a compressed
-wrapper one with the offset of its last message: nothing is decompressed.
+A segment may contain any mixture of message formats. Each message of format 0 or 1 counts as a batch here. So does a
+compressed wrapper, with the offset of its last message: nothing is decompressed.
 
-A search that may not wait (`nowait`) asks the kernel for what is in memory only and raises BlockingIOError when
-the disk would be needed; it keeps the interpreter's lock, since it takes microseconds. All others release it.
+A search that must not wait (`nowait`) reads only what is in memory, and raises BlockingIOError if the disk is needed.
+It keeps the GIL, since it takes microseconds. All other functions release the GIL.
 
-Positions are bytes in the file. `end` is where the segment's valid bytes end: nothing behind it is looked at, so
-a search may run while another thread appends.
+Positions are bytes in the file. `end` is where the segment's valid bytes end. Nothing after it is read, so a search may
+run while another thread appends.
 """
 
 cimport cython
@@ -40,29 +40,29 @@ cdef extern from *:
 
 cdef enum:
     LOG_OVERHEAD = 12           # base offset and length, which the length does not count
-    UP_TO_MAGIC = 17            # Kafka looks at a batch only when this much is there
-    SMALLEST_MESSAGE = 14       # length of the smallest message, magic 0
+    UP_TO_MAGIC = 17            # Kafka examines a batch only if this many bytes are there
+    SMALLEST_MESSAGE = 14       # length of the smallest message of format 0
     SMALLEST_MESSAGE_V1 = 22
     V2_HEADER = 61
-    CRC_COVERS_FROM = 21        # attributes and all that follows; before them a CRC-32C
-    OLD_CRC_COVERS_FROM = 16    # magic 0 and 1: magic and all that follows; before it a CRC-32
+    CRC_COVERS_FROM = 21        # format 2: a CRC-32C of attributes to end
+    OLD_CRC_COVERS_FROM = 16    # formats 0 and 1: a CRC-32 of magic to end
     LOOK = 8192                 # window of a search: about two index intervals
-    CHECK = 262144              # window of a full scan: stays in the second-level cache
+    CHECK = 262144              # window of a scan with CRCs: stays in the second-level cache
     RECENT_SLOTS = 1024
-    RETAINED = 5                # batches that Kafka remembers of a producer
+    RETAINED = 5                # batches that Kafka remembers of each producer
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
-    INDEX_PAGE = 512            # entries that a search in an index reads at once
+    INDEX_PAGE = 512            # index entries that a search reads at once
 
 
 class CorruptSegment(ValueError):
-    """There is no batch where one should begin."""
+    """No valid batch begins where one should."""
 
 
 # --- reading
 
 cdef Py_ssize_t read_at(int fd, void *into, Py_ssize_t size, int64_t position, int flags) noexcept nogil:
-    """Reads until `size` bytes are there or the file ends; -errno if it fails."""
+    """Read until `size` bytes are there or the file ends; return the number of bytes, or -errno."""
     cdef iovec part
     cdef Py_ssize_t done = 0, n
     while done < size:
@@ -75,7 +75,7 @@ cdef Py_ssize_t read_at(int fd, void *into, Py_ssize_t size, int64_t position, i
             if flags and (errno == EOPNOTSUPP or errno == ENOSYS):
                 if not readable(fd, position + done, size - done):
                     return -EAGAIN
-                flags = 0       # this file system cannot say, but its pages are there
+                flags = 0       # this file system does not support RWF_NOWAIT, but the pages are in memory
                 continue
             return -errno
         if n == 0:
@@ -85,12 +85,12 @@ cdef Py_ssize_t read_at(int fd, void *into, Py_ssize_t size, int64_t position, i
 
 
 cdef const uint8_t *have(Walk *walk, int64_t position, Py_ssize_t wanted) noexcept nogil:
-    """The `wanted` bytes at `position`, which must lie before walk.end; NULL with walk.error if they cannot be read."""
+    """Return the `wanted` bytes at `position`, which must be before walk.end; NULL and walk.error if reading fails."""
     cdef Py_ssize_t kept = 0, got
     cdef int64_t offset = position - walk.window_at
     if 0 <= offset and offset + wanted <= walk.window_size:
         return walk.window + offset
-    if 0 <= offset < walk.window_size:      # keep what is there already
+    if 0 <= offset < walk.window_size:      # keep the bytes that are already there
         kept = walk.window_size - offset
         memmove(walk.window, walk.window + offset, kept)
     walk.window_at = position
@@ -104,13 +104,13 @@ cdef const uint8_t *have(Walk *walk, int64_t position, Py_ssize_t wanted) noexce
         return NULL
     walk.window_size = kept + got
     if walk.window_size < wanted:
-        walk.error = 0                      # the file is shorter than the log believes
+        walk.error = 0                      # the file is shorter than its log says
         return NULL
     return walk.window
 
 
 cdef Py_ssize_t read_some(Walk *walk, Py_ssize_t kept, Py_ssize_t size, Py_ssize_t wanted) noexcept nogil:
-    """Reads up to `size` bytes behind the `kept` ones, at least so many that `wanted` are there."""
+    """Read up to `size` bytes after the `kept` bytes of the window; stop once it has `wanted` bytes."""
     cdef iovec part
     cdef Py_ssize_t done = 0, n
     cdef int flags = walk.flags
@@ -124,7 +124,7 @@ cdef Py_ssize_t read_some(Walk *walk, Py_ssize_t kept, Py_ssize_t size, Py_ssize
             if flags and (errno == EOPNOTSUPP or errno == ENOSYS):
                 if not readable(walk.fd, walk.window_at + kept + done, wanted - kept - done):
                     return -EAGAIN
-                # This file system cannot say, but its pages are there. What is beyond them may not be.
+                # This file system does not support RWF_NOWAIT. The wanted pages are in memory, later ones may not be.
                 size = wanted - kept
                 flags = 0
                 continue
@@ -138,14 +138,14 @@ cdef Py_ssize_t read_some(Walk *walk, Py_ssize_t kept, Py_ssize_t size, Py_ssize
 # --- the walk
 
 cdef int64_t smallest(int magic) noexcept nogil:
-    """How many bytes the smallest batch or message of a format has."""
+    """Return the size of the smallest batch or message of a format."""
     if magic >= 2:
         return V2_HEADER
     return LOG_OVERHEAD + (SMALLEST_MESSAGE_V1 if magic == 1 else SMALLEST_MESSAGE)
 
 
 cdef Step look(Walk *walk) noexcept nogil:
-    """Reads the header of the batch at walk.position."""
+    """Read the header of the batch at walk.position."""
     cdef int64_t left = walk.end - walk.position
     cdef int64_t wanted = V2_HEADER if left > V2_HEADER else left
     cdef const uint8_t *at
@@ -187,11 +187,11 @@ cdef void begin(Walk *walk, int fd, int64_t position, int64_t end, bint nowait, 
 
 cdef object failure(Walk *walk, Step step):
     if step == STEP_CORRUPT:
-        return CorruptSegment(f"there is no batch at byte {walk.position}: its length is not that of one")
+        return CorruptSegment(f"there is no batch at byte {walk.position}: its length is not valid for a batch")
     if step == STEP_END:
-        return CorruptSegment(f"there is no batch at byte {walk.position}: it would go on behind byte {walk.end}")
+        return CorruptSegment(f"there is no batch at byte {walk.position}: it would extend beyond byte {walk.end}")
     if walk.error == 0:
-        return CorruptSegment(f"the file ends before byte {walk.end}, looking at byte {walk.position}")
+        return CorruptSegment(f"the file ends before byte {walk.end} (reading at byte {walk.position})")
     if walk.error == EAGAIN:
         return BlockingIOError(EAGAIN, "not in memory")
     return OSError(walk.error, f"{os.strerror(walk.error)} (reading at byte {walk.position})")
@@ -208,9 +208,10 @@ cdef Step find_offset(Walk *walk, int64_t offset) noexcept nogil:
 
 
 def locate(int fd, int64_t position, int64_t end, int64_t offset, bint nowait=False):
-    """The first batch from `position` on whose last offset is at least `offset`: (position, size, base offset).
+    """Return (position, size, base offset) of the first batch from `position` on that ends at `offset` or later.
 
-    None if there is none before `end`, which must be where a batch ends. Raises CorruptSegment, BlockingIOError (nowait), OSError.
+    None if there is no such batch before `end`, which must be the end of a batch. Raises CorruptSegment,
+    BlockingIOError (nowait), OSError.
     """
     cdef uint8_t window[LOOK]
     cdef Walk walk
@@ -229,9 +230,8 @@ def locate(int fd, int64_t position, int64_t end, int64_t offset, bint nowait=Fa
 
 
 def locate_timestamp(int fd, int64_t position, int64_t end, int64_t timestamp, int64_t offset):
-    """The first batch from `position` on with a max timestamp of at least `timestamp` that reaches `offset`.
-
-    (position, size), or None. Raises CorruptSegment, OSError.
+    """Return (position, size) of the first batch from `position` on that ends at `offset` or later and whose max
+    timestamp is at least `timestamp`; None if there is none. Raises CorruptSegment, OSError.
     """
     cdef uint8_t window[LOOK]
     cdef Walk walk
@@ -250,7 +250,7 @@ def locate_timestamp(int fd, int64_t position, int64_t end, int64_t timestamp, i
 
 
 def floor_entry(int fd, Py_ssize_t count, int width, int64_t target, bint nowait=False):
-    """The last entry of a sorted index file with a key up to `target`: (slot, key, value), or None.
+    """Return (slot, key, value) of the last entry of a sorted index file with a key up to `target`, or None.
 
     width 8: offset index (relative offset, position); width 12: time index (timestamp, relative offset).
     Raises BlockingIOError (nowait), OSError.
@@ -260,8 +260,8 @@ def floor_entry(int fd, Py_ssize_t count, int width, int64_t target, bint nowait
     cdef int flags = RWF_NOWAIT if nowait else 0
     cdef int64_t key
     if width != 8 and width != 12:
-        raise ValueError(f"an index has entries of 8 or 12 bytes, not {width}")
-    # Invariant: entries before `low` have keys up to the target, those from `high` on have greater ones.
+        raise ValueError(f"the entries of an index have 8 or 12 bytes, not {width}")
+    # Invariant: entries before `low` have keys up to the target, entries from `high` on have greater keys.
     while high - low > INDEX_PAGE:
         middle = (low + high) >> 1
         got = index_read(fd, page, width, middle * width, flags)
@@ -271,7 +271,7 @@ def floor_entry(int fd, Py_ssize_t count, int width, int64_t target, bint nowait
             low = middle + 1
         else:
             high = middle
-    # One entry more at the front: it is the answer if the search ended to its right.
+    # Read one more entry in front: the binary search may end just after it.
     cdef Py_ssize_t first = low - 1 if low else 0
     cdef Py_ssize_t number = high - first
     got = index_read(fd, page, number * width, first * width, flags)
@@ -293,14 +293,14 @@ def floor_entry(int fd, Py_ssize_t count, int width, int64_t target, bint nowait
 
 
 def ceiling_position(int fd, Py_ssize_t count, int64_t position, bint nowait=False):
-    """The first entry of an offset index whose position is `position` or behind it: (relative offset, position).
+    """Return (relative offset, position) of the first entry of an offset index with at least this position, or None.
 
-    None if there is none. Raises BlockingIOError (nowait), OSError.
+    Raises BlockingIOError (nowait), OSError.
     """
     cdef uint8_t page[INDEX_PAGE * 8]
     cdef Py_ssize_t low = 0, high = count, middle, first, got
     cdef int flags = RWF_NOWAIT if nowait else 0
-    # Invariant: entries before `low` have positions below the one asked for, those from `high` on have not.
+    # Invariant: entries before `low` have smaller positions than `position`, entries from `high` on do not.
     while high - low >= INDEX_PAGE:
         middle = (low + high) >> 1
         got = index_read(fd, page, 8, middle * 8, flags)
@@ -342,7 +342,7 @@ cdef int64_t entry_key(const uint8_t *entry, int width) noexcept nogil:
 
 cdef object index_failure(Py_ssize_t got):
     if got >= 0:
-        return OSError(EIO, "the index file is shorter than its entries")
+        return OSError(EIO, "the index file is shorter than the number of its entries requires")
     if got == -EAGAIN:
         return BlockingIOError(EAGAIN, "not in memory")
     return OSError(<int>-got, os.strerror(<int>-got))
@@ -351,7 +351,7 @@ cdef object index_failure(Py_ssize_t got):
 # --- the scan
 
 cdef uint8_t *grow(Heap *heap, size_t size) noexcept nogil:
-    """Room for `size` bytes more, counted as used; NULL if there is no memory."""
+    """Return the address of `size` more bytes, counted as used; NULL if there is no memory."""
     cdef size_t room
     cdef uint8_t *data
     if heap.size + size > heap.room:
@@ -368,7 +368,7 @@ cdef uint8_t *grow(Heap *heap, size_t size) noexcept nogil:
 cdef object taken(Heap *heap):
     cdef bytes made = PyBytes_FromStringAndSize(NULL, heap.size)
     cdef char *into = PyBytes_AS_STRING(made)
-    with nogil:                     # nobody else has it yet; it can be megabytes
+    with nogil:                     # megabytes are possible, and no other thread has `made` yet
         memcpy(into, heap.data, heap.size)
     return made
 
@@ -387,23 +387,23 @@ cdef enum Stop:
 
 @cython.final
 cdef class Scan:
-    """What a scan found; see `scan`."""
+    """The result of a scan; see `scan`."""
 
-    cdef readonly int64_t valid_end             # position behind the last good batch
-    cdef readonly int64_t next_offset           # offset behind the last good batch; -1 if there is none
+    cdef readonly int64_t valid_end             # end of the last valid batch
+    cdef readonly int64_t next_offset           # last offset of the last valid batch + 1; -1 if there is none
     cdef readonly int64_t batches
     cdef readonly int64_t max_timestamp         # -1 if there is none
-    cdef readonly int64_t max_timestamp_offset  # last offset of the first batch that has it
+    cdef readonly int64_t max_timestamp_offset  # last offset of the first batch with max_timestamp
     cdef readonly bytes offset_entries          # native uint64 each: relative offset << 32 | position
     cdef readonly bytes time_stamps             # native int64 each
     cdef readonly bytes time_offsets            # native int32 each: relative offset
-    cdef readonly bytes epochs                  # native pairs of int64: leader epoch, offset at which it begins
+    cdef readonly bytes epochs                  # native pairs of int64: leader epoch, first offset of the epoch
     cdef readonly bytes producers               # struct "=qqqqqiiihh" each, see ProducerBatch
-    cdef readonly object stopped_by             # None, or a sentence: why the bytes behind valid_end are no batch
+    cdef readonly object stopped_by             # None, or a sentence: why no valid batch begins at valid_end
 
 
 cdef Stop check_crc(Walk *walk) noexcept nogil:
-    """Walks the rest of the batch through the window."""
+    """Check the CRC of the batch at walk.position, moving the window over it."""
     cdef bint old = walk.magic < 2
     cdef int64_t at = walk.position + (OLD_CRC_COVERS_FROM if old else CRC_COVERS_FROM)
     cdef int64_t stop = walk.position + walk.size
@@ -425,7 +425,7 @@ cdef Stop check_crc(Walk *walk) noexcept nogil:
 
 cdef bint collect(Walk *walk, Heap *producers, Recent *recent, int16_t attributes, int64_t producer_id,
                   int16_t epoch, int32_t base_sequence, int32_t delta) noexcept nogil:
-    """Notes a producer's batch. Of plain batches only the last five of a producer are kept: no more are remembered."""
+    """Record a producer's batch. Of a producer's plain batches only the last five stay: Kafka remembers no more."""
     cdef Recent *slot = &recent[<uint64_t>producer_id * <uint64_t>0x9E3779B97F4A7C15 >> 54]
     cdef ProducerBatch *batch
     cdef int32_t place
@@ -500,7 +500,8 @@ cdef Stop run(Walk *walk, Scan found, int64_t base_offset, int64_t interval, bin
             producer_epoch = <int16_t>load16(walk.header + 51)
             base_sequence = <int32_t>load32(walk.header + 53)
             delta = <int32_t>load32(walk.header + 23)
-        if walk.base_offset < base_offset or walk.base_offset < found.next_offset or walk.last_offset < walk.base_offset:
+        if (walk.base_offset < base_offset or walk.base_offset < found.next_offset
+                or walk.last_offset < walk.base_offset):
             return STOP_OFFSET
         relative = walk.last_offset - base_offset
         if relative > 0x7FFFFFFF:
@@ -509,7 +510,7 @@ cdef Stop run(Walk *walk, Scan found, int64_t base_offset, int64_t interval, bin
             stop = check_crc(walk)
             if stop != STOP_END:
                 return stop
-        # From here on walk.header may be gone: the check has moved the window.
+    # From here on walk.header may be invalid: check_crc moves the window.
         if producer_id >= 0 and not collect(
             walk, producers, recent, attributes, producer_id, producer_epoch, base_sequence, delta
         ):
@@ -547,14 +548,13 @@ cdef Stop run(Walk *walk, Scan found, int64_t base_offset, int64_t interval, bin
 
 
 def scan(int fd, int64_t position, int64_t end, int64_t base_offset, int64_t interval, bint verify=True):
-    """Walks the batches from `position` to `end`, checking each (`verify`) or only their headers; returns a Scan.
+    """Scan the batches from `position` to `end` and return a Scan; `verify`: check CRCs, not only headers.
 
-    It stops at the first thing that is not a good batch: wrong length, magic or CRC, or offsets that go back. Format 0
-    has no timestamps and so adds nothing to the time index.
-    Index entries are made as an append of each batch would have made them (Kafka's LogSegment.recover): one when
-    more than `interval` bytes lie between it and the last; relative to `base_offset`. Of each producer's plain
-    batches those from the last five on are collected, of transactional and control batches all, by offset.
-    Raises OSError, MemoryError. Takes no lock and holds none.
+    The scan stops before the first invalid batch: one with a wrong length, magic or CRC, or with offsets that do not
+    ascend. It creates index entries relative to `base_offset`, as appending each batch would have (Kafka's
+    LogSegment.recover): one whenever more than `interval` bytes were written since the last. Format 0 has no timestamps
+    and adds nothing to the time index. Of each producer's plain batches it returns at least the last five, of
+    transactional and control batches all, ordered by offset. Raises OSError, MemoryError. Takes no locks.
     """
     cdef Heap heaps[5]
     cdef Walk walk
@@ -576,7 +576,7 @@ def scan(int fd, int64_t position, int64_t end, int64_t base_offset, int64_t int
         found.max_timestamp_offset = base_offset
         with nogil:
             stop = run(&walk, found, base_offset, interval, verify, heaps, recent)
-            # A batch that took the place of an older one of its producer is not where it belongs.
+            # `collect` overwrites a producer's old batch with a newer one, which is then in the wrong place.
             if heaps[4].size:
                 qsort(heaps[4].data, heaps[4].size // sizeof(ProducerBatch), sizeof(ProducerBatch), by_base_offset)
         if stop == STOP_ERROR and walk.error:
@@ -606,11 +606,12 @@ cdef object sentence(Walk *walk, Stop stop):
     if stop == STOP_INCOMPLETE:
         return f"the batch {where} is not complete: {walk.end - walk.position} bytes are there"
     if stop == STOP_LENGTH:
-        return f"the length {where} is not that of a batch"
+        return f"the length {where} is not valid for a batch"
     if stop == STOP_MAGIC:
-        return f"the batch {where} has magic {walk.magic}, which is no message format"
+        return f"the batch {where} has magic {walk.magic}, an unknown message format"
     if stop == STOP_CRC:
         return f"the batch {where} (base offset {walk.base_offset}, {walk.size} bytes) has a wrong CRC"
     if stop == STOP_OFFSET:
-        return f"the batch {where} has offsets {walk.base_offset} to {walk.last_offset}, which do not follow those before"
-    return f"the batch {where} has last offset {walk.last_offset}, which is too far from the segment's base offset"
+        return (f"the batch {where} has the offsets {walk.base_offset} to {walk.last_offset}, "
+                "which do not follow those before")
+    return f"the batch {where} has the last offset {walk.last_offset}, too far from the segment's base offset"

@@ -1,8 +1,8 @@
-# A walk over stored batches of any format and their records, in plain memory and without a Python object for any of
-# them: what statistics, columns and whatever else looks at every record stand on.
+# A walk over stored batches of any format and their records, in plain memory and without Python objects for them. It is
+# the base of statistics, columns and everything else that reads every record.
 #
-# The interpreter is needed only where a batch is compressed: next_record then answers STORED_MORE, and `fill` gets
-# the next piece. Typical use:
+# Only compressed batches need the GIL: `next_record` then returns STORED_MORE, and `fill` gets the next piece. Typical
+# use:
 #
 #     with nogil:
 #         while True:
@@ -10,7 +10,7 @@
 #             ...
 #             found = walk.next_record()           # STORED_RECORD: walk.record, .offset, ... are set
 #
-# and, back with the lock, `walk.fill()` for STORED_MORE and `raise walk.damage()` for STORED_DAMAGE.
+# and then, with the GIL, `walk.fill()` for STORED_MORE and `raise walk.damage()` for STORED_DAMAGE.
 
 cimport cython
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
@@ -20,32 +20,32 @@ from kafkapy._ext.records cimport RecordView
 from kafkapy._ext.records cimport Step as RecordStep
 
 cdef enum Stored:
-    STORED_BATCH                # a whole batch, its checksum right where that is asked for
+    STORED_BATCH                # a complete batch, with a correct CRC if that is checked
     STORED_RECORD
-    STORED_END                  # of the batch's records; of the buffer, exactly behind a batch
+    STORED_END                  # the end of the batch's records, or of the buffer, exactly after a batch
     STORED_PARTIAL              # the buffer ends inside a batch
-    STORED_BEHIND               # a batch that begins behind `last_wanted`; it is not looked at any closer
-    STORED_MORE                 # call `fill` and ask again
-    STORED_DAMAGE               # `damage` says what it is
+    STORED_BEHIND               # a batch that begins after `last_wanted`; it is not checked
+    STORED_MORE                 # call `fill`, then `next_record` again
+    STORED_DAMAGE               # invalid: `damage` returns the exception
 
-# Why there is no batch or no record where there should be one.
+# Why a batch or record is invalid.
 cdef enum Damage:
     DAMAGE_SIZE
     DAMAGE_MAGIC
     DAMAGE_CRC
-    DAMAGE_COUNT                # of records, negative
+    DAMAGE_COUNT                # a negative number of records
     DAMAGE_RECORD
-    DAMAGE_LEFT_OVER            # bytes behind the last record
-    DAMAGE_MESSAGE              # key or value go beyond the message
-    DAMAGE_NO_VALUE             # a wrapper with null in it
+    DAMAGE_LEFT_OVER            # bytes after the last record
+    DAMAGE_MESSAGE              # key or value extends beyond the message
+    DAMAGE_NO_VALUE             # a wrapper whose value is null
     DAMAGE_SET                  # a wrapper's messages
 
-# A batch of format 2, or a message of formats 0 and 1 with the fields that it has none of as of none. A message that
-# is not compressed is a batch of one record, a wrapper one of `count` -1.
+# A batch of format 2, or a message of format 0 or 1, for which the fields that it lacks have the value for "none". A
+# message that is not compressed counts as a batch of one record; a wrapper has the `count` -1 until it is decompressed.
 ctypedef struct StoredBatch:
     int64_t position            # in the buffer
-    int64_t size                # with the 12 bytes of offset and length
-    int64_t base_offset         # of a wrapper: as last_offset
+    int64_t size                # including the 12 bytes of offset and length
+    int64_t base_offset         # of a wrapper: the same as last_offset
     int64_t last_offset
     int64_t base_timestamp      # format 2
     int64_t max_timestamp       # -1: format 0
@@ -66,21 +66,21 @@ ctypedef struct StoredBatch:
 cdef class StoredRecords:
     cdef object _decompress         # (codec, view, magic) -> pieces of bytes, within a limit; raises ValueError
     cdef bint _check_crc
-    cdef Py_buffer _held            # keeps the buffer where it is
+    cdef Py_buffer _held            # keeps the buffer in place
     cdef bint _holding
     cdef object _buffer
     cdef const uint8_t *_start      # of the buffer
     cdef Py_ssize_t _size           # of the buffer
     cdef Py_ssize_t position        # where the next batch begins
-    cdef int64_t last_wanted        # an offset; what lies behind it may be damaged (format 2)
-    cdef StoredBatch batch          # the current one
-    # Its records: what is decompressed and not yet read of them.
+    cdef int64_t last_wanted        # the last offset needed: batches of format 2 after it are not checked
+    cdef StoredBatch batch          # the current batch
+    # Its decompressed unread bytes:
     cdef const uint8_t *_at
     cdef const uint8_t *_stop
-    cdef bint _ended                # nothing comes behind _stop
-    cdef object _pieces             # where more comes from; None until the first fill
-    cdef object _payload            # keeps _at alive: a wrapper's messages
-    cdef uint8_t *_window           # memory for pieces of a compressed batch, with what was left of the last one
+    cdef bint _ended                # nothing comes after _stop
+    cdef object _pieces             # iterator of further pieces; None until the first fill
+    cdef object _payload            # keeps _at valid: a wrapper's messages
+    cdef uint8_t *_window           # memory for unread bytes of a compressed batch
     cdef Py_ssize_t _room
     cdef int32_t _index             # records read of this batch
     cdef InnerSet _inner            # of a wrapper
@@ -89,25 +89,25 @@ cdef class StoredRecords:
     cdef int64_t offset
     cdef int64_t timestamp          # as a consumer gets it; -1: none
     cdef int32_t sequence           # -1: none
-    cdef int64_t stored             # bytes it takes uncompressed, with its length (a message: with offset and size)
-    # What was found damaged:
+    cdef int64_t stored             # uncompressed bytes, including its length (a message: including offset and size)
+    # Why the current batch is invalid:
     cdef Damage _damage
     cdef RecordStep _step
     cdef SetFault _fault
     cdef int64_t _missing
 
-    # Begin at byte `position` of a buffer, which is held until the next `open` or `close`. `batch` and `position`
-    # keep what they were after a `close`.
+    # Begin at byte `position` of a buffer, which is held until the next `open` or `close`. After `close`, `batch` and
+    # `position` keep their values.
     cdef int open(self, object buffer, Py_ssize_t position) except -1
     cdef int close(self) except -1
 
-    # Go to the next batch, whatever was read of the current one.
+    # Go to the next batch, even if records of the current batch are unread.
     cdef Stored next_batch(self) noexcept nogil
-    # The next record of the batch.
+    # Read the next record of the batch.
     cdef Stored next_record(self) noexcept nogil
     # After STORED_MORE: decompress a piece. Raises DamagedBatch.
     cdef int fill(self) except -1
-    # After STORED_DAMAGE: the exception for it.
+    # After STORED_DAMAGE: return the exception to raise.
     cdef object damage(self)
 
     cdef Stored _damaged(self, Damage damage) noexcept nogil

@@ -1,7 +1,7 @@
-"""Walking over stored batches of any format and all their records, in C; see stored_records.pxd.
+"""Walks over stored batches of any format and all their records; see stored_records.pxd.
 
-What comes out is what a consumer gets (kafkapy.record.batch.records_of says the same in Python objects): offsets of
-inner messages made absolute, append times in the place of the producers' timestamps.
+The results are what a consumer gets (kafkapy.record.batch.records_of returns the same as Python objects): absolute
+offsets of inner messages, append times instead of producers' timestamps.
 """
 
 cimport cython
@@ -21,18 +21,18 @@ from kafkapy._ext.entries cimport entry_crc_matches, look_entry
 from kafkapy._ext.legacy cimport (
     FOUND_WHOLE, MSG_APPEND_TIME_BIT, MSG_CODEC_BITS, MSG_FIELDS_V0, MessageView, read_message,
 )
-from kafkapy._ext.message_sets cimport SET_SOUND, begin_set, explain_set, measure_set, offset_in, timestamp_in
+from kafkapy._ext.message_sets cimport SET_VALID, begin_set, explain_set, measure_set, offset_in, timestamp_in
 from kafkapy._ext.records cimport STEP_DONE, STEP_MORE, explain, read_record
 
 cdef enum:
-    LEAST_ROOM = 262144         # of the window: two pieces as the decompressors give them
-    KEPT_ROOM = 4194304         # a larger window, for one large record, is given back after its batch
+    LEAST_ROOM = 262144         # smallest size of the window: two pieces of the decompressors
+    KEPT_ROOM = 4194304         # a larger window, for a large record, is freed after its batch
 
 
 class DamagedBatch(ValueError):
-    """Where a batch should be there is none, or its records are none.
+    """A batch or its records are invalid.
 
-    position: in the buffer; reason: what is wrong, as the end of the sentence "the batch at byte N (...) ...".
+    position: of the batch in the buffer; reason: the end of the sentence "the batch at byte N (...) ...".
     """
 
     def __init__(self, position, reason):
@@ -43,7 +43,7 @@ class DamagedBatch(ValueError):
 
 @cython.final
 cdef class StoredRecords:
-    """The walk; `decompress(codec, view, magic)` gives a batch's records piece by piece and raises ValueError."""
+    """The walk; `decompress(codec, view, magic)` yields a batch's records in pieces and raises ValueError."""
 
     def __cinit__(self, decompress, bint check_crc=True) -> None:
         self._decompress = decompress
@@ -130,7 +130,7 @@ cdef class StoredRecords:
         if batch.count < 0:
             return self._damaged(DAMAGE_COUNT)
         self._at = at + HEADER_SIZE
-        # An emptied batch is not decompressed: there is nothing that could be.
+        # A compressed batch without records is not decompressed: its payload is empty.
         self._stop = at + batch.size if batch.codec == 0 else self._at
         self._ended = batch.codec == 0 or batch.count == 0
         return STORED_BATCH
@@ -149,7 +149,7 @@ cdef class StoredRecords:
             batch.timestamp_type = 1 if attributes & MSG_APPEND_TIME_BIT else 0
         batch.transactional = batch.control = False
         batch.count = 1 if batch.codec == 0 else -1
-        # Single messages are read as a set of one, whose base is 0 and whose append time is their own timestamp.
+        # A single message is read as a set with base 0, whose append time is the message's own timestamp.
         begin_set(&self._inner, batch.magic, 0, 0, 0)
         self._at = at
         self._stop = at + size if batch.codec == 0 else at
@@ -179,7 +179,7 @@ cdef class StoredRecords:
         self.offset = <int64_t>(<uint64_t>batch.base_offset + <uint64_t><int64_t>self.record.offset_delta)
         if batch.timestamp_type == 1:
             self.timestamp = batch.max_timestamp
-        else:       # wraps as Java's sum does
+        else:       # wraps around, as in Java
             self.timestamp = <int64_t>(<uint64_t>batch.base_timestamp + <uint64_t>self.record.timestamp_delta)
         self.sequence = -1
         if batch.base_sequence >= 0:
@@ -192,7 +192,7 @@ cdef class StoredRecords:
             return STORED_MORE
         if self._index == self.batch.count:
             return STORED_END
-        # The messages of a wrapper have been measured: only a single one can be broken here.
+        # The messages of a wrapper were checked by measure_set: only a single message can be invalid here.
         if read_message(self._at, self._stop, &view, &self._missing) != FOUND_WHOLE:
             return self._damaged(DAMAGE_MESSAGE)
         self._index += 1
@@ -234,7 +234,7 @@ cdef class StoredRecords:
         return 0
 
     cdef int _keep(self, object piece) except -1:
-        """Puts a piece behind what is not yet read."""
+        """Append a piece to the unread bytes of the window."""
         cdef Py_ssize_t size = PyBytes_GET_SIZE(<bytes?>piece), left = self._stop - self._at, room
         cdef uint8_t *window
         if left:
@@ -252,7 +252,7 @@ cdef class StoredRecords:
         return 0
 
     cdef int _open_wrapper(self) except -1:
-        """A wrapper's messages are needed to the last one before the offset of the first is known."""
+        """Decompress a whole wrapper: the offset of its first message depends on its last message."""
         cdef MessageView view
         cdef StoredBatch *batch = &self.batch
         cdef Py_ssize_t begin
@@ -272,7 +272,7 @@ cdef class StoredRecords:
         begin_set(&self._inner, batch.magic, <int8_t>batch.attributes, view.offset, view.timestamp)
         with nogil:
             self._fault = measure_set(&self._inner, self._at, end)
-        if self._fault != SET_SOUND:
+        if self._fault != SET_VALID:
             self._damaged(DAMAGE_SET)
             raise self.damage()
         batch.count = self._inner.count
@@ -289,9 +289,9 @@ cdef class StoredRecords:
         cdef const uint8_t *at = self._start + self.batch.position
         cdef Damage damage = self._damage
         if damage == DAMAGE_SIZE:
-            reason = f"is none: a length of {<int32_t>load32(at + AT_LENGTH)} is too small for one"
+            reason = f"is invalid: a length of {<int32_t>load32(at + AT_LENGTH)} is too small for a batch"
         elif damage == DAMAGE_MAGIC:
-            reason = f"is none: there is no message format {<int8_t>at[AT_MAGIC]}"
+            reason = f"is invalid: magic {<int8_t>at[AT_MAGIC]} is an unknown message format"
         else:
             reason = f"(base offset {self.batch.base_offset}, {self.batch.size} bytes) "
             if damage == DAMAGE_CRC:
@@ -299,11 +299,11 @@ cdef class StoredRecords:
             elif damage == DAMAGE_COUNT:
                 reason += f"declares {self.batch.count} records"
             elif damage == DAMAGE_LEFT_OVER:
-                reason += f"has more bytes than its {self.batch.count} records"
+                reason += f"has bytes after its {self.batch.count} records"
             elif damage == DAMAGE_RECORD:
                 reason += f"cannot be read: {explain(self._step, self._index, self._missing)}"
             elif damage == DAMAGE_MESSAGE:
-                reason += "has a key or a value that goes beyond its end"
+                reason += "has a key or a value that extends beyond its end"
             elif damage == DAMAGE_NO_VALUE:
                 reason += "is a compressed wrapper without a value"
             else:

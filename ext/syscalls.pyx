@@ -1,10 +1,10 @@
-"""System calls without the interpreter's cost around them: EAGAIN is a return value, short calls keep the lock.
+"""System calls without the overhead of Python's own functions: EAGAIN is a return value, and short calls keep the GIL.
 
-Measured: a socket method that releases the interpreter's lock takes a network thread from 14,600 to 266 requests/s
-while another thread is busy with Python. So what lasts a few microseconds keeps it, and what is large releases it.
+Measured: if a socket method releases the GIL while another thread runs Python code, a network thread handles 266
+requests/s instead of 14,600. So calls of a few microseconds keep the GIL, and large ones release it.
 
-Every function returns what the system call returns, or -1 for EAGAIN, and raises OSError for anything else.
-Sockets must be non-blocking.
+Every function returns what the system call returns, or -1 for EAGAIN, and raises OSError for any other error. Sockets
+must be non-blocking.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -34,7 +34,6 @@ cdef extern from "sys/socket.h" nogil:
         iovec *msg_iov
         size_t msg_iovlen
     ssize_t c_recv "recv"(int fd, void *to, size_t size, int flags)
-    ssize_t c_send "send"(int fd, const void *data, size_t size, int flags)
     ssize_t c_sendmsg "sendmsg"(int fd, const msghdr *message, int flags)
     int C_MSG_DONTWAIT "MSG_DONTWAIT"
     int C_MSG_MORE "MSG_MORE"
@@ -49,7 +48,6 @@ cdef extern from "sys/uio.h" nogil:
     int IOV_MAX
 
 cdef extern from "unistd.h" nogil:
-    ssize_t c_pwrite "pwrite"(int fd, const void *data, size_t size, off_t position)
     ssize_t c_read "read"(int fd, void *to, size_t size)
     ssize_t c_write "write"(int fd, const void *data, size_t size)
 
@@ -68,7 +66,7 @@ cdef enum:
 
 
 cdef object failed():
-    """-1 when the call would have had to wait; raises OSError otherwise."""
+    """Return -1 if the call would have had to wait, otherwise raise OSError."""
     if errno == EAGAIN:
         return -1
     PyErr_SetFromErrno(OSError)
@@ -77,7 +75,7 @@ cdef object failed():
 # Receiving
 
 def recv_into(int fd, buffer not None, Py_ssize_t start, Py_ssize_t end):
-    """Receives into buffer[start:end], keeping the lock. Bytes received, 0 at the peer's end of sending."""
+    """Receive into buffer[start:end], keeping the GIL; return the bytes received, 0 if the peer has ended sending."""
     cdef Py_buffer view
     cdef ssize_t n
     PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
@@ -91,7 +89,7 @@ def recv_into(int fd, buffer not None, Py_ssize_t start, Py_ssize_t end):
 
 
 def recv_into_long(int fd, buffer not None, Py_ssize_t start, Py_ssize_t end):
-    """As recv_into; releases the lock while at least RELEASE_FROM bytes are wanted."""
+    """Receive as `recv_into`, but release the GIL if at least RELEASE_FROM bytes are requested."""
     cdef Py_buffer view
     cdef ssize_t n
     PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
@@ -109,7 +107,7 @@ def recv_into_long(int fd, buffer not None, Py_ssize_t start, Py_ssize_t end):
 
 
 def unread(int fd):
-    """Whether bytes wait to be received: 1 yes, 0 the peer has finished sending, -1 nothing there now."""
+    """Return 1 if unread bytes are there, 0 if the peer has finished sending, -1 if nothing is there now."""
     cdef char byte
     cdef ssize_t n = c_recv(fd, &byte, 1, C_MSG_DONTWAIT | C_MSG_PEEK)
     return n if n >= 0 else failed()
@@ -117,27 +115,10 @@ def unread(int fd):
 
 # Sending
 
-def send(int fd, data not None, bint more=False):
-    """Sends what the socket takes of `data`; `more` says that the next part follows at once (MSG_MORE)."""
-    cdef Py_buffer view
-    cdef ssize_t n
-    cdef int flags = C_MSG_DONTWAIT | C_MSG_NOSIGNAL | (C_MSG_MORE if more else 0)
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    try:
-        if view.len < RELEASE_FROM:
-            n = c_send(fd, view.buf, view.len, flags)
-        else:
-            with nogil:
-                n = c_send(fd, view.buf, view.len, flags)
-    finally:
-        PyBuffer_Release(&view)
-    return n if n >= 0 else failed()
-
-
 def sendmsg(int fd, list parts not None, Py_ssize_t first, Py_ssize_t last, Py_ssize_t skip=0, bint more=False):
-    """Sends parts[first:last] (buffers) without the first `skip` bytes, as one call of at most 64 parts.
+    """Send parts[first:last] (buffers) without the first `skip` bytes, in one call of at most 64 parts.
 
-    Bytes sent. `more` is dropped when not all the parts fit the call, as the rest follows anyway.
+    Return the bytes sent. `more` sets MSG_MORE, which is also set if not all parts fit into the call.
     """
     cdef Py_buffer views[PARTS]
     cdef iovec vectors[PARTS]
@@ -168,10 +149,10 @@ def sendmsg(int fd, list parts not None, Py_ssize_t first, Py_ssize_t last, Py_s
 
 
 def sendfile(int out, int source, off_t position, Py_ssize_t count):
-    """Sends up to `count` bytes of the file `source` from `position`. 0 means that the file ends there.
+    """Send up to `count` bytes of the file `source` from `position` on; return 0 if the file ends there.
 
-    Releases the lock from RELEASE_FROM bytes. Waits for the disk when the pages are not in memory, also on a
-    non-blocking socket: ask `residency` first.
+    Releases the GIL from RELEASE_FROM bytes on. Waits for the disk if the pages are not in memory, even if the socket
+    is non-blocking: check with `residency` first.
     """
     cdef ssize_t n
     if count < RELEASE_FROM:
@@ -185,40 +166,20 @@ def sendfile(int out, int source, off_t position, Py_ssize_t count):
 # Files
 
 def this_thread_may_wait():
-    """Every write of the calling thread releases the lock from now on: it is there to wait for disks.
+    """Let every write of the calling thread release the GIL from now on.
 
-    A short write takes microseconds, but milliseconds where the disk has fallen behind, and then it would stop all
-    threads and not only its own.
+    A short write takes microseconds, but milliseconds if the disk has fallen behind. With the GIL held, it would then
+    stop all threads.
     """
     global may_wait
     may_wait = True
 
 
-def pwrite(int fd, data not None, off_t position):
-    """Writes `data` at `position`; bytes written, which a full disk can make fewer. Releases the lock from 64 KiB,
-    or where the thread may wait."""
-    cdef Py_buffer view
-    cdef ssize_t n
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    try:
-        while True:
-            if view.len < RELEASE_FROM and not may_wait:
-                n = c_pwrite(fd, view.buf, view.len, position)
-            else:
-                with nogil:
-                    n = c_pwrite(fd, view.buf, view.len, position)
-            if n >= 0 or errno != EINTR:
-                break
-    finally:
-        PyBuffer_Release(&view)
-    return n if n >= 0 else failed()
-
-
 def pwritev(int fd, parts not None, off_t position):
-    """Writes the buffers one after the other at `position`, as one call; bytes written, which can be fewer.
+    """Write the buffers one after the other at `position`, in one call; return the bytes written, which may be fewer.
 
-    At most IOV_MAX (1,024) buffers go into a call: the rest is simply not written. Releases the lock from 64 KiB, or where
-    the thread may wait.
+    A call writes at most IOV_MAX (1,024) buffers. Releases the GIL from 64 KiB on, and always after
+    `this_thread_may_wait`.
     """
     cdef Py_buffer few_views[PARTS]
     cdef iovec few_vectors[PARTS]
@@ -261,9 +222,9 @@ def pwritev(int fd, parts not None, off_t position):
 # Waiting
 
 def epoll_wait(int epoll, int timeout_ms):
-    """What is ready: a list of (fd, events), at most 256. 0 keeps the lock; anything else (-1: for ever) releases it.
+    """Return up to 256 ready descriptors as a list of (fd, events); an empty list if a signal interrupts the wait.
 
-    An interrupted wait is an empty list.
+    With a time-out of 0 the GIL is kept, otherwise released; -1 waits forever.
     """
     cdef epoll_event events[EVENTS]
     cdef int n, i
@@ -284,14 +245,14 @@ def epoll_wait(int epoll, int timeout_ms):
 
 
 def event_set(int fd):
-    """Adds 1 to an eventfd: whoever waits for it wakes up."""
+    """Add 1 to an eventfd, which wakes the threads that wait for it."""
     cdef uint64_t one = 1
-    if c_write(fd, &one, 8) < 0 and errno != EAGAIN:  # EAGAIN: it is full, so it is set anyway
+    if c_write(fd, &one, 8) < 0 and errno != EAGAIN:  # EAGAIN: the counter is full, so the eventfd is set anyway
         PyErr_SetFromErrno(OSError)
 
 
 def event_clear(int fd):
-    """Sets a non-blocking eventfd back to 0."""
+    """Reset a non-blocking eventfd to 0."""
     cdef uint64_t value
     if c_read(fd, &value, 8) < 0 and errno != EAGAIN:
         PyErr_SetFromErrno(OSError)

@@ -1,4 +1,4 @@
-# Which transactions of a partition were aborted and which are still open, from its batches alone.
+# Finds the aborted and the open transactions of a partition, from its batches alone.
 
 cimport cython
 from libc.stdint cimport int64_t
@@ -19,7 +19,7 @@ cdef class TransactionScan:
     cdef Ended *_aborted
     cdef Py_ssize_t _count
     cdef Py_ssize_t _room
-    cdef bint _in_marker        # the record of a control batch comes next
+    cdef bint _in_marker        # True if the record of a control batch comes next
     cdef bint _no_memory
 
     cdef Stored _run(self) noexcept nogil

@@ -1,7 +1,7 @@
-"""Finding the aborted and the open transactions of a partition by a look at its batches' headers and its markers.
+"""Finds the aborted and the open transactions of a partition, from the headers of its batches and its markers.
 
-What .txnindex files and producer snapshots say of a sound log, this finds in any: in segments that were copied
-without them, or whose index is damaged.
+For an intact log, .txnindex files and producer snapshots have the same information. This also works for segments that
+were copied without these files, or whose index is damaged.
 """
 
 cimport cython
@@ -20,10 +20,10 @@ cdef enum:
 
 @cython.final
 cdef class TransactionScan:
-    """Is fed the batches of a partition in their order; checksums are not looked at.
+    """Finds transactions in the batches of a partition, which are fed to it in order. Does not check CRCs.
 
-    decompress: as of ColumnBuilder; only a compressed control batch, which Kafka does not write, needs it.
-    began: producer id -> first offset of the transactions that are open where the batches begin.
+    decompress: as in ColumnBuilder; needed only for compressed control batches, which Kafka does not write.
+    began: producer id -> first offset of each transaction that is open before the first batch.
     """
 
     def __cinit__(self, decompress, began=()) -> None:
@@ -41,7 +41,7 @@ cdef class TransactionScan:
         PyMem_RawFree(self._aborted)
 
     def feed(self, buffer, Py_ssize_t position=0) -> int:
-        """Looks at the whole batches of a buffer; how many bytes they had. Raises DamagedBatch."""
+        """Read the complete batches of a buffer; return the end of the last one. Raises DamagedBatch."""
         cdef Stored found
         self._in_marker = False
         self._walk.open(buffer, position)
@@ -83,7 +83,7 @@ cdef class TransactionScan:
                     return STORED_DAMAGE
 
     cdef bint _marker(self) noexcept nogil:
-        """Ends the transaction of the marker's producer; False without memory."""
+        """End the transaction of the marker's producer; return False if there is no memory."""
         cdef int64_t producer = self._walk.batch.producer_id
         cdef int64_t first = int_map_get(&self._open, producer)
         cdef int kind = load16(self._walk.record.key + 2) if self._walk.record.key_length >= 4 else -1
@@ -106,14 +106,14 @@ cdef class TransactionScan:
         return True
 
     def aborted(self) -> list[tuple[int, int, int]]:
-        """(producer id, first offset, offset of the abort marker), in the order of the markers."""
+        """Return (producer id, first offset, offset of the abort marker), in the order of the markers."""
         return [
             (self._aborted[i].producer_id, self._aborted[i].first_offset, self._aborted[i].last_offset)
             for i in range(self._count)
         ]
 
     def open(self) -> dict[int, int]:
-        """Producer id -> first offset of the transaction that has no end yet."""
+        """Return producer id -> first offset of each transaction that has not ended."""
         cdef uint64_t i
         found = {}
         if self._open.slots != NULL:

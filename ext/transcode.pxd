@@ -1,5 +1,4 @@
-# Records on their way from one message format to another: read from any of the three, written to any, in plain memory
-# and without a Python object for any of them.
+# Converts records between message formats, in plain memory and without Python objects for records.
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -31,7 +30,7 @@ ctypedef struct Source:
     int64_t base_offset         # of a batch
     Walk walk                   # of a batch: its count and timestamps
     InnerSet inner              # of a wrapper
-    # Why `next_item` gave no record:
+    # Why `next_item` returned no record:
     Step step                   # of a batch
     SetFault set_fault          # of a wrapper
     Found found                 # of messages
@@ -44,33 +43,33 @@ cdef enum Next:
 
 cdef Next next_item(Source *source, Item *item) noexcept nogil
 
-# How the offsets of written messages follow from those that were read.
+# How the offsets of written messages are computed from those read.
 cdef enum Offsets:
-    OFFSETS_KEPT = 0            # as they are
-    OFFSETS_RELATIVE = 1        # counted from the first record's: inside of wrappers of format 1
+    OFFSETS_KEPT = 0            # unchanged
+    OFFSETS_RELATIVE = 1        # relative to the first record's: inside wrappers of format 1
     OFFSETS_NUMBERED = 2        # 0, 1, 2, ...
 
-# What is to be written.
+# What to write.
 ctypedef struct Target:
     int magic
     Offsets offsets
-    int64_t first_offset        # records before it are left out
+    int64_t first_offset        # earlier records are dropped
     bint append_time            # every record gets `append_timestamp`
     int64_t append_timestamp
 
-# What a pass over all records comes to.
+# The result of a pass over all records.
 ctypedef struct Tally:
-    int64_t size                # bytes written, or to be written
-    int64_t largest             # of them the most that one record has
+    int64_t size                # bytes written, or to write
+    int64_t largest             # bytes of the largest record
     int64_t base_timestamp      # the first record's; -1: no record
-    int64_t max_timestamp       # at least -1, and that in format 0
-    int64_t first_offset        # as read, of the first and the last record that was not left out
+    int64_t max_timestamp       # at least -1; -1 in format 0
+    int64_t first_offset        # as read, of the first and the last record that was not dropped
     int64_t last_offset
-    int32_t index_of_max        # the first record that has max_timestamp; -1: none
+    int32_t index_of_max        # index of the first record with max_timestamp; -1: none
     int32_t count
-    bint headers                # whether a record has any
+    bint headers                # True if a record has headers
 
-# Read a source to its end and write all of it to `out`, or with NULL only count. False: the source has a fault.
+# Read a source to its end and write it to `out`; with NULL only measure. Return False if the source is invalid.
 cdef bint transcode(Source *source, const Target *target, uint8_t *out, Tally *tally) noexcept nogil
 
 

@@ -1,8 +1,8 @@
-"""Records from one message format to another, without a Python object for any of them.
+"""Converts records from one message format to another, without Python objects for records.
 
-Converting is two passes over the decompressed records: one that checks and measures, one that writes. What is written
-is what Kafka's MemoryRecordsBuilder writes for the format. kafkapy.record.conversion (for old consumers) and
-kafkapy.record.validation (for old producers and old topics) stand on this.
+A conversion is two passes over the decompressed records: the first checks and measures, the second writes. The bytes
+are those that Kafka's MemoryRecordsBuilder writes for the format. Users: kafkapy.record.conversion (for old consumers)
+and kafkapy.record.validation (for old producers and old topics).
 """
 
 cimport cython
@@ -23,7 +23,7 @@ from kafkapy._ext.legacy cimport (
     MessageView, explain_message, message_size, put_message, read_message,
 )
 from kafkapy._ext.message_sets cimport (
-    SET_SOUND, begin_set, explain_set, measure_set, offset_in, timestamp_in,
+    SET_VALID, begin_set, explain_set, measure_set, offset_in, timestamp_in,
 )
 from kafkapy._ext.records cimport STEP_DONE, STEP_LEFT_OVER, RecordView, begin_walk, explain, read_record, timestamp_of
 from kafkapy._ext.varint cimport put_uvarint32, put_uvarint64, size_of_varint, zigzag32, zigzag64
@@ -35,10 +35,9 @@ RELATIVE = OFFSETS_RELATIVE
 NUMBERED = OFFSETS_NUMBERED
 
 cdef enum:
-    # From this many bytes on, a conversion is made without the interpreter's lock.
+    # From this many bytes on, a conversion releases the GIL.
     RELEASE_FROM = 65536
     MAX_SIZE = 0x7FFFFFFF
-
 
 
 # --- reading
@@ -81,7 +80,7 @@ cdef Next next_item(Source *source, Item *item) noexcept nogil:
         item.key_length = view.key_length
         item.value_length = view.value_length
         item.header_count = 0
-    # Kafka knows no time before 1970 but -1, which is none; a stored one may be anything.
+    # In Kafka, the only timestamp before 1970 is -1 (none). A stored timestamp may be anything.
     if item.timestamp < -1:
         item.timestamp = -1
     source.index += 1
@@ -93,7 +92,7 @@ cdef object fault_of(const Source *source):
         if source.step == STEP_LEFT_OVER and source.index == source.walk.count:
             return CorruptRecords(f"{source.end - source.at} bytes are left after the {source.walk.count} records")
         return CorruptRecords(explain(source.step, source.index, source.missing))
-    if source.kind == SOURCE_WRAPPER and source.set_fault != SET_SOUND:
+    if source.kind == SOURCE_WRAPPER and source.set_fault != SET_VALID:
         return CorruptRecords(explain_set(source.set_fault, &source.inner))
     return CorruptRecords(explain_message(source.found, f"message {source.index}", source.at, source.missing))
 
@@ -109,7 +108,7 @@ cdef inline int64_t _record_body(const Item *item, int64_t delta, int32_t index)
 
 cdef inline uint8_t *_put_field(uint8_t *out, const uint8_t *start, int32_t length) noexcept nogil:
     if start == NULL:
-        out[0] = 1                      # -1, zig-zag
+        out[0] = 1                      # -1 in zig-zag encoding
         return out + 1
     out += put_uvarint32(out, zigzag32(length))
     memcpy(out, start, length)
@@ -188,11 +187,12 @@ cdef bint transcode(Source *source, const Target *target, uint8_t *out, Tally *t
 
 @cython.final
 cdef class Converted:
-    """Records in their new format.
+    """Converted records.
 
-    payload: messages one after the other, or the records of a batch without its header; largest: the bytes of the
-    largest of them. first_offset, last_offset: as they were read. base_timestamp: the first record's; max_timestamp: the largest, -1 in format 0; index_of_max: the
-    first record that has it, -1 for none. headers: whether a record had any, which formats 0 and 1 have no place for.
+    payload: messages, or the records of a batch without its header. largest: size of the largest one in bytes.
+    first_offset, last_offset: as read. base_timestamp: the first record's. max_timestamp: the largest, -1 in format 0.
+    index_of_max: index of the first record with it, -1 for none. headers: True if a record had headers, which formats 0
+    and 1 cannot store.
     """
 
 
@@ -201,17 +201,17 @@ cdef Converted _convert(const Source *source, const Target *target, int64_t limi
     cdef Source reading = source[0]
     cdef Tally tally
     cdef uint8_t *out
-    cdef bint sound, release = source.end - source.at >= RELEASE_FROM
+    cdef bint valid, release = source.end - source.at >= RELEASE_FROM
     begin_tally(&tally)
     if release:
         with nogil:
-            sound = transcode(&reading, target, NULL, &tally)
+            valid = transcode(&reading, target, NULL, &tally)
     else:
-        sound = transcode(&reading, target, NULL, &tally)
-    if not sound:
+        valid = transcode(&reading, target, NULL, &tally)
+    if not valid:
         raise fault_of(&reading)
     if tally.size > MAX_SIZE or tally.size > limit:
-        raise CorruptRecords(f"records that take {tally.size} bytes in format {target.magic}, more than {limit}")
+        raise CorruptRecords(f"the records would have {tally.size} bytes in format {target.magic}, more than {limit}")
     made.payload = PyByteArray_FromStringAndSize(NULL, tally.size)
     out = <uint8_t *>PyByteArray_AS_STRING(made.payload)
     begin_tally(&tally)
@@ -248,7 +248,7 @@ cdef int _open_wrapper(Source *source, MessageHeader header, const Py_buffer *he
         source.set_fault = measure_set(
             &source.inner, <const uint8_t *>held.buf, <const uint8_t *>held.buf + held.len
         )
-    if source.set_fault != SET_SOUND:
+    if source.set_fault != SET_VALID:
         raise fault_of(source)
     return 0
 
@@ -265,11 +265,11 @@ def convert_payload(
 ) -> Converted:
     """Convert records to format `magic`: to messages, or for format 2 to the records of a batch.
 
-    payload: decompressed: the records of the batch, or the message set of the wrapper, that `header` is of; with None
-        for a header single messages of format 0 or 1, one after the other.
+    payload: the decompressed records of a batch or message set of a wrapper; `header` is the header of that batch or
+        wrapper. If `header` is None: single messages of format 0 or 1.
     offsets: of messages: KEPT, RELATIVE to the first or NUMBERED from 0. Records of format 2 are numbered.
-    first_offset: records before it are left out. append_time: the timestamp of all messages, which then say so.
-    limit: the most bytes that the converted records may take.
+    first_offset: earlier records are dropped. append_time: if not None, the append time to set in all messages.
+    limit: the most bytes of the converted records.
 
     Raises CorruptRecords.
     """
@@ -302,9 +302,9 @@ def convert_payload(
 # --- runs of entries
 
 cdef enum Run:
-    RUN_END             # nothing whole follows
-    RUN_STOP            # an entry that has to be decompressed, or that no old client can be told
-    RUN_FAULT           # `source` says why
+    RUN_END             # no complete entry follows
+    RUN_STOP            # the entry has to be decompressed
+    RUN_FAULT           # the entry is invalid: see `source`
 
 
 cdef inline int _codec_at(const uint8_t *at) noexcept nogil:
@@ -314,7 +314,7 @@ cdef inline int _codec_at(const uint8_t *at) noexcept nogil:
 
 
 cdef void _open_entry(Source *source, const uint8_t *at, int64_t size, Target *target) noexcept nogil:
-    """An uncompressed entry as a source, and what its timestamp type asks of the target."""
+    """Open an uncompressed entry as a source, and set the target's timestamp type from it."""
     cdef bint append_time
     source.index = 0
     source.at = at
@@ -365,11 +365,11 @@ cdef Run _run(const uint8_t **cursor, const uint8_t *end, Target *target, uint8_
 
 
 def convert_run(buffer, Py_ssize_t position, int magic, int64_t first_offset) -> tuple[bytes, int]:
-    """Convert entry after entry for a client that knows formats up to `magic`, 0 or 1: (entries, where it stopped).
+    """Convert entries for a client that supports formats up to `magic`, 0 or 1; return (entries, end of those read).
 
-    What such a client knows is taken over as it is, control batches are dropped, uncompressed records become single
-    messages with their offsets, those before `first_offset` are dropped. It stops at the first entry that has to be
-    decompressed, or that is not all there. Raises CorruptRecords when the first entry is none, else it stops there.
+    Entries of such formats are copied, control batches are dropped, and uncompressed records become single messages
+    with their offsets, except those before `first_offset`. Stops before the first entry that has to be decompressed, or
+    is incomplete or invalid. Raises CorruptRecords if the first entry is invalid.
     """
     cdef Py_buffer held
     cdef Source source
@@ -400,7 +400,7 @@ def convert_run(buffer, Py_ssize_t position, int magic, int64_t first_offset) ->
         if why == RUN_FAULT and at == start:
             raise fault_of(&source)
         if size > MAX_SIZE:
-            raise CorruptRecords(f"records that take {size} bytes in format {magic}, more than {MAX_SIZE}")
+            raise CorruptRecords(f"the records would have {size} bytes in format {magic}, more than {MAX_SIZE}")
         made = PyBytes_FromStringAndSize(NULL, size)
         out = <uint8_t *>PyBytes_AS_STRING(made)
         stop = at

@@ -1,10 +1,10 @@
-# Whether bytes are text: UTF-8 as Python and Java decode it (no overlong forms, no surrogates, nothing above
-# U+10FFFF), in plain memory.
+# UTF-8 in plain memory, as strict as the decoders of Python and Java: no overlong forms, no surrogates, nothing above
+# U+10FFFF.
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-# How many bytes the character at `at` has, 1 to 4; 0 where no character begins (also when the memory ends in it).
-# `at` is before `end`.
+# Return the number of bytes of the character at `at`, 1 to 4; 0 if it is not a valid, complete character. `at` must be
+# before `end`.
 cdef inline int utf8_length(const uint8_t *at, const uint8_t *end) noexcept nogil:
     cdef uint8_t first = at[0], second
     if first < 0x80:
@@ -24,5 +24,5 @@ cdef inline int utf8_length(const uint8_t *at, const uint8_t *end) noexcept nogi
         return 0
     return 4
 
-# Whether all of it is.
+# Return True if all bytes are valid UTF-8.
 cdef bint utf8_is_valid(const uint8_t *at, const uint8_t *end) noexcept nogil

@@ -1,6 +1,5 @@
-"""Whether bytes are UTF-8, in C; see utf8.pxd."""
+"""Checks whether bytes are UTF-8; see utf8.pxd."""
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.string cimport memcpy
 
 
@@ -20,13 +19,3 @@ cdef bint utf8_is_valid(const uint8_t *at, const uint8_t *end) noexcept nogil:
             return False
         at += length
     return True
-
-
-def is_valid(data) -> bool:
-    """Whether Python would decode it, strictly."""
-    cdef Py_buffer held
-    PyObject_GetBuffer(data, &held, PyBUF_SIMPLE)
-    try:
-        return utf8_is_valid(<const uint8_t *>held.buf, <const uint8_t *>held.buf + held.len)
-    finally:
-        PyBuffer_Release(&held)

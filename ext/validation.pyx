@@ -117,19 +117,19 @@ cdef int64_t _only_batch(const uint8_t *at, Py_ssize_t left) except -1:
     cdef int64_t size = 0, other = 0
     cdef Look seen = look(at, left, &size)
     if seen == LOOK_PARTIAL:
-        _refuse(INVALID_RECORD, f"the {left} bytes of records do not hold a whole batch"
-                + (f" (the batch says it has {size})" if size else ""))
+        _refuse(INVALID_RECORD, f"the {left} bytes of records do not hold a complete batch"
+                + (f" (the batch has {size} bytes by its length)" if size else ""))
     if seen == LOOK_BAD_MAGIC:
         _refuse(INVALID_RECORD if at[AT_MAGIC] < 2 else CORRUPT_MESSAGE,
                 f"the batch has magic {<signed char>at[AT_MAGIC]}; only format 2 can be produced")
     if seen != LOOK_WHOLE:
-        _refuse(CORRUPT_MESSAGE, f"the batch says it has {size} bytes, too few for one")
+        _refuse(CORRUPT_MESSAGE, f"the batch has {size} bytes by its length, too few for a batch")
     seen = look(at + size, left - size, &other)
     if seen == LOOK_WHOLE or (seen == LOOK_BAD_MAGIC and (at + size)[AT_MAGIC] < 2):
         _refuse(INVALID_RECORD, f"there is more than one batch ({left - size} bytes are left after the first); "
-                "a produce request holds exactly one a partition")
+                "a produce request has exactly one batch for each partition")
     if seen != LOOK_PARTIAL:
-        _refuse(CORRUPT_MESSAGE, f"the {left - size} bytes after the batch are no batch")
+        _refuse(CORRUPT_MESSAGE, f"the {left - size} bytes after the batch are not a batch")
     return size
 
 
@@ -140,11 +140,11 @@ cdef int _check_header(const uint8_t *at, bint of_client) except -1:
     cdef int64_t producer = <int64_t>load64(at + AT_PRODUCER_ID)
     cdef int32_t sequence = <int32_t>load32(at + AT_BASE_SEQUENCE)
     if last < 0:
-        _refuse(INVALID_RECORD, f"the batch has a last offset delta of {last}")
+        _refuse(INVALID_RECORD, f"the batch has the last offset delta {last}")
     if count <= 0:
-        _refuse(INVALID_RECORD, f"the batch says it has {count} records")
+        _refuse(INVALID_RECORD, f"the batch has the record count {count}")
     if <int64_t>last + 1 != count:
-        _refuse(INVALID_RECORD, f"the batch says it has {count} records, but its last offset delta is {last}")
+        _refuse(INVALID_RECORD, f"the batch has the record count {count}, but the last offset delta {last}")
     if not of_client:
         return 0
     if load16(at + AT_ATTRIBUTES) & CONTROL_BIT:
@@ -154,6 +154,7 @@ cdef int _check_header(const uint8_t *at, bint of_client) except -1:
     return 0
 
 
+# Return a + b, limited to the range of an int64 instead of wrapping around.
 cdef int64_t _sum(int64_t a, int64_t b) noexcept nogil:
     if b > 0 and a > MAX_INT64 - b:
         return MAX_INT64
@@ -175,10 +176,10 @@ cdef object _refuse_records(Walk *walk):
     cdef list errors = []
     for i in range(walk.faults_kept):
         if walk.faults[i].fault == FAULT_NO_KEY:
-            message = "a compacted topic takes no record without a key"
+            message = "a compacted topic requires a key in every record"
         elif walk.faults[i].fault == FAULT_TIMESTAMP:
             message = (f"the timestamp {walk.faults[i].timestamp} is not within "
-                       f"[{walk.earliest}, {walk.latest}], which the topic allows now")
+                       f"[{walk.earliest}, {walk.latest}], the range that the topic allows now")
         else:
             message = "a producer may not set the timestamp type to LogAppendTime"
         errors.append((walk.faults[i].index, message))
@@ -340,9 +341,9 @@ def validate(
             with nogil:
                 right = crc_matches(at, size)
         if not right:
-            _refuse(CORRUPT_MESSAGE, f"the batch's checksum {load32(at + AT_CRC)} is not that of its bytes")
+            _refuse(CORRUPT_MESSAGE, f"the batch has the CRC {load32(at + AT_CRC)}, which is not the CRC of its bytes")
         if codec > LAST_CODEC:
-            _refuse(UNSUPPORTED_COMPRESSION_TYPE, f"the batch is compressed with codec {codec}, which there is none of")
+            _refuse(UNSUPPORTED_COMPRESSION_TYPE, f"the batch is compressed with the unknown codec {codec}")
         _check_header(at, of_client)
         if plain_only and (attributes & TRANSACTIONAL_BIT or <int64_t>load64(at + AT_PRODUCER_ID) > -1):
             kind = "transactional" if attributes & TRANSACTIONAL_BIT else "idempotent"
@@ -375,7 +376,7 @@ def validate(
             rebuilt = _rebuild(payload, header, codec if target_codec < 0 else target_codec,
                                timestamp_type, now_ms, compress)
             if 0 <= max_message_bytes < len(rebuilt):
-                _refuse(MESSAGE_TOO_LARGE, f"the batch, compressed anew, has {len(rebuilt)} bytes, "
+                _refuse(MESSAGE_TOO_LARGE, f"the batch has {len(rebuilt)} bytes after recompression, "
                         f"the topic allows {max_message_bytes}")
             return _result(memoryview(bytearray(rebuilt)), True)
 

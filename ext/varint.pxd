@@ -1,16 +1,17 @@
-# Variable-length integers of the Kafka protocol, on raw memory and without the interpreter: everything here is
-# inlined into the modules that cimport it.
+# Variable-length integers of the Kafka protocol (Kafka's ByteUtils; KIP-98 signed, KIP-482 unsigned), in plain memory.
+# Everything here is inlined into the modules that cimport it.
 #
-# Seven bits a byte, the lowest first, the top bit set on every byte but the last. Signed numbers are zig-zag
-# folded first (0, -1, 1, -2 ... become 0, 1, 2, 3 ...). An int32 takes at most 5 bytes, an int64 at most 10.
+# Each byte has seven bits of the number, the lowest first; the top bit is set on every byte except the last. Signed
+# numbers are zig-zag encoded first (0, -1, 1, -2 ... become 0, 1, 2, 3 ...). An int32 takes at most 5 bytes, an int64
+# at most 10.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 cdef enum:
     VARINT_MAX = 5          # bytes of the longest 32-bit number
     VARLONG_MAX = 10        # bytes of the longest 64-bit number
-    VARINT_SHORT = 0        # answer of a decoder: the memory ends inside the number
-    VARINT_BAD = -1         # answer of a decoder: the last byte that is allowed says that another one follows
+    VARINT_SHORT = 0        # result of get_*: the memory ends inside the number
+    VARINT_BAD = -1         # result of get_*: the number is longer than VARINT_MAX (VARLONG_MAX) bytes
 
 
 cdef inline uint32_t zigzag32(int32_t value) noexcept nogil:
@@ -29,8 +30,8 @@ cdef inline int64_t unzigzag64(uint64_t raw) noexcept nogil:
     return <int64_t>((raw >> 1) ^ (0 - (raw & 1)))
 
 
-# Decoders answer how many bytes the number took, VARINT_SHORT or VARINT_BAD; `out` is set only on success.
-# What a fifth (tenth) byte holds above bit 31 (63) is dropped, as Kafka's ByteUtils drops it.
+# The get_* functions return the number of bytes read, VARINT_SHORT or VARINT_BAD; `out` is set only on success.
+# Bits above bit 31 (63) in the fifth (tenth) byte are ignored, as in Kafka's ByteUtils.
 cdef inline int get_uvarint32(const uint8_t *at, const uint8_t *end, uint32_t *out) noexcept nogil:
     cdef uint32_t raw = 0
     cdef uint32_t byte
@@ -85,7 +86,7 @@ cdef inline int get_varint64(const uint8_t *at, const uint8_t *end, int64_t *out
     return taken
 
 
-# Encoders need VARINT_MAX (VARLONG_MAX) bytes of room and answer how many they wrote.
+# The put_* functions need room for VARINT_MAX (VARLONG_MAX) bytes, and return the number of bytes written.
 cdef inline int put_uvarint32(uint8_t *at, uint32_t raw) noexcept nogil:
     cdef int written = 0
     while raw >= 0x80:
@@ -114,5 +115,6 @@ cdef inline int size_of_uvarint64(uint64_t raw) noexcept nogil:
     return size
 
 
+# Return how many bytes the zig-zag encoded number takes.
 cdef inline int size_of_varint(int64_t value) noexcept nogil:
     return size_of_uvarint64(zigzag64(value))

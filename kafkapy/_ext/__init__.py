@@ -8,7 +8,7 @@ from types import ModuleType
 
 
 class NotBuilt(ImportError):
-    """A module is not compiled for the running Python: nothing is, or it came after the last build."""
+    """The module is not compiled for the running Python: no module is, or this one was added after the last build."""
 
 
 class _MissingModules:

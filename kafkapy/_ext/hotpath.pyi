@@ -6,7 +6,6 @@ __all__ = [
     "FetchRequest",
     "ProduceRequest",
     "decode_fetch_frame",
-    "decode_produce",
     "decode_produce_frame",
     "encode_fetch_response",
     "encode_produce_response",
@@ -67,5 +66,4 @@ class FetchRequest:
     def rack_id(self) -> str: ...
 
 def decode_produce_frame(frame: Buffer) -> ProduceRequest | None: ...
-def decode_produce(buffer: Buffer, version: int, offset: int = 0) -> ProduceRequest: ...
 def decode_fetch_frame(frame: Buffer) -> FetchRequest | None: ...

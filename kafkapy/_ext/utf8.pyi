@@ -1,3 +1,1 @@
-"""Types of ext/utf8.pyx."""
-
-def is_valid(data: bytes | bytearray | memoryview) -> bool: ...
+# For other extension modules only: nothing here is for Python.

@@ -135,4 +135,4 @@ def _varint(buffer: Buffer, at: int, where: str) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return value, at + index + 1
-    raise ProtocolError(f"{where}: a varint at byte {at} goes on after 5 bytes")
+    raise ProtocolError(f"{where}: the varint at byte {at} is longer than 5 bytes")

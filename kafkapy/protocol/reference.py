@@ -27,7 +27,7 @@ _FLOAT64 = struct.Struct(">d")
 class Program:
     """Decodes and encodes one message in one version.
 
-    Decoding a message whose arrays have more than `max_elements` elements in total is refused.
+    Decoding a message whose arrays have more than `max_elements` elements in total raises ProtocolError.
     """
 
     def __init__(self, layout: Layout, max_elements: int | None = None) -> None:
@@ -79,7 +79,7 @@ class _Decoder:
             end = self._at + size
             values[step.name] = self._field(step, True)
             if self._at != end:
-                raise ProtocolError(f"{step.where}: it ends at byte {self._at}, by its size at byte {end}")
+                raise ProtocolError(f"{step.where}: the field ends at byte {self._at}, but its size says byte {end}")
 
     def _field(self, step: Step, flexible: bool) -> Any:
         if not step.array:
@@ -88,7 +88,7 @@ class _Decoder:
         if count is None:
             return None
         left = len(self._view) - self._at
-        if count > left:  # every element takes at least one byte
+        if count > left:  # each element takes at least one byte
             raise ProtocolError(f"{step.where}: {count} elements claimed at byte {self._at} with {left} bytes left")
         self._elements_left -= count
         if self._elements_left < 0:
@@ -120,10 +120,12 @@ class _Decoder:
         if length > MAX_STRING:
             raise ProtocolError(f"{step.where}: a string of {length} bytes is longer than {MAX_STRING}")
         text = str(self._take(length, step.where), "utf-8", "replace")
-        # An invalid byte becomes three bytes. A string that then is too long for a response or a record is refused.
+        # An invalid byte becomes three bytes. The string may then be too long for a response or a record.
         length = len(text.encode())
         if length > MAX_STRING:
-            raise ProtocolError(f"{step.where}: a string that is no UTF-8, and {length} bytes long as such")
+            raise ProtocolError(
+                f"{step.where}: a string that is not UTF-8, and {length} bytes long with U+FFFD for its invalid bytes"
+            )
         return text
 
     def _length(self, step: Step, flexible: bool, width: int, nullable: bool) -> int | None:
@@ -150,7 +152,7 @@ class _Decoder:
             if byte < 0x80:
                 self._at += index + 1
                 return value & 0xFFFFFFFF
-        raise ProtocolError(f"{where}: a varint at byte {self._at} goes on after 5 bytes")
+        raise ProtocolError(f"{where}: the varint at byte {self._at} is longer than 5 bytes")
 
     def _take(self, count: int, where: str) -> memoryview:
         self._need(count, where)
@@ -201,7 +203,7 @@ def _encode_field(out: bytearray, step: Step, value: Any, flexible: bool) -> Non
         _put_null(out, step, flexible, 4, step.nullable)
         return
     if not isinstance(value, (list, tuple)):
-        raise ValueError(f"{step.where}: {value!r} is no list")
+        raise ValueError(f"{step.where}: {value!r} is not a list")
     _put_length(out, len(value), flexible, 4)
     for element in value:
         _encode_value(out, step, element, flexible, False)
@@ -213,17 +215,17 @@ def _encode_value(out: bytearray, step: Step, value: Any, flexible: bool, nullab
         try:
             out += _FORMATS[kind].pack(operator.index(value))
         except (TypeError, struct.error):
-            raise ValueError(f"{step.where}: {value!r} is no {kind}") from None
+            raise ValueError(f"{step.where}: {value!r} is not a valid {kind}") from None
     elif kind == "bool":
         out.append(1 if value else 0)
     elif kind == "float64":
         try:
             out += _FLOAT64.pack(value)
         except (TypeError, OverflowError, struct.error):
-            raise ValueError(f"{step.where}: {value!r} is no float64") from None
+            raise ValueError(f"{step.where}: {value!r} is not a valid float64") from None
     elif kind == "uuid":
         if not isinstance(value, bytes) or len(value) != 16:
-            raise ValueError(f"{step.where}: {value!r} is no uuid (16 bytes)")
+            raise ValueError(f"{step.where}: {value!r} is not a uuid (16 bytes)")
         out += value
     elif kind == "struct":
         assert step.layout is not None
@@ -237,7 +239,7 @@ def _encode_value(out: bytearray, step: Step, value: Any, flexible: bool, nullab
         _put_null(out, step, flexible, 2 if kind == "string" else 4, nullable)
     elif kind == "string":
         if not isinstance(value, str):
-            raise ValueError(f"{step.where}: {value!r} is no string")
+            raise ValueError(f"{step.where}: {value!r} is not a string")
         content = value.encode("utf-8", "replace")  # a lone surrogate, for example of a path, becomes "?", as in Java
         if len(content) > MAX_STRING:
             raise ValueError(f"{step.where}: a string of {len(content)} bytes is longer than {MAX_STRING}")
@@ -247,7 +249,7 @@ def _encode_value(out: bytearray, step: Step, value: Any, flexible: bool, nullab
         try:
             view = memoryview(value).cast("B")  # fails for memory that is not contiguous
         except TypeError:
-            raise ValueError(f"{step.where}: {value!r} is no bytes-like object") from None
+            raise ValueError(f"{step.where}: {value!r} is not a bytes-like object") from None
         _put_length(out, len(view), flexible, 4)
         out += view
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkapy._ext.batch import check, iter_batches
+from kafkapy._ext.batch import check
 from kafkapy.arrow.encode import RowEncoder
 from kafkapy.client.producing.partitioner import partition_of_key
 from kafkapy.record.batch import records_of
+from tests.harness.batches import iter_batches
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 COUNTS = {"a": 1, "b": 3, "c": 50}

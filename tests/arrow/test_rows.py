@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from kafkapy.arrow.rows import SCHEMA, DamagedRows, RowBuilder, schema_of
 from kafkapy.record.batch import build, records_of
-from kafkapy.record.control import ABORT, COMMIT, encode_key, encode_marker
+from kafkapy.record.control import ABORT, COMMIT, encode_key
 from kafkapy.record.legacy import build_set, iter_entries
+from tests.harness.markers import encode_marker
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MOST_MS = ((1 << 63) - 1) // 1000

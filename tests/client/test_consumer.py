@@ -13,8 +13,9 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 from kafkapy.record.batch import build
 from kafkapy.record.compression import GZIP
-from kafkapy.record.control import COMMIT, encode_key, encode_marker
+from kafkapy.record.control import COMMIT, encode_key
 from kafkapy.record.legacy import build_set
+from tests.harness.markers import encode_marker
 
 
 def records(*values, base_offset=0, **more):

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy.client.errors import ProduceFailed
 from kafkapy.client.producing.record_producer import RecordProducer
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.record.batch import BatchBuilder, records_of
 from kafkapy.record.encoded import EncodedBatch
+from tests.harness.batches import iter_batches
 
 
 class Log:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy.client.errors import ClientError, ProduceFailed
 from kafkapy.client.producing.partitioner import partition_of_key
 from kafkapy.client.producing.record_producer import RecordProducer
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 from kafkapy.record.batch import records_of
+from tests.harness.batches import iter_batches
 
 
 class Store:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy.coordinator.coordinator_log import CoordinatorLog, coordinator_error
 from kafkapy.coordinator.group_machine import base_sequence_of
 from kafkapy.coordinator.shard import Producer
@@ -19,6 +18,7 @@ from kafkapy.runtime.clock import ManualClock
 from kafkapy.runtime.disk_pool import PoolStopped
 from tests.coordinator.partitions import lead
 from tests.harness.appends import append_to
+from tests.harness.batches import iter_batches
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "kafka-3.9.1-v2" / "data"
 

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy.coordinator import offset_records as offsets
 from kafkapy.coordinator import transaction_records as transactions
 from kafkapy.errors import ProtocolError, UnsupportedVersion
 from kafkapy.protocol.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
 from kafkapy.record.batch import Record, records_of
+from tests.harness.batches import iter_batches
+from tests.harness.offset_records import decode_offset, encode_offset, encode_offset_key
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 
@@ -39,9 +40,9 @@ def test_keys_and_values_of_kafka_are_encoded_to_the_same_bytes() -> None:
         assert record.key is not None
         key = offsets.decode_key(record.key)
         if isinstance(key, offsets.OffsetKey):
-            assert offsets.encode_offset_key(key) == record.key
+            assert encode_offset_key(key) == record.key
             if record.value is not None:
-                assert offsets.encode_offset(offsets.decode_offset(record.value)) == record.value
+                assert encode_offset(decode_offset(record.value)) == record.value
                 kinds["offset"] += 1
         else:
             assert isinstance(key, offsets.GroupKey)
@@ -90,12 +91,12 @@ def test_commits_survive_encoding_and_decoding(
     group: str, topic: str, partition: int, offset: int, epoch: int, metadata: str, at: int
 ) -> None:
     key = offsets.OffsetKey(group, topic, partition)
-    assert offsets.decode_key(offsets.encode_offset_key(key)) == key
+    assert offsets.decode_key(encode_offset_key(key)) == key
     committed = offsets.CommittedOffset(offset, epoch, metadata, at)
-    assert offsets.decode_offset(offsets.encode_offset(committed)) == committed
+    assert decode_offset(encode_offset(committed)) == committed
     expiring = committed._replace(leader_epoch=-1, expire_timestamp=at if at != -1 else 0)
-    assert offsets.encode_offset(expiring)[:2] == b"\0\1"
-    assert offsets.decode_offset(offsets.encode_offset(expiring)) == expiring
+    assert encode_offset(expiring)[:2] == b"\0\1"
+    assert decode_offset(encode_offset(expiring)) == expiring
 
 
 @settings(max_examples=50)
@@ -122,7 +123,7 @@ def test_transaction_states_survive_encoding_and_decoding(state: transactions.Tr
 def test_malformed_records_raise_protocol_errors_only(data: bytes) -> None:
     for decode in (
         offsets.decode_key,
-        offsets.decode_offset,
+        decode_offset,
         offsets.decode_group,
         transactions.decode_key,
         transactions.decode_state,

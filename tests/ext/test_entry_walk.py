@@ -121,7 +121,7 @@ def test_steps_are_the_messages_one_by_one(sizes: list[int], stamps: list[int], 
 
 def test_messages_of_format_0_have_no_time_in_any_step() -> None:
     assert index_steps(entry(0, 14) + entry(0, 90), 4096, 0) == [(128, 2, -1, 0)]
-    with pytest.raises(ValueError, match="no message 25 bytes before the end"):
+    with pytest.raises(ValueError, match="no message begins 25 bytes before the end"):
         index_steps(entry(0, 14)[:-1], 4096, 0)
 
 

@@ -61,5 +61,5 @@ def test_the_least_and_the_largest_numbers():
 
 def test_columns_that_are_shorter_than_they_say_are_refused():
     columns = columns_of([(1, b"k", b"v", ())])
-    with pytest.raises(ValueError, match="shorter than the number of rows"):
+    with pytest.raises(ValueError, match="too short for the number of rows"):
         json_lines(Columns(9, 1, 0, columns.columns), PREFIX)

@@ -12,6 +12,7 @@ from kafkapy.record import compression, control
 from kafkapy.record.batch import BatchBuilder, build, payload_of, records_of
 from kafkapy.record.columns import decompress_records
 from kafkapy.record.legacy import build_set, iter_entries
+from tests.harness.markers import encode_marker
 
 MAYBE = st.none() | st.binary(max_size=8)
 HEADERS = st.lists(st.tuples(st.text(max_size=4), MAYBE), max_size=2).map(tuple)
@@ -141,7 +142,7 @@ def sent(offset, producer, count=2, **more):
 
 
 def marker(kind, offset, producer):
-    record = (5, control.encode_key(kind), control.encode_marker(0), ())
+    record = (5, control.encode_key(kind), encode_marker(0), ())
     return build([record], base_offset=offset, producer_id=producer, producer_epoch=3, transactional=True, control=True)
 
 

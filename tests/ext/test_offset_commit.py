@@ -6,14 +6,8 @@ from hypothesis import strategies as st
 
 from kafkapy._ext.offset_commit import encode_key, encode_value
 from kafkapy._ext.offset_table import OffsetTable
-from kafkapy.coordinator.offset_records import (
-    OFFSET_COMMIT_KEY,
-    OFFSET_COMMIT_VALUE,
-    CommittedOffset,
-    OffsetKey,
-    encode_offset,
-    encode_offset_key,
-)
+from kafkapy.coordinator.offset_records import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE, CommittedOffset, OffsetKey
+from tests.harness.offset_records import encode_offset, encode_offset_key
 
 names = st.text(st.characters(codec="utf-8"), max_size=40)
 int32 = st.integers(-(1 << 31), (1 << 31) - 1)

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkapy._ext.batch import check, iter_batches, seal
+from kafkapy._ext.batch import check, seal
 from kafkapy._ext.row_batches import BadRow, Rows, TopicBatches
 from kafkapy.record.batch import records_of
+from tests.harness.batches import iter_batches
 
 
 def offsets(*numbers, form="i"):
@@ -64,7 +65,7 @@ def test_memory_that_is_too_short_is_refused(arguments):
 @pytest.mark.parametrize("numbers", [(0, 5), (3, 2), (-1, 1), (0, -1), (0x7FFFFFFF, 0x7FFFFFFF)])
 def test_offsets_that_go_out_of_the_data_are_told(numbers):
     rows = Rows(1, None, (None, offsets(*numbers), b"abcd", 0, 1, 4))
-    with pytest.raises(BadRow, match="row 0 lies outside the memory of its column") as error:
+    with pytest.raises(BadRow, match="row 0 is outside the memory of its column") as error:
         TopicBatches(1, 1000).append(rows, 0, 1, 5)
     assert error.value.row == 0
 
@@ -73,14 +74,14 @@ def test_offsets_that_go_out_of_the_data_are_told(numbers):
 def test_headers_that_go_out_of_their_column_are_told(numbers):
     headers = (None, offsets(*numbers), None, 0, 1, 4)
     rows = Rows(1, None, column(b"v"), headers, column(b"a", b"b"), column(b"1", b"2", b"3"))
-    with pytest.raises(BadRow, match="lies outside"):
+    with pytest.raises(BadRow, match="is outside"):
         TopicBatches(1, 1000).append(rows, 0, 1, 5)
 
 
 def test_an_order_that_names_no_row_is_told():
     rows = Rows(2, None, column(b"a", b"b"), order=offsets(1, 2, form="Q"))
     batches = TopicBatches(1, 1000)
-    with pytest.raises(BadRow, match="row 2 lies outside"):
+    with pytest.raises(BadRow, match="row 2 is outside"):
         batches.append(rows, 0, 2, 5)
     data, count, _ = batches.take(0)
     (header,) = iter_batches(data)
@@ -100,7 +101,7 @@ def test_after_a_bad_row_the_encoder_goes_on():
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 1), (2, 1), (0, 3)])
 def test_rows_that_there_are_not_are_refused(start, end):
-    with pytest.raises(ValueError, match="of 2"):
+    with pytest.raises(ValueError, match="not among the 2 rows"):
         TopicBatches(1, 1000).append(Rows(2, None, column(b"a", b"b")), start, end, 5)
 
 
@@ -116,7 +117,7 @@ def test_a_batch_without_records_cannot_be_taken():
         with pytest.raises(ValueError, match="has no open batch"):
             batches.take(partition)
     batches.sticky = 2
-    with pytest.raises(ValueError, match="partition 2 of 2"):
+    with pytest.raises(ValueError, match="partition 2 is not among the topic's 2"):
         batches.append(Rows(0), 0, 0, 5)
 
 
@@ -148,7 +149,7 @@ def test_a_batch_gets_its_checksum_when_it_is_sealed():
     header = check(data)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 9)
     assert not header.is_transactional
-    with pytest.raises(ValueError, match="are not one whole batch"):
+    with pytest.raises(ValueError, match="are not exactly one complete batch"):
         seal(data[:-1])
-    with pytest.raises(ValueError, match="are not one whole batch"):
+    with pytest.raises(ValueError, match="are not exactly one complete batch"):
         seal(data + b"x")

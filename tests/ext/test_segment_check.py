@@ -60,15 +60,15 @@ def test_a_sound_segment_is_counted():
         (changed(batch(0), 16, b"\x07"), "magic 7"),
         (
             changed(batch(0), 23, (-1).to_bytes(4, "big", signed=True), mend=True),
-            "the base offset 0, and -1 as its last",
+            "the base offset 0, but the last offset -1",
         ),
         (changed(batch(0), 57, b"\0\0\0\3", mend=True), "a count of 3 records for 2 offsets"),
-        (changed(batch(0), 57, b"\0\0\0\1", mend=True), "bytes behind its last record"),
+        (changed(batch(0), 57, b"\0\0\0\1", mend=True), "bytes after its last record"),
         (changed(batch(0), 35, (5).to_bytes(8, "big"), mend=True), "the max timestamp 5, but the largest of its"),
         (changed(batch(0), 21, b"\0\5", mend=True), "codec 5"),
         (changed(batch(0), 61, b"\x7e", mend=True), "records that cannot be read: "),
         (changed(batch(0), 64, b"\2", mend=True), "offset"),
-        (batch(1 << 31), "the last offset 2147483649, out of reach"),
+        (batch(1 << 31), "the last offset 2147483649, too far"),
     ],
 )
 def test_what_is_wrong_with_a_batch_is_told(data, words):
@@ -79,7 +79,7 @@ def test_what_is_wrong_with_a_batch_is_told(data, words):
 
 def test_offsets_that_go_back_are_told_and_the_walk_goes_on():
     checker, troubles = check(batch(5) + batch(6) + batch(7))
-    assert troubles == [(len(batch(5)), 6, "offsets from 6 on, where 7 or more had to follow")]
+    assert troubles == [(len(batch(5)), 6, "offsets from 6 on, but 7 or more must follow")]
     assert (checker.batches, checker.next_offset) == (3, 9)
 
 
@@ -165,7 +165,7 @@ def test_what_is_inside_of_compressed_entries_is_checked():
     assert packed_check(batch(0, codec=GZIP)) == (2, None)
     plain = payload_of(batch(0), read_entry(batch(0)))
     assert "record" in packed_check(batch(0, codec=GZIP), bytes(plain)[:-1])[1]
-    assert packed_check(batch(0, codec=GZIP), bytes(plain) + b"x")[1] == "1 bytes behind its last record"
+    assert packed_check(batch(0, codec=GZIP), bytes(plain) + b"x")[1] == "1 bytes after its last record"
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -177,11 +177,11 @@ def test_what_is_inside_of_wrappers_is_checked(magic):
     assert packed_check(wrapper, inner) == packed_check(wrapper) == (2, None)
     key = 30 if magic else 22
     assert packed_check(wrapper, changed(inner, key, b"x"))[1] == "a wrong CRC in its message 0"
-    assert packed_check(wrapper, inner + b"x")[1] == "1 bytes behind its last message"
-    assert packed_check(wrapper, b"")[1] == "a set that cannot be read: the wrapper holds no message"
+    assert packed_check(wrapper, inner + b"x")[1] == "1 bytes after its last message"
+    assert packed_check(wrapper, b"")[1] == "a set that cannot be read: the wrapper has no messages"
     twice = build_set(records, magic, offsets=[first, first])
     assert "out of order" in packed_check(wrapper, twice)[1]
-    assert "compressed itself" in packed_check(wrapper, wrapper)[1]
+    assert "is compressed too" in packed_check(wrapper, wrapper)[1]
 
 
 def test_a_wrapper_whose_messages_reach_back_is_told():
@@ -192,12 +192,12 @@ def test_a_wrapper_whose_messages_reach_back_is_told():
     wrapper = data[position : position + size]
     assert (troubles, least) == ([], 2)
     _, wrong = check_packed(wrapper, payload_of(wrapper, read_entry(wrapper)), least)
-    assert wrong == "messages from offset 1 on, where 2 or more had to follow"
+    assert wrong == "messages from offset 1 on, but 2 or more must follow"
 
 
 def test_a_wrapper_with_messages_of_another_format_is_told():
     wrapper = build_set([(1000, b"k", b"v")], 1, GZIP)
-    assert packed_check(wrapper, build_set([(1000, b"k", b"v")], 0))[1] == "a message of format 0 in it (message 0)"
+    assert packed_check(wrapper, build_set([(1000, b"k", b"v")], 0))[1] == "a message of format 0 (message 0)"
 
 
 def test_a_wrapper_that_lies_about_its_timestamp_is_told():
@@ -206,5 +206,5 @@ def test_a_wrapper_that_lies_about_its_timestamp_is_told():
 
 
 def test_too_little_of_an_entry_is_refused():
-    with pytest.raises(ValueError, match="an entry of 20 bytes"):
+    with pytest.raises(ValueError, match="20 bytes, too few for the header of an entry"):
         check_packed(bytes(20), b"")

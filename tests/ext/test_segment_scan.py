@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy._ext.entries import iter_entries
 from kafkapy._ext.segment_scan import CorruptSegment, ceiling_position, floor_entry, locate, locate_timestamp, scan
 from kafkapy.record.batch import build
 from kafkapy.record.legacy import build_set
+from tests.harness.batches import iter_batches
 
 PRODUCER = struct.Struct("=qqqqqiiihh")
 FOREVER = 1 << 62
@@ -223,7 +223,7 @@ def test_messages_smaller_than_their_format_allows_are_corrupt(open_file, magic,
     short[8:12] = (least - 1).to_bytes(4, "big")
     short[12:16] = zlib.crc32(short[16:]).to_bytes(4, "big")
     found = scan(open_file(short), 0, len(short), 0, FOREVER)
-    assert (found.batches, found.stopped_by) == (0, "the length at byte 0 is not that of a batch")
+    assert (found.batches, found.stopped_by) == (0, "the length at byte 0 is not valid for a batch")
 
 
 def test_segments_of_all_formats_are_scanned_as_one(open_file):
@@ -260,7 +260,7 @@ def test_a_magic_that_is_no_format_is_damage(open_file, magic):
     data[16] = magic
     found = scan(open_file(data), 0, len(data), 100, FOREVER)
     assert (found.valid_end, found.batches) == (0, 0)
-    assert "which is no message format" in found.stopped_by
+    assert "an unknown message format" in found.stopped_by
 
 
 @given(st.binary(max_size=300), st.integers(-5, 400), st.integers(-5, 400))

@@ -1,15 +1,21 @@
-"""Varints: golden edges, the longest forms, what is refused, and round trips."""
+"""Varints in records: golden edges, the longest forms, what is rejected, and round trips.
+
+A record's timestamp delta is a 64-bit varint, its offset delta a 32-bit one. Unsigned varints are tested in
+tests/protocol/test_codec.py.
+"""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkapy._ext import varint
+from kafkapy._ext import batch
+from kafkapy._ext.record_writer import RecordsEncoder
+from kafkapy._ext.records import CorruptRecords, decode_records
+from tests.harness.varints import encode_varint
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
-UINT32 = st.integers(0, 2**32 - 1)
-UINT64 = st.integers(0, 2**64 - 1)
+HEADER = batch.read_header(batch.assemble(b"", count=1, base_timestamp=0))
 
 # Zig-zag forms by the definition of the encoding; the sizes change at 63/64, 8191/8192 and 1048575/1048576.
 SIGNED = [
@@ -35,80 +41,56 @@ SIGNED = [
 ]
 
 
+def encoded(timestamp: int, offset_delta: int) -> bytes:
+    encoder = RecordsEncoder(base_timestamp=0)
+    encoder.append(timestamp, None, None, offset_delta=offset_delta)
+    return encoder.payload()
+
+
+def record(timestamp: bytes, offset_delta: bytes) -> bytes:
+    """One record without key, value and headers, with these bytes as its timestamp delta and offset delta."""
+    body = b"\0" + timestamp + offset_delta + encode_varint(-1) * 2 + b"\0"
+    return encode_varint(len(body)) + body
+
+
+def decoded(payload: bytes) -> tuple[int, int]:
+    """The timestamp delta and the offset delta of the only record."""
+    ((offset, timestamp, *_),) = decode_records(payload, HEADER)
+    return timestamp, offset
+
+
 @pytest.mark.parametrize(("value", "form"), SIGNED)
 def test_signed_golden_edges(value, form):
     form = bytes.fromhex(form)
-    assert varint.encode_varint(value) == form
-    assert varint.encode_varlong(value) == form
-    assert varint.size_of(value) == len(form)
-    assert varint.decode_varint(form) == (value, len(form))
-    assert varint.decode_varlong(form) == (value, len(form))
+    assert encode_varint(value) == form
+    assert encoded(value, value) == record(form, form)
+    assert decoded(record(form, form)) == (value, value)
 
 
-def test_longest_64_bit_forms():
-    assert varint.encode_varlong(2**63 - 1) == bytes.fromhex("feffffffffffffffff01")
-    assert varint.encode_varlong(-(2**63)) == bytes.fromhex("ffffffffffffffffff01")
-    assert varint.encode_uvarlong(2**64 - 1) == bytes.fromhex("ffffffffffffffffff01")
-    assert varint.encode_uvarint(2**32 - 1) == bytes.fromhex("ffffffff0f")
+@pytest.mark.parametrize(("value", "form"), [(2**63 - 1, "feffffffffffffffff01"), (-(2**63), "ffffffffffffffffff01")])
+def test_longest_64_bit_forms(value, form):
+    assert encoded(value, 0) == record(bytes.fromhex(form), b"\0")
+    assert decoded(encoded(value, 0)) == (value, 0)
+
+
+@given(INT64, INT32)
+def test_round_trip_and_rejection_of_every_cut(timestamp, offset_delta):
+    payload = encoded(timestamp, offset_delta)
+    assert payload == record(encode_varint(timestamp), encode_varint(offset_delta))
+    assert decoded(payload) == (timestamp, offset_delta)
+    for cut in range(len(payload)):
+        with pytest.raises(CorruptRecords):
+            decoded(payload[:cut])
 
 
 @pytest.mark.parametrize(
-    ("encode", "decode", "numbers"),
-    [
-        (varint.encode_varint, varint.decode_varint, INT32),
-        (varint.encode_varlong, varint.decode_varlong, INT64),
-        (varint.encode_uvarint, varint.decode_uvarint, UINT32),
-        (varint.encode_uvarlong, varint.decode_uvarlong, UINT64),
-    ],
-    ids=["varint", "varlong", "uvarint", "uvarlong"],
+    ("timestamp", "offset_delta"), [(b"\0", b"\x80" * 5 + b"\x01"), (b"\x80" * 10 + b"\x01", b"\0")]
 )
-def test_round_trip_at_any_position_and_refusal_of_every_cut(encode, decode, numbers):
-    @given(numbers, st.binary(max_size=3))
-    def check(value, before):
-        form = encode(value)
-        assert decode(before + form + b"\xff", len(before)) == (value, len(form))
-        for cut in range(len(form)):
-            with pytest.raises(varint.BadVarint, match="cut short"):
-                decode(form[:cut])
-
-    check()
-
-
-@pytest.mark.parametrize("decode", [varint.decode_varint, varint.decode_uvarint])
-def test_a_32_bit_number_takes_at_most_five_bytes(decode):
-    with pytest.raises(varint.BadVarint, match="after 5 bytes"):
-        decode(b"\x80\x80\x80\x80\x80\x01")
-
-
-@pytest.mark.parametrize("decode", [varint.decode_varlong, varint.decode_uvarlong])
-def test_a_64_bit_number_takes_at_most_ten_bytes(decode):
-    with pytest.raises(varint.BadVarint, match="after 10 bytes"):
-        decode(b"\x80" * 10 + b"\x01")
+def test_a_32_bit_number_takes_at_most_five_bytes_and_a_64_bit_number_ten(timestamp, offset_delta):
+    with pytest.raises(CorruptRecords, match="a field that is not a varint"):
+        decoded(record(timestamp, offset_delta))
 
 
 def test_padded_forms_and_bits_above_the_type_are_read_as_kafka_reads_them():
-    assert varint.decode_uvarint(b"\x80\x80\x80\x80\x00") == (0, 5)
-    assert varint.decode_uvarint(b"\xff\xff\xff\xff\x7f") == (2**32 - 1, 5)
-    assert varint.decode_uvarlong(b"\xff" * 9 + b"\x7f") == (2**64 - 1, 10)
-
-
-@pytest.mark.parametrize(
-    ("encode", "value"),
-    [
-        (varint.encode_varint, 2**31),
-        (varint.encode_varint, -(2**31) - 1),
-        (varint.encode_varlong, 2**63),
-        (varint.encode_uvarint, 2**32),
-        (varint.encode_uvarint, -1),
-        (varint.encode_uvarlong, 2**64),
-    ],
-)
-def test_numbers_that_do_not_fit_are_refused(encode, value):
-    with pytest.raises(OverflowError):
-        encode(value)
-
-
-@pytest.mark.parametrize("position", [-1, 4])
-def test_positions_outside_of_the_buffer_are_refused(position):
-    with pytest.raises(varint.BadVarint, match="outside"):
-        varint.decode_varint(b"\x00\x00\x00", position)
+    assert decoded(record(b"\x80" * 9 + b"\0", b"\x80" * 4 + b"\0")) == (0, 0)
+    assert decoded(record(b"\xff" * 9 + b"\x7f", b"\xff" * 4 + b"\x7f")) == (-(2**63), -(2**31))

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy.coordinator.transaction_records import STATES, decode_state
 from kafkapy.log.storage.files import Buffer, Files
 from kafkapy.record.batch import records_of
+from kafkapy.record.legacy import iter_entries
 from kafkapy.tools.main import main
 
 TOPIC = "__transaction_state"
@@ -49,7 +49,7 @@ class Death:
 
 
 def _prepares(data: bytes) -> bool:
-    records = [one for batch in iter_batches(data) for one in records_of(data, batch)]
+    records = [one for batch in iter_entries(data) for one in records_of(data, batch)]
     return any(one.value is not None and decode_state(one.value).state in PREPARED for one in records)
 
 

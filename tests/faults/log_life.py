@@ -10,16 +10,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkapy._ext.batch import check, iter_batches
+from kafkapy._ext.batch import check
 from kafkapy.log.append.rules import OwnBatch
 from kafkapy.log.config import LogConfig
 from kafkapy.log.manager import LogManager
 from kafkapy.log.partition_log import AppendResult, PartitionLog
 from kafkapy.log.storage.files import Files
 from kafkapy.record.batch import build, records_of
-from kafkapy.record.control import control_record_of, encode_marker, marker_batch
+from kafkapy.record.control import control_record_of, marker_batch
 from kafkapy.runtime.clock import ManualClock
 from tests.faults.log_model import Topic
+from tests.harness.batches import iter_batches
+from tests.harness.markers import encode_marker
 from tests.harness.power_cut import Platter, RecordingFiles
 from tests.log.support import ManualScheduler
 

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy.coordinator.internal_topic_config import GROUPS, TRANSACTIONS
 from kafkapy.coordinator.offset_records import CommittedOffset
 from kafkapy.coordinator.offsets.commits import Commit
@@ -26,6 +25,7 @@ from kafkapy.record.control import COMMIT, control_record_of
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config.broker_config import BrokerConfig
 from tests.harness.appends import append_to
+from tests.harness.batches import iter_batches
 from tests.harness.power_cut import Change, Platter, RecordingFiles
 
 OUT, SOURCE, GROUP = "out", "source", "copiers"

@@ -1,4 +1,4 @@
-"""Fuzz targets of the bytes layer: varints, cursor, batches, records, codecs, validation, segment scans."""
+"""Fuzz targets of the bytes layer: batches, records, codecs, validation, segment scans."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from kafkapy._ext import batch, segment_scan, varint
+from kafkapy._ext import batch, segment_scan
 from kafkapy._ext.batch import CorruptBatch
 from kafkapy._ext.crc32c import crc32c
-from kafkapy._ext.cursor import Reader, ShortBuffer
 from kafkapy._ext.record_writer import renumber
 from kafkapy._ext.records import CorruptRecords
 from kafkapy.record import compression, control
 from kafkapy.record.batch import BatchBuilder, build, find_timestamp, payload_of, records_of
 from kafkapy.record.validation import RecordError, assign, validate
-from tests.fuzz.mutation import VARINTS, mutate
+from tests.fuzz.mutation import mutate
 from tests.fuzz.target import Target
+from tests.harness.batches import iter_batches
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "kafka-3.9.1-v2" / "data"
 LIMIT = 1 << 20
@@ -38,30 +38,9 @@ def batches() -> tuple[bytes, ...]:
     return tuple(
         bytes(8) + data[header.position + 8 : header.next_position]
         for data in segments()
-        for header in batch.iter_batches(data)
+        for header in iter_batches(data)
         if header.size < 5000
     )
-
-
-def fuzz_varint(view: memoryview, rng: random.Random) -> None:
-    for decode in (varint.decode_varint, varint.decode_varlong, varint.decode_uvarint, varint.decode_uvarlong):
-        decode(view, rng.randint(0, len(view)))
-
-
-READS = [name for name in dir(Reader) if name.startswith("read_")]
-
-
-def fuzz_cursor(view: memoryview, rng: random.Random) -> None:
-    reader = Reader(view)
-    while reader.remaining:
-        name = rng.choice(READS)
-        if name in ("read_bytes", "read_view"):
-            length = rng.choice((0, 1, 7, -1, 2**31, 2**63 - 1, reader.remaining, reader.remaining + 1))
-            assert len(getattr(reader, name)(length)) == length
-        else:
-            getattr(reader, name)()
-        if rng.random() < 0.05:
-            reader.skip(rng.choice((0, 3, -1, 2**63 - 1)))
 
 
 def fuzz_batches(view: memoryview, rng: random.Random) -> None:
@@ -70,7 +49,7 @@ def fuzz_batches(view: memoryview, rng: random.Random) -> None:
             call(view, rng.choice((0, rng.randint(0, len(view)))))
         except CorruptBatch:
             pass
-    for header in batch.iter_batches(view, rng.randint(0, min(3, len(view)))):
+    for header in iter_batches(view, rng.randint(0, min(3, len(view)))):
         repr(header)
 
 
@@ -199,13 +178,6 @@ def targets() -> list[Target]:
     joined = [bytes(one + two) for one, two in zip(batches(), batches()[7:], strict=False)]
     made = [build([(NOW, b"key", b"value" * 3, [("name", b"text")])] * 4, codec=codec) for codec in range(5)]
     return [
-        Target(
-            "varint",
-            [*VARINTS, *(varint.encode_varlong(1 << bit) for bit in range(63))],
-            fuzz_varint,
-            (varint.BadVarint,),
-        ),
-        Target("cursor", [*VARINTS, *batches()[:20]], fuzz_cursor, (ShortBuffer, varint.BadVarint)),
         Target("batches", [*batches(), *joined], fuzz_batches, BROKEN),
         Target("records", [*batches(), *made], fuzz_records, BROKEN),
         Target("validation", [*batches(), *made], fuzz_validation, (RecordError,), make_produced),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from functools import cache
 
-from kafkapy._ext import batch
 from kafkapy._ext.offset_replay import OffsetReplay
 from kafkapy._ext.offset_table import OffsetTable
 from kafkapy._ext.stored_records import DamagedBatch
@@ -15,6 +14,7 @@ from kafkapy.record.columns import decompress_records
 from kafkapy.record.control import marker_batch
 from tests.fuzz.byte_targets import segments
 from tests.fuzz.target import Target
+from tests.harness.batches import iter_batches
 
 
 def joined(key: bytes, value: bytes | None) -> bytes:
@@ -28,7 +28,7 @@ def records() -> tuple[bytes, ...]:
     found = {
         joined(record.key, record.value)
         for data in segments()
-        for header in batch.iter_batches(data)
+        for header in iter_batches(data)
         for record in records_of(data, header)
         if record.key is not None and record.key[:1] == b"\0" and len(record.key) < 100
     }

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy.client.administration.group_admin import GroupAdmin
 from kafkapy.client.administration.txn_admin import TransactionAdmin, TransactionDescription
 from kafkapy.client.cluster import Cluster
@@ -19,6 +18,7 @@ from kafkapy.coordinator.shards import partition_of
 from kafkapy.coordinator.transaction_records import STATES, TransactionState, encode_key, encode_state
 from kafkapy.protocol import apis
 from kafkapy.record.batch import records_of
+from tests.harness.batches import iter_batches
 from tests.harness.brokers import QUICK, Broker, KafkaBroker, KafkapyBroker, free_port, kafkapy_command
 from tests.harness.clients.confluent import Confluent
 from tests.harness.consumed import consumed

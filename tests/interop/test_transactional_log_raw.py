@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.record.batch import build
+from tests.harness.batches import iter_batches
 from tests.harness.wire import Producer, Wire
 
 READ_COMMITTED = 1

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from kafkapy._ext.batch import BatchHeader, iter_batches
+from kafkapy._ext.batch import BatchHeader
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.protocol.apis import Api
 from kafkapy.record.batch import Record, records_of
 from tests.harness import brokers
+from tests.harness.batches import iter_batches
 from tests.harness.raw import Connection
 from tests.harness.wire import Producer, Wire
 

@@ -5,7 +5,6 @@ import struct
 
 import pytest
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy._ext.record_writer import coordinator_batch
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.append import rules as append_rules
@@ -14,6 +13,7 @@ from kafkapy.log.config import LogConfig
 from kafkapy.log.partition_log import BUSY, AppendResult
 from kafkapy.log.storage.files import Files
 from kafkapy.record.compression import GZIP
+from tests.harness.batches import iter_batches
 
 from .support import NOW, Bench, FailingFiles, batch, idempotent, values_of
 

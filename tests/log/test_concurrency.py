@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.append.rules import AppendRules
 from kafkapy.log.partition_log import BUSY
 from kafkapy.runtime.scheduler import Scheduler
+from tests.harness.batches import iter_batches
 
 from .support import NOW, Bench, FailingFiles, batch, values_of
 

@@ -6,10 +6,10 @@ import struct
 
 import pytest
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.partition_log import BUSY
 from kafkapy.log.storage.files import Files
+from tests.harness.batches import iter_batches
 
 from .support import NOW, Bench, batch, values_of
 

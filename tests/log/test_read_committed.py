@@ -11,11 +11,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy.log.append.rules import OwnBatch
 from kafkapy.log.results import Busy
 from kafkapy.record.batch import build, records_of
 from kafkapy.record.control import ABORT, control_record_of, marker_batch
+from tests.harness.batches import iter_batches
 
 from .cleaner.support import CleanerBench
 

@@ -5,11 +5,11 @@ import struct
 
 import pytest
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.append.rules import OwnBatch
 from kafkapy.log.indexes.txn_index import AbortedTxn
 from kafkapy.record.control import marker_batch
+from tests.harness.batches import iter_batches
 
 from .support import GOLDEN, NOW, Bench, FailingFiles, batch, idempotent
 

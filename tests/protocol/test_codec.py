@@ -190,14 +190,21 @@ def test_a_value_that_does_not_fit_is_refused_by_name(field: str, value: object,
         ("string", "none", "80 00", "x: null is not allowed here"),
         ("string", "none", "00 05 61", "x: 5 bytes wanted at byte 2 with 1 bytes left"),
         ("string", "0+", "81 80 02", "x: a string of 32768 bytes is longer than 32767"),
-        ("string", "none", "2a ab" + 10923 * "ff", "x: a string that is no UTF-8, and 32769 bytes long as such"),
-        ("string", "0+", "ff ff ff ff ff", "x: a varint at byte 0 goes on after 5 bytes"),
+        (
+            "string",
+            "none",
+            "2a ab" + 10923 * "ff",
+            "x: a string that is not UTF-8, and 32769 bytes long with U+FFFD for its invalid bytes",
+        ),
+        ("string", "0+", "ff ff ff ff ff", "x: the varint at byte 0 is longer than 5 bytes"),
+        ("bytes", "0+", "80 80 80 80 00", "x: null is not allowed here"),
+        ("bytes", "0+", "ff ff ff ff 7f", "x: 4294967294 bytes wanted at byte 5 with 0 bytes left"),
         ("string", "0+", "ff ff", "x: 3 bytes wanted at byte 0 with 2 bytes left"),
         ("bytes", "0+", "ff ff ff ff 0f", "x: 4294967294 bytes wanted at byte 5 with 0 bytes left"),
         ("[]int8", "none", "7f ff ff ff 00", "x: 2147483647 elements claimed at byte 4 with 1 bytes left"),
         ("[]int8", "none", "ff ff ff fe", "x: null is not allowed here"),
-        ("int8 tag 3", "0+", "01 03 02 00 00", "x: it ends at byte 4, by its size at byte 5"),
-        ("int8 tag 3", "0+", "01 03 00 00", "x: it ends at byte 4, by its size at byte 3"),
+        ("int8 tag 3", "0+", "01 03 02 00 00", "x: the field ends at byte 4, but its size says byte 5"),
+        ("int8 tag 3", "0+", "01 03 00 00", "x: the field ends at byte 4, but its size says byte 3"),
         ("int8 tag 3", "0+", "01 04 05 00", "(tagged fields): 5 bytes wanted at byte 3 with 1 bytes left"),
         ("int8 tag 3", "0+", "ff ff ff ff 0f", "(tagged fields): 1 bytes wanted at byte 5 with 0 bytes left"),
     ],
@@ -239,6 +246,14 @@ def test_records_are_writable_slices_of_the_buffer() -> None:
         records[0] = 0xAA
         assert frame[5:] == b"\xaa\x02"
         assert program.decode(bytes.fromhex("ffffffff")).x is None
+
+
+@pytest.mark.parametrize("offset", [-1, 5, 2**62, -(2**62)])
+def test_an_offset_outside_of_the_buffer_is_refused(offset: int) -> None:
+    _, fast, slow = one_field("bytes")
+    for program in (fast, slow):
+        with pytest.raises(ValueError, match=str(offset)):
+            program.decode(bytes(4), offset)
 
 
 def test_any_bytes_like_object_can_be_written_and_read() -> None:

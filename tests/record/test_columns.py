@@ -13,6 +13,7 @@ from kafkapy.record import compression, control
 from kafkapy.record.batch import build, records_of
 from kafkapy.record.columns import COLUMNS, DamagedBatch, column_builder
 from kafkapy.record.legacy import build_set, check, iter_entries
+from tests.harness.markers import encode_marker
 
 from .column_rows import read_all, rows_of
 
@@ -181,7 +182,7 @@ def test_the_bounds_leave_out_no_number_by_themselves():
 
 
 def marker(kind, offset, producer_id):
-    key, value = control.encode_key(kind), control.encode_marker(0)
+    key, value = control.encode_key(kind), encode_marker(0)
     fields = {"producer_id": producer_id, "producer_epoch": 0, "transactional": True, "control": True}
     return build([(5, key, value, ())], base_offset=offset, **fields)
 
@@ -250,8 +251,8 @@ def test_a_batch_that_is_cut_waits_for_the_rest():
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        ((8, 4, 0), "is none: a length of 0 is too small for one"),
-        ((16, 1, 3), "is none: there is no message format 3"),
+        ((8, 4, 0), "is invalid: a length of 0 is too small for a batch"),
+        ((16, 1, 3), "is invalid: magic 3 is an unknown message format"),
         ((17, 4, 5), r"\(base offset 3, 101 bytes\) has a wrong CRC"),
     ],
 )

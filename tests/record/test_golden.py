@@ -11,6 +11,7 @@ import pytest
 from kafkapy._ext import batch
 from kafkapy.record import compression, control
 from kafkapy.record.batch import BatchBuilder, build, records_of
+from tests.harness.batches import iter_batches
 
 FOLDER = Path(__file__).parent.parent / "data" / "golden" / "kafka-3.9.1-v2"
 
@@ -189,6 +190,6 @@ def test_kafkas_figures_for_sizes_and_checksum():
 def test_batches_follow_each_other_to_the_end_of_a_segment():
     for partition, file in sorted({(one.partition, one.file) for one in BATCHES}):
         data = log_file(partition, file)
-        headers = list(batch.iter_batches(data))
+        headers = list(iter_batches(data))
         assert [header.position for header in headers] == [one.position for one in of(partition) if one.file == file]
         assert not headers or headers[-1].next_position == len(data)

@@ -16,6 +16,7 @@ from kafkapy.record.batch import BatchBuilder, build, records_of
 from kafkapy.record.columns import DamagedBatch
 from kafkapy.record.legacy import build_set
 from kafkapy.record.rebatch import Rebatcher
+from tests.harness.markers import encode_marker
 
 MAYBE = st.none() | st.binary(max_size=30)
 # A time of its own, none at all, or one that is far from the others.
@@ -58,7 +59,7 @@ class Partition:
             self._aborted.append((producer, first, self.end))
         kind = control.ABORT if abort else control.COMMIT
         fields = {"producer_id": producer, "producer_epoch": 0, "transactional": True, "control": True}
-        record = (5, control.encode_key(kind), control.encode_marker(0), ())
+        record = (5, control.encode_key(kind), encode_marker(0), ())
         self._put(build([record], base_offset=self.end, **fields), 1)
 
     def _put(self, data, count):

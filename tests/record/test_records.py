@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from kafkapy._ext import batch
 from kafkapy._ext.record_writer import RecordsEncoder, coordinator_batch, renumber
 from kafkapy._ext.records import CorruptRecords, decode_records, decode_records_of, find_timestamp
-from kafkapy._ext.varint import encode_varint, encode_varlong
 from kafkapy.client.fetched import ConsumerRecord
 from kafkapy.record import batch as batches
 from kafkapy.record import compression, control
 from kafkapy.record.batch import BatchBuilder, Record, build, records_of
+from tests.harness.markers import encode_marker
+from tests.harness.varints import encode_varint
 
 MAYBE = st.none() | st.binary(max_size=30)
 TIMES = st.integers(-(2**63), 2**63 - 1)
@@ -69,7 +70,7 @@ def test_what_a_consumer_gets_are_the_records_from_its_position_on_under_their_p
 
 
 def test_timestamps_wrap_as_javas_do():
-    payload = record(b"\x00", encode_varlong(2**63 - 1), 0, -1, -1, 0)
+    payload = record(b"\x00", encode_varint(2**63 - 1), 0, -1, -1, 0)
     assert decode_records(payload, header(1, base_timestamp=5))[0][1] == 5 + 2**63 - 1 - 2**64
 
 
@@ -85,25 +86,25 @@ def test_header_keys_that_are_no_utf8_survive_a_round_trip():
     ("payload", "reason"),
     [
         (b"", "ends at least 1 bytes before the end of record 0"),
-        (encode_varint(-1), "length that is negative or no varint"),
-        (encode_varint(-(2**31)), "length that is negative or no varint"),
-        (b"\xff\xff\xff\xff\xff\x01", "length that is negative or no varint"),
+        (encode_varint(-1), "length that is negative or not a varint"),
+        (encode_varint(-(2**31)), "length that is negative or not a varint"),
+        (b"\xff\xff\xff\xff\xff\x01", "length that is negative or not a varint"),
         (record(b"", length=2**31 - 1), "ends at least 2147483647 bytes before the end of record 0"),
-        (record(b""), "a field that is no varint or goes beyond"),
-        (record(b"\x00"), "a field that is no varint or goes beyond"),
-        (record(b"\x00", b"\x80" * 11), "a field that is no varint or goes beyond"),
-        (record(b"\x00", 0), "a field that is no varint or goes beyond"),
-        (record(b"\x00", 0, 0), "a field that is no varint or goes beyond"),
-        (record(b"\x00", 0, 0, 2**31 - 1), "a field that is no varint or goes beyond"),
-        (record(b"\x00", 0, 0, 5, b"key"), "a field that is no varint or goes beyond"),
-        (record(b"\x00", 0, 0, -1, 2**30), "a field that is no varint or goes beyond"),
-        (record(b"\x00", 0, 0, -1, -1), "a field that is no varint or goes beyond"),
+        (record(b""), "a field that is not a varint or extends beyond"),
+        (record(b"\x00"), "a field that is not a varint or extends beyond"),
+        (record(b"\x00", b"\x80" * 11), "a field that is not a varint or extends beyond"),
+        (record(b"\x00", 0), "a field that is not a varint or extends beyond"),
+        (record(b"\x00", 0, 0), "a field that is not a varint or extends beyond"),
+        (record(b"\x00", 0, 0, 2**31 - 1), "a field that is not a varint or extends beyond"),
+        (record(b"\x00", 0, 0, 5, b"key"), "a field that is not a varint or extends beyond"),
+        (record(b"\x00", 0, 0, -1, 2**30), "a field that is not a varint or extends beyond"),
+        (record(b"\x00", 0, 0, -1, -1), "a field that is not a varint or extends beyond"),
         (record(b"\x00", 0, 0, -1, -1, -1), "a number of headers that is negative"),
         (record(b"\x00", 0, 0, -1, -1, 2**31 - 1), "a number of headers that is negative or larger"),
         (record(b"\x00", 0, 0, -1, -1, 1, -1), "a header without a key"),
-        (record(b"\x00", 0, 0, -1, -1, 1, 9, b"name"), "a field that is no varint or goes beyond"),
-        (record(b"\x00", 0, 0, -1, -1, 1, 1, b"n", 2**31 - 1), "a field that is no varint or goes beyond"),
-        (record(b"\x00", 0, 0, -1, -1, 0, b"x"), "record 0 goes on after its last field"),
+        (record(b"\x00", 0, 0, -1, -1, 1, 9, b"name"), "a field that is not a varint or extends beyond"),
+        (record(b"\x00", 0, 0, -1, -1, 1, 1, b"n", 2**31 - 1), "a field that is not a varint or extends beyond"),
+        (record(b"\x00", 0, 0, -1, -1, 0, b"x"), "record 0 has bytes after its last field"),
         (PLAIN + b"x", "1 bytes are left after the 1 records"),
     ],
 )
@@ -200,7 +201,7 @@ def test_a_builder_takes_any_bytes_like_object_and_nothing_else():
 
 
 def test_control_records():
-    key, value = control.encode_key(control.COMMIT), control.encode_marker(7)
+    key, value = control.encode_key(control.COMMIT), encode_marker(7)
     assert (key.hex(), value.hex()) == ("00000001", "000000000007")
     assert control.decode(key, value) == (control.COMMIT, 7)
     assert control.decode(control.encode_key(control.ABORT), value + b"later").name == "ABORT"
@@ -239,7 +240,7 @@ def test_a_coordinators_batch_is_what_the_builder_makes_of_its_records(records, 
 
 @pytest.mark.parametrize("records", [[], [(None, b"v")]])
 def test_a_coordinators_batch_has_records_with_keys(records):
-    with pytest.raises(ValueError, match=r"needs a key|are no batch"):
+    with pytest.raises(ValueError, match=r"needs a key|cannot be one batch"):
         coordinator_batch(records, 0)
 
 

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy.coordinator.internal_topic_config import GROUPS
-from kafkapy.coordinator.offset_records import decode_key, decode_offset
+from kafkapy.coordinator.offset_records import decode_key
 from kafkapy.errors import Errors
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.protocol import apis
 from kafkapy.protocol.headers import read_response_header
 from kafkapy.record.batch import records_of
 from kafkapy.server.handlers import offset_commit as handler
+from tests.harness.batches import iter_batches
+from tests.harness.offset_records import decode_offset
 from tests.server.lab import Lab, busy, produce_of, receive, send, turns_of
 
 MANY = 40

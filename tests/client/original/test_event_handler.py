@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy.client.original.encoders import DefaultEncoder
 from kafkapy.client.original.partitioners import DefaultPartitioner
 from kafkapy.client.original.producing.event_handler import DefaultEventHandler
@@ -15,6 +14,7 @@ from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.record.batch import records_of
 from kafkapy.record.legacy import iter_entries
+from tests.harness.batches import iter_batches
 
 TOO_LARGE = Errors.MESSAGE_TOO_LARGE
 PRODUCE = apis.PRODUCE

@@ -6,10 +6,11 @@ import pytest
 
 from kafkapy.coordinator.groups.deleting import end
 from kafkapy.coordinator.groups.group import DEAD, EMPTY, STABLE
-from kafkapy.coordinator.offset_records import CommittedOffset, OffsetKey, decode_key, encode_offset, encode_offset_key
+from kafkapy.coordinator.offset_records import CommittedOffset, OffsetKey, decode_key
 from kafkapy.coordinator.shard import Effects
 from kafkapy.errors import Errors, KafkaError
 from tests.coordinator.groups.world import GROUP, World
+from tests.harness.offset_records import encode_offset, encode_offset_key
 
 
 def commit(world: World, group: str = GROUP) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy.coordinator.groups.group import EMPTY, PREPARING, STABLE, Group
 from kafkapy.coordinator.groups.records import group_of, group_record
 from kafkapy.coordinator.offset_records import GroupKey, decode_group, decode_key
@@ -16,6 +15,7 @@ from kafkapy.protocol.consumer_protocol import SUBSCRIPTION
 from kafkapy.record.batch import records_of
 from kafkapy.runtime.clock import ManualClock
 from tests.coordinator.groups.world import GROUP, World
+from tests.harness.batches import iter_batches
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 

@@ -7,10 +7,11 @@ import pytest
 
 from kafkapy.coordinator.groups.deleting import delete as delete_group
 from kafkapy.coordinator.groups.group import DEAD, STABLE
-from kafkapy.coordinator.offset_records import CommittedOffset, OffsetKey, encode_offset, encode_offset_key
+from kafkapy.coordinator.offset_records import CommittedOffset, OffsetKey
 from kafkapy.coordinator.shard import Producer
 from kafkapy.errors import Errors, KafkaError
 from tests.coordinator.offsets.world import World
+from tests.harness.offset_records import encode_offset, encode_offset_key
 
 NONE = Errors.NONE
 

@@ -11,14 +11,13 @@ from kafkapy.coordinator.offset_records import (
     CommittedOffset,
     OffsetKey,
     encode_group_key,
-    encode_offset,
-    encode_offset_key,
 )
 from kafkapy.coordinator.offsets.store import GroupOffset, OffsetStore, PendingCommit
 from kafkapy.coordinator.shard import Producer, Record
 from kafkapy.record.batch import BatchBuilder
 from kafkapy.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kafkapy.record.control import marker_batch
+from tests.harness.offset_records import encode_offset, encode_offset_key
 
 NOW = 1_700_000_000_000
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy.coordinator.shard import Producer
 from kafkapy.coordinator.transaction_records import TransactionState, decode_key, decode_state, encode_state
 from kafkapy.coordinator.transactions import transitions
@@ -13,6 +12,7 @@ from kafkapy.coordinator.transactions.transitions import ONGOING, PREPARE_COMMIT
 from kafkapy.errors import Errors
 from kafkapy.record.batch import records_of
 from tests.coordinator.transactions.world import World
+from tests.harness.batches import iter_batches
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 LOGS = sorted(GOLDEN.glob("kafka-3.9.1-*/data/__transaction_state-*/*.log"))

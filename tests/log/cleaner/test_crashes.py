@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy.log.failures import LogDirFailure
 from kafkapy.record.batch import records_of
+from tests.harness.batches import iter_batches
 
 from .support import CleanerBench, UnsyncedFiles, data_records, pairs
 

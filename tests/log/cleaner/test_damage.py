@@ -68,7 +68,7 @@ def test_every_byte_that_is_wrong_is_noticed_or_does_no_harm(kind):
                 now_left, now_position = both_passes(bytes(damaged))
             except ValueError:
                 continue
-            # What no checksum covers: offsets, leader epochs, and a length that goes on behind the end.
+            # No checksum covers offsets, leader epochs, and a length that reaches beyond the end.
             assert now_position < len(data) or len(now_left) == len(left), f"byte {at}"
 
 
@@ -92,8 +92,8 @@ def in_a_batch(payload, count, *, codec=0, **fields):
         (b"\x02\x00", 1, "record 0"),
         (b"", 1, "record 0"),
         (b"\x10\x00\x00\x00\x02a\x02b\x00!", 1, "1 bytes are left after the 1 records"),
-        (b"\x10\x00\x00\x02\x02a\x02b\x00", 1, "an offset that is not above -1 and at most 0"),
-        (b"\x10\x00\x00\x00\x02a\x02b\x00" * 2, 2, "an offset that is not above 0 and at most 1"),
+        (b"\x10\x00\x00\x02\x02a\x02b\x00", 1, "an offset that is not in 0..0"),
+        (b"\x10\x00\x00\x00\x02a\x02b\x00" * 2, 2, "an offset that is not in 1..1"),
         (b"", -1, "declares -1 records"),
     ],
 )
@@ -106,7 +106,7 @@ def test_records_that_are_none_are_named(payload, count, words, codec):
 def test_entries_out_of_order_are_refused():
     with pytest.raises(CorruptEntry, match="do not follow those before"):
         both_passes(build(ROWS, base_offset=3) + build(ROWS))
-    with pytest.raises(CorruptEntry, match="belong into the next segment"):
+    with pytest.raises(CorruptEntry, match="belong to the next segment"):
         both_passes(build(ROWS, base_offset=3), end=5)
 
 
@@ -173,7 +173,9 @@ def test_messages_of_another_format_in_a_wrapper_get_that_of_the_wrapper():
 
 
 def test_a_length_that_is_none_is_named_even_where_nothing_follows_it():
-    with pytest.raises(CorruptEntry, match=r"the entry 0 bytes further \(offset 7\) has length 3: no batch"):
+    with pytest.raises(
+        CorruptEntry, match=r"the entry 0 bytes further \(offset 7\) has the length 3, which is not valid"
+    ):
         both_passes(struct.pack(">qi", 7, 3))
-    with pytest.raises(CorruptEntry, match="has length 100 and magic 9: no batch"):
+    with pytest.raises(CorruptEntry, match="has the length 100 and magic 9, which is not valid"):
         both_passes(struct.pack(">qiib", 7, 100, 0, 9) + bytes(100))

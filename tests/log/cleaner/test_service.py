@@ -105,7 +105,7 @@ def test_a_log_that_cannot_be_cleaned_is_marked_shown_and_not_tried_again(tmp_pa
     assert len(said) == 1
     assert "t-0 cannot be cleaned" in said[0]
     assert f"{0:020}.log" in said[0]
-    assert "wrong checksum" in said[0]
+    assert "wrong CRC" in said[0]
     assert path.read_bytes() == data
     assert not list(path.parent.glob("*.cleaned"))
 

@@ -18,6 +18,7 @@ from kafkapy.record import control
 from kafkapy.record.batch import build
 from kafkapy.record.legacy import build_set
 from kafkapy.tools.log.export import sinks as export_sinks
+from tests.harness.markers import encode_marker
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 FOLDERS = {"kafka-3.9.1-v2": "data", "kafka-3.9.1-v0-v1": "data", "kafka-0.10.2.2": "data", "kafka-0.8.2.2": "data",
@@ -405,7 +406,7 @@ def sent(offset, producer):
 
 def marker(kind, offset, producer):
     fields = {"producer_id": producer, "producer_epoch": 0, "transactional": True, "control": True}
-    record = (5, control.encode_key(kind), control.encode_marker(0), ())
+    record = (5, control.encode_key(kind), encode_marker(0), ())
     return build([record], base_offset=offset, **fields)
 
 

@@ -13,6 +13,7 @@ from kafkapy.record import compression, control
 from kafkapy.record.batch import build
 from kafkapy.tools.log.stats.counting import Stats
 from kafkapy.tools.log.stats.plot import _broad
+from tests.harness.markers import encode_marker
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 V2 = GOLDEN / "kafka-3.9.1-v2" / "data"
@@ -140,7 +141,7 @@ def test_what_compaction_would_take_away_is_exact_while_the_keys_fit(kafkapy, tm
 def test_aborted_records_neither_stay_nor_replace_others(kafkapy, tmp_path):
     fields = {"producer_id": 1, "producer_epoch": 0, "transactional": True}
     marker = build(
-        [(5, control.encode_key(control.ABORT), control.encode_marker(0), ())], base_offset=3, control=True, **fields
+        [(5, control.encode_key(control.ABORT), encode_marker(0), ())], base_offset=3, control=True, **fields
     )
     segment(tmp_path / "t-0", keyed([b"a"]), keyed([b"a", b"b"], 1, base_sequence=0, **fields), marker)
     (one,) = told(kafkapy, tmp_path / "t-0")["partitions"]
@@ -272,7 +273,8 @@ def test_what_is_no_segment_gets_a_sentence(kafkapy, tmp_path):
     said = kafkapy("log", "stats", nonsense)
     assert said.code == 1
     assert said.err.endswith(
-        "the batch at position 0 is none: a length of 0 is too small for one. The rest of the file is left out.\n"
+        "the batch at position 0 is invalid: a length of 0 is too small for a batch. "
+        "The rest of the file is left out.\n"
     )
 
 

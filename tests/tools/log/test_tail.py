@@ -12,9 +12,10 @@ import pytest
 from kafkapy.log.offline.errors import OfflineError
 from kafkapy.log.offline.places import places_in
 from kafkapy.record.batch import build
-from kafkapy.record.control import encode_key, encode_marker
+from kafkapy.record.control import encode_key
 from kafkapy.tools.common.errors import ToolError
 from kafkapy.tools.log.tail.follow import Follower
+from tests.harness.markers import encode_marker
 
 V2 = Path(__file__).parents[2] / "data" / "golden" / "kafka-3.9.1-v2" / "data"
 

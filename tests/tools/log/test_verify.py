@@ -11,10 +11,11 @@ import pytest
 from kafkapy._ext.crc32c import crc32c
 from kafkapy.log.offline.stored_batches import LogReader
 from kafkapy.record.batch import build
-from kafkapy.record.control import encode_key, encode_marker
+from kafkapy.record.control import encode_key
 from kafkapy.record.kafka07 import build_message
 from kafkapy.tools.log.verify import report, segment
 from kafkapy.tools.log.verify.paths import check_path
+from tests.harness.markers import encode_marker
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 NAME = "00000000000000000000"
@@ -98,7 +99,7 @@ def test_every_damage_of_the_recovery_set_is_told_where_it_is(kafkapy):
         f"no-index-0/{NAME}.index: is missing, {NAME}.log exists.",
         "no-index-0/00000000000000000016.index: is missing, 00000000000000000016.log exists.",
         f"torn-tail-0/{last}: 915 bytes at position 0 are no whole batch.",
-        f"zero-tail-0/{last}: the batch at position 922 has a length of 0 bytes, which is that of no entry: "
+        f"zero-tail-0/{last}: the batch at position 922 has a length of 0 bytes, which is not valid for an entry: "
         "the rest of the file cannot be read.",
     ]
 
