@@ -157,10 +157,6 @@ class Connection:
             self._waiting.append(waiting)
         return waiting
 
-    def answer_is_here(self) -> bool:
-        """Return True if `receive` would not block: a response has begun to arrive, or the broker has hung up."""
-        return self.wait_for_answer(0.0)
-
     def wait_for_answer(self, timeout_s: float) -> bool:
         """Wait up to `timeout_s` for a response to begin. A time-out does not close the connection."""
         if not self._waiting or self.closed:

@@ -57,7 +57,6 @@ record GroupMetadataValue  versions 0-4  flexible 4+
 )
 
 # As in Kafka 3.9, the highest versions that are not flexible, so that older brokers can read the records.
-_OFFSET_KEY_VERSION, _OFFSET_VALUE_VERSION, _EXPIRING_OFFSET_VALUE_VERSION = 1, 3, 1
 _GROUP_KEY_VERSION, _GROUP_VALUE_VERSION = 2, 3
 
 
@@ -103,30 +102,6 @@ def decode_key(key: Buffer) -> OffsetKey | GroupKey | UnknownKey:
     if GROUP_METADATA_KEY.has_version(version):
         return GroupKey(GROUP_METADATA_KEY.decode(key)[1].group)
     return UnknownKey(version)
-
-
-def encode_offset_key(key: OffsetKey) -> bytes:
-    group, topic, partition = key
-    message = OFFSET_COMMIT_KEY.Message(group=group, topic=topic, partition=partition)
-    return OFFSET_COMMIT_KEY.encode(message, _OFFSET_KEY_VERSION)
-
-
-def decode_offset(value: Buffer) -> CommittedOffset:
-    """Decode the value of an offset commit record. Raises ProtocolError, UnsupportedVersion."""
-    _, found = OFFSET_COMMIT_VALUE.decode(value)
-    return CommittedOffset(
-        found.offset, found.leader_epoch, found.metadata, found.commit_timestamp, found.expire_timestamp
-    )
-
-
-def encode_offset(committed: CommittedOffset) -> bytes:
-    """Encode the value of an offset commit record.
-
-    Only version 1 has an expire timestamp, and it has no leader epoch: with an expire timestamp, the epoch is dropped.
-    """
-    expires = committed.expire_timestamp != NO_TIMESTAMP
-    message = OFFSET_COMMIT_VALUE.Message(**committed._asdict())
-    return OFFSET_COMMIT_VALUE.encode(message, _EXPIRING_OFFSET_VALUE_VERSION if expires else _OFFSET_VALUE_VERSION)
 
 
 def encode_group_key(group: str) -> bytes:

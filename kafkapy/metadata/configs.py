@@ -14,7 +14,6 @@ from kafkapy.metadata import paths
 from kafkapy.metadata.tree import (
     Create,
     Delete,
-    Event,
     Node,
     NodeExists,
     NoNode,
@@ -74,15 +73,6 @@ class ConfigRegistry:
     def set_broker_default(self, values: Mapping[str, str], done: Finished) -> None:
         """Replace the dynamic settings of all brokers."""
         self._write(paths.DEFAULT_ENTITY, values, done)
-
-    def watch_broker(self, broker_id: int, callback: Callable[[], None]) -> None:
-        """Call back after changes of this broker's or all brokers' dynamic settings. The callback must not block."""
-
-        def changed(_: Event) -> None:
-            callback()
-
-        for entity in (str(broker_id), paths.DEFAULT_ENTITY):
-            self._tree.watch(paths.config(BROKERS, entity), changed)
 
     def _read(self, path: str) -> dict[str, str]:
         node = self._tree.find(path)

@@ -107,9 +107,6 @@ class ConnectionLimits:
     def count(self, listener: str) -> int:
         return self._by_listener[listener]
 
-    def count_of_address(self, address: str) -> int:
-        return self._by_address.get(address, 0)
-
 
 def _resolved(overrides: Mapping[str, int]) -> dict[str, int]:
     """Return the overrides by address instead of host name, as Kafka does.

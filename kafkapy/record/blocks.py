@@ -23,7 +23,6 @@ from kafkapy._ext.stored_records import DamagedBatch
 BLOCK = 1 << 18  # fits into the second-level cache together with the results
 LENGTH_END = 12  # base offset and length; the length does not include these
 UP_TO_MAGIC = 17
-MAX_BATCH = (1 << 31) + LENGTH_END
 # A larger batch is read into memory only after its checksum was verified: most likely its length is wrong.
 VERIFY_FIRST = 1 << 24
 

@@ -40,6 +40,15 @@ class ControlRecord(NamedTuple):
         return NAMES.get(self.type, "UNKNOWN")
 
 
+class Marker(NamedTuple):
+    """The end of a producer's transaction, as a marker in each of its partitions says it."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commit: bool
+
+
 def decode_key(key: Buffer | None) -> int:
     """Return the type in a control record's key. Raises ValueError."""
     if key is None or len(key) < _KEY.size:
@@ -72,11 +81,6 @@ def control_record_of(buffer: Buffer, header: BatchHeader) -> ControlRecord | No
 def encode_key(kind: int) -> bytes:
     """Return the key of a control record."""
     return _KEY.pack(0, kind)
-
-
-def encode_marker(coordinator_epoch: int) -> bytes:
-    """Return the value of a transaction marker."""
-    return _MARKER.pack(0, coordinator_epoch)
 
 
 def marker_batch(

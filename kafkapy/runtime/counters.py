@@ -52,16 +52,6 @@ class Histogram:
     def count(self) -> int:
         return sum(self.counts)
 
-    def quantile(self, share: float) -> float:
-        """Return the upper bound of the bucket that contains the quantile `share` (0 to 1); 0 without events."""
-        wanted = share * self.count
-        seen = 0
-        for bound, count in zip(BOUNDS, self.counts, strict=False):
-            seen += count
-            if seen >= wanted and seen:
-                return bound
-        return float("inf") if self.count else 0.0
-
 
 class Metric(NamedTuple):
     """The definition of a metric: one entry of a subsystem's table. docs/metrics.md lists all of them.

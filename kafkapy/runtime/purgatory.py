@@ -115,19 +115,12 @@ class Purgatory:
         """The number of keys with a waiting operation."""
         return len(self._watchers)
 
-    def try_complete_else_watch(self, op: DelayedOperation, timeout_s: float, keys: Iterable[Hashable]) -> bool:
-        """Complete `op` now if possible; else watch it under `keys` for at most `timeout_s` seconds.
-
-        Return True if this call completed it. A thread that changes what the condition depends on must first make the
-        change, then call `check(key)`.
-        """
-        return op.check() or self.watch(op, timeout_s, keys)
-
     def watch(self, op: DelayedOperation, timeout_s: float, keys: Iterable[Hashable]) -> bool:
-        """As `try_complete_else_watch`, for an operation whose condition was just tested and did not hold.
+        """Watch `op` under `keys` for at most `timeout_s` seconds. Return True if this call completed it.
 
-        A change between that test and the watching would be missed, so the condition is tested again after the watching
-        began.
+        Call this after `op.check()` returned False. A change between that test and the watching would be missed, so the
+        condition is tested again once the operation is watched. A thread that changes what the condition depends on
+        must first make the change, then call `check(key)`.
         """
         self._watch(op, tuple(dict.fromkeys(keys)))
         if op.check():

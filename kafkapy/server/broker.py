@@ -108,11 +108,6 @@ class BrokerServer:
         """Return the listeners as a client's bootstrap.servers: HOST:PORT with commas between."""
         return ",".join(listener.partition("://")[2] for listener in self.listeners)
 
-    @property
-    def metrics_address(self) -> str | None:
-        """Return HOST:PORT of the metrics page, None if there is none."""
-        return self._metrics.address if self._metrics is not None else None
-
     # --- start
 
     def start(self) -> None:

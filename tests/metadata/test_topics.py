@@ -191,16 +191,6 @@ def test_two_first_writes_of_a_configuration_do_not_collide(tree: LocalTree) -> 
     assert configs.broker(1) == {"a": "2"}
 
 
-def test_a_watch_sees_changes_of_the_brokers_settings(tree: LocalTree) -> None:
-    configs = ConfigRegistry(tree)
-    seen: list[dict[str, str]] = []
-    configs.watch_broker(1, lambda: seen.append({**configs.broker_default(), **configs.broker(1)}))
-    wait(configs.set_broker, 1, {"a": "1"})
-    wait(configs.set_broker_default, {"b": "2"})
-    wait(configs.set_broker, 2, {"c": "3"})
-    assert seen == [{"a": "1"}, {"a": "1", "b": "2"}]
-
-
 def test_an_unreachable_tree_gives_a_retriable_error(tree: LocalTree, topics: TopicRegistry) -> None:
     make(topics, "t")
     tree.close()

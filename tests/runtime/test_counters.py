@@ -51,7 +51,6 @@ def test_a_table_has_each_name_once() -> None:
 
 def test_a_histogram_puts_each_value_under_its_bound() -> None:
     histogram = Histogram()
-    assert histogram.quantile(0.5) == 0
     histogram.observe(0)
     histogram.observe(BOUNDS[0])
     histogram.observe(BOUNDS[3], times=7)
@@ -62,5 +61,3 @@ def test_a_histogram_puts_each_value_under_its_bound() -> None:
     assert histogram.counts[4] == 1
     assert histogram.counts[-1] == 1
     assert histogram.count == 11
-    assert histogram.quantile(0.5) == BOUNDS[3]
-    assert histogram.quantile(1) == float("inf")

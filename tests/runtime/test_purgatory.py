@@ -2,6 +2,7 @@
 
 import random
 import threading
+from collections.abc import Hashable, Iterable
 
 import pytest
 
@@ -49,15 +50,20 @@ def purgatory(timer: Timer) -> Purgatory:
     return Purgatory("test", timer)
 
 
+def try_or_watch(purgatory: Purgatory, op: DelayedOperation, timeout_s: float, keys: Iterable[Hashable]) -> bool:
+    """Complete `op` now if possible, else watch it, as the broker does. True if this call completed it."""
+    return op.check() or purgatory.watch(op, timeout_s, keys)
+
+
 def test_an_operation_that_is_ready_is_not_watched(purgatory: Purgatory) -> None:
     op = Op(ready=True)
-    assert purgatory.try_complete_else_watch(op, 10, ["a"])
+    assert try_or_watch(purgatory, op, 10, ["a"])
     assert (op.completions, purgatory.delayed, purgatory.keys) == (1, 0, 0)
 
 
 def test_a_check_of_one_key_completes_and_removes_it_from_all(purgatory: Purgatory, timer: Timer) -> None:
     op = Op()
-    assert not purgatory.try_complete_else_watch(op, 10, ["a", "b", "c", "a"])
+    assert not try_or_watch(purgatory, op, 10, ["a", "b", "c", "a"])
     assert (purgatory.delayed, purgatory.watched, purgatory.keys) == (1, 3, 3)
     assert purgatory.check("b") == 0
     assert purgatory.check("unknown") == 0
@@ -70,7 +76,7 @@ def test_a_check_of_one_key_completes_and_removes_it_from_all(purgatory: Purgato
 
 def test_time_out_completes_and_then_expires(clock: ManualClock, purgatory: Purgatory) -> None:
     op = Op()
-    purgatory.try_complete_else_watch(op, 5, ["a"])
+    try_or_watch(purgatory, op, 5, ["a"])
     clock.advance(5)
     assert op.done.wait(30)
     assert (op.completions, op.expirations, purgatory.delayed) == (1, 1, 0)
@@ -92,7 +98,7 @@ def test_the_first_who_waits_is_the_first_to_complete(purgatory: Purgatory) -> N
 
     ops = [Numbered(i) for i in range(10)]
     for op in ops:
-        purgatory.try_complete_else_watch(op, 10, ["k"])
+        try_or_watch(purgatory, op, 10, ["k"])
         op.ready = True
     assert purgatory.check("k") == 10
     assert order == list(range(10))
@@ -106,7 +112,7 @@ def test_an_operation_may_complete_others_under_the_same_key(purgatory: Purgator
 
     ops = [Chain() for _ in range(5)]
     for op in ops:
-        purgatory.try_complete_else_watch(op, 10, ["k"])
+        try_or_watch(purgatory, op, 10, ["k"])
     for op in ops:
         op.ready = True
     purgatory.check("k")
@@ -126,8 +132,8 @@ def test_one_that_fails_does_not_keep_the_others_from_completing(
             return False
 
     broken, good = Broken(), Op()
-    purgatory.try_complete_else_watch(broken, 10, ["k"])
-    purgatory.try_complete_else_watch(good, 10, ["k"])
+    try_or_watch(purgatory, broken, 10, ["k"])
+    try_or_watch(purgatory, good, 10, ["k"])
     broken.broken = good.ready = True
     assert purgatory.check("k") == 1
     assert "cannot say" in caplog.text
@@ -136,7 +142,7 @@ def test_one_that_fails_does_not_keep_the_others_from_completing(
 def test_complete_all_asks_nobody(purgatory: Purgatory) -> None:
     ops = [Op() for _ in range(3)]
     for op in ops:
-        purgatory.try_complete_else_watch(op, 10, ["k"])
+        try_or_watch(purgatory, op, 10, ["k"])
     assert purgatory.complete_all("k") == 3
     assert [op.completions for op in ops] == [1, 1, 1]
 
@@ -154,7 +160,7 @@ def test_news_that_comes_while_another_thread_asks_is_not_lost(purgatory: Purgat
             return answer
 
     op = Slow()
-    purgatory.try_complete_else_watch(op, 10, ["k"])
+    try_or_watch(purgatory, op, 10, ["k"])
     a = threading.Thread(target=purgatory.check, args=("k",))
     a.start()
     looked.wait()
@@ -189,7 +195,7 @@ def test_exactly_once_under_races_of_checks_cancels_and_time_outs() -> None:
         for _ in range(400):
             op = Op()
             ops.append(op)
-            purgatory.try_complete_else_watch(op, rng.choice([0.0, 0.001, 60]), rng.sample(keys, 3))
+            try_or_watch(purgatory, op, rng.choice([0.0, 0.001, 60]), rng.sample(keys, 3))
 
     checkers = [threading.Thread(target=check) for _ in range(2)]
     adders = [threading.Thread(target=add) for _ in range(3)]

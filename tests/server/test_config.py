@@ -1,10 +1,26 @@
 import logging
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkapy.server.config.broker_config import BrokerConfig, ConfigError, PropertiesError
 from kafkapy.server.config.listeners import Listener
+
+ConfigOf = Callable[..., BrokerConfig]
+
+
+@pytest.fixture
+def config_of(tmp_path: Path) -> ConfigOf:
+    """Reads the settings of a server.properties file with this text."""
+
+    def read(text: str, overrides: Mapping[str, Any] | None = None) -> BrokerConfig:
+        path = tmp_path / "server.properties"
+        path.write_text(text)
+        return BrokerConfig.load(path, overrides)
+
+    return read
 
 
 def test_nothing_set_means_kafkas_defaults() -> None:
@@ -31,8 +47,8 @@ def test_a_cluster_of_one_has_one_replica_of_everything() -> None:
         assert BrokerConfig({name: 3})[name] == 3
 
 
-def test_apache_kafkas_own_server_properties_can_be_read() -> None:
-    config = BrokerConfig.from_text(
+def test_apache_kafkas_own_server_properties_can_be_read(config_of: ConfigOf) -> None:
+    config = config_of(
         """
         # The settings of config/server.properties in Apache Kafka 3.9, without zookeeper.connect
         broker.id=0
@@ -61,8 +77,8 @@ def test_apache_kafkas_own_server_properties_can_be_read() -> None:
     assert "log.retention.hours" not in config.inert
 
 
-def test_a_kraft_brokers_file_can_be_read_without_the_controllers_listener() -> None:
-    config = BrokerConfig.from_text(
+def test_a_kraft_brokers_file_can_be_read_without_the_controllers_listener(config_of: ConfigOf) -> None:
+    config = config_of(
         """
         process.roles=broker,controller
         node.id=1
@@ -96,18 +112,18 @@ def test_values_from_python_need_not_be_text() -> None:
     assert config.static_values["auto.create.topics.enable"] == "false"
 
 
-def test_the_two_names_of_the_brokers_number_are_one_setting() -> None:
+def test_the_two_names_of_the_brokers_number_are_one_setting(config_of: ConfigOf) -> None:
     assert BrokerConfig({"node.id": 3}).broker_id == 3
     assert BrokerConfig({"broker.id": 3})["node.id"] == 3
     with pytest.raises(ConfigError, match=r"^node\.id=4: must be the same as broker\.id, which is 3$"):
         BrokerConfig({"broker.id": 3, "node.id": 4})
-    assert BrokerConfig.from_text("broker.id=1\nnode.id=1", {"broker.id": "2"}).broker_id == 2
+    assert config_of("broker.id=1\nnode.id=1", {"broker.id": "2"}).broker_id == 2
 
 
-def test_an_override_beats_the_other_names_of_what_it_sets() -> None:
-    config = BrokerConfig.from_text("log.retention.ms=1000", {"log.retention.hours": "2"})
+def test_an_override_beats_the_other_names_of_what_it_sets(config_of: ConfigOf) -> None:
+    config = config_of("log.retention.ms=1000", {"log.retention.hours": "2"})
     assert config.log_config.retention_ms == 2 * 3600 * 1000
-    both = BrokerConfig.from_text("log.retention.ms=1000\nlog.retention.hours=2")
+    both = config_of("log.retention.ms=1000\nlog.retention.hours=2")
     assert both.log_config.retention_ms == 1000
 
 

@@ -16,7 +16,7 @@ from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.config import rules as config_rules
 from kafkapy.server.config.keys import BROKER_KEYS, DEFAULT_VALUES, key_of, listener_base, rivals, shown
 from kafkapy.server.config.listeners import Listener, parse_listeners, parse_per_ip, parse_protocol_map
-from kafkapy.server.config.properties import PropertiesError, load_properties, parse_properties
+from kafkapy.server.config.properties import PropertiesError, load_properties
 
 __all__ = ["BrokerConfig", "ConfigError", "PropertiesError"]
 
@@ -99,11 +99,6 @@ class BrokerConfig:
         """Return the settings of a .properties file with overrides. Raise OSError, PropertiesError or ConfigError."""
         settings: dict[str, Any] = dict(load_properties(path)) if path is not None else {}
         return cls(_override(settings, overrides or {}))
-
-    @classmethod
-    def from_text(cls, text: str, overrides: Mapping[str, Any] | None = None) -> BrokerConfig:
-        """Return the settings of a .properties text with overrides. Raise PropertiesError or ConfigError."""
-        return cls(_override(dict(parse_properties(text)), overrides or {}))
 
     def with_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
         """Return these settings with other dynamic ones, cluster-wide and of this broker. Raise ConfigError."""

@@ -142,7 +142,7 @@ def test_an_error_comes_behind_what_its_own_partition_had_before_and_waits_for_n
     assert owned.consumed == 2
 
 
-def test_no_error_comes_of_what_is_taken_away() -> None:
+def test_errors_of_a_revoked_partition_are_dropped() -> None:
     stream = Stream(0)
     owned = OwnedPartition(("t", "0"), stream, 0)
     stream.fail(owned, KafkaError(Errors.RECORD_LIST_TOO_LARGE))
@@ -174,7 +174,7 @@ def test_chunks_are_handed_out_as_they_came_and_mark_nothing_consumed() -> None:
     put(stream, owned, data, 7)
     chunk = stream.next_chunk(0)
     assert chunk is not None
-    assert (chunk.where, bytes(chunk.data), chunk.start, chunk.is_ours) == (("t", 3), data, 7, True)
+    assert (chunk.where, bytes(chunk.data), chunk.start, owned.revoked) == (("t", 3), data, 7, False)
     assert (owned.consumed, owned.waiting, told.is_set()) == (7, 0, True)
     assert stream.next_chunk(0) is None
     assert not stream.closed
@@ -182,7 +182,7 @@ def test_chunks_are_handed_out_as_they_came_and_mark_nothing_consumed() -> None:
     assert owned.consumed == 10
 
 
-def test_no_chunk_comes_of_what_is_taken_away_and_one_in_hand_says_so() -> None:
+def test_chunks_of_a_revoked_partition_are_dropped_and_one_in_use_says_that_it_is_revoked() -> None:
     stream = Stream()
     gone, kept = OwnedPartition(("t", "0"), stream, 0), OwnedPartition(("t", "1"), stream, 0)
     put(stream, gone, batch(0, 1), 0)
@@ -191,7 +191,7 @@ def test_no_chunk_comes_of_what_is_taken_away_and_one_in_hand_says_so() -> None:
     put(stream, gone, batch(1, 1), 1)
     put(stream, kept, batch(0, 1), 0)
     stream.revoke([gone])
-    assert not in_hand.is_ours
+    assert in_hand.owned.revoked
     chunk = stream.next_chunk(0)
     assert chunk is not None
     assert chunk.where == ("t", 1)

@@ -74,11 +74,6 @@ class Chunk(NamedTuple):
     def where(self) -> TopicPartition:
         return self.owned.where
 
-    @property
-    def is_ours(self) -> bool:
-        """True until the partition is about to be given up."""
-        return not self.owned.revoked
-
 
 class Failure(NamedTuple):
     """The error that ends the reading of a partition, queued after its last chunks."""

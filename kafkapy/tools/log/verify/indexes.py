@@ -16,7 +16,6 @@ from kafkapy.tools.log.verify.report import Report
 
 _AT_POSITION = Struct("=qqqqq")
 _AT_OFFSET = Struct("=qqqqqq")
-_FARTHEST = (1 << 31) - 1
 
 
 def _content(path: Path) -> bytes:
