@@ -41,7 +41,7 @@ class ControlRecord(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """The end of a producer's transaction, as a marker in each of its partitions says it."""
+    """A transaction marker: whose transaction ended how, and the epoch of the coordinator that says so."""
 
     producer_id: int
     producer_epoch: int
@@ -81,6 +81,11 @@ def control_record_of(buffer: Buffer, header: BatchHeader) -> ControlRecord | No
 def encode_key(kind: int) -> bytes:
     """Return the key of a control record."""
     return _KEY.pack(0, kind)
+
+
+def encode_marker(coordinator_epoch: int) -> bytes:
+    """Return the value of a transaction marker."""
+    return _MARKER.pack(0, coordinator_epoch)
 
 
 def marker_batch(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.append.rules import OwnBatch
-from kafkapy.record.control import marker_batch
+from kafkapy.record.control import Marker, marker_batch
 
 if TYPE_CHECKING:
     from kafkapy.replica.manager import ReplicaManager
@@ -49,15 +49,7 @@ class MarkerWriter:
         self._offsets_ended = offsets_ended
         self._timeout_s = timeout_s
 
-    def write(
-        self,
-        producer_id: int,
-        epoch: int,
-        coordinator_epoch: int,
-        commit: bool,
-        partitions: Sequence[TopicPartition],
-        done: Callable[[Codes], object],
-    ) -> None:
+    def write(self, marker: Marker, partitions: Sequence[TopicPartition], done: Callable[[Codes], object]) -> None:
         """Append a marker to each partition, then call `done` once with an error code for each.
 
         `done` is called before this call returns, or on any thread. NONE means that the marker is replicated and, for a
@@ -65,6 +57,7 @@ class MarkerWriter:
         INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED mean that a later epoch of the producer, or of the
         transaction coordinator, has written to the partition.
         """
+        producer_id, epoch, coordinator_epoch, commit = marker
         if producer_id < 0 or epoch < 0:  # not valid; Kafka fails to build such a marker
             done(dict.fromkeys(partitions, Errors.UNKNOWN_SERVER_ERROR))
             return

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafkapy.coordinator.transactions.completion import Markers
     from kafkapy.coordinator.transactions.coordinator import TransactionCoordinator
     from kafkapy.metadata.cache import MetadataCache
+    from kafkapy.record.control import Marker
 
 TopicPartition = tuple[str, int]
 Done = Callable[[Mapping[TopicPartition, int]], None]
@@ -53,22 +54,14 @@ class MarkerSender:
         """Return False if the partition is known to be deleted, so that it needs no transaction marker."""
         return self._cache.leader(topic, index) is not None or not self._cache.is_complete
 
-    def write(
-        self,
-        producer_id: int,
-        epoch: int,
-        coordinator_epoch: int,
-        commit: bool,
-        partitions: Sequence[TopicPartition],
-        done: Done,
-    ) -> None:
+    def write(self, marker: Marker, partitions: Sequence[TopicPartition], done: Done) -> None:
         """Write a marker to each partition. Call `done` with codes, of some partitions at a time, on any thread."""
         here: list[TopicPartition] = []
         elsewhere: list[TopicPartition] = []
         for one in partitions:
             (elsewhere if _is_elsewhere(self._cache, self._broker_id, *one) else here).append(one)
         if here:
-            self._local.write(producer_id, epoch, coordinator_epoch, commit, here, done)
+            self._local.write(marker, here, done)
         if elsewhere:
             done(dict.fromkeys(elsewhere, Errors.NOT_LEADER_OR_FOLLOWER))  # the place for WriteTxnMarkers
 

@@ -10,6 +10,7 @@ from kafkapy.log.environment import Environment
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.storage.files import Files
 from kafkapy.record.batch import build
+from kafkapy.record.control import Marker
 from kafkapy.replica.markers import OFFSETS_TOPIC, MarkerWriter
 from kafkapy.replica.partition import Partition
 from kafkapy.replica.stall import StallMonitor
@@ -81,7 +82,7 @@ def test_markers_for_all_partitions_are_answered_together(replicas):
     replicas.make("few", 0, **{"min.insync.replicas": 2}).set_replicas([0, 1], [0])
     answers = []
     MarkerWriter(replicas, SYSTEM_CLOCK, Offsets()).write(
-        7, 0, 3, True, [("t", 0), ("few", 0), ("t", 1), ("gone", 0)], answers.append
+        Marker(7, 0, 3, True), [("t", 0), ("few", 0), ("t", 1), ("gone", 0)], answers.append
     )
     assert answers == [
         {
@@ -101,7 +102,7 @@ def test_the_answer_waits_until_the_offsets_of_the_transaction_count(replicas):
     replicas.make("t", 0)
     offsets, answers = Offsets(), []
     writer = MarkerWriter(replicas, SYSTEM_CLOCK, offsets)
-    writer.write(7, 0, 0, False, [(OFFSETS_TOPIC, 4), ("t", 0)], answers.append)
+    writer.write(Marker(7, 0, 0, False), [(OFFSETS_TOPIC, 4), ("t", 0)], answers.append)
     assert (offsets.ended, answers) == ([(4, 7, False)], [])
     offsets.waiting.pop()()
     assert answers == [{(OFFSETS_TOPIC, 4): Errors.NONE, ("t", 0): Errors.NONE}]
@@ -111,9 +112,9 @@ def test_a_marker_that_is_refused_ends_no_offsets(replicas):
     partition = replicas.make(OFFSETS_TOPIC, 0)
     offsets, answers = Offsets(), []
     writer = MarkerWriter(replicas, SYSTEM_CLOCK, offsets)
-    writer.write(7, 1, 0, False, [(OFFSETS_TOPIC, 0)], answers.append)
+    writer.write(Marker(7, 1, 0, False), [(OFFSETS_TOPIC, 0)], answers.append)
     offsets.waiting.pop()()
-    writer.write(7, 0, 0, True, [(OFFSETS_TOPIC, 0)], answers.append)
+    writer.write(Marker(7, 0, 0, True), [(OFFSETS_TOPIC, 0)], answers.append)
     assert offsets.ended == [(0, 7, False)]
     assert answers[1] == {(OFFSETS_TOPIC, 0): Errors.INVALID_PRODUCER_EPOCH}
     assert partition.log.log_end_offset == 2
@@ -128,14 +129,14 @@ def test_a_marker_that_needs_a_flush_is_answered_after_the_flush(replicas):
         answers.append((codes, partition.log.recovery_point))
         told.set()
 
-    MarkerWriter(replicas, SYSTEM_CLOCK, Offsets()).write(7, 0, 0, True, [("t", 0)], done)
+    MarkerWriter(replicas, SYSTEM_CLOCK, Offsets()).write(Marker(7, 0, 0, True), [("t", 0)], done)
     assert told.wait(30)
     assert answers == [({("t", 0): Errors.NONE}, 2)]
 
 
 def test_without_partitions_there_is_nothing_to_wait_for(replicas):
     answers = []
-    MarkerWriter(replicas, SYSTEM_CLOCK, Offsets()).write(7, 0, 0, True, [], answers.append)
+    MarkerWriter(replicas, SYSTEM_CLOCK, Offsets()).write(Marker(7, 0, 0, True), [], answers.append)
     assert answers == [{}]
 
 
@@ -143,6 +144,8 @@ def test_without_partitions_there_is_nothing_to_wait_for(replicas):
 def test_a_marker_of_no_producer_is_not_written(replicas, producer_id, epoch):
     partition = replicas.make("t", 0)
     answers = []
-    MarkerWriter(replicas, SYSTEM_CLOCK, Offsets()).write(producer_id, epoch, 0, True, [("t", 0)], answers.append)
+    MarkerWriter(replicas, SYSTEM_CLOCK, Offsets()).write(
+        Marker(producer_id, epoch, 0, True), [("t", 0)], answers.append
+    )
     assert answers == [{("t", 0): Errors.UNKNOWN_SERVER_ERROR}]
     assert partition.log.log_end_offset == 1

@@ -6,6 +6,7 @@ from kafkapy.coordinator.internal_topic_config import TRANSACTIONS
 from kafkapy.errors import Errors
 from kafkapy.metadata.cache import MetadataCache
 from kafkapy.metadata.roles import NO_LEADER, PartitionRole
+from kafkapy.record.control import Marker
 from kafkapy.server.transaction_peers import MarkerSender, Verification
 
 ME, OTHER = 0, 7
@@ -24,7 +25,7 @@ class Local:
     def verify(self, transactional_id, producer_id, epoch, partitions, done):
         self._answer(partitions, done)
 
-    def write(self, producer_id, epoch, coordinator_epoch, commit, partitions, done):
+    def write(self, marker, partitions, done):
         self._answer(partitions, done)
 
     def _answer(self, partitions, done):
@@ -58,7 +59,7 @@ def test_only_markers_for_partitions_of_this_broker_are_written_here():
     local, codes = Local(), {}
     sender = MarkerSender(cache({("t", 0): ME, ("t", 1): OTHER, ("t", 2): NO_LEADER}), ME, local)
     partitions = [("t", index) for index in range(4)]
-    sender.write(1, 0, 0, True, partitions, codes.update)
+    sender.write(Marker(1, 0, 0, True), partitions, codes.update)
     assert local.calls == [[("t", 0), ("t", 3)]]
     again = Errors.NOT_LEADER_OR_FOLLOWER
     assert codes == dict(zip(partitions, [Errors.NONE, again, again, Errors.NONE], strict=True))

@@ -15,6 +15,7 @@ from kafkapy.coordinator.shard import Effects
 from kafkapy.coordinator.transactions import transitions
 from kafkapy.coordinator.transactions.transitions import PREPARE_COMMIT, TopicPartition
 from kafkapy.errors import Errors, KafkaError, name_of
+from kafkapy.record.control import Marker
 
 if TYPE_CHECKING:
     from kafkapy.coordinator.transactions.machine import Entry, TransactionMachine
@@ -37,13 +38,7 @@ class Markers(Protocol):
     """Writes transaction markers. `done` gets the error code of each partition, at once or on any thread."""
 
     def write(
-        self,
-        producer_id: int,
-        epoch: int,
-        coordinator_epoch: int,
-        commit: bool,
-        partitions: Sequence[TopicPartition],
-        done: Callable[[Mapping[TopicPartition, int]], None],
+        self, marker: Marker, partitions: Sequence[TopicPartition], done: Callable[[Mapping[TopicPartition, int]], None]
     ) -> None: ...
 
 
@@ -112,14 +107,13 @@ class _PreparedTransaction:
 
     def _write(self, partitions: list[TopicPartition]) -> None:
         prepared = self._prepared
-        self._completion.markers.write(
+        marker = Marker(
             prepared.producer_id,
             prepared.producer_epoch,
             self._machine.shard.leader_epoch,
             prepared.state == PREPARE_COMMIT,
-            partitions,
-            self._written,
         )
+        self._completion.markers.write(marker, partitions, self._written)
 
     def _written(self, codes: Mapping[TopicPartition, int]) -> None:
         try:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.protocol.apis import WRITE_TXN_MARKERS
+from kafkapy.record.control import Marker
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
 
@@ -58,10 +59,9 @@ def _write_all(broker: Services, request: Any, reply: Callable[[Any], None]) -> 
         # Without repetitions: otherwise a partition that is named a thousand times would get a thousand markers.
         partitions = dict.fromkeys((topic.name, index) for topic in marker.topics for index in topic.partition_indexes)
         broker.markers.write(
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.coordinator_epoch,
-            marker.transaction_result,
+            Marker(
+                marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, commit=marker.transaction_result
+            ),
             list(partitions),
             partial(written, marker.producer_id),
         )

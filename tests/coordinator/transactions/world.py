@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
+from kafkapy._ext.batch import iter_batches
 from kafkapy.coordinator.shard import Producer, Shard
 from kafkapy.coordinator.transaction_records import TransactionState, decode_state
 from kafkapy.coordinator.transactions.completion import Completion
@@ -16,10 +17,10 @@ from kafkapy.coordinator.transactions.maintenance import Maintenance, Transactio
 from kafkapy.coordinator.transactions.transitions import TopicPartition
 from kafkapy.errors import Errors
 from kafkapy.record.batch import BatchBuilder
+from kafkapy.record.control import Marker
 from kafkapy.runtime.clock import ManualClock
 from tests.coordinator.memory_shard import MemoryLog
 
-from tests.harness.batches import iter_batches
 TOPIC = "__transaction_state"
 LEADER_EPOCH = 7
 Given = TypeVar("Given")
@@ -62,22 +63,17 @@ class MemoryMarkers:
         self._waiting: list[Callable[[], None]] = []
 
     def write(
-        self,
-        producer_id: int,
-        epoch: int,
-        coordinator_epoch: int,
-        commit: bool,
-        partitions: Sequence[TopicPartition],
-        done: Callable[[Mapping[TopicPartition, int]], None],
+        self, marker: Marker, partitions: Sequence[TopicPartition], done: Callable[[Mapping[TopicPartition, int]], None]
     ) -> None:
+        producer = Producer(marker.producer_id, marker.producer_epoch)
         asked = list(partitions)
 
         def finish() -> None:
             codes = {one: self.codes.get(one, Errors.NONE) for one in asked}
             for one, code in codes.items():
                 if code == Errors.NONE:
-                    self.on_write(Producer(producer_id, epoch), commit, one)
-                    self.written.append((Producer(producer_id, epoch), coordinator_epoch, commit, one))
+                    self.on_write(producer, marker.commit, one)
+                    self.written.append((producer, marker.coordinator_epoch, marker.commit, one))
             done(codes)
 
         if self.held:
@@ -149,7 +145,7 @@ class World:
     def on_marker(self, producer: Producer, commit: bool, partition: TopicPartition) -> None:
         """A marker is about to be written."""
 
-    # --- requests; each returns None if it is not answered yet
+    # --- requests; what is not answered yet is None
 
     def init(
         self, transactional_id: str, timeout_ms: int = 60_000, expected: Producer | None = None
