@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 
 class Watcher(Protocol):
-    """Is called when a log has changed: see PartitionLog.tell."""
+    """The interface of an object that must know when a log changes. PartitionLog.tell calls its `changed` method."""
 
     def changed(self) -> object: ...
 
@@ -67,7 +67,7 @@ class PartitionLog:
 
     - log start offset <= high watermark <= end offset, and recovery point <= end offset;
     - the first segment contains the log start offset, or lies below it;
-    - `end` is (end offset, active segment, position in it): the end of the records that readers may see;
+    - `end` is (end offset, active segment, byte position in that segment): where the records end that readers may see;
     - only a truncation moves the high watermark back, once there is a leader.
 
     Readers take no lock: `segments` and `end` are replaced, never changed in place.
@@ -88,10 +88,12 @@ class PartitionLog:
         topic_id: bytes | None = None,
         watch: LoadWatch | None = None,
     ) -> PartitionLog:
-        """Open the log in a directory, or create it. Unless `clean`, recover it, which may take long (see `watch`).
+        """Open the log in `directory`, or create an empty log there. Unless `clean`, first recover the log.
 
-        `topic_id` (16 bytes) is written to partition.metadata if that file does not exist. Raises KafkaError
-        INCONSISTENT_TOPIC_ID if the file has another topic id. Raises OSError.
+        `clean` means that the log directory was shut down cleanly. A recovery checks all records from `recovery_point`
+        on and may take long; `watch` follows its progress and can stop it. `topic_id` (16 bytes) is written to
+        partition.metadata if that file does not exist. Raises KafkaError INCONSISTENT_TOPIC_ID if the file has another
+        topic id, and OSError.
         """
         loader = LogLoader(
             env,
@@ -171,7 +173,7 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset below which every transaction has ended. Never above the high watermark."""
+        """The offset below which every transaction has ended (LSO). Never above the high watermark."""
         # No lock is held, so the order of the reads matters. A transaction is recorded as open before the high
         # watermark can pass its first record. If first_unstable_offset were read first, a transaction could begin and
         # the high watermark pass its first record before the second read, and the result would include records of an
@@ -190,10 +192,11 @@ class PartitionLog:
     # --- the state, and the only methods that change it; those named `_locked` are called with the lock held
 
     def snapshot(self) -> tuple[SegmentList, tuple[int, Segment, int]]:
-        """Return `segments` and `end` as a consistent pair, for a reader without the lock.
+        """Return `segments` and `end` as a consistent pair, for a reader that does not hold the lock.
 
-        A roll changes the segments first, so the segment in which the log ends is in the list. A truncation changes the
-        end first, so a reader with the new segments also has the new end, and caches no position beyond that end.
+        A roll changes `segments` before `end`, so the segment in which the log ends is always in the list. A truncation
+        changes `end` before `segments`, so a reader that gets the new list also gets the new end, and caches no
+        position beyond it.
         """
         while True:
             segments, end = self.segments, self.end
@@ -201,7 +204,10 @@ class PartitionLog:
                 return segments, end
 
     def set_high_watermark(self, offset: int) -> None:
-        """Set the high watermark of a log that no broker leads yet, to an offset within the log."""
+        """Set the high watermark of a log that has no leader yet.
+
+        An `offset` outside the log is limited to the log's range.
+        """
         with self._high_watermark_lock:
             self.high_watermark = max(min(offset, self.end[0]), self.log_start_offset)
         self._high_watermark_moved()
@@ -209,7 +215,8 @@ class PartitionLog:
     def advance_high_watermark(self, offset: int, leader_epoch: int) -> None:
         """Move the high watermark up to `offset`, or to the end offset if that is lower. Never moves it down.
 
-        Does nothing for a leader epoch that is over: what that leader knew of the ISR is not true any more.
+        Does nothing if an epoch later than `leader_epoch` has begun, because the leader of an old epoch may not know
+        the current ISR.
         """
         with self._high_watermark_lock:
             offset = min(offset, self.end[0])
@@ -226,7 +233,10 @@ class PartitionLog:
                 self.producers.high_watermark_moved(self.high_watermark)
 
     def appended_locked(self, first_offset: int, position: int, end_offset: int) -> None:
-        """Let readers see the records from `first_offset`, at `position` of the active segment, to `end_offset`."""
+        """Move the log's end to `end_offset` after an append to the active segment, so that readers see the records.
+
+        `position` is the byte position in the segment at which the record with `first_offset` begins.
+        """
         segment = self.end[1]
         self.segments.remember(first_offset, (segment, position))
         self.end = (end_offset, segment, segment.size)
@@ -269,7 +279,10 @@ class PartitionLog:
             self.producers.log_start_moved(offset)
 
     def remove_first_locked(self, gone: Sequence[Segment]) -> None:
-        """Remove the first segments, never the active one, from the list. Their files are not touched."""
+        """Remove the oldest segments, `gone`, from the list, and move up the log start offset accordingly.
+
+        The active segment must not be among `gone`. The files are not touched.
+        """
         following = self.segments.after(gone[-1])
         assert following is not None, f"{self.name}: the active segment stays"
         # The log start moves before the list changes. So a reader either finds the records, or gets
@@ -278,15 +291,19 @@ class PartitionLog:
         self.segments = self.segments.without(gone)
 
     def replace_segments_locked(self, segments: SegmentList) -> None:
-        """Replace the list of segments by one with the same records and the same active segment.
+        """Replace the list of segments by another list with the same records and the same active segment.
 
-        No offset changes. A flush in progress is not affected, because it is for the active segment, which stays.
+        No offset changes. A flush in progress is not affected, because it syncs the active segment, which stays.
         """
         assert segments.active is self.segments.active, f"{self.name}: the active segment stays"
         self.segments = segments
 
     def cut_end_locked(self, segments: SegmentList, end_offset: int, end_position: int) -> None:
-        """End the log at `end_offset`, at `end_position` of the last of these segments. Files are not touched."""
+        """Replace the list of segments, and end the log at `end_offset`, at byte `end_position` of the last segment.
+
+        The high watermark, the recovery point and the log start offset are lowered to `end_offset` if they are above
+        it. Files are not touched.
+        """
         self.flusher.truncated()
         with self._high_watermark_lock:
             self.high_watermark = min(self.high_watermark, end_offset)
@@ -296,7 +313,7 @@ class PartitionLog:
         self.log_start_offset = min(self.log_start_offset, end_offset)
 
     def restart_locked(self, segment: Segment) -> None:
-        """Replace all segments by this empty one. The log begins and ends at the segment's base offset."""
+        """Replace all segments by the empty `segment`. The log then begins and ends at the segment's base offset."""
         offset = segment.base_offset
         self.log_start_offset = offset
         self.cut_end_locked(SegmentList([segment]), offset, 0)
@@ -316,7 +333,10 @@ class PartitionLog:
     # --- topic id, leader epochs, settings, producers
 
     def assign_topic_id(self, topic_id: bytes) -> None:
-        """Write partition.metadata if it does not exist. Raises KafkaError if the log has another topic id."""
+        """Write the topic id (16 bytes) to partition.metadata, unless the log has a topic id already.
+
+        Raises KafkaError INCONSISTENT_TOPIC_ID if the log has another topic id, and LogDirFailure.
+        """
         self.check_topic_id(topic_id)
         if self.topic_id is None:
             try:
@@ -326,7 +346,7 @@ class PartitionLog:
             self.topic_id = topic_id
 
     def check_topic_id(self, topic_id: bytes) -> None:
-        """Raise KafkaError INCONSISTENT_TOPIC_ID if the log belongs to another topic of the same name."""
+        """Raise KafkaError INCONSISTENT_TOPIC_ID if the log belongs to a topic of the same name with another id."""
         if self.topic_id is not None and self.topic_id != topic_id:
             raise KafkaError(
                 Errors.INCONSISTENT_TOPIC_ID,
@@ -334,10 +354,10 @@ class PartitionLog:
             )
 
     def assign_leader_epoch(self, epoch: int) -> None:
-        """Begin a leader epoch at the end of the log, and fence earlier ones. Raises LogDirFailure, KafkaError.
+        """Begin leader epoch `epoch` at the end of the log, and refuse appends of earlier leader epochs from now on.
 
         In message formats 0 and 1, whose batches have no leader epoch, nothing is written to the leader epoch
-        checkpoint. Raises KafkaError NOT_LEADER_OR_FOLLOWER if a later epoch has begun.
+        checkpoint. Raises KafkaError NOT_LEADER_OR_FOLLOWER if a later epoch has begun, and LogDirFailure.
         """
 
         def begin() -> None:
@@ -349,9 +369,9 @@ class PartitionLog:
         self.changed("noting a leader epoch of", begin)
 
     def fence(self, leader_epoch: int) -> None:
-        """Refuse appends of earlier leader epochs from now on, including those that are already queued.
+        """Refuse appends of epochs earlier than `leader_epoch` from now on, including appends that are already queued.
 
-        Leaders of earlier epochs do not move the high watermark any more, either.
+        Leaders of earlier epochs cannot move the high watermark any more, either.
         """
         with self.lock:
             self._fence_locked(leader_epoch)
@@ -361,7 +381,10 @@ class PartitionLog:
             self._writer_epoch = max(self._writer_epoch, leader_epoch)
 
     def check_writer(self, leader_epoch: int) -> None:
-        """Raise KafkaError if the log is closed, or a later leader epoch has begun. Called under the lock."""
+        """Raise KafkaError if the log is closed, or an epoch later than `leader_epoch` has begun.
+
+        Called with the lock held.
+        """
         self.check_open()
         if leader_epoch < self._writer_epoch:
             raise KafkaError(
@@ -370,7 +393,7 @@ class PartitionLog:
             )
 
     def update_config(self, config: LogConfig) -> None:
-        """Use new settings from the next append on. May wait for the disk if the message format changes."""
+        """Use new topic settings from the next append on. May wait for the disk if the message format changes."""
         before, self.config = self.config.record_magic, config
         self.rules = rules_of(config, self.env.max_decompressed)
         self.env.on_flush_ms(config.flush_ms)
@@ -383,9 +406,11 @@ class PartitionLog:
                 _log.error("%s", error.message)
 
     def begin_verification(self, producer_id: int, sequence: int, epoch: int) -> int:
-        """Return a guard if the coordinator must confirm this producer's transaction before an append, else NO_GUARD.
+        """Begin to verify a producer's transaction (KIP-890), and return the guard of the verification.
 
-        Does not wait for a disk: the log's lock is not taken.
+        Return NO_GUARD if the transaction is already open in the log, so that the transaction coordinator need not
+        confirm it before an append. See Verifications.begin. Does not wait for a disk, because the log's lock is not
+        taken.
         """
         state = self.producers
         return state.verifications.begin(producer_id, sequence, epoch, self.clock.time_ms(), state.is_open)
@@ -413,13 +438,16 @@ class PartitionLog:
     def append(
         self, sets: Sequence[Records], leader_epoch: int, *, blocking: bool = True, flush: bool = True
     ) -> list[Verdict] | Busy:
-        """Append record sets, each of one batch, and return a verdict for each, in order.
+        """Append record sets of one batch each.
 
-        The views must be writable, as offsets and, with LogAppendTime, timestamps are written into them. They are not
-        needed after the call. With `blocking=False`, returns BUSY without any change if the lock is taken, the work is
-        long (see `is_long_work`), or a new segment, a new leader epoch or a flush is due; only after a race or with
-        unusual timestamps may such a call still create a segment. With `flush=False`, the caller must call `flush`
-        before it responds to producers if `is_flush_due`. Raises LogDirFailure; every other refusal is a verdict.
+        Return for each set, in order, an AppendResult or the KafkaError that refuses it.
+
+        The sets must be writable, as offsets and, with LogAppendTime, timestamps are written into them. They are not
+        needed after the call. With `blocking=False`, returns BUSY without any change if the lock is taken, the
+        validation may take long (see `is_long_work`), or a new segment, a new leader epoch or a flush is due; only
+        after a race or with unusual timestamps may such a call still create a segment. With `flush=False`, the caller
+        must call `flush` before it responds to producers if `is_flush_due`. Raises LogDirFailure; every other error is
+        returned for the sets that it affects.
         """
         if self.env.failure is not None:
             self.env.check()
@@ -460,7 +488,7 @@ class PartitionLog:
         return verdicts
 
     def is_long_work(self, sets: Sequence[Records]) -> bool:
-        """Return True if sets may have to be converted or recompressed, which malicious sets can stretch to seconds."""
+        """Return True if a set may have to be converted or recompressed. A malicious set can make this take seconds."""
         return self.rules.older or any_older(sets)
 
     @property
@@ -498,10 +526,10 @@ class PartitionLog:
             return BUSY
 
     def down_convert(self, region: FileRegion, magic: int, first_offset: int) -> DownConversion | None:
-        """Return the conversion of a region for a client that knows formats up to `magic`, None if none is needed.
+        """Return the conversion of a region for a client that knows formats up to `magic`, None if it needs none.
 
         `first_offset`: the offset at which the region was read. May wait for the disk, here and in DownConversion.make.
-        Raises LogDirFailure and what DownConversion raises.
+        Raises LogDirFailure and the errors of DownConversion.
         """
         from kafkapy.log.reading.down_conversion import (  # rarely needed: not imported at every start
             Chunks,
@@ -518,11 +546,13 @@ class PartitionLog:
         return self._looked_up(doing, look)
 
     def _looked_up(self, doing: str, look: Callable[[], _T]) -> _T:
-        """Return `look()`, which runs without the lock, so that its files may be deleted with their segment or the log.
+        """Return the result of `look`, which reads the log's files without the lock.
 
-        A segment leaves the list before its file is renamed. So if a file is missing and the list has changed, `look`
-        is called again with the new list; if the list is the same, the disk has lost the file. Raises LogDirFailure,
-        KafkaError.
+        `doing` names the operation in errors.
+
+        Meanwhile another thread may delete a segment or the whole log. A segment leaves the list before its file is
+        renamed. So if a file is missing and the list has changed, `look` is called again with the new list; if the list
+        is the same, the disk has lost the file. Raises LogDirFailure, KafkaError.
         """
         while True:
             segments = self.segments
@@ -554,21 +584,25 @@ class PartitionLog:
             return BUSY
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """Return time_lookup.offset_for_timestamp. May wait for the disk.
+        """Return the first record with this timestamp (milliseconds) or a later one, None if there is none.
 
-        Raises LogDirFailure, KafkaError (CORRUPT_MESSAGE).
+        See time_lookup.offset_for_timestamp. May wait for the disk. Raises LogDirFailure, KafkaError (CORRUPT_MESSAGE).
         """
         return self._searched(time_lookup.offset_for_timestamp, timestamp)
 
     def offset_of_max_timestamp(self, end_offset: int) -> TimestampOffset | None:
-        """Return time_lookup.offset_of_max_timestamp. May wait for the disk.
+        """Return the record below `end_offset` with the largest timestamp, None if no record there has a timestamp.
 
-        Raises LogDirFailure, KafkaError (CORRUPT_MESSAGE).
+        If several records have that timestamp, the first is returned. See time_lookup.offset_of_max_timestamp. May wait
+        for the disk. Raises LogDirFailure, KafkaError (CORRUPT_MESSAGE).
         """
         return self._searched(time_lookup.offset_of_max_timestamp, end_offset)
 
     def offsets_before(self, timestamp: int, count: int) -> list[int]:
-        """Return time_lookup.offsets_before. May wait for the disk. Raises LogDirFailure, KafkaError."""
+        """Return up to `count` base offsets, newest first, of segments last written at `timestamp` (ms) or before.
+
+        See time_lookup.offsets_before. May wait for the disk. Raises LogDirFailure, KafkaError.
+        """
         self.env.check()
         doing = f"searching {self.name} by time"
         return self._looked_up(doing, lambda: time_lookup.offsets_before(self, timestamp, count))
@@ -582,22 +616,31 @@ class PartitionLog:
             raise KafkaError(Errors.CORRUPT_MESSAGE, f"{doing}: {error}") from error
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return (epoch, end offset) of the largest known epoch up to `epoch`, (-1, -1) if there is none."""
+        """Return (largest known leader epoch up to `epoch`, end offset of that epoch).
+
+        See LeaderEpochCache.end_offset_for. Both values are -1 if `epoch` is above the latest epoch, or no epoch is
+        known.
+        """
         return self.leader_epochs.end_offset_for(epoch, self.end[0])
 
     # --- changes
 
     def tell(self) -> None:
-        """Call the watchers, after a change of the log start offset, the high watermark or the last stable offset.
+        """Call every watcher, after a change of the log start offset, the high watermark or the last stable offset.
 
-        Runs on any thread, without the lock: after an append on the thread that moves the high watermark, after other
-        changes from `changed`. Other threads may add and remove watchers meanwhile, but copying the keys is atomic.
+        Any thread may call this method, without holding the lock: after an append the thread that moves the high
+        watermark, after other changes the thread that runs `changed`. Other threads may add and remove watchers
+        meanwhile, because copying the keys is atomic.
         """
         for watcher in list(self.watchers):
             watcher.changed()
 
     def changed(self, doing: str, change: Callable[[], _T]) -> _T:
-        """Make a change under the lock, and call the watchers. An OSError becomes LogDirFailure or KafkaError."""
+        """Call `change` with the lock held, then the watchers, and return the result of `change`.
+
+        Raises KafkaError if the log is closed. An OSError of `change` is raised as LogDirFailure, or as Shortage;
+        `doing` names the operation in the message.
+        """
         self.env.check()
         try:
             with self.lock:
@@ -615,7 +658,10 @@ class PartitionLog:
             raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{self.name} is closed: deleted, or the broker stops")
 
     def disk_error(self, doing: str, error: OSError) -> KafkaError:
-        """See Environment.disk_error."""
+        """Return the exception to raise for an OSError, and take the log directory offline unless it is a shortage.
+
+        `doing` names the failed operation. See Environment.disk_error.
+        """
         return self.env.disk_error(doing, error)
 
     def roll(self) -> None:
@@ -623,7 +669,10 @@ class PartitionLog:
         self.changed("rolling", self.roll_locked)
 
     def _rolled_at(self, offset: int) -> None:
-        """Log the roll and flush the old segments. Runs in the background, so that an append waits for neither."""
+        """Log that a new segment begins at `offset`, and flush the segments before it.
+
+        Runs in the background, so that an append does not wait for the sync.
+        """
         _log.info("%s: new segment at offset %d", self.name, offset)
         self.flusher.flush_to(offset, active=False)
 
@@ -638,9 +687,9 @@ class PartitionLog:
         self.flusher.flush_to(self.end[0], active=True)
 
     def delete_records(self, offset: int) -> None:
-        """Move the log start offset up. Retention deletes the segments below it later.
+        """Move the log start offset up to `offset`. Retention deletes the segments below it later.
 
-        Raises KafkaError OFFSET_OUT_OF_RANGE above the high watermark.
+        Raises KafkaError OFFSET_OUT_OF_RANGE if `offset` is above the high watermark, and LogDirFailure.
         """
         if offset > self.high_watermark:
             raise KafkaError(
@@ -650,9 +699,10 @@ class PartitionLog:
         self.changed("moving the start of", lambda: self.move_start_locked(offset))
 
     def delete_old_segments(self, policy: RetentionPolicy | None = None) -> int:
-        """Apply retention, and return how many segments were deleted. Deletes none while the log is being compacted.
+        """Delete old segments as `policy`, or else the log's own retention policy, demands.
 
-        Raises LogDirFailure, or KafkaError (disk full).
+        Return the number of deleted segments, which is 0 while the log is being compacted. Raises LogDirFailure, or
+        KafkaError (disk full).
         """
         chosen = policy or self.retention
         if not self.upkeep.try_begin():
@@ -663,26 +713,34 @@ class PartitionLog:
             self.upkeep.end()
 
     def truncate_to(self, offset: int) -> bool:
-        """Remove the records from `offset` on. Return True if there were any. Raises LogDirFailure."""
+        """Remove the records from `offset` on. Return True if there were any.
+
+        Raises LogDirFailure, KafkaError if closed.
+        """
         with self.upkeep.interrupting():
             self._lower_cleaned(offset)
             return self.changed("truncating", lambda: cleanup.truncate_to(self, offset))
 
     def truncate_fully(self, offset: int) -> None:
-        """Remove all records, so that the log begins and ends at `offset`. Raises LogDirFailure."""
+        """Remove all records. The log then begins and ends at `offset`. Raises LogDirFailure, KafkaError if closed."""
         with self.upkeep.interrupting():
             self._lower_cleaned(offset)
             self.changed("truncating", lambda: cleanup.truncate_fully(self, offset))
 
     def _lower_cleaned(self, offset: int) -> None:
-        """Lower the cleaner offset to `offset` before a truncation, so that no crash can leave it too high.
+        """Lower the log's offset in cleaner-offset-checkpoint to `offset` at most, before a truncation to `offset`.
 
-        Also done for a log that is not compacted: the log may have been compacted before, and may be again.
+        Records that are appended after the truncation are not compacted yet. The checkpoint is lowered first, so that
+        no crash can leave it too high. Also done for a log that is not compacted: the log may have been compacted
+        before, and may be again.
         """
         self.changed("truncating", lambda: self.env.cleaner_offsets.lower((self.topic, self.partition), offset))
 
     def close(self) -> None:
-        """Flush, write a producer snapshot and trim the indexes, for a clean shutdown. Idempotent."""
+        """Close the log for a clean shutdown: flush it, write a producer snapshot and trim the indexes. Idempotent.
+
+        Raises LogDirFailure, or KafkaError for a full disk.
+        """
         if self.closed:
             return
         self.flush()
@@ -705,7 +763,7 @@ class PartitionLog:
                 segment.let_go()
 
     def abandon(self) -> None:
-        """Close the files without writing anything, because the log is deleted or its directory is offline."""
+        """Close the log's files without writing anything, because the log is deleted or its directory is offline."""
         with self.upkeep.interrupting(), self.lock:
             self.closed = True
             self.leader_epochs.close()

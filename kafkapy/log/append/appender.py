@@ -1,6 +1,6 @@
-"""An append behind its validation: sequence checks, rolls, offsets, one write, index entries.
+"""The part of an append after validation: check sequences, roll, assign offsets, write once, add index entries.
 
-One append may take several record sets. Each set gets its own verdict and is indexed like an append of its own, but all
+One append may take several record sets. Each set gets its own result and is indexed like an append of its own, but all
 sets for one segment are written in one system call. A set of single messages of format 0 or 1 is indexed message by
 message, as in Kafka since 3.9.1. Source: Kafka's UnifiedLog.append and LogSegment.append.
 """
@@ -39,12 +39,13 @@ _COUNT = struct.Struct(">57xi")
 class Append:
     """One append to a log, of any number of record sets.
 
-    It is created before the log's lock is taken. `would_wait` looks at the log without the lock; `write` is called with
-    the lock held, for one list of validated batches after the other, and adds a verdict for each to `verdicts`.
+    It is created before the log's lock is taken. `would_wait` reads the state of the log without the lock. `write` is
+    called with the lock held, once or more often, each time with the next validated batches. For each record set it
+    adds a verdict, which is an AppendResult or a KafkaError, to `verdicts`.
 
-    Clients' batches and the broker's own ones get their offsets and leader epoch here (`assign` in `_take`). A
+    Clients' batches and the broker's own batches get their offsets and leader epoch here (`assign` in `_take`). A
     follower's append will differ in these places: its batches keep their offsets and leader epochs, so `_take` uses the
-    base offset of the batch and does not call `assign`; `write` begins the epochs that the batches have; and the
+    base offset of the batch and does not call `assign`; `write` begins the leader epochs of the batches; and the
     sequences are not checked, as those of an OwnBatch are not.
     """
 
@@ -78,7 +79,10 @@ class Append:
     def __init__(
         self, log: PartitionLog, sets: Sequence[Records], leader_epoch: int, now_ms: int, append_time: int
     ) -> None:
-        """`append_time`: the time to return to producers, `now_ms` if the topic uses LogAppendTime, else -1."""
+        """Prepare an append of `sets` in this leader epoch.
+
+        `append_time` is the time to return to producers: `now_ms` if the topic uses LogAppendTime, else -1.
+        """
         self._log = log
         self._sets = sets
         self._epoch = leader_epoch
@@ -88,9 +92,10 @@ class Append:
         self._measure()
 
     def would_wait(self) -> bool:
-        """Return whether the append would probably wait for a disk.
+        """Return True if the append would probably wait for a disk.
 
-        Judged before the validation: by sizes and the last set's largest timestamp.
+        Called before the validation, so the answer is based on the sizes of the sets and the largest timestamp of the
+        last set.
         """
         log, sets, segment = self._log, self._sets, self._segment
         if (
@@ -114,10 +119,12 @@ class Append:
         return False
 
     def write(self, batches: Sequence[ValidatedBatch | KafkaError]) -> None:
-        """Append the batches of the next sets; an error among them refuses its set. Called with the log's lock held.
+        """Append the next validated batches to the log, and add a verdict for each of them to `verdicts`.
 
-        Raises LogDirFailure, and OSError if the disk fails and is not just full. After any exception the log ends where
-        the last complete write ended.
+        A KafkaError in `batches` stands for a record set that failed validation, and becomes the verdict of that set.
+        Called with the log's lock held. If the disk is full, the sets that were not written get an error as their
+        verdict. Raises LogDirFailure, and OSError for any other disk error. After any exception the log ends where the
+        last complete write ended.
         """
         log, verdicts = self._log, self.verdicts
         count = len(verdicts) + len(batches)
@@ -127,7 +134,7 @@ class Append:
         self._pending: list[tuple[ValidatedBatch, int]] = []  # (batch, its base offset)
         self._updates: ProducerUpdates | None = None  # created on first use: most appends change no producer state
         if verdicts or log.end is not self._end:
-            self._measure()  # since the last look there was a write: of this append, or of another thread
+            self._measure()  # this append or another thread has written since the last call
         if self._epoch != log.leader_epochs.latest_epoch and log.config.record_magic >= 2:
             log.leader_epochs.assign(self._epoch, self._next)
         try:
@@ -145,7 +152,11 @@ class Append:
             self._refuse_unwritten(count, no_memory())
 
     def _take(self, batch: ValidatedBatch) -> Verdict:
-        """Add a batch to the next write and return its verdict."""
+        """Assign offsets to a batch, add it to the next write, and return the batch's AppendResult.
+
+        Return the AppendResult of the first append if the batch is a duplicate, and a KafkaError if it is refused; the
+        batch is then not written.
+        """
         base_offset = self._next
         last_offset = base_offset + batch.last_offset_delta
         has_producer = batch.producer_id >= 0
@@ -188,7 +199,7 @@ class Append:
         return AppendResult(base_offset, last_offset, self._append_time, self._log.log_start_offset)
 
     def _producers(self) -> ProducerUpdates:
-        """Return the pending changes to the producer state."""
+        """Return the changes to the producer state that take effect after the next write. Created on first use."""
         updates = self._updates
         if updates is None:
             log = self._log
@@ -204,11 +215,14 @@ class Append:
     # --- room in the active segment
 
     def _measure(self) -> None:
-        """Look at what the active segment has room for. Has to be repeated when the log's end has changed."""
+        """Store the log's end and the room left in the active segment in the attributes of this object.
+
+        Must be called again whenever another append or a roll has changed the log's end.
+        """
         config = self._log.config
         self._end = end = self._log.end
         segment = end[1]
-        self._next = end[0]  # the offset of the next record; from here on `_take` counts what the batches take
+        self._next = end[0]  # the offset of the next record; from here on `_take` updates these values
         self._filled = end[2]
         self._entries_left = segment.entries_left()
         self._first_timestamp = segment.first_timestamp_in_memory
@@ -219,9 +233,10 @@ class Append:
         self._last_possible = segment.base_offset + MAX_RELATIVE_OFFSET
 
     def _must_roll(self, size: int, entries: int, max_timestamp: int, last_offset: int) -> bool:
-        """Return True if a batch, added behind those taken so far, has to go to a new segment (LogSegment.shouldRoll).
+        """Return True if a batch does not fit into the active segment after the batches of the next write.
 
-        `entries`: the index entries that the batch may add.
+        `size` is in bytes, and `entries` is how many index entries the batch may add. Source: Kafka's
+        LogSegment.shouldRoll.
         """
         if (
             self._filled > self._segment_bytes - size
@@ -262,7 +277,10 @@ class Append:
         return entries
 
     def _write(self) -> None:
-        """Write all pending batches at once, then update the indexes, the producer state and the log's end."""
+        """Write all pending batches at once, then update the indexes, the producer state and the log's end.
+
+        Raises OSError.
+        """
         pending = self._pending
         if not pending:
             return
@@ -292,7 +310,10 @@ class Append:
         self._buffers, self._pending = [], []
 
     def _refuse_unwritten(self, count: int, error: OSError) -> None:
-        """Refuse what was not written for lack of space or memory, and its duplicates, up to set number `count`."""
+        """Refuse the record sets that were not written for lack of disk space or memory, and their duplicates.
+
+        The verdict of each of these sets becomes a KafkaError. `count` is how many verdicts there must be afterwards.
+        """
         verdicts, written = self.verdicts, self._log.end[0]
         places = [at for at, one in enumerate(verdicts) if isinstance(one, AppendResult) and one.base_offset >= written]
         not_taken = count - len(verdicts)
@@ -303,7 +324,7 @@ class Append:
 
 
 def _is_set(batch: ValidatedBatch) -> bool:
-    """Return True if a batch of format 0 or 1 is several messages, each of which is indexed separately."""
+    """Return True if a batch of format 0 or 1 is several uncompressed messages, each of which is indexed separately."""
     return batch.codec == 0 and batch.count > 1
 
 

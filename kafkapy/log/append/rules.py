@@ -23,9 +23,9 @@ MOST_HELD = 4 << 20
 class OwnBatch(bytearray):
     """A batch of format 2 that this broker has built: a coordinator's records, or a transaction marker.
 
-    It is appended as it was built, unless the topic's settings change batches or limit their timestamps: then it is
-    validated as a client's batch is. But it may be a control batch, and its producer's sequence is not checked (Kafka's
-    AppendOrigin.COORDINATOR). The log writes the offset into the buffer.
+    The batch is appended as it was built, unless the topic's settings change batches or limit their timestamps; then it
+    is validated like a client's batch. Unlike a client's batch, an OwnBatch may be a control batch, and its producer's
+    sequence is not checked (Kafka's AppendOrigin.COORDINATOR). The log writes the offset into the buffer.
     """
 
 
@@ -34,12 +34,18 @@ Records = memoryview | OwnBatch  # a record set to append; a memoryview comes fr
 
 @lru_cache(maxsize=256)
 def rules_of(config: LogConfig, max_decompressed: int = MAX_DECOMPRESSED) -> AppendRules:
-    """Return the rules for these settings. Logs with equal settings share them, as there may be thousands of logs."""
+    """Return the AppendRules for these settings.
+
+    Logs with the same settings object share one AppendRules object, as there may be thousands of logs.
+    """
     return AppendRules(config, max_decompressed)
 
 
 class AppendRules:
-    """The validation rules for one combination of settings. `stamps`: the topic uses LogAppendTime."""
+    """The rules by which record sets are validated for one combination of topic settings.
+
+    `stamps`: the topic uses LogAppendTime. `older`: the topic uses message format 0 or 1.
+    """
 
     __slots__ = ("_largest_as_built", "_validator", "_zstd", "older", "stamps")
 
@@ -72,11 +78,11 @@ class AppendRules:
         self._largest_as_built = config.max_message_bytes if as_built else 0
 
     def validate(self, sets: Sequence[Records], first: int, now_ms: int) -> list[ValidatedBatch | KafkaError]:
-        """Return the valid batch of each set from number `first` on, or the error that refuses the set.
+        """Return the validated batch of each set from `sets[first]` on, or the KafkaError that refuses the set.
 
         Timestamps are set as the topic's settings require. A set of a few kilobytes can be rebuilt as a hundred
-        megabytes. So when the rebuilt batches take MOST_HELD bytes, the list ends, and the caller appends and drops
-        these batches before it calls again for the next sets.
+        megabytes. So when the rebuilt batches take MOST_HELD bytes, the list ends early. The caller then appends and
+        drops these batches before it calls again for the next sets.
         """
         batches: list[ValidatedBatch | KafkaError] = []
         held = 0
