@@ -83,11 +83,6 @@ def encode_key(kind: int) -> bytes:
     return _KEY.pack(0, kind)
 
 
-def encode_marker(coordinator_epoch: int) -> bytes:
-    """Return the value of a transaction marker."""
-    return _MARKER.pack(0, coordinator_epoch)
-
-
 def marker_batch(
     producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, timestamp: int
 ) -> bytearray:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy.coordinator.shard import Producer, Shard
 from kafkapy.coordinator.transaction_records import TransactionState, decode_state
 from kafkapy.coordinator.transactions.completion import Completion
@@ -20,6 +19,7 @@ from kafkapy.record.batch import BatchBuilder
 from kafkapy.record.control import Marker
 from kafkapy.runtime.clock import ManualClock
 from tests.coordinator.memory_shard import MemoryLog
+from tests.harness.batches import iter_batches
 
 TOPIC = "__transaction_state"
 LEADER_EPOCH = 7
@@ -145,7 +145,7 @@ class World:
     def on_marker(self, producer: Producer, commit: bool, partition: TopicPartition) -> None:
         """A marker is about to be written."""
 
-    # --- requests; what is not answered yet is None
+    # --- requests; each returns None if it is not answered yet
 
     def init(
         self, transactional_id: str, timeout_ms: int = 60_000, expected: Producer | None = None
@@ -187,7 +187,7 @@ class World:
         (codes,) = answers
         return [codes[one] for one in partitions]
 
-    # --- what is there
+    # --- the state
 
     def state(self, transactional_id: str) -> str:
         return self.coordinator.describe(transactional_id).state_name
