@@ -1,4 +1,4 @@
-"""Where the plugin's broker is."""
+"""The address of the broker that the pytest plugin starts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A partition of a running broker from offset to offset."""
+"""A partition of a running broker is read between two offsets."""
 
 import os
 import time
@@ -35,14 +35,14 @@ def log_of(broker, topic):
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_every_offset_of_the_range_comes_once_whatever_the_fetches_cut(cluster, kafkapy_topic, codec):
+def test_every_offset_of_the_range_is_read_once_wherever_fetches_end(cluster, kafkapy_topic, codec):
     fill(cluster, kafkapy_topic, 3000, codec=codec)
     for start, end in ((0, 3000), (7, 2990), (1500, 1501), (2999, 3000), (10, 10)):
         for fetch_bytes in (1, 5000, 1 << 20):
             assert read(cluster, kafkapy_topic, start, end, fetch_bytes=fetch_bytes) == list(range(start, end))
 
 
-def test_rows_are_what_was_sent_in_the_columns_asked_for(cluster, kafkapy_topic):
+def test_rows_have_the_sent_records_in_the_requested_columns(cluster, kafkapy_topic):
     with RecordProducer(cluster) as producer:
         producer.send(kafkapy_topic, b"v", key=b"k", headers=(("h", None),), timestamp=1_700_000_000_123)
         producer.send(kafkapy_topic, None, timestamp=1_700_000_000_124)
@@ -70,8 +70,8 @@ def test_batches_of_rows_are_bounded_and_filled(cluster, kafkapy_topic):
     assert max(batch.nbytes for batch in read_partition(cluster, kafkapy_topic, 0, 0, 2500, max_bytes=5000)) < 9000
 
 
-def test_several_partitions_are_read_side_by_side(cluster, kafkapy_topic):
-    """Each has requests of its own on the way."""
+def test_several_partitions_are_read_at_the_same_time(cluster, kafkapy_topic):
+    """Each partition has its own requests in flight."""
     fill(cluster, kafkapy_topic, 600)
     one, other = (
         read_partition(cluster, kafkapy_topic, 0, start, start + 500, columns=["offset"], max_rows=50, fetch_bytes=3000)
@@ -91,7 +91,7 @@ def test_a_record_larger_than_the_fetch_and_than_the_batch_of_rows(cluster, kafk
     assert [batch["value"].to_pylist() for batch in batches] == [[b"a"], [value], [b"c"]]
 
 
-def test_read_committed_leaves_out_what_was_aborted_and_ends_behind_a_marker(cluster, kafkapy_topic, kafkapy_broker):
+def test_read_committed_leaves_out_aborted_records_and_ends_after_a_marker(cluster, kafkapy_topic, kafkapy_broker):
     with TransactionalProducer(kafkapy_broker.bootstrap_servers, f"{kafkapy_topic}-id") as producer:
         for aborts in (False, True, False, True):
             producer.begin()
@@ -99,7 +99,7 @@ def test_read_committed_leaves_out_what_was_aborted_and_ends_behind_a_marker(clu
                 producer.send(kafkapy_topic, b"%d" % number)
             producer.flush()
             producer.abort() if aborts else producer.commit()
-    end = 204  # markers are counted; the last one is written after the transaction's end was acknowledged
+    end = 204  # markers have offsets too; the last one is written after the transaction's end was acknowledged
     deadline = time.monotonic() + 10
     while Admin(cluster).offsets({(kafkapy_topic, 0): -1}, isolation=1)[kafkapy_topic, 0].offset < end:
         assert time.monotonic() < deadline
@@ -112,7 +112,7 @@ def test_read_committed_leaves_out_what_was_aborted_and_ends_behind_a_marker(clu
     assert read(cluster, kafkapy_topic, 0, end) == everything
 
 
-def test_an_open_transaction_is_waited_for_and_named(cluster, kafkapy_topic, kafkapy_broker):
+def test_the_reader_waits_for_an_open_transaction_and_names_it(cluster, kafkapy_topic, kafkapy_broker):
     with TransactionalProducer(kafkapy_broker.bootstrap_servers, f"{kafkapy_topic}-id") as producer:
         producer.begin()
         producer.send(kafkapy_topic, b"open")
@@ -133,7 +133,7 @@ def test_a_gap_that_deletion_left_at_the_start_is_out_of_range(cluster, kafkapy_
     assert read(cluster, kafkapy_topic, 60, 100) == list(range(60, 100))
 
 
-def test_what_was_read_before_deletion_overtakes_the_reader_is_not_lost(cluster, kafkapy_topic):
+def test_records_read_before_their_deletion_are_not_lost(cluster, kafkapy_topic):
     fill(cluster, kafkapy_topic, 3000)
     batches = read_partition(cluster, kafkapy_topic, 0, 0, 3000, columns=["offset"], max_rows=100, fetch_bytes=5000)
     found = next(batches)["offset"].to_pylist()
@@ -145,7 +145,7 @@ def test_what_was_read_before_deletion_overtakes_the_reader_is_not_lost(cluster,
     assert caught.value.offset % 100, "the last batch of rows would have been whole by chance"
 
 
-def test_a_corrupt_batch_is_named_with_topic_partition_and_offset(cluster, kafkapy_topic, kafkapy_broker):
+def test_the_error_names_topic_partition_and_offset_of_a_corrupt_batch(cluster, kafkapy_topic, kafkapy_broker):
     fill(cluster, kafkapy_topic, 200)
     path = log_of(kafkapy_broker, kafkapy_topic)
     header = list(iter_entries(path.read_bytes()))[3]
@@ -159,12 +159,12 @@ def test_a_corrupt_batch_is_named_with_topic_partition_and_offset(cluster, kafka
     error = raised.value
     assert (error.topic, error.partition, error.offset) == (kafkapy_topic, 0, header.base_offset)
     assert f"{kafkapy_topic}-0 is damaged at offset {header.base_offset}" in str(error)
-    # The others can be read.
+    # The other batches can be read.
     assert read(cluster, kafkapy_topic, 0, header.base_offset) == list(range(header.base_offset))
     assert read(cluster, kafkapy_topic, header.last_offset + 1, 200) == list(range(header.last_offset + 1, 200))
 
 
-def test_log_append_time_and_old_formats_come_with_their_types(cluster, kafkapy_topic):
+def test_log_append_time_and_old_formats_have_their_timestamp_types(cluster, kafkapy_topic):
     name = f"{kafkapy_topic}-appended"
     with Admin(cluster) as admin:
         admin.create_topics([NewTopic(name, 1, configs={"message.timestamp.type": "LogAppendTime"})])
@@ -175,8 +175,8 @@ def test_log_append_time_and_old_formats_come_with_their_types(cluster, kafkapy_
     assert len(set(batch["timestamp"].to_pylist())) <= 3
 
 
-def test_memory_stays_bounded_by_the_bounds_that_were_given(cluster, kafkapy_topic):
-    """64 MB that unpack from little, in fetches and batches of rows of 1 MiB."""
+def test_memory_stays_within_the_given_bounds(cluster, kafkapy_topic):
+    """The data are 64 MB, compressed to very little, read in fetches and batches of rows of 1 MiB."""
     with RecordProducer(cluster, codec=4, batch_bytes=1_000_000) as producer:
         for _ in range(640):
             producer.send(kafkapy_topic, bytes(100_000))

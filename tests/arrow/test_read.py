@@ -20,7 +20,7 @@ PER_PARTITION = 400
 
 @pytest.fixture
 def topic(kafkapy_topic, servers):
-    """Two partitions with a record a second."""
+    """Create a topic of two partitions with one record a second."""
     with Admin(servers) as admin:
         admin.create_partitions(kafkapy_topic, 2)
     with RecordProducer(servers, batch_bytes=3000) as producer:
@@ -35,7 +35,7 @@ def topic(kafkapy_topic, servers):
 
 @pytest.fixture(params=["broker", "files"])
 def read(request, topic, servers, kafkapy_broker, tmp_path):
-    """Reads the topic, or the directories of its partitions."""
+    """Return a function that reads the topic, or the directories of its partitions."""
     if request.param == "broker":
         return lambda **more: kafkapy.arrow.read(topic, bootstrap_servers=servers, **more)
     for partition in (0, 1):
@@ -83,7 +83,7 @@ def test_offsets_and_times_bound_what_is_read(read, bounds, expected):
     assert offsets(read(**bounds)) == {0: list(expected), 1: list(expected)}
 
 
-def test_only_the_columns_and_partitions_asked_for_come_in_batches_of_the_size_asked_for(read):
+def test_only_the_requested_columns_and_partitions_are_read_in_batches_of_the_requested_size(read):
     reader = read(columns=["offset", "value"], partitions=[1], batch_rows=150)
     assert reader.schema.names == ["offset", "value"]
     assert [len(batch) for batch in reader] == [150, 150, 100]
@@ -94,7 +94,7 @@ def test_bounds_of_single_partitions(topic, servers):
     assert offsets(found) == {0: list(range(390, 400)), 1: [395]}
 
 
-def test_what_is_written_after_the_call_is_not_read(read, topic, servers):
+def test_records_written_after_the_call_are_not_read(read, topic, servers):
     reader = read()
     with RecordProducer(servers) as producer:
         producer.send(topic, b"later", partition=0)
@@ -108,7 +108,7 @@ def test_a_cluster_that_is_given_stays_open(topic, servers):
 
 
 @pytest.mark.parametrize("where", ["broker", "files"])
-def test_read_committed_leaves_out_what_was_aborted_and_what_is_open(kafkapy_topic, servers, kafkapy_broker, where):
+def test_read_committed_leaves_out_aborted_and_open_transactions(kafkapy_topic, servers, kafkapy_broker, where):
     with TransactionalProducer(servers, kafkapy_topic) as producer:
         for kind in ("commit", "abort", "open"):
             producer.begin()
@@ -139,12 +139,12 @@ def test_read_committed_leaves_out_what_was_aborted_and_what_is_open(kafkapy_top
         ({"batch_rows": 0}, "batch_rows is 0; a batch has at least one row"),
     ],
 )
-def test_arguments_that_cannot_be_are_named(read, arguments, sentence):
+def test_the_error_names_invalid_arguments(read, arguments, sentence):
     with pytest.raises(ValueError, match=sentence):
         read(**arguments)
 
 
-def test_partitions_that_are_not_there_are_named(topic, servers, kafkapy_broker):
+def test_the_error_names_partitions_that_do_not_exist(topic, servers, kafkapy_broker):
     for more in ({"partitions": [0, 5]}, {"start": {5: 0}}):
         with pytest.raises(KafkaError, match=f"topic '{topic}' has no partition 5: it has 2, counted from 0"):
             kafkapy.arrow.read(topic, bootstrap_servers=servers, **more)
@@ -152,7 +152,7 @@ def test_partitions_that_are_not_there_are_named(topic, servers, kafkapy_broker)
         kafkapy.arrow.read(kafkapy_broker.log_dir / f"{topic}-0", partitions=[5])
 
 
-def test_a_topic_a_file_or_a_broker_that_is_not_there_is_named(servers, tmp_path):
+def test_the_error_names_a_missing_topic_file_or_broker(servers, tmp_path):
     with pytest.raises(KafkaError, match="topic 'nowhere'"):
         kafkapy.arrow.read("nowhere", bootstrap_servers=servers)
     with pytest.raises(
@@ -165,7 +165,7 @@ def test_a_topic_a_file_or_a_broker_that_is_not_there_is_named(servers, tmp_path
         kafkapy.arrow.read("t", bootstrap_servers="127.0.0.1:1")
 
 
-def test_damage_is_told_when_it_is_reached(kafkapy_topic, servers, kafkapy_broker):
+def test_damage_is_reported_when_it_is_reached(kafkapy_topic, servers, kafkapy_broker):
     with RecordProducer(servers, batch_bytes=200) as producer:
         for number in range(100):
             producer.send(kafkapy_topic, b"%d" % number)
@@ -180,7 +180,7 @@ def test_damage_is_told_when_it_is_reached(kafkapy_topic, servers, kafkapy_broke
         reader.read_all()
 
 
-def test_a_missing_pyarrow_is_said_with_what_to_do():
+def test_the_error_for_a_missing_pyarrow_says_what_to_do():
     script = "import sys; sys.modules['pyarrow'] = None; import kafkapy.arrow"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     last = ended.stderr.splitlines()[-1]

@@ -1,4 +1,4 @@
-"""Segment files as rows: those of real brokers, cut at any batch, and files that are torn, damaged or being changed."""
+"""Segment files as rows: files of real brokers, split at any batch, and files that are torn, damaged or changing."""
 
 import base64
 import errno
@@ -50,7 +50,7 @@ def offsets(path, size=1 << 30, **options):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_each_split_of_a_log_directory_has_its_part_of_what_kafka_says_it_holds(folder, size):
+def test_each_split_of_a_log_directory_has_its_part_of_the_records_that_kafka_lists(folder, size):
     pieces = 0
     for place in selected([GOLDEN / folder / FOLDERS[folder]]):
         splits = splits_in(place.directory, size)
@@ -102,7 +102,7 @@ def test_kafka_07_has_its_offsets_and_no_times():
 
 
 class Partition:
-    """A partition's directory with segments of ten batches of ten records, without indexes."""
+    """A partition directory with segments of ten batches of ten records each, without indexes."""
 
     def __init__(self, directory, segments=3):
         self.directory = directory
@@ -135,7 +135,7 @@ def test_a_torn_tail_of_the_last_segment_ends_the_records(partition, tail, size)
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_what_is_left_over_in_an_earlier_segment_is_damage(partition, size):
+def test_a_torn_tail_in_an_earlier_segment_is_damage(partition, size):
     with partition.path(1).open("r+b") as file:
         end = file.seek(0, os.SEEK_END)
         file.truncate(end - 1)
@@ -163,7 +163,7 @@ def test_a_wrong_length_with_batches_behind_it_is_damage_and_no_torn_tail(partit
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_damaged_batch_is_named_or_left_out_with_what_follows_in_its_split(partition, size):
+def test_a_damaged_batch_is_reported_or_left_out_with_the_rest_of_its_split(partition, size):
     data = bytearray(partition.path(1).read_bytes())
     at = len(data) // 10 * 4
     data[at + 100] ^= 1
@@ -189,7 +189,7 @@ def test_an_offset_that_belongs_into_a_later_segment_is_damage(partition):
         offsets(partition.directory)
 
 
-def test_a_log_that_grows_while_it_is_read_gives_what_was_there_when_it_was_planned(partition):
+def test_a_log_that_grows_while_it_is_read_gives_the_records_at_the_time_of_planning(partition):
     (split,) = splits_in(partition.path(2))
     found = []
     for number, batch in enumerate(read_split(split, max_rows=7)):
@@ -201,30 +201,30 @@ def test_a_log_that_grows_while_it_is_read_gives_what_was_there_when_it_was_plan
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_log_that_was_cleaned_since_it_was_planned_gives_what_is_left_of_it(partition, size):
+def test_a_log_that_was_cleaned_after_planning_gives_the_remaining_records(partition, size):
     splits = splits_in(partition.directory, size)
     kept = [Partition.batch(offset, 3) for offset in range(0, 200, 20)]
-    partition.path(0).write_bytes(b"".join(kept))  # both in one, as the cleaner groups them
+    partition.path(0).write_bytes(b"".join(kept))  # both segments in one, as the cleaner groups them
     partition.path(1).unlink()
     wanted = [offset + at for offset in range(0, 200, 20) for at in range(3)] + list(range(200, 300))
     assert [row["offset"] for row in rows_of(splits)] == wanted
 
 
-def test_what_retention_has_deleted_since_is_named(partition):
+def test_the_error_names_segments_that_retention_has_deleted_since(partition):
     splits = splits_in(partition.directory)
     partition.path(0).unlink()
     with pytest.raises(OfflineError, match=r"00000000\.log was deleted, with offsets 0 to 99 of t-0"):
         rows_of(splits)
 
 
-def test_a_directory_that_the_reader_does_not_see_is_named_with_the_machine(partition):
+def test_the_error_names_a_missing_directory_and_the_machine(partition):
     splits = splits_in(partition.directory)
     shutil.rmtree(partition.directory)
     with pytest.raises(OfflineError, match=r"00000000\.log \(t-0\) could not be read on .+: No such file .* same path"):
         rows_of(splits)
 
 
-def test_a_file_that_may_not_be_read_is_named_with_the_machine(partition, monkeypatch):
+def test_the_error_names_an_unreadable_file_and_the_machine(partition, monkeypatch):
     splits = splits_in(partition.directory)
 
     def refuse(path, *_, **__):
@@ -244,7 +244,7 @@ def test_offsets_outside_of_the_bounds_are_left_out(partition, start, end, size)
     assert offsets(partition.directory, size, bounds=Bounds(start, end)) == list(wanted)
 
 
-def test_a_time_stands_for_the_first_record_of_it_or_later(partition):
+def test_a_time_means_the_first_record_at_that_time_or_later(partition):
     assert offsets(partition.directory, bounds=Bounds(Time(NOW + 42), Time(NOW + 142))) == list(range(42, 142))
     assert offsets(partition.directory, bounds=Bounds(start=Time(NOW + 300))) == []
     with pytest.raises(OfflineError, match=f"t-0 has no record with timestamp {NOW + 300} or a later one"):
@@ -257,7 +257,7 @@ def entries(*pairs):
     return b"".join(offset.to_bytes(4, "big") + position.to_bytes(4, "big") for offset, position in pairs)
 
 
-def test_an_index_that_leads_into_a_value_is_not_believed(tmp_path):
+def test_an_index_entry_that_points_into_a_value_is_ignored(tmp_path):
     inner = Partition.batch(5)
     outer = build([(NOW, None, inner, ()) for _ in range(3)], base_offset=0)
     path = tmp_path / "t-0" / f"{0:020d}.log"
@@ -271,7 +271,7 @@ def test_an_index_that_leads_into_a_value_is_not_believed(tmp_path):
 
 
 @pytest.mark.parametrize("with_index", [True, False])
-def test_a_large_segment_is_cut_about_evenly_with_an_index_or_without(tmp_path, with_index):
+def test_a_large_segment_is_split_about_evenly_with_an_index_or_without(tmp_path, with_index):
     path = tmp_path / "t-0" / f"{0:020d}.log"
     path.parent.mkdir()
     batches = [Partition.batch(10 * number) for number in range(1000)]
@@ -290,13 +290,13 @@ def test_a_large_segment_is_cut_about_evenly_with_an_index_or_without(tmp_path, 
     assert [row["offset"] for row in rows_of(splits)] == list(range(10000))
 
 
-def test_records_before_the_log_start_offset_are_deleted_ones(partition):
+def test_records_before_the_log_start_offset_are_not_read(partition):
     (partition.directory.parent / "log-start-offset-checkpoint").write_text("0\n1\nt 0 123\n")
     assert offsets(partition.directory) == list(range(123, 300))
     assert offsets(partition.directory, bounds=Bounds(start=50)) == list(range(123, 300))
 
 
-def test_a_directory_of_another_name_says_no_topic(partition):
+def test_a_directory_name_without_a_partition_gives_no_topic(partition):
     elsewhere = partition.directory.with_name("restored")
     partition.directory.rename(elsewhere)
     (row, *_) = rows_of(splits_in(elsewhere))
@@ -309,12 +309,12 @@ def test_the_same_partition_in_two_places_is_refused(partition, tmp_path):
         selected([partition.directory.parent, other.directory.parent])
 
 
-def test_a_part_of_what_is_named_anyway_comes_once(partition):
+def test_a_partition_inside_a_named_directory_is_read_once(partition):
     (place,) = selected([partition.path(1), partition.directory, partition.directory.parent])
     assert len(place.segments) == 3
 
 
-def test_kafkas_own_topics_are_read_when_they_are_asked_for():
+def test_internal_topics_are_read_only_when_requested():
     data = GOLDEN / "kafka-3.9.1-v2" / "data"
     assert all(not place.topic.startswith("__") for place in selected([data]))
     assert {place.topic for place in selected([data], ["__consumer_offsets"])} == {"__consumer_offsets"}
@@ -322,7 +322,7 @@ def test_kafkas_own_topics_are_read_when_they_are_asked_for():
     assert [place.name for place in selected([data / "__transaction_state-0"])] == ["__transaction_state-0"]
 
 
-def test_a_topic_or_partition_that_is_not_there_is_named(partition):
+def test_the_error_names_a_topic_or_partition_that_does_not_exist(partition):
     log_dir = partition.directory.parent
     with pytest.raises(OfflineError, match="has no partition of topic 'orders'; the topics there are: t"):
         selected([log_dir], ["orders"])
@@ -342,7 +342,7 @@ def test_a_torn_message_of_kafka_07_is_tolerated_at_the_end_only(tmp_path):
         offsets(directory)
 
 
-def test_one_reader_gives_all_partitions_with_the_columns_that_are_asked_for(partition):
+def test_one_reader_gives_all_partitions_with_the_requested_columns(partition):
     Partition(partition.directory.with_name("t-1"), segments=1)
     with read_segments([partition.directory.parent], columns=["partition", "offset"], max_rows=64) as reader:
         table = reader.read_all()

@@ -1,4 +1,4 @@
-"""Tables go into the topics of a running broker, and come back as they were."""
+"""Tables are written to topics of a running broker and read back unchanged."""
 
 import pyarrow as pa
 import pytest
@@ -19,7 +19,7 @@ def read(admin, topic, isolation="read_uncommitted"):
 
 
 class Stream:
-    """As a frame of another library gives its rows."""
+    """Gives its rows as a data frame of another library does: by __arrow_c_stream__."""
 
     def __init__(self, table):
         self._table = table
@@ -29,7 +29,7 @@ class Stream:
 
 
 class Array:
-    """As an array library gives a batch."""
+    """Gives a batch as an array library does: by __arrow_c_array__."""
 
     def __init__(self, table):
         (self._batch,) = table.combine_chunks().to_batches()
@@ -39,7 +39,7 @@ class Array:
 
 
 @pytest.mark.parametrize("give", [lambda t: t, pa.Table.to_reader, Stream, Array, lambda t: t.to_batches()[0]])
-def test_all_that_gives_arrow_data_is_written(admin, servers, kafkapy_topic, give):
+def test_everything_that_exports_arrow_data_can_be_written(admin, servers, kafkapy_topic, give):
     table = pa.table({"key": ["a", None], "value": [b"1", None], "timestamp": pa.array([5, 7], pa.timestamp("ms"))})
     written = kafkapy.arrow.write(kafkapy_topic, give(table), bootstrap_servers=servers)
     assert (written.rows, written.partitions) == (2, {(kafkapy_topic, 0): 2})
@@ -66,7 +66,7 @@ def test_many_rows_arrive_in_order_within_their_partition(admin, servers, kafkap
     assert sorted(value for of_it in found.values() for value in of_it) == values
 
 
-def test_rows_go_to_the_topics_that_they_name_which_are_made_on_the_way(admin, servers, kafkapy_topic):
+def test_rows_go_to_the_topics_that_they_name_which_are_created_if_missing(admin, servers, kafkapy_topic):
     names = [f"{kafkapy_topic}-{number % 3}" for number in range(300)]
     table = pa.table({"topic": names, "value": [b"%d" % number for number in range(300)]})
     kafkapy.arrow.write(None, table, bootstrap_servers=servers)
@@ -75,7 +75,7 @@ def test_rows_go_to_the_topics_that_they_name_which_are_made_on_the_way(admin, s
         assert values == list(range(number, 300, 3))
 
 
-def test_a_transaction_is_seen_as_a_whole_or_not_at_all(admin, servers, kafkapy_topic):
+def test_a_transaction_is_read_as_a_whole_or_not_at_all(admin, servers, kafkapy_topic):
     table = pa.table({"value": [b"%02000d" % number for number in range(1000)]})
     more = {"bootstrap_servers": servers, "transactional_id": kafkapy_topic, "batch_bytes": 10_000}
     kafkapy.arrow.write(kafkapy_topic, table, **more)
@@ -91,14 +91,14 @@ def fails_after(batches):
     raise ValueError("enough")
 
 
-def test_a_row_that_the_broker_does_not_take_is_named_with_topic_and_size(admin, servers, kafkapy_topic):
+def test_the_error_names_topic_and_size_of_a_row_that_the_broker_refuses(admin, servers, kafkapy_topic):
     table = pa.table({"value": [b"1", b"x" * 2_000_000]})
     with pytest.raises(ProduceFailed, match=f"has 2000\\d\\d\\d bytes, more than .* '{kafkapy_topic}'"):
         kafkapy.arrow.write(kafkapy_topic, table, bootstrap_servers=servers)
     assert [record.value for record in read(admin, kafkapy_topic)] == [b"1"]
 
 
-def test_batches_are_made_smaller_for_a_topic_that_takes_less(admin, servers, kafkapy_topic):
+def test_batches_are_smaller_for_a_topic_with_a_smaller_limit(admin, servers, kafkapy_topic):
     small = NewTopic(f"{kafkapy_topic}-small", 1, configs={"max.message.bytes": "3000"})
     admin.create_topics([small])
     table = pa.table({"value": [b"%0100d" % number for number in range(2000)]})
@@ -111,7 +111,7 @@ def test_an_empty_table_writes_nothing(servers, kafkapy_topic):
     assert kafkapy.arrow.write(kafkapy_topic, table, bootstrap_servers=servers).rows == 0
 
 
-def test_rows_without_a_value_are_tombstones_only_where_that_is_asked_for(admin, servers, kafkapy_topic):
+def test_rows_without_a_value_are_tombstones_only_if_requested(admin, servers, kafkapy_topic):
     table = pa.table({"key": [b"k"]})
     with pytest.raises(ValueError, match=r"no column 'value', so each would be a tombstone.*they have \['key'\]"):
         kafkapy.arrow.write(kafkapy_topic, table, bootstrap_servers=servers)
@@ -120,7 +120,7 @@ def test_rows_without_a_value_are_tombstones_only_where_that_is_asked_for(admin,
     assert [(record.key, record.value) for record in read(admin, kafkapy_topic)] == [(b"k", None)]
 
 
-def test_what_cannot_be_written_is_told_before_anything_is_sent(admin, servers, kafkapy_topic):
+def test_wrong_rows_are_reported_before_anything_is_sent(admin, servers, kafkapy_topic):
     with pytest.raises(TypeError, match="rows is a list, which is not Arrow data"):
         kafkapy.arrow.write(kafkapy_topic, [b"1"], bootstrap_servers=servers)
     with pytest.raises(ValueError, match="column 'value' has the type int64"):
@@ -138,7 +138,7 @@ def test_what_cannot_be_written_is_told_before_anything_is_sent(admin, servers, 
     assert read(admin, kafkapy_topic) == []
 
 
-def test_rows_without_key_go_where_there_is_a_leader():
+def test_rows_without_key_go_to_a_partition_with_a_leader():
     broker = FakeBroker()
     try:
         broker.topics = {"t": [-1, 1, -1]}

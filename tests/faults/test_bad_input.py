@@ -181,9 +181,8 @@ def test_a_bad_batch_is_refused_and_nothing_of_it_stored(
         code, base = connection.produce(topic, 0, records)
         assert code in codes
         assert base == -1
-        assert (
-            connection.produce(topic, 7, raw.values(b"x"))[0] == UNKNOWN_TOPIC_OR_PARTITION
-        )  # the connection still works
+        # The connection still works.
+        assert connection.produce(topic, 7, raw.values(b"x"))[0] == UNKNOWN_TOPIC_OR_PARTITION
 
 
 COMPRESSED_NONSENSE = {

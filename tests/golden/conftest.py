@@ -11,16 +11,16 @@ from kafkapy.testing.broker import Broker
 
 from .support import FOLDERS, GOLDEN
 
-# A segment without a timestamp counts as old as its file, for Kafka and here, and a copy's file is as old as the copy.
-# Most were written long after the times in them; where cleaning emptied one, its file kept the time at which it was
-# written, which is known only to lie between the times that 0.10.2.2 answered with.
+# Kafka and kafkapy take a segment without timestamps as old as its file, and a copied file is as old as the copy. Most
+# segments were written long after the timestamps in them. A segment emptied by cleaning kept the time at which its file
+# was written, of which we only know that it lies between the times that 0.10.2.2 answered with.
 WRITTEN_AT = 1_795_270_000.0
 EMPTIED = {"v1-compacted-ct-0": 1_795_267_454.4, "v1-compacted-ct-gzip-0": 1_795_267_455.2}
 
 
 @pytest.fixture(scope="module")
 def adopted(tmp_path_factory):
-    """adopted(folder): a running broker on an adopted copy of a golden directory; one for all tests of a module."""
+    """Return adopted(folder): a running broker on an adopted copy of a golden directory, shared by a module's tests."""
     running = {}
 
     def start(folder):

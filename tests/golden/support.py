@@ -1,11 +1,11 @@
-"""Reading what is said of the golden directories: expected batches, consumer views."""
+"""Read the descriptions of the golden directories: expected batches, consumer views."""
 
 import base64
 import json
 from pathlib import Path
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
-# Those with segments of Kafka's own three message formats.
+# The folders with segments of Kafka's own three message formats.
 FOLDERS = {
     "kafka-3.9.1-v2": "data",
     "kafka-3.9.1-v0-v1": "data",
@@ -20,19 +20,19 @@ def lines_of(path):
 
 
 def expected(folder):
-    """{partition's directory: its batches in order}, as expected/*.jsonl have them."""
+    """Return {partition's directory: its batches in order}, as in expected/*.jsonl."""
     return {path.stem: lines_of(path) for path in sorted((GOLDEN / folder / "expected").glob("*.jsonl"))}
 
 
 def bytes_of(text):
-    """A key, value or header value as `expected` writes it."""
+    """Return the bytes of a key, value or header value as `expected` writes it."""
     if text is None:
         return None
     return text.encode() if isinstance(text, str) else base64.b64decode(text["base64"])
 
 
 def records_of(batches):
-    """(offset, timestamp, key, value, headers) of what a consumer gets of these batches: no control records."""
+    """Return (offset, timestamp, key, value, headers) of the batches' records without control records."""
     return [
         (
             record["offset"],

@@ -1,4 +1,4 @@
-"""Every segment of every folder is read to its last byte and holds what is expected of it, as the tools read it."""
+"""Every segment of every folder is read to its last byte, as the tools read it, and has the expected batches."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from .support import FOLDERS, GOLDEN, expected, records_of
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_segments_hold_what_is_expected(folder):
+def test_segments_hold_the_expected_batches(folder):
     data = GOLDEN / folder / FOLDERS[folder]
     wanted = expected(folder)
     assert {path.parent.name for path in data.glob("*/*.log")} == set(wanted)

@@ -1,4 +1,4 @@
-"""Indexes that Kafka wrote, beside those that are built anew from its .log files."""
+"""Indexes that Kafka wrote, compared with indexes rebuilt from its .log files."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ NOW = 1_795_270_000_000
 
 @cache
 def configs(folder):
-    """The settings of the folder's topics that indexes depend on."""
+    """Return the settings of the folder's topics that indexes depend on."""
     if folder == "kafka-3.9.1-recovery":
         return {}
     found = {}
@@ -49,14 +49,15 @@ def folder(request):
 
 @pytest.fixture(scope="module")
 def copies(tmp_path_factory, folder):
-    """(with the stored indexes, with indexes built anew)."""
+    """Return two copies of the directory: one with the stored indexes, one with rebuilt indexes."""
     stored, rebuilt = (tmp_path_factory.mktemp(folder) / "data" for _ in range(2))
     for directory in (stored, rebuilt):
         shutil.copytree(GOLDEN / folder / FOLDERS[folder], directory)
     for path in rebuilt.glob("*-*/*"):
         if path.suffix in SUFFIXES:
             path.unlink()
-    (rebuilt / ".kafka_cleanshutdown").unlink()  # else only missing files would be made, not those that are short
+    # After a clean shutdown only missing indexes would be rebuilt, not short ones.
+    (rebuilt / ".kafka_cleanshutdown").unlink()
     return stored, rebuilt
 
 
@@ -78,10 +79,10 @@ def test_every_offset_is_found_through_both(copies, folder):
 
 
 def reopened(folder):
-    """Segments to which Kafka wrote before and after a restart, as the leader epochs or the producers in them show.
+    """Return the segments that Kafka wrote to before and after a restart, as their leader epochs or producers show.
 
-    A broker takes a new block of 1000 producer ids at its start. Opening a segment again makes it forget how many bytes
-    there were since the last entry, and closing one adds an entry for its largest time.
+    A broker takes a new block of 1000 producer ids at its start. When it opens a segment again it does not know how
+    many bytes there were since the last index entry, and closing a segment adds an entry for its largest timestamp.
     """
     found = set()
     for name, batches in expected(folder).items():
@@ -96,12 +97,12 @@ def reopened(folder):
     return found
 
 
-# The same of the internal topics, in whose batches neither shows it.
+# The same for internal topics, whose batches show neither.
 REOPENED_INTERNAL = {
     "__consumer_offsets-1/00000000000000000000",
     "__transaction_state-1/00000000000000000000",
 }
-# Cleaning took the aborted records and their markers away, and left the entries that told of them.
+# Cleaning removed the aborted records and their markers, and left their entries in the transaction index.
 OF_CLEANED_AWAY = {
     "v2-compacted-txn-0/00000000000000000002.txnindex",
     "v2-compacted-txn-0/00000000000000000011.txnindex",
@@ -109,7 +110,7 @@ OF_CLEANED_AWAY = {
 NOT_AN_INDEX = {"v2-txn-0/00000000000000000043.txnindex"}
 
 
-def test_indexes_built_anew_are_kafkas_byte_for_byte(copies, folder):
+def test_rebuilt_indexes_equal_kafkas_byte_for_byte(copies, folder):
     rebuilt = copies[1]
     load(folder, rebuilt).close()
     different = set()
@@ -122,7 +123,7 @@ def test_indexes_built_anew_are_kafkas_byte_for_byte(copies, folder):
         different -= OF_CLEANED_AWAY | NOT_AN_INDEX
         assert {name.rpartition(".")[0] for name in different} <= reopened(folder) | REOPENED_INTERNAL
     else:
-        # Brokers before 0.11 put one entry for an append of several messages or wrappers, under its first offset; since
-        # then, and here, it is one for a wrapper or message, under its last.
+        # Brokers before 0.11 wrote one entry for an append of several messages or wrappers, with its first offset.
+        # Since then, and in kafkapy, there is one for each wrapper or message, with its last offset.
         assert all((GOLDEN / folder / "data" / name).stat().st_size for name in different)
         assert {name.rpartition(".")[2] for name in different} <= {"index", "timeindex"}

@@ -1,4 +1,4 @@
-"""A broker on a directory that Kafka wrote serves what Kafka's consumer saw, to librdkafka."""
+"""A broker on a directory that Kafka wrote serves to librdkafka the records that Kafka's consumer read."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.harness.consumed import consumed
 from .support import GOLDEN, expected, lines_of, records_of
 
 FOLDERS = ["kafka-3.9.1-v2", "kafka-3.9.1-v0-v1", "kafka-0.10.2.2", "kafka-0.8.2.2"]
-# Of 0.8.2.2 there is no view: no consumer of 3.9.1 could ask that broker.
+# There is no view of 0.8.2.2: a consumer of 3.9.1 cannot talk to that broker.
 SEEN = [folder for folder in FOLDERS if (GOLDEN / folder / "consumer-view.jsonl").exists()]
 
 
@@ -29,7 +29,7 @@ def uncommitted(adopted, folder):
 
 def test_every_record_is_served(uncommitted, folder):
     for name, batches in expected(folder).items():
-        first = 40 if name == "v2-deleted-records-0" else 0  # the log start offset of the one with deleted records
+        first = 40 if name == "v2-deleted-records-0" else 0  # the log start offset of the topic with deleted records
         wanted = [one for one in records_of(batches) if one[0] >= first]
         assert uncommitted[where_of(name)].records == wanted, name
 

@@ -1,4 +1,4 @@
-"""A target in this process, and a member of a source's group of which a test says what it reads."""
+"""A target in this process, and a fake member of a source's group that reads the records that a test gives it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -21,9 +21,9 @@ def target() -> Iterator[str]:
 
 
 class FakeMember:
-    """Reads the batches of `logs`, ten records each, from where it is told; a step of `script` goes before each poll.
+    """Reads the batches of `logs`, ten records each, from the sought offset; runs a step of `script` before each poll.
 
-    `committed` is what was committed; `refuses` so many commits fail before; `idle` counts polls without a step.
+    `committed`: the committed offsets; `refuses`: how many commits fail first; `idle` counts polls without a step.
     """
 
     def __init__(self, topic: str, partitions: int = 1) -> None:
@@ -39,7 +39,7 @@ class FakeMember:
         self.closed = False
 
     def write(self, number: int, values: Sequence[bytes], key: bytes | None = b"k") -> None:
-        """A batch at the end of a partition."""
+        """Append a batch to a partition."""
         log = self.logs[self.topic, number]
         records = [(1000, key, value, ()) for value in values]
         log.append(build(records, base_offset=10 * len(log)))
@@ -52,7 +52,7 @@ class FakeMember:
         self.listener = listener
 
     def take(self, *numbers: int) -> None:
-        """The group gives it partitions."""
+        """Assign partitions to the member."""
         assert self.listener is not None
         where = [(self.topic, number) for number in numbers]
         for one in where:
@@ -98,7 +98,7 @@ class FakeMember:
 
 
 class Stop:
-    """When the member's script is through, and so many polls after it."""
+    """A stop condition: true when the member's script is done and so many polls have followed."""
 
     def __init__(self, member: FakeMember, more: int = 2) -> None:
         self._member = member
@@ -109,7 +109,7 @@ class Stop:
 
 
 def read(servers: str, topic: str, isolation: str = "read_committed") -> list[ConsumerRecord]:
-    """All that a topic has."""
+    """Return all records of a topic."""
     with Consumer(servers, isolation=isolation) as consumer:  # type: ignore[arg-type]
         consumer.assign_topic(topic)
         return list(consumer.records(until=consumer.end_offsets()))

@@ -1,4 +1,4 @@
-"""Copying at least once: what is committed, and when."""
+"""Copying at least once: the offsets that are committed, and when."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def stream_of(member, target, options=None, **properties):
     return stream, counts
 
 
-def test_everything_arrives_as_it_was_and_is_committed_when_it_is_acknowledged(target):
+def test_records_arrive_unchanged_and_are_committed_when_acknowledged(target):
     member = FakeMember("alo", 2)
     stream, counts = stream_of(member, target)
     member.take(0, 1)
@@ -50,7 +50,7 @@ def test_everything_arrives_as_it_was_and_is_committed_when_it_is_acknowledged(t
         assert len(admin.describe_topic("alo").partitions) == 2
 
 
-def test_what_could_not_be_committed_is_with_the_next_one(target):
+def test_offsets_of_a_failed_commit_are_in_the_next_one(target):
     member = FakeMember("again")
     member.refuses = 1
     stream, counts = stream_of(member, target, MirrorOptions(commit_interval_s=0.0))
@@ -62,7 +62,7 @@ def test_what_could_not_be_committed_is_with_the_next_one(target):
     stream.close()
 
 
-def test_before_partitions_are_given_up_they_are_flushed_and_committed_and_lost_ones_are_not(target):
+def test_released_partitions_are_flushed_and_committed_before_and_lost_ones_are_not(target):
     member = FakeMember("given", 2)
     stream, _ = stream_of(member, target, MirrorOptions(commit_interval_s=1000))
     member.take(0, 1)
@@ -86,7 +86,7 @@ def make(target, topic, **configs):
         admin.create_topic(topic, 1, configs={name.replace("_", "."): value for name, value in configs.items()})
 
 
-def test_a_record_that_the_target_does_not_take_ends_it_and_nothing_is_committed(target):
+def test_a_record_that_the_target_refuses_ends_the_mirror_and_nothing_is_committed(target):
     make(target, "small", max_message_bytes="500")
     member = FakeMember("small")
     stream, counts = stream_of(member, target)
@@ -98,7 +98,7 @@ def test_a_record_that_the_target_does_not_take_ends_it_and_nothing_is_committed
     assert (member.committed, counts.lost) == ([], 0)
 
 
-def test_without_abort_on_send_failure_it_is_counted_and_all_others_arrive(target, caplog):
+def test_without_abort_on_send_failure_a_refused_record_is_counted_and_all_others_arrive(target, caplog):
     make(target, "lossy", max_message_bytes="500")
     member = FakeMember("lossy")
     options = MirrorOptions(commit_interval_s=0.01, abort_on_send_failure=False)
@@ -133,7 +133,7 @@ def test_records_can_keep_the_number_of_their_partition(target):
         (MirrorOptions(create_topics="never"), "the target has no topic 'none' and does not create it; create it"),
     ],
 )
-def test_a_topic_that_does_not_fit_is_told_in_a_sentence(target, options, says):
+def test_a_topic_that_does_not_fit_is_reported_in_a_sentence(target, options, says):
     topic = "few" if options.keep_partitions else "none"
     member = FakeMember(topic, 3)
     if topic == "few":
@@ -146,7 +146,7 @@ def test_a_topic_that_does_not_fit_is_told_in_a_sentence(target, options, says):
     stream.close()
 
 
-def test_the_target_can_be_left_to_make_topics_itself(target, caplog):
+def test_the_creation_of_topics_can_be_left_to_the_target(target, caplog):
     member = FakeMember("auto", 3)
     stream, _ = stream_of(member, target, MirrorOptions(create_topics="target", commit_interval_s=0.01))
     member.take(2)
@@ -157,7 +157,7 @@ def test_the_target_can_be_left_to_make_topics_itself(target, caplog):
     assert "topic 'auto' has 1 partitions in the target and 3 in the source" in caplog.text
 
 
-def test_a_batch_after_a_failure_goes_to_a_new_producer_and_what_was_acknowledged_does_not(target):
+def test_after_a_failure_a_new_producer_sends_only_unacknowledged_batches(target):
     make(target, "delivery", max_message_bytes="500")
     counts = Counts()
     delivery = SafeDelivery(read_target({"bootstrap.servers": target}), counts, abort=False)
@@ -178,7 +178,7 @@ def test_a_batch_after_a_failure_goes_to_a_new_producer_and_what_was_acknowledge
     assert counts.lost == 1
 
 
-def test_what_is_acknowledged_takes_no_room_behind_a_batch_that_is_not(target):
+def test_acknowledged_batches_are_released_even_behind_an_unacknowledged_one(target):
     make(target, "behind")
     counts = Counts()
     delivery = SafeDelivery(read_target({"bootstrap.servers": target}), counts, abort=True)
@@ -199,7 +199,7 @@ def test_what_is_acknowledged_takes_no_room_behind_a_batch_that_is_not(target):
     delivery.close()
 
 
-def test_records_without_key_go_where_there_is_a_leader():
+def test_records_without_key_go_to_a_partition_with_a_leader():
     broker = FakeBroker()
     try:
         broker.topics = {"t": [-1, 1, -1, 1, -1]}
@@ -211,7 +211,7 @@ def test_records_without_key_go_where_there_is_a_leader():
             member.write(0, NUMBERS[begin : begin + 10], key=None)
         stream.run(Stop(member, 12))
         stream.close()
-        broker.topics["t"][1] = -1  # a mirror that begins now
+        broker.topics["t"][1] = -1  # for a mirror that begins now
         again, _ = stream_of(member, broker.address, batch_size="100", delivery_timeout_ms="60000")
         member.take(0)
         again.run(Stop(member, 12))

@@ -1,4 +1,4 @@
-"""Copying exactly once, also by two who both believe that a partition is theirs."""
+"""Copying exactly once, also by two mirrors that both believe that they own a partition."""
 
 import time
 
@@ -38,7 +38,7 @@ def stream_of(member, target, interval_s=1000.0, **properties):
 
 
 def member_with(topic, batches):
-    """One partition with so many batches of ten numbers, which it has been given."""
+    """Return a member with one partition of `batches` batches of ten numbers each."""
     member = FakeMember(topic)
     for number in range(batches):
         member.write(0, NUMBERS[10 * number : 10 * number + 10])
@@ -46,7 +46,7 @@ def member_with(topic, batches):
 
 
 def keeps(target, topic, offset):
-    """Whether the target has this offset, as soon as it has."""
+    """Wait until the target has this committed offset; return True."""
     deadline = time.monotonic() + PATIENCE_S
     with Cluster(target) as cluster:
         admin = GroupAdmin(cluster)
@@ -57,7 +57,7 @@ def keeps(target, topic, offset):
 
 
 def values(target, topic, count):
-    """As soon as there are so many: a commit is answered before its markers are written."""
+    """Wait until the topic has `count` values; return them. A commit is answered before its markers are written."""
     deadline = time.monotonic() + PATIENCE_S
     while len(found := [record.value for record in read(target, topic)]) < count:
         assert time.monotonic() < deadline, found
@@ -70,7 +70,7 @@ def numbers(target, topic, count):
 
 
 def run_on(stream, member, polls):
-    """So many polls at least, and until all that it is to copy is taken and read."""
+    """Run the stream for at least `polls` polls, and until all batches of its partitions are read."""
     enough = Stop(member, polls)
     deadline = time.monotonic() + PATIENCE_S
 
@@ -83,7 +83,7 @@ def run_on(stream, member, polls):
 
 
 def take(stream):
-    """Until it has taken what it was given."""
+    """Wait until the stream has started all partitions that it was given."""
     deadline = time.monotonic() + PATIENCE_S
     while stream._to_start:
         assert time.monotonic() < deadline
@@ -102,13 +102,13 @@ def test_records_and_offset_are_committed_together_and_the_source_gets_a_copy(ta
     assert (counts.records, counts.commits, counts.fenced) == (30, 1, 0)
 
 
-def test_it_goes_on_where_the_target_says_whatever_the_source_says(target):
+def test_a_mirror_resumes_at_the_targets_offsets_whatever_the_source_says(target):
     first = member_with("on", 2)
     stream, _ = stream_of(first, target)
     stream.on_taken([("on", 0)])
     run_on(stream, first, 2)
     stream.close()
-    second = member_with("on", 4)  # which would begin at 0
+    second = member_with("on", 4)  # its own position is 0
     stream, _ = stream_of(second, target)
     stream.on_taken([("on", 0)])
     run_on(stream, second, 2)
@@ -116,7 +116,7 @@ def test_it_goes_on_where_the_target_says_whatever_the_source_says(target):
     assert numbers(target, "on", 40) == list(range(40))
 
 
-def test_where_it_begins_is_kept_before_the_first_record(target):
+def test_the_start_offset_is_committed_before_the_first_record(target):
     member = member_with("begin", 3)
     member.starts["begin", 0] = 20
     stream, _ = stream_of(member, target)
@@ -124,7 +124,7 @@ def test_where_it_begins_is_kept_before_the_first_record(target):
     take(stream)
     assert keeps(target, "begin", 20)
     stream.close()
-    # Whoever comes next begins there, though its source would have it begin elsewhere.
+    # The next mirror begins there, though the source has another position.
     after = member_with("begin", 3)
     stream, _ = stream_of(after, target)
     stream.on_taken([("begin", 0)])
@@ -133,7 +133,7 @@ def test_where_it_begins_is_kept_before_the_first_record(target):
     assert values(target, "begin", 10) == NUMBERS[20:30]
 
 
-def test_one_that_sleeps_with_a_transaction_open_adds_nothing_when_it_wakes_up(target):
+def test_a_mirror_that_was_paused_within_a_transaction_adds_nothing_when_it_continues(target):
     sleeper, heir = member_with("zombie", 4), member_with("zombie", 4)
     asleep, counts = stream_of(sleeper, target)
     asleep.on_taken([("zombie", 0)])
@@ -141,16 +141,16 @@ def test_one_that_sleeps_with_a_transaction_open_adds_nothing_when_it_wakes_up(t
     for piece in sleeper.poll(0):
         asleep._copy(piece)
     assert asleep._copies["zombie", 0].after == 10
-    # Another one gets the partition, and copies all of it.
+    # Another mirror gets the partition, and copies all of it.
     awake, _ = stream_of(heir, target)
     awake.on_taken([("zombie", 0)])
     run_on(awake, heir, 4)
-    # The first one goes on, as if nothing had been: its commit is refused, it takes the partition, and finds its place.
+    # The first mirror continues: its commit is refused, so it takes over the partition and looks up its offset.
     sleeper.script = [lambda: asleep._commit([("zombie", 0)])]
     run_on(asleep, sleeper, 5)
     assert counts.fenced == 1
     assert numbers(target, "zombie", 40) == list(range(40))
-    # Now the second one is the one that is out of date.
+    # Now the second mirror is out of date.
     for member in (sleeper, heir):
         member.write(0, NUMBERS[40:50])
     run_on(asleep, sleeper, 3)
@@ -162,7 +162,7 @@ def test_one_that_sleeps_with_a_transaction_open_adds_nothing_when_it_wakes_up(t
     awake.close()
 
 
-def test_what_is_given_up_is_committed_and_what_is_lost_is_left_to_others(target):
+def test_released_partitions_are_committed_and_lost_ones_are_left_to_others(target):
     member = FakeMember("gone", 2)
     for number in range(2):
         member.write(number, NUMBERS[10 * number : 10 * number + 10])
@@ -199,7 +199,7 @@ def test_a_topic_with_fewer_partitions_has_no_place_for_the_offsets(target):
     stream.close()
 
 
-def test_a_record_that_the_target_never_takes_ends_it(target):
+def test_a_record_that_the_target_always_refuses_ends_the_mirror(target):
     with Admin(target) as admin:
         admin.create_topic("tight", 1, configs={"max.message.bytes": "500"})
     member = FakeMember("tight")
@@ -214,7 +214,7 @@ def test_a_record_that_the_target_never_takes_ends_it(target):
 
 @pytest.mark.parametrize("carried_out", [False, True])
 @pytest.mark.parametrize("request_name", ["end", "send_offsets", "add_partitions", "init"])
-def test_a_request_of_which_nobody_knows_what_became_is_settled_by_taking_the_partition_anew(
+def test_after_a_request_with_unknown_outcome_the_partition_is_taken_again(
     target, monkeypatch, request_name, carried_out
 ):
     topic = f"unknown-{request_name}-{carried_out}"
@@ -236,15 +236,15 @@ def test_a_request_of_which_nobody_knows_what_became_is_settled_by_taking_the_pa
     run_on(stream, member, 8)
     stream.close()
     assert left[0] <= 0
-    assert counts.failed_commits == (request_name != "add_partitions")  # which the producer asks for again itself
+    assert counts.failed_commits == (request_name != "add_partitions")  # the producer retries that request itself
     assert numbers(target, topic, 30) == list(range(30))
     assert keeps(target, topic, 30)
 
 
-def test_nothing_is_committed_of_a_piece_that_is_damaged_behind_its_first_records(target):
-    """Else whoever comes next, who begins before them, copies them again."""
+def test_nothing_is_committed_of_a_piece_that_is_damaged_after_its_first_records(target):
+    """Otherwise the next mirror, which begins before these records, would copy them again."""
     member = FakeMember("damaged")
-    for number in range(3):  # large ones, which are not all waiting for others when the damage is found
+    for number in range(3):  # large, so that some are sent before the damage is found
         member.write(0, [value.rjust(50_000) for value in NUMBERS[10 * number : 10 * number + 10]])
     sound, damaged, last = member.logs["damaged", 0]
     member.logs["damaged", 0][1] = damaged + last[:-1] + b"?"
@@ -252,7 +252,7 @@ def test_nothing_is_committed_of_a_piece_that_is_damaged_behind_its_first_record
     stream.on_taken([("damaged", 0)])
     with pytest.raises(ValueError, match="wrong CRC"):
         run_on(stream, member, 3)
-    stream.before_release([("damaged", 0)])  # as a member that is closed tells it
+    stream.before_release([("damaged", 0)])  # as a member does that is being closed
     stream.close()
     heir = FakeMember("damaged")
     heir.logs["damaged", 0] = [sound, damaged, last]
@@ -263,8 +263,8 @@ def test_nothing_is_committed_of_a_piece_that_is_damaged_behind_its_first_record
     assert numbers(target, "damaged", 30) == list(range(30))
 
 
-def test_what_a_failed_transaction_had_is_read_again_also_when_the_target_has_forgotten_its_offset(target):
-    """The source is told where that began: its own view of where it stands may be behind it."""
+def test_records_of_a_failed_transaction_are_read_again_even_if_the_target_has_lost_its_offset(target):
+    """The mirror seeks to the start of the transaction: the source's own position may be behind it."""
     member = member_with("forgotten", 2)
     stream, _ = stream_of(member, target)
     stream.on_taken([("forgotten", 0)])
@@ -279,7 +279,7 @@ def test_what_a_failed_transaction_had_is_read_again_also_when_the_target_has_fo
     stream.close()
 
 
-def test_records_without_key_go_where_there_is_a_leader():
+def test_records_without_key_go_to_a_partition_with_a_leader():
     broker = FakeBroker()
     try:
         coordinator = Coordinator(broker)

@@ -1,4 +1,4 @@
-"""A member of a group of today's protocol, while it has no partitions."""
+"""A member of a group on the broker, while it has no partitions."""
 
 import time
 
@@ -56,16 +56,14 @@ def poll_until(member, condition):
     return found
 
 
-def test_a_member_that_joins_while_another_does_not_come_back_says_who_that_is_and_the_real_lag(
-    source, member_of, request
-):
+def test_a_joining_member_names_the_member_that_does_not_rejoin_and_the_real_lag(source, member_of, request):
     with GroupConsumer(source, request.node.name, auto_offset_reset="earliest", auto_commit=False) as dead:
         dead.subscribe(["orders"], RebalanceListener())
         while not dead.poll(0.1):
             pass
         dead.commit({("orders", 0): 20})
         member = member_of()
-        # `dead` sends heartbeats and does not join: the group waits, as for one that was killed.
+        # `dead` sends heartbeats and does not rejoin: the group waits for it, as for a killed member.
         waiting = poll_until(member, lambda: (found := member.waiting()) and found.whose and found)
         assert dead.group_metadata().member_id in waiting.whose
         assert " at 127.0.0.1" in waiting.whose
@@ -76,7 +74,7 @@ def test_a_member_that_joins_while_another_does_not_come_back_says_who_that_is_a
     assert sum(member.lags().values()) <= 80
 
 
-def test_a_member_for_which_no_partition_is_left_says_who_reads_them(member_of):
+def test_a_member_without_partitions_names_the_members_that_read_them(member_of):
     first = member_of()
     poll_until(first, lambda: first.waiting() is None)
     others = [member_of(), member_of()]
@@ -91,7 +89,7 @@ def test_a_member_for_which_no_partition_is_left_says_who_reads_them(member_of):
     assert idle.waiting().whose.count(" at 127.0.0.1") == 2
 
 
-def test_where_nobody_answers_the_lag_is_not_known(member_of, monkeypatch):
+def test_the_lag_is_unknown_if_no_broker_answers(member_of, monkeypatch):
     member = member_of()
     monkeypatch.setattr(group_status.GroupAdmin, "describe", refuse)
     waiting = member.waiting()

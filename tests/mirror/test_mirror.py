@@ -1,4 +1,4 @@
-"""A mirror as a whole: what it refuses, and what it shows."""
+"""A mirror as a whole: settings that it refuses, and its output."""
 
 import re
 import time
@@ -33,7 +33,7 @@ def test_a_source_that_is_the_target_is_refused(target):
         mirror.start()
 
 
-def test_nobody_at_an_address_is_told_at_once(target):
+def test_an_unreachable_address_is_reported_at_once(target):
     nowhere = "127.0.0.1:1"
     with pytest.raises(ConnectionFailed, match=nowhere):
         Mirror([source_at(nowhere)], read_target({"bootstrap.servers": target}), TOPICS, MirrorOptions()).start()
@@ -49,7 +49,7 @@ def test_nobody_at_an_address_is_told_at_once(target):
         ({"isolation.level": "read_uncommitted"}, {}, {}, "isolation.level is read_uncommitted; exactly-once needs"),
     ],
 )
-def test_what_does_not_go_with_exactly_once_is_refused(source, target_has, options, says):
+def test_settings_that_exclude_exactly_once_are_refused(source, target_has, options, says):
     reads = source_at("127.0.0.1:1", **source)
     target = read_target({"bootstrap.servers": "127.0.0.1:1", **target_has})
     with pytest.raises(CannotMirror, match=says):
@@ -63,7 +63,7 @@ def test_what_does_not_go_with_exactly_once_is_refused(source, target_has, optio
         (Blacklist("test.*|tmp"), ["orders", "tmp2", "my-test"], ["test", "test-1", "tmp"]),
     ],
 )
-def test_expressions_are_for_whole_names(topics, taken, left):
+def test_expressions_match_whole_names(topics, taken, left):
     pattern = pattern_of(topics)
     assert [name for name in [*taken, *left] if pattern.search(name)] == taken
     assert [name for name in [*taken, *left] if topics.allows(name)] == taken
@@ -115,7 +115,7 @@ def test_aborted_records_of_the_source_are_not_copied(target, exactly_once):
     assert found == [n for n in range(20) if n % 4 >= 2]
 
 
-def test_a_mirror_that_cannot_go_on_says_why_when_it_is_stopped(target):
+def test_a_mirror_that_cannot_continue_says_why_when_it_is_stopped(target):
     with Broker(group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=2) as source:
         with RecordProducer(source.bootstrap_servers) as producer:
             producer.send("orders-never", b"x")

@@ -1,4 +1,4 @@
-"""What a mirror makes of properties files."""
+"""The settings that a mirror reads from properties files."""
 
 import pytest
 
@@ -10,7 +10,7 @@ GROUP = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "g"}
 ZOOKEEPER = {"zookeeper.connect": "127.0.0.1:2181/chroot", "group.id": "g"}
 
 
-def test_a_source_begins_at_the_earliest_record_and_reads_committed_unless_told_otherwise():
+def test_by_default_a_source_begins_at_the_earliest_record_and_reads_committed():
     source = read_source(GROUP)
     assert isinstance(source, GroupSource)
     assert (source.auto_offset_reset, source.isolation) == ("earliest", "read_committed")
@@ -21,14 +21,14 @@ def test_a_source_begins_at_the_earliest_record_and_reads_committed_unless_told_
     assert source.max_poll_interval_s == 1.5
 
 
-def test_assignors_go_by_the_names_of_kafkas_classes_or_their_own():
+def test_assignors_can_be_named_by_kafkas_classes_or_by_their_names():
     java = "org.apache.kafka.clients.consumer.RoundRobinAssignor, sticky"
     source = read_source({**GROUP, "partition.assignment.strategy": java})
     assert isinstance(source, GroupSource)
     assert source.assignors == ("roundrobin", "sticky")
 
 
-def test_zookeeper_connect_makes_it_a_member_in_zookeeper_that_commits_nothing_by_itself():
+def test_zookeeper_connect_makes_the_source_a_member_in_zookeeper_without_auto_commit():
     source = read_source({"zk.connect": "127.0.0.1:2181", "groupid": "g", "fetch.size": "1000"})
     assert isinstance(source, ZooKeeperSource)
     settings = source.settings
@@ -39,13 +39,13 @@ def test_zookeeper_connect_makes_it_a_member_in_zookeeper_that_commits_nothing_b
     assert largest.settings.auto_offset_reset == "largest"
 
 
-def test_tls_towards_zookeeper_goes_to_the_connector():
+def test_tls_settings_for_zookeeper_are_passed_to_the_connector():
     source = read_source({**ZOOKEEPER, "zookeeper.ssl.client.enable": "false"})
     assert isinstance(source, ZooKeeperSource)
     assert source.properties["zookeeper.ssl.client.enable"] == "false"
 
 
-def test_each_stream_has_an_id_of_its_own_where_one_is_given():
+def test_each_stream_has_its_own_id_if_a_client_id_is_given():
     source = read_source({**GROUP, "group.instance.id": "i"})
     assert isinstance(source, GroupSource)
     assert source.of_stream(1, 2).instance_id == "i-1"
@@ -84,12 +84,12 @@ def test_each_stream_has_an_id_of_its_own_where_one_is_given():
         ({**ZOOKEEPER, "fetch.wait.max.ms": "x"}, "src: fetch.wait.max.ms"),
     ],
 )
-def test_a_source_that_cannot_be_is_told_in_a_sentence_with_the_files_name(given, says):
+def test_an_invalid_source_is_reported_in_a_sentence_with_the_files_name(given, says):
     with pytest.raises(BadProperty, match=says):
         read_source(given, "src")
 
 
-def test_a_target_loses_nothing_unless_told_otherwise():
+def test_by_default_a_target_loses_nothing():
     target = read_target({"bootstrap.servers": "a:1"})
     assert (target.acks, target.idempotent) == (-1, True)
     assert target.delivery_timeout_s > 2_000_000
@@ -99,7 +99,7 @@ def test_a_target_loses_nothing_unless_told_otherwise():
     assert (target.batch_bytes, target.delivery_timeout_s) == (16384, 5.0)
 
 
-def test_names_of_the_first_producer_are_understood():
+def test_property_names_of_the_original_producer_are_understood():
     old = {"metadata.broker.list": "a:1,b:2", "request.required.acks": "-1", "compression.codec": "gzip"}
     target = read_target({**old, "producer.type": "async"})
     assert (target.bootstrap_servers, target.acks, target.codec) == ("a:1,b:2", -1, 1)
@@ -120,12 +120,12 @@ def test_names_of_the_first_producer_are_understood():
         ({"bootstrap.servers": "a:1", "compression.type": "rar"}, "compression.type is 'rar'; it can be none, gzip"),
     ],
 )
-def test_a_target_that_cannot_be_is_told_in_a_sentence_with_the_files_name(given, says):
+def test_an_invalid_target_is_reported_in_a_sentence_with_the_files_name(given, says):
     with pytest.raises(BadProperty, match=says):
         read_target(given, "dst")
 
 
-def test_what_has_no_effect_is_warned_of(caplog):
+def test_properties_without_effect_are_logged_as_a_warning(caplog):
     read_source({**GROUP, "max.poll.records": "7", "ssl.truststore.location": "x"}, "src")
     read_target({"bootstrap.servers": "a:1", "retries": "3"}, "dst")
     assert [record.getMessage() for record in caplog.records] == [
@@ -135,7 +135,7 @@ def test_what_has_no_effect_is_warned_of(caplog):
     ]
 
 
-def test_what_has_no_effect_on_a_member_in_zookeeper_is_warned_of_and_left_out(caplog):
+def test_properties_without_effect_on_a_member_in_zookeeper_are_logged_and_left_out(caplog):
     source = read_source(
         {**ZOOKEEPER, "consumer.timeout.ms": "soon", "autocommit.interval.ms": "7", "ssl.key": "x"}, "src"
     )

@@ -1,4 +1,4 @@
-"""A member in ZooKeeper, whose connector gives up partitions in a thread of its own."""
+"""A member of a group in ZooKeeper, whose connector releases partitions in its own thread."""
 
 import threading
 import time
@@ -36,12 +36,12 @@ class FakeConnector:
         return [self.stream]
 
     def claim(self, number, offset):
-        """It has become ours, and nothing is read of it yet."""
+        """Give the member a partition of which nothing is read yet."""
         self.held["t", number] = owned = OwnedPartition(("t", str(number)), self.stream, offset)
         self.on_claim([owned])
 
     def seek(self, where, offset):
-        """What is there at once, if it is to be read."""
+        """Set the position; put a chunk that can be read at once, unless `offset` is None."""
         before = self.held[where]
         if before.revoked:
             return None
@@ -96,14 +96,14 @@ def seeking(monkeypatch):
 
 
 def owned_by(member, number=0):
-    """A partition that the member owns, of which a chunk has come."""
+    """Return a partition that the member owns, with one chunk to read."""
     stream = member._connector.stream
     owned = OwnedPartition(("t", str(number)), stream, 0)
     stream.put(Chunk(owned, BATCH, 3))
     return owned
 
 
-def test_chunks_come_with_the_offset_behind_them(member):
+def test_pieces_have_the_offset_after_their_records(member):
     owned_by(member, 0)
     owned_by(member, 1)
     pieces = member.poll(5)
@@ -111,7 +111,7 @@ def test_chunks_come_with_the_offset_behind_them(member):
     assert list(member.poll(0.1)) == []
 
 
-def test_partitions_are_given_up_when_the_thread_that_polls_is_through_with_them(member):
+def test_partitions_are_released_when_the_polling_thread_has_finished_with_them(member):
     owned = owned_by(member)
     member.poll(5)
     owned.stream.revoke([owned])
@@ -127,8 +127,8 @@ def test_partitions_are_given_up_when_the_thread_that_polls_is_through_with_them
     assert (member.listener.released, member.listener.lost) == ([("t", 0)], [])
 
 
-def test_what_went_with_the_session_is_told_as_lost_also_if_it_is_ours_again(member):
-    """Otherwise the group would go back to where we were before others had it."""
+def test_partitions_of_an_expired_session_are_reported_lost_even_if_owned_again(member):
+    """Otherwise the group's offset would go back to the one before other members owned the partition."""
     owned = owned_by(member)
     member.poll(5)
     owned.stream.revoke([owned])
@@ -140,7 +140,7 @@ def test_what_went_with_the_session_is_told_as_lost_also_if_it_is_ours_again(mem
     assert member.listener.lost == [("t", 0)]
 
 
-def test_who_waits_for_the_thread_that_polls_is_let_go_when_that_closes(member):
+def test_a_thread_that_waits_for_the_polling_thread_continues_when_the_member_is_closed(member):
     thread = threading.Thread(target=member.before_release, args=([("t", 0)],))
     thread.start()
     member.close()
@@ -148,7 +148,7 @@ def test_who_waits_for_the_thread_that_polls_is_let_go_when_that_closes(member):
     assert not thread.is_alive()
 
 
-def test_a_commit_that_fails_can_be_made_again(member, monkeypatch):
+def test_a_failed_commit_raises_not_committed(member, monkeypatch):
     member.commit({("t", 0): 7})
     assert member._connector.committed == [{("t", 0): 7}]
 
@@ -160,7 +160,7 @@ def test_a_commit_that_fails_can_be_made_again(member, monkeypatch):
         member.commit({("t", 0): 8})
 
 
-def test_what_is_claimed_is_told_and_read_from_where_it_is_told(seeking):
+def test_a_claimed_partition_is_reported_and_read_from_the_given_offset(seeking):
     seeking._connector.claim(0, 7)
     assert seeking.poll(0.01) == []
     assert seeking.listener.taken == [("t", 0)]
@@ -170,7 +170,7 @@ def test_what_is_claimed_is_told_and_read_from_where_it_is_told(seeking):
     assert seeking.position(("t", 0)) == 7
 
 
-def test_nothing_comes_of_what_was_read_before_it_was_told_anew_where_to_begin(seeking):
+def test_records_read_before_a_seek_are_discarded(seeking):
     seeking._connector.claim(0, 0)
     seeking.poll(0.01)
     seeking.seek(("t", 0), 3)
@@ -181,13 +181,13 @@ def test_nothing_comes_of_what_was_read_before_it_was_told_anew_where_to_begin(s
     assert seeking.listener.lost == []
 
 
-def test_what_is_claimed_anew_before_its_loss_was_seen_is_told_as_lost_and_as_ours(seeking):
+def test_a_partition_claimed_again_before_its_loss_was_noticed_is_reported_lost_and_taken(seeking):
     connector = seeking._connector
     connector.claim(0, 0)
     seeking.poll(0.01)
     connector.stream.revoke([connector.held["t", 0]])
     connector.claim(0, 9)
-    seeking.seek(("t", 0), 3)  # by one who does not know of it
+    seeking.seek(("t", 0), 3)  # the caller does not know of the loss yet
     assert seeking.poll(0.01) == []
     assert (seeking.listener.taken, seeking.listener.lost) == ([("t", 0)] * 2, [("t", 0)])
     assert seeking.position(("t", 0)) == 9
@@ -195,7 +195,7 @@ def test_what_is_claimed_anew_before_its_loss_was_seen_is_told_as_lost_and_as_ou
     assert [piece.start for piece in seeking.poll(5)] == [9]
 
 
-def test_what_is_not_ours_any_more_is_not_read(seeking):
+def test_a_partition_that_is_no_longer_owned_is_not_read(seeking):
     connector = seeking._connector
     connector.claim(0, 0)
     seeking.poll(0.01)
@@ -207,7 +207,7 @@ def test_what_is_not_ours_any_more_is_not_read(seeking):
     assert seeking.poll(0.01) == []
 
 
-def test_how_far_it_is_behind_is_not_told_from_memory_and_not_asked_again_soon(member, monkeypatch):
+def test_an_unknown_end_gives_no_lag_and_is_not_requested_again_soon(member, monkeypatch):
     asked = []
 
     class Asked:
@@ -246,7 +246,7 @@ class Brokers:
 
 @pytest.fixture
 def waiting(member, monkeypatch):
-    """A member without partitions, of a group that has committed one offset."""
+    """Return a member without partitions, of a group that has committed one offset."""
     monkeypatch.setattr(zookeeper_member, "Admin", Brokers)
     monkeypatch.setattr(member, "_brokers", lambda: None)
     member._connector.waits_for = "/consumers/g/owners/t/0 in ZooKeeper is still 'g_one-0'"
@@ -254,7 +254,7 @@ def waiting(member, monkeypatch):
     return member
 
 
-def test_while_it_has_no_partitions_it_says_who_has_them_and_how_far_the_group_is_behind(waiting):
+def test_a_member_without_partitions_reports_their_owner_and_the_lag_of_the_group(waiting):
     told = waiting.waiting()
     assert (told.what, told.whose) == ("partitions of group g", waiting._connector.waits_for)
     assert told.lag == (14 - 10) + (14 - 3)  # the second partition is read from its start
@@ -270,7 +270,7 @@ def test_the_lag_of_the_group_is_looked_up_from_time_to_time(waiting, monkeypatc
     assert waiting.waiting().lag == 0
 
 
-def test_a_lag_that_cannot_be_looked_up_is_not_known(waiting):
+def test_a_lag_that_cannot_be_looked_up_is_unknown(waiting):
     def fail(partitions, cluster):
         raise ConnectionLoss
 

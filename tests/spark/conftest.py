@@ -1,4 +1,4 @@
-"""One Spark session and one broker that all tests of kafkapy with Spark share."""
+"""The Spark session and the broker that all tests of kafkapy with Spark share."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    """What `spark` is made from; it costs about 8 s, once."""
+    """Start the Spark session behind the fixture `spark`, once; it takes about 8 s."""
     running = session(settings(tmp_path_factory.mktemp("spark")))
     yield running
     running.stop()
@@ -25,7 +25,7 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSe
 
 @pytest.fixture
 def spark(spark_session: "SparkSession") -> Iterator["SparkSession"]:
-    """The session (local[2], time zone UTC); streaming queries that a test has left behind are stopped after it."""
+    """Return the session (local[2], time zone UTC); stop streaming queries that a test has left running after it."""
     yield spark_session
     for query in spark_session.streams.active:
         query.stop()
@@ -33,9 +33,9 @@ def spark(spark_session: "SparkSession") -> Iterator["SparkSession"]:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
-    """The broker that the tests share, in a process of its own: `broker.bootstrap`; it must stop cleanly at the end.
+    """Start the broker that the tests share, in a process of its own; check that it stops cleanly at the end.
 
-    KAFKAPY_INTEROP_BROKER=kafka makes it Apache Kafka 3.9.1.
+    With KAFKAPY_INTEROP_BROKER=kafka it is Apache Kafka 3.9.1.
     """
     running = brokers.start(tmp_path_factory.mktemp("broker"), brokers.QUICK)
     yield running
@@ -44,7 +44,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]
 
 @pytest.fixture(scope="session")
 def oldest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A driver under pyspark 4.0.0 with Spark's own Kafka source beside kafkapy's."""
+    """Start a driver under pyspark 4.0.0 with Spark's own Kafka source and kafkapy's."""
     directory = tmp_path_factory.mktemp("oldest")
     with Driver(directory, settings(directory, spark_jars=own_source_jars()), oldest_python()) as running:
         yield running
@@ -55,13 +55,13 @@ _numbers = count(1)
 
 @pytest.fixture
 def topic_name(request: pytest.FixtureRequest) -> str:
-    """A name that no other test has."""
+    """Return a topic name that no other test uses."""
     readable = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name).strip("-")[:120]
     return f"{readable}-{next(_numbers)}"
 
 
 @pytest.fixture
 def topic(broker: brokers.Broker, topic_name: str) -> str:
-    """An empty topic of two partitions."""
+    """Create an empty topic of two partitions."""
     make_topic(broker.bootstrap, topic_name, 2)
     return topic_name

@@ -1,6 +1,6 @@
-"""kafkapy's source and sink under pyspark 4.0.0, the oldest that they are for, beside Spark's own in the same session.
+"""kafkapy's source and sink under pyspark 4.0.0, the oldest supported one, and Spark's own in the same session.
 
-To change `format("kafka")` to `format("kafkapy")` is all that a user does.
+A user only changes `format("kafka")` to `format("kafkapy")`.
 """
 
 from collections import Counter
@@ -17,7 +17,8 @@ T0 = 1_700_000_000_000  # milliseconds
 
 @pytest.fixture(scope="module")
 def topic(broker: brokers.Broker) -> str:
-    """Three partitions, one of them without records, one whose start has moved; headers, transactions, all codecs."""
+    """Create a topic of three partitions: one is empty, one has a moved log start offset. It has records with headers,
+    transactions and all codecs."""
     name = "beside-own-source"
     make_topic(broker.bootstrap, name, 3)
     for number, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
@@ -94,7 +95,7 @@ def test_the_same_options_are_refused(
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
-def test_a_stream_copies_a_topic_and_goes_on(
+def test_a_stream_copies_a_topic_and_resumes(
     oldest: Driver, broker: brokers.Broker, topic_name: str, tmp_path: Path, delivery: str
 ) -> None:
     for name in (topic_name, f"{topic_name}-copy"):

@@ -1,8 +1,8 @@
-"""The sources and the sink where Spark runs on more than one process: on a cluster in one process tree, on a standalone
-master with two workers, and behind Spark Connect.
+"""The sources and the sink with Spark in several processes: a cluster in one process tree, a standalone master with two
+workers, and Spark Connect.
 
-Connect's server runs on the standalone cluster; a driver of its own for that cluster is left to long runs
-(KAFKAPY_FAULT_ROUNDS is set).
+Connect's server runs on the standalone cluster; only long runs (KAFKAPY_FAULT_ROUNDS is set) also use a driver of
+their own on that cluster.
 """
 
 import os
@@ -34,14 +34,14 @@ NUMBERS = range(40)
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
-    """A standalone master with two workers."""
+    """Start a standalone master with two workers."""
     with StandaloneCluster(tmp_path_factory.mktemp("standalone")) as running:
         yield running
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A driver on each kind of cluster."""
+    """Start a driver on each kind of cluster."""
     directory = tmp_path_factory.mktemp(request.param)
     if request.param == "local-cluster":
         with Driver(directory, settings(directory, "local-cluster[2,1,1024]", **ON_TWO)) as running:
@@ -61,7 +61,7 @@ def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def topic(broker: brokers.Broker, topic_name: str) -> str:
-    """Four partitions, the same numbers as keys and values."""
+    """Create a topic of four partitions with the same numbers as keys and values."""
     make_topic(broker.bootstrap, topic_name, 4)
     produce(broker.bootstrap, topic_name, [Record(b"%d" % each, b"%d" % each, each % 4) for each in NUMBERS])
     return topic_name
@@ -74,7 +74,7 @@ def test_a_batch_is_read_by_several_processes(driver: Driver, broker: brokers.Br
     assert processes == EXECUTORS
 
 
-def test_a_stream_is_written_exactly_once_and_goes_on(
+def test_a_stream_is_written_exactly_once_and_resumes(
     driver: Driver, broker: brokers.Broker, topic: str, tmp_path: Path
 ) -> None:
     make_topic(broker.bootstrap, f"{topic}-copy", 2)

@@ -1,4 +1,4 @@
-"""Topics into Parquet through Spark, as the function and as the command, and what Spark then reads."""
+"""Topics are loaded into Parquet through Spark, by the function and by the command, and read by Spark."""
 
 import json
 import os
@@ -26,7 +26,7 @@ COLUMNS = "n BIGINT, day DATE"
 
 @pytest.fixture
 def topic(broker: Broker, topic_name: str) -> str:
-    """A topic of two partitions with RECORDS records, one of 1,000 of which is no JSON."""
+    """Create a topic of two partitions with RECORDS records; one of 1,000 is not JSON."""
     make_topic(broker.bootstrap, topic_name, 2)
     with RecordProducer(broker.bootstrap) as producer:
         for n in range(RECORDS):
@@ -35,7 +35,7 @@ def topic(broker: Broker, topic_name: str) -> str:
     return topic_name
 
 
-def test_spark_loads_a_topic_and_reads_what_is_there(
+def test_spark_loads_a_topic_and_reads_the_files(
     spark: "SparkSession", broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     settings = Settings(broker.bootstrap, values=JsonValues(COLUMNS), batch_rows=RECORDS // 2)
@@ -50,7 +50,7 @@ def test_spark_loads_a_topic_and_reads_what_is_there(
     assert (*found[:4], str(found[4])) == (RECORDS - 30, RECORDS - 30, expected, topic, "2024-02-29")
 
 
-def test_what_a_worker_meets_is_told_as_one_sentence(
+def test_a_workers_error_is_reported_in_one_sentence(
     spark: "SparkSession", broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     settings = replace(Settings(broker.bootstrap, values=JsonValues(COLUMNS)), strict=True)
@@ -61,8 +61,8 @@ def test_what_a_worker_meets_is_told_as_one_sentence(
 
 
 @pytest.mark.other_runtime
-def test_the_command_goes_on_where_it_was_killed(broker: Broker, topic: str, tmp_path: Path) -> None:
-    """It is killed when the first batch has landed; the next run loads the rest."""
+def test_the_command_resumes_after_a_kill(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """The command is killed when the first batch has landed; the next run loads the rest."""
     directory = tmp_path / "landed"
     call = [sys.executable, "-m", "kafkapy", "spark", "load", topic, "--to", str(directory), "-b", broker.bootstrap]
     call += ["--master", "local[2]", "--batch-rows", "10000", "--conf", "spark.driver.memory=1g", "--json", COLUMNS]

@@ -1,4 +1,4 @@
-"""What the options of `kafkapy-log` mean before Spark has a part in it, and how files become tasks."""
+"""The options of `kafkapy-log`, read without Spark, and how files are divided into tasks."""
 
 import pickle
 from pathlib import Path
@@ -18,7 +18,7 @@ BOTH = '{"orders":{"0":3,"1":-2}}'
 
 @pytest.fixture
 def log_dir(tmp_path):
-    """orders-0, orders-1 and payments-0, each with two segments of five batches of two records."""
+    """Create orders-0, orders-1 and payments-0, each with two segments of five batches of two records."""
     for name in ("orders-0", "orders-1", "payments-0"):
         directory = tmp_path / name
         directory.mkdir()
@@ -42,7 +42,7 @@ def sentence(*, path="/nowhere", **given):
 
 
 def read(path, **given):
-    """(topic, partition, offset) of all rows, task by task."""
+    """Return (topic, partition, offset) of all rows, task by task."""
     reader = SegmentReader(log_options({"path": str(path), **given}))
     reader, tasks = pickle.loads(pickle.dumps((reader, reader.partitions())))
     return [
@@ -100,7 +100,7 @@ def test_a_small_log_has_small_tasks_and_a_large_one_not_too_large_ones():
     assert task_bytes(log_options({"path": "/", "minPartitions": "1000"}), 1 << 30) == -(-(1 << 30) // 1000)
 
 
-def test_where_it_begins_and_ends_is_given_as_in_the_source_kafkapy(log_dir):
+def test_start_and_end_are_given_as_in_the_source_kafkapy(log_dir):
     def bounds(**given):
         options = log_options({"path": str(log_dir), "subscribe": "orders", **given})
         return options.bounds(options.places())
@@ -122,7 +122,7 @@ def test_paths_come_as_one_or_as_json_and_are_absolute(monkeypatch, tmp_path):
     assert log_options({"path": "file:/x/y"}).paths == (Path("/x/y"),)
 
 
-def test_what_is_wrong_is_said_in_a_sentence(log_dir):
+def test_wrong_options_are_reported_in_a_sentence(log_dir):
     assert sentence(subscribe="refunds", path=log_dir) == (
         f"{log_dir} has no partition of topic 'refunds'; the topics there are: orders, payments."
     )

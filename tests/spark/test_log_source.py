@@ -1,4 +1,5 @@
-"""The source `kafkapy-log` in Spark: found by its name, on the files of real brokers, of a running one, and of none."""
+"""The source `kafkapy-log` in Spark: found by its name, on files of Apache Kafka, of a running broker, and on damaged
+or missing files."""
 
 import shutil
 from pathlib import Path
@@ -19,7 +20,7 @@ def load(spark, *paths, **options):
 
 
 def places_of(frame):
-    """(topic, partition, offset, value) of all rows, in order."""
+    """Return (topic, partition, offset, value) of all rows, in order."""
     rows = frame.select("topic", "partition", "offset", "value").collect()
     return sorted((row.topic, row.partition, row.offset, bytes(row.value or b"")) for row in rows)
 
@@ -42,7 +43,7 @@ def test_a_log_directory_of_a_real_broker_is_a_data_frame(spark, folder, size):
     assert places_of(found) == wanted(data)
 
 
-def test_columns_headers_isolation_and_several_paths_are_as_asked(spark):
+def test_columns_headers_isolation_and_several_paths_are_as_requested(spark):
     data = GOLDEN / "kafka-3.9.1-v2" / "data"
     none, txn = data / "v2-none-0", data / "v2-txn-0"
     both = load(spark, none, txn, columns="topic,partition,offset,value", **{"kafka.isolation.level": "read_committed"})
@@ -52,7 +53,7 @@ def test_columns_headers_isolation_and_several_paths_are_as_asked(spark):
     assert sum(len(each or ()) for each in headers) > 0
 
 
-def test_the_files_of_a_running_broker_hold_what_it_serves(spark, broker, topic_name):
+def test_the_files_of_a_running_broker_hold_the_records_that_it_serves(spark, broker, topic_name):
     make_topic(broker.bootstrap, topic_name, 2)
     produce(broker.bootstrap, topic_name, [Record(b"%d" % each, b"%d" % each, each % 2) for each in range(500)])
     served = (

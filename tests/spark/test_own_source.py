@@ -1,4 +1,4 @@
-"""Spark's own Kafka source and sink (4.0.0, with Java's kafka-clients 3.9.0) on the broker."""
+"""Spark's own Kafka source and sink (4.0.0, with Java's kafka-clients 3.9.0) with the broker."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @pytest.fixture
 def topic(broker: brokers.Broker, topic_name: str) -> str:
-    """A topic of two partitions with the numbers 0 to 9, even ones in partition 0, a minute from one to the next."""
+    """Create a topic of two partitions with the numbers 0 to 9, even ones in partition 0, a minute apart."""
     make_topic(broker.bootstrap, topic_name, 2)
     produce(broker.bootstrap, topic_name, [_number(each) for each in range(10)])
     return topic_name
@@ -62,7 +62,7 @@ def test_a_batch_read_gives_every_column_as_it_was_produced(
     ]
 
 
-def test_log_append_time_is_told_as_such(oldest: Driver, broker: brokers.Broker, topic_name: str) -> None:
+def test_log_append_time_is_shown_as_timestamp_type(oldest: Driver, broker: brokers.Broker, topic_name: str) -> None:
     make_topic(broker.bootstrap, topic_name, 1, message_timestamp_type="LogAppendTime")
     produce(broker.bootstrap, topic_name, [Record(b"1", b"", 0, T0)])
     (row,) = oldest.call(spark_jobs.read, "kafka", _at(broker, topic_name))
@@ -94,7 +94,7 @@ def test_a_batch_read_keeps_to_offsets_and_times(
 def test_topics_are_found_by_pattern_and_by_assignment(
     oldest: Driver, broker: brokers.Broker, topic: str, deprecated: str
 ) -> None:
-    """Offsets are asked for by an administrator, and (deprecated) by a consumer in a group."""
+    """Spark fetches offsets with an admin client, or (deprecated) with a consumer in a group."""
     oldest.call(spark_jobs.set_option, "spark.sql.streaming.kafka.useDeprecatedOffsetFetching", deprecated)
     at = {"kafka.bootstrap.servers": broker.bootstrap}
     by_pattern = oldest.call(spark_jobs.read, "kafka", {**at, "subscribePattern": topic[:-1] + "[0-9]$"})
@@ -104,7 +104,7 @@ def test_topics_are_found_by_pattern_and_by_assignment(
 
 
 @pytest.mark.parametrize(("isolation", "expected"), [("read_committed", [0, 2, 3]), ("read_uncommitted", [0, 1, 2, 3])])
-def test_aborted_transactions_are_read_only_by_those_who_ask_for_them(
+def test_aborted_transactions_are_read_only_with_read_uncommitted(
     oldest: Driver, broker: brokers.Broker, topic_name: str, isolation: str, expected: list[int]
 ) -> None:
     make_topic(broker.bootstrap, topic_name)
@@ -152,9 +152,7 @@ def test_the_key_chooses_the_same_partition_as_for_other_clients(
     assert ours == theirs
 
 
-def test_a_stream_goes_on_where_its_checkpoint_says(
-    oldest: Driver, broker: brokers.Broker, topic: str, tmp_path: Path
-) -> None:
+def test_a_stream_resumes_at_its_checkpoint(oldest: Driver, broker: brokers.Broker, topic: str, tmp_path: Path) -> None:
     make_topic(broker.bootstrap, f"{topic}-copy", 2)
     source = _at(broker, topic, startingOffsets="earliest", maxOffsetsPerTrigger="4", includeHeaders="true")
     sink = {"kafka.bootstrap.servers": broker.bootstrap, "topic": f"{topic}-copy", "checkpointLocation": str(tmp_path)}
@@ -179,10 +177,10 @@ def test_records_that_are_gone_end_a_stream_unless_it_may_lose_some(
         oldest.call(spark_jobs.copy_stream, "kafka", source, "kafka", sink)
     oldest.call(spark_jobs.copy_stream, "kafka", source | {"failOnDataLoss": "false"}, "kafka", sink)
     found = {int(each.key or b"-1") for each in consume(broker.bootstrap, f"{topic}-copy")}
-    assert found == set(range(20)) - {10, 12}  # what the failed attempt has sent is there twice
+    assert found == set(range(20)) - {10, 12}  # records that the failed attempt sent are there twice
 
 
-def test_a_topic_that_is_not_there_is_named(oldest: Driver, broker: brokers.Broker, topic: str) -> None:
+def test_the_error_names_a_topic_that_does_not_exist(oldest: Driver, broker: brokers.Broker, topic: str) -> None:
     delete_topic(broker.bootstrap, topic)
     with pytest.raises(DriverError, match=f"UnknownTopicOrPartition|{topic}"):
         oldest.call(spark_jobs.read, "kafka", _at(broker, topic))

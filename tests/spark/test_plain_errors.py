@@ -1,4 +1,4 @@
-"""Errors leave the methods that Spark calls without the way through our modules, unless they are no errors of ours."""
+"""kafkapy's errors leave the methods that Spark calls without a traceback through kafkapy; other errors keep theirs."""
 
 import traceback
 
@@ -11,11 +11,11 @@ from kafkapy.spark.plain_errors import without_traceback
 
 
 def frames(error):
-    """The names of the functions that a traceback of it shows, this module's left out."""
+    """Return the names of the functions in the error's traceback, without those of this module."""
     return [frame.name for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
 
 
-def test_a_row_that_cannot_be_a_record_is_told_without_traceback():
+def test_a_row_that_cannot_be_a_record_is_reported_without_traceback():
     @without_traceback
     def write():
         rows = pa.record_batch({"value": ["a"], "partition": pa.array([9], pa.int32())})
@@ -26,7 +26,7 @@ def test_a_row_that_cannot_be_a_record_is_told_without_traceback():
     assert frames(raised.value) == ["called"]
 
 
-def test_damage_that_is_found_while_rows_are_read_is_told_without_traceback():
+def test_damage_found_while_rows_are_read_is_reported_without_traceback():
     @without_traceback
     def read():
         yield 1
@@ -41,7 +41,7 @@ def test_damage_that_is_found_while_rows_are_read_is_told_without_traceback():
     assert frames(raised.value) == ["iterated"]
 
 
-def test_an_error_that_is_none_of_ours_keeps_its_traceback():
+def test_an_error_that_is_not_kafkapys_keeps_its_traceback():
     @without_traceback
     def read():
         yield int("x")

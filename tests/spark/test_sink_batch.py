@@ -19,7 +19,7 @@ DELIVERIES = ("at-least-once", "exactly-once")
 
 
 def write(rows: "DataFrame", broker: Broker, **options: str) -> None:
-    """`options` with __ for dots."""
+    """Write the rows with the sink. `options` have __ for dots."""
     writer = rows.write.format("kafkapy").mode("append").option("kafka.bootstrap.servers", broker.bootstrap)
     for name, value in options.items():
         writer = writer.option(name.replace("__", "."), value)
@@ -61,7 +61,9 @@ def test_a_timestamp_becomes_the_time_of_the_record(spark: "SparkSession", broke
         assert [record.timestamp for record in consumer.records(until=consumer.end_offsets())] == [1893456000123]
 
 
-def test_keys_go_where_other_producers_put_them(spark: "SparkSession", broker: Broker, topic_name: str) -> None:
+def test_keys_go_to_the_same_partitions_as_with_other_producers(
+    spark: "SparkSession", broker: Broker, topic_name: str
+) -> None:
     names = [topic_name, f"{topic_name}-other"]
     for name in names:
         make_topic(broker.bootstrap, name, 5)
@@ -90,15 +92,13 @@ def test_many_tasks_of_few_processes_are_one_transaction(
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
-def test_no_rows_are_written_without_a_word(
-    spark: "SparkSession", broker: Broker, topic_name: str, delivery: str
-) -> None:
+def test_writing_no_rows_raises_no_error(spark: "SparkSession", broker: Broker, topic_name: str, delivery: str) -> None:
     make_topic(broker.bootstrap, topic_name)
     write(spark.range(0).selectExpr("cast(id as string) as value"), broker, topic=topic_name, delivery=delivery)
     assert consume(broker.bootstrap, topic_name) == []
 
 
-def test_a_job_that_fails_leaves_nothing_behind(spark: "SparkSession", broker: Broker, topic_name: str) -> None:
+def test_a_failed_job_leaves_no_records(spark: "SparkSession", broker: Broker, topic_name: str) -> None:
     make_topic(broker.bootstrap, topic_name)
     rows = spark.range(0, 100, 1, 2).selectExpr(
         "case when id < 99 then cast(id as string) else raise_error('the last row') end as value"
@@ -107,7 +107,7 @@ def test_a_job_that_fails_leaves_nothing_behind(spark: "SparkSession", broker: B
     assert consume(broker.bootstrap, topic_name) == []
     with Cluster(broker.bootstrap) as cluster:
         admin = TransactionAdmin(cluster)
-        # Spark does not wait for the task that it kills when the other one fails.
+        # When one task fails, Spark kills the other one without waiting for its end.
         eventually(lambda: not admin.list_transactions(states=["Ongoing"]), what="a transaction is left open")
 
 
@@ -123,7 +123,7 @@ def test_a_job_that_fails_leaves_nothing_behind(spark: "SparkSession", broker: B
         ("'v' as value, 7 as partition", {"topic": "TOPIC"}, "is for partition 7, but the topic"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_wrong_options_and_rows_are_reported(
     spark: "SparkSession",
     broker: Broker,
     topic_name: str,
@@ -143,7 +143,7 @@ def test_overwriting_is_refused(spark: "SparkSession", broker: Broker) -> None:
         writer.option("kafka.bootstrap.servers", broker.bootstrap).option("topic", "t").save()
 
 
-def test_a_broker_that_is_not_there_is_named(spark: "SparkSession", topic_name: str) -> None:
+def test_the_error_names_a_broker_that_cannot_be_reached(spark: "SparkSession", topic_name: str) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     writer = spark.sql("select 'v' as value").write.format("kafkapy").mode("append")
     writer = writer.option("kafka.bootstrap.servers", nobody).option("kafka.max.block.ms", "300")

@@ -1,4 +1,4 @@
-"""How a task of the sink sends its rows, without Spark running."""
+"""A task of the sink sends its rows, without Spark running."""
 
 import pyarrow as pa
 
@@ -9,7 +9,7 @@ from tests.client.conftest import FakeBroker
 from tests.client.test_record_producer import Store
 
 
-def test_rows_without_key_go_where_there_is_a_leader() -> None:
+def test_rows_without_key_go_to_a_partition_with_a_leader() -> None:
     broker = FakeBroker()
     options = sink_options({"kafka.bootstrap.servers": broker.address, "topic": "t", "kafka.batch.size": "1000"})
     try:

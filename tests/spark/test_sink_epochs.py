@@ -1,4 +1,4 @@
-"""The end of an epoch, without Spark: cut off at every request to the broker, and done again by the next driver."""
+"""The end of an epoch, without Spark: killed at every request to the broker, and repeated by the next driver."""
 
 import uuid
 from collections import Counter
@@ -38,7 +38,7 @@ TASKS = 3
 
 
 class Killed(BaseException):
-    """Nothing runs after it, as in a process that was killed."""
+    """Raised where a kill would end the process: nothing runs after it."""
 
 
 class Run:
@@ -62,13 +62,13 @@ class Run:
             ensure_decision_topic(admin.cluster, self.options.decision_topic)
 
     def task(self, epoch: int, number: int) -> Written:
-        """Three rows that say where they come from."""
+        """Run a task that writes three rows, which name their epoch and task."""
         values = [f"{epoch}/{number}/{row}" for row in range(3)]
         rows = pa.record_batch({"key": pa.array(values), "value": pa.array(values)})
         return write_exactly_once(self.options, self.query, epoch, iter([rows]))
 
     def epoch(self, number: int) -> None:
-        """All of it, as Spark would."""
+        """Run all tasks of the epoch and its commit, as Spark would."""
         messages = [self.task(number, task) for task in range(TASKS)]
         self.commit(number, messages)
 
@@ -79,7 +79,7 @@ class Run:
             commit_epoch(self.options, self.query, number, shares, known=known)
 
     def seen(self) -> Counter[str]:
-        """What a reader of committed records sees; nothing may hold it up."""
+        """Return the values that a read_committed consumer gets; check that no open transaction blocks it."""
         with Consumer(self.bootstrap, isolation="read_committed") as reader, Consumer(self.bootstrap) as other:
             reader.assign_topic(self.topic)
             other.assign_topic(self.topic)
@@ -106,7 +106,7 @@ def shares_of(messages: list[Written]) -> list[Share]:
 
 
 def killed_at(monkeypatch: pytest.MonkeyPatch, nth: int, before: bool, work: Callable[[], object]) -> bool:
-    """Does `work`, which is killed before or behind its nth request; whether it came to that."""
+    """Run `work`, killed before or after its nth request; return True if it sent so many requests."""
     sent = count(1)
     send = Connection.send
 
@@ -168,9 +168,9 @@ def test_a_task_without_rows_has_nothing_to_commit(run: Run) -> None:
     assert write_exactly_once(run.options, run.query, 0, iter([])).share is None
 
 
-def test_the_second_attempt_of_a_task_does_not_count(run: Run) -> None:
+def test_the_second_attempt_of_a_task_is_ignored(run: Run) -> None:
     messages = [run.task(0, task) for task in range(TASKS)]
-    run.task(0, 1)  # its message is thrown away
+    run.task(0, 1)  # its message is dropped
     run.commit(0, messages)
     run.expect(0)
 
@@ -207,7 +207,7 @@ def test_abort_ends_the_transactions_of_an_undecided_epoch(run: Run) -> None:
     run.expect(0, 1)
 
 
-def test_abort_of_a_batch_ends_also_what_attempts_without_a_message_left_open(run: Run) -> None:
+def test_abort_of_a_batch_also_ends_transactions_of_attempts_without_a_message(run: Run) -> None:
     for task in range(TASKS):
         run.task(0, task)
     abort_epoch(run.options, run.query, 0, [], replayable=False)
@@ -254,9 +254,9 @@ def test_a_driver_that_was_replaced_cannot_decide(run: Run, monkeypatch: pytest.
 def test_a_driver_that_is_slow_to_abort_leaves_a_later_use_of_the_id_alone(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has looked up what is open, and aborts that when the ids are in use for the next epoch."""
+    """The driver has listed the open transactions, and aborts them when the next epoch uses the ids already."""
     for task in range(TASKS):
-        run.task(0, task)  # their messages are thrown away
+        run.task(0, task)  # their messages are dropped
     messages: list[Written] = []
 
     def slow_abort(cluster: Cluster, identity: TransactionIdentity, commit: bool) -> None:
@@ -271,7 +271,7 @@ def test_a_driver_that_is_slow_to_abort_leaves_a_later_use_of_the_id_alone(
 
 
 def test_a_driver_that_was_replaced_aborts_nothing_of_its_successor(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It looks up what is open when that belongs to the next epoch of the new driver."""
+    """The old driver lists the open transactions when they belong to the new driver's next epoch."""
     old = [run.task(0, task) for task in range(TASKS)]
     look = epochs._open_transactions
     messages: list[Written] = []
@@ -302,10 +302,10 @@ def test_a_driver_that_finds_its_epoch_done_leaves_the_next_one_alone(run: Run) 
     run.expect(0, 1)
 
 
-def test_a_decision_behind_an_open_transaction_of_another_query_is_waited_for(
+def test_a_decision_behind_another_querys_open_transaction_is_waited_for(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Committed readers stop before that transaction, and would take the epoch for undecided."""
+    """A read_committed consumer stops before that transaction, and would take the epoch for undecided."""
     write = epochs._write
     with TransactionalProducer(run.bootstrap, f"other-{run.topic}") as other:
 
@@ -338,7 +338,7 @@ def test_a_decision_behind_an_open_transaction_of_another_query_is_waited_for(
     run.expect(0)
 
 
-def test_a_transaction_of_another_query_that_stays_open_is_told(broker: Broker, topic_name: str) -> None:
+def test_another_querys_transaction_that_stays_open_is_reported(broker: Broker, topic_name: str) -> None:
     run = Run(broker.bootstrap, topic_name, decisionTopic=f"{topic_name}-decisions")
     with TransactionalProducer(run.bootstrap, f"other-{run.topic}") as other:
         leave_in_decisions(other, run)
@@ -383,7 +383,7 @@ def test_a_transaction_that_ended_before_the_decision_fails_the_epoch_as_a_whole
     run.expect(0)
 
 
-def test_a_transaction_that_ended_after_the_decision_is_named(
+def test_the_error_names_a_transaction_that_ended_after_the_decision(
     run: Run, monkeypatch: pytest.MonkeyPatch, broker: Broker
 ) -> None:
     messages = [run.task(0, task) for task in range(TASKS)]
@@ -393,7 +393,7 @@ def test_a_transaction_that_ended_after_the_decision_is_named(
             run.commit(0, messages)
     lost = shares_of(messages)[1]
     with Cluster(broker.bootstrap) as cluster:
-        TransactionAdmin(cluster).abort(lost.transactional_id)  # as the broker does when its time is over
+        TransactionAdmin(cluster).abort(lost.transactional_id)  # as the broker does after the transaction time-out
     replay = [run.task(0, task) for task in range(TASKS)]
     with pytest.raises(DecidedTransactionLost) as failure:
         run.commit(0, replay)
@@ -424,7 +424,7 @@ def test_an_id_is_used_again_only_in_a_later_epoch() -> None:
 
 
 def leave_in_decisions(other: TransactionalProducer, run: Run) -> None:
-    """A record in a transaction that is open."""
+    """Write a record to the decision topic in a transaction that stays open."""
     other.begin()
     other.send(run.options.decision_topic, b"never read", b"key", partition=0)
     other.flush()

@@ -1,4 +1,4 @@
-"""What the sink takes and refuses, without Spark running."""
+"""The options and rows that the sink accepts and refuses, without Spark running."""
 
 import time
 from datetime import datetime
@@ -43,11 +43,11 @@ def test_properties_of_a_producer_are_honoured(given: dict[str, str], attribute:
     assert getattr(sink_options({**SERVERS, **given}).producer, attribute) == value
 
 
-def test_what_spark_adds_by_itself_is_let_through() -> None:
+def test_options_that_spark_adds_are_accepted() -> None:
     sink_options({**SERVERS, "checkpointLocation": "/c", "queryName": "q", "path": "p"})
 
 
-def test_include_headers_is_let_through_as_by_sparks_own_sink() -> None:
+def test_include_headers_is_accepted_as_by_sparks_own_sink() -> None:
     for word in ("true", "false"):
         assert sink_options({**SERVERS, "includeHeaders": word}) == sink_options(SERVERS)
 
@@ -82,7 +82,7 @@ def test_include_headers_is_let_through_as_by_sparks_own_sink() -> None:
         ({"onLostTransactions": "ignore"}, "onLostTransactions is 'ignore': write fail or skip"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(given: dict[str, str], text: str) -> None:
+def test_wrong_options_are_reported_in_a_sentence(given: dict[str, str], text: str) -> None:
     with pytest.raises(BadOption) as failure:
         sink_options({**SERVERS, **given})
     assert str(failure.value).startswith(text)
@@ -108,7 +108,7 @@ def test_columns_that_cannot_be_written_are_named(schema: StructType, text: str)
         assert text in str(failure.value)
 
 
-def test_rows_without_a_value_are_tombstones_where_that_is_asked_for() -> None:
+def test_rows_without_a_value_are_tombstones_if_requested() -> None:
     for writer in (batch_writer, stream_writer):
         assert writer({**SERVERS, "tombstones": "true"}, KEYS, False)._options.tombstones
 
@@ -151,13 +151,13 @@ def test_timestamps_of_pyspark_4_0_are_in_the_time_zone_of_the_process(monkeypat
     assert none is None
 
 
-def test_a_decision_is_on_two_brokers_where_there_are_three() -> None:
+def test_with_three_brokers_the_decision_topic_has_three_replicas_and_needs_two_in_sync() -> None:
     assert new_decision_topic("d", brokers=3).replication_factor == 3
     assert (new_decision_topic("d", brokers=5).configs or {})["min.insync.replicas"] == "2"
     assert "min.insync.replicas" not in (new_decision_topic("d", brokers=2).configs or {})
 
 
-def test_the_decision_topic_is_made_compacted_and_kept(broker: Broker, topic_name: str) -> None:
+def test_the_decision_topic_is_created_compacted_and_kept(broker: Broker, topic_name: str) -> None:
     with Cluster(broker.bootstrap) as cluster:
         for _ in range(2):
             ensure_decision_topic(cluster, topic_name)
@@ -165,7 +165,7 @@ def test_the_decision_topic_is_made_compacted_and_kept(broker: Broker, topic_nam
     assert configs["cleanup.policy"] == "compact"
 
 
-def test_a_decision_topic_that_would_forget_is_refused(broker: Broker, topic_name: str) -> None:
+def test_a_decision_topic_with_retention_is_refused(broker: Broker, topic_name: str) -> None:
     with Admin(broker.bootstrap) as admin:
         admin.create_topic(topic_name, 1)
         with pytest.raises(DecisionsUnusable, match=r"has cleanup\.policy=delete, which would delete decisions"):
@@ -182,7 +182,7 @@ def test_a_decision_topic_of_several_partitions_is_refused(broker: Broker, topic
 @pytest.mark.parametrize(
     ("key", "value"), [(b"k", b"v"), (b"q/0", b"[]"), (b"q/x", b"{}"), (b"q/0", b'{"version": 2}'), (b"\xff/0", None)]
 )
-def test_records_of_others_among_the_decisions_are_named(
+def test_the_error_names_foreign_records_in_the_decision_topic(
     broker: Broker, topic_name: str, key: bytes, value: bytes | None
 ) -> None:
     with Cluster(broker.bootstrap) as cluster:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-ROWS = 40  # a file
+ROWS = 40  # of each file
 
 
 def put(directory: Path, first: int) -> None:
-    """A file with the next numbers, a line each."""
+    """Write a file with the next numbers, one on each line."""
     directory.mkdir(exist_ok=True)
     lines = "".join(f"{number}\n" for number in range(first, first + ROWS))
     (directory.parent / "new").write_text(lines)
@@ -31,7 +31,7 @@ def lines_of(spark: "SparkSession", directory: Path, *, files: int = 1) -> "Data
 
 
 def run(rows: "DataFrame", broker: Broker, topic: str, checkpoint: Path, **options: str) -> None:
-    """Until what is there has been written."""
+    """Run the stream until all available rows are written."""
     writer: DataStreamWriter = rows.writeStream.format("kafkapy").option("kafka.bootstrap.servers", broker.bootstrap)
     for name, value in {"topic": topic, "checkpointLocation": str(checkpoint), **options}.items():
         writer = writer.option(name, value)
@@ -43,7 +43,7 @@ def numbers(broker: Broker, topic: str) -> Counter[int]:
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
-def test_a_stream_goes_on_from_its_checkpoint(
+def test_a_stream_resumes_from_its_checkpoint(
     spark: "SparkSession", broker: Broker, topic: str, tmp_path: Path, delivery: str
 ) -> None:
     for part in range(2):
@@ -55,7 +55,7 @@ def test_a_stream_goes_on_from_its_checkpoint(
 def test_an_epoch_that_spark_runs_again_is_not_written_again(
     spark: "SparkSession", broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """As after a driver that died when the epoch was done and Spark had not noted it."""
+    """The case of a driver that died when the epoch was done but not yet in Spark's commit log."""
     put(tmp_path / "in", 0)
     for _ in range(2):
         run(lines_of(spark, tmp_path / "in"), broker, topic, tmp_path / "checkpoint", delivery="exactly-once")
@@ -94,7 +94,7 @@ def test_complete_mode_writes_the_whole_result_each_time(
     assert numbers(broker, topic) == Counter([ROWS, 2 * ROWS])
 
 
-def test_what_is_wrong_ends_the_query_with_a_sentence(
+def test_wrong_rows_and_options_end_the_query_with_a_sentence(
     spark: "SparkSession", broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     put(tmp_path / "in", 0)

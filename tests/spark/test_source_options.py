@@ -1,4 +1,4 @@
-"""What the options of the source mean before a broker is asked, and what is said of wrong ones."""
+"""The options of the source, read without a broker, and the errors for wrong ones."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_defaults_are_those_of_spark():
     assert found.consumer.isolation == "read_uncommitted"
 
 
-def test_names_come_in_any_case():
+def test_option_names_are_case_insensitive():
     found = source_options({"kafka.bootstrap.servers": "a:1", "SUBSCRIBE": "x", "FailOndataLoss": "FALSE"})
     assert not found.fail_on_data_loss
 
@@ -79,7 +79,7 @@ def test_the_broker_sees_the_group_prefix_unless_a_client_or_a_group_is_named():
     assert options(**{"kafka.client.id": "c"}).client_id("executor") == "c"
 
 
-def test_the_columns_are_chosen_in_their_order_and_spelled_as_sparks():
+def test_columns_have_the_requested_order_and_sparks_spelling():
     assert options(columns="offset, VALUE,timestamptype").columns == ("offset", "value", "timestampType")
     assert options(columns="headers,key", includeHeaders="true").columns == ("headers", "key")
     for wrong in ("", "key,key", "key,length"):
@@ -87,7 +87,7 @@ def test_the_columns_are_chosen_in_their_order_and_spelled_as_sparks():
     assert "leaves out headers" in sentence({**LEAST, "columns": "key", "includeHeaders": "true"})
 
 
-def test_what_to_read_is_said_in_one_of_three_ways():
+def test_exactly_one_of_three_options_names_the_topics():
     server = {"kafka.bootstrap.servers": "a:1"}
     assert source_options({**server, "assign": '{"a":[1,0],"b":[0]}'}).subscription == Subscription(
         assigned=(("a", 0), ("a", 1), ("b", 0))
@@ -152,13 +152,13 @@ def test_offsets_in_another_form_are_refused(option, wrong):
         ("kafka.request.timeout.ms", "1s", "write a whole number, 0 or more"),
     ],
 )
-def test_a_wrong_value_is_named_with_what_to_write(option, value, said):
+def test_the_error_names_a_wrong_value_and_the_allowed_ones(option, value, said):
     found = sentence({**LEAST, option: value})
     assert option in found
     assert said in found
 
 
-def test_an_unknown_name_is_refused_and_the_right_one_guessed():
+def test_an_unknown_option_is_refused_and_a_similar_one_suggested():
     assert "no option 'startingofset'; did you mean 'startingOffsets'?" in sentence(
         {**LEAST, "startingOfset": "latest"}
     )
@@ -166,7 +166,7 @@ def test_an_unknown_name_is_refused_and_the_right_one_guessed():
     assert "did you mean kafka.fetch.max.bytes?" in sentence({**LEAST, "kafka.fetch.max.byte": "1"})
 
 
-def test_less_may_not_be_more():
+def test_a_minimum_may_not_exceed_its_maximum():
     assert "minOffsetsPerTrigger is 9, more than maxOffsetsPerTrigger, which is 5" in sentence(
         {**LEAST, "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}
     )
@@ -180,7 +180,7 @@ def test_properties_that_spark_refuses_are_refused(name):
     assert f"kafka.{name} cannot be set: " in sentence({**LEAST, f"kafka.{name}": "x"})
 
 
-def test_properties_without_effect_are_warned_of_once(caplog):
+def test_properties_without_effect_are_logged_as_a_warning_once(caplog):
     for _ in range(2):
         options(**{f"kafka.{name}": "1" for name in WITHOUT_EFFECT}, **{"kafka.sasl.mechanism": "PLAIN"})
     said = [record.getMessage() for record in caplog.records]
@@ -208,7 +208,7 @@ def test_a_stream_has_no_end(name):
         options(**{name: value}).check_stream()
 
 
-def test_a_schema_of_ones_own_is_refused():
+def test_a_schema_given_by_the_user_is_refused():
     check_schema(schema_of(("key", "value")), ("key", "value"))
     with pytest.raises(BadOption, match=r"struct<value:binary> was requested.*struct<key:binary,value:binary>"):
         check_schema(schema_of(("value",)), ("key", "value"))

@@ -1,4 +1,4 @@
-"""What a batch query reads, from options to rows: planned and read as Spark does it, without Spark around it."""
+"""A batch query from options to rows, planned and read as Spark does it, but without Spark."""
 
 import time
 
@@ -15,12 +15,12 @@ from kafkapy.spark.reading import cluster_pool, task
 from kafkapy.spark.reading.batch_reader import BatchReader
 from kafkapy.spark.reading.data_loss import DataLoss
 
-TIME = int(time.time()) * 1000 - 60_000  # what is older than a week may be deleted at any moment
+TIME = int(time.time()) * 1000 - 60_000  # records older than a week may be deleted at any moment
 
 
 @pytest.fixture
 def topic(kafkapy_topic, admin):
-    """Three partitions: 0 has ten records, a second apart, 1 has five, 2 has none."""
+    """Create a topic of three partitions: 0 has ten records, a second apart, 1 has five, 2 has none."""
     admin.create_partitions(kafkapy_topic, 3)
     fill(admin, kafkapy_topic, 0, 10)
     fill(admin, kafkapy_topic, 1, 5)
@@ -46,7 +46,7 @@ def plan(admin, **options):
 
 
 def read(batch_reader, partitions=None):
-    """(partition, offset) of all rows."""
+    """Return (partition, offset) of all rows."""
     found = []
     for one in batch_reader.partitions() if partitions is None else partitions:
         for batch in batch_reader.read(one):
@@ -54,7 +54,7 @@ def read(batch_reader, partitions=None):
     return found
 
 
-def test_all_there_is_unless_told_otherwise(admin, topic):
+def test_by_default_all_records_are_read(admin, topic):
     assert plan(admin, subscribe=topic) == [(0, 0, 10), (1, 0, 5)]
     rows = read(reader(admin, subscribe=topic))
     assert rows == [(0, offset) for offset in range(10)] + [(1, offset) for offset in range(5)]
@@ -64,7 +64,7 @@ def test_a_topic_without_records_gives_none(admin, kafkapy_topic):
     assert read(reader(admin, subscribe=kafkapy_topic)) == []
 
 
-def test_columns_are_those_asked_for_in_their_order(admin, topic):
+def test_columns_are_the_requested_ones_in_their_order(admin, topic):
     batches = reader(admin, subscribe=topic, columns="offset,value")
     (batch,) = batches.read(batches.partitions()[1])
     assert batch.schema.names == ["offset", "value"]
@@ -157,7 +157,7 @@ def test_offsets_beyond_the_end_are_data_loss(admin, topic, option):
     assert rest == ([] if option == "startingOffsets" else [(0, offset) for offset in range(10)])
 
 
-def test_retention_has_passed_the_start(admin, topic, caplog):
+def test_a_start_that_retention_has_deleted(admin, topic, caplog):
     start = {"assign": f'{{"{topic}":[0]}}', "startingOffsets": f'{{"{topic}":{{"0":2}}}}'}
     admin.delete_records({(topic, 0): 6})
     with pytest.raises(DataLoss, match=rf"{topic}-0 does not have offsets 2 to 5 any more; it has 6 to 9"):
@@ -168,7 +168,7 @@ def test_retention_has_passed_the_start(admin, topic, caplog):
     assert read(batches) == []
 
 
-def test_retention_that_comes_between_plan_and_task(admin, topic):
+def test_records_deleted_between_plan_and_task(admin, topic):
     batches = reader(admin, assign=f'{{"{topic}":[0]}}', maxRecordsPerPartition=5)
     first, second = batches.partitions()
     admin.delete_records({(topic, 0): 7})
@@ -177,7 +177,7 @@ def test_retention_that_comes_between_plan_and_task(admin, topic):
         read(batches, [second])
 
 
-def test_brokers_that_do_not_agree_are_asked_for_a_while(admin, topic, monkeypatch):
+def test_metadata_is_requested_again_while_brokers_disagree(admin, topic, monkeypatch):
     one, *_ = (batches := reader(admin, subscribe=topic, **{"kafkaConsumer.pollTimeoutMs": 200})).partitions()
     asked = []
 
@@ -191,7 +191,7 @@ def test_brokers_that_do_not_agree_are_asked_for_a_while(admin, topic, monkeypat
     assert 1 < len(asked) < 10, "not without a pause"
 
 
-def test_a_topic_made_again_between_plan_and_task(admin, topic):
+def test_a_topic_created_again_between_plan_and_task(admin, topic):
     options = {"subscribe": topic, "startingOffsets": f'{{"{topic}":{{"0":0,"1":0,"2":0}}}}'}
     strict, lenient = reader(admin, **options), reader(admin, **options, failOnDataLoss="false")
     (one, *_), (other, *_) = strict.partitions(), lenient.partitions()
@@ -209,18 +209,18 @@ def test_a_topic_made_again_between_plan_and_task(admin, topic):
     assert read(lenient, [other]) == []
 
 
-def test_a_topic_that_is_not_there_is_named(admin):
+def test_the_error_names_a_topic_that_does_not_exist(admin):
     with pytest.raises(KafkaError, match="topic 'no-such-topic'"):
         plan(admin, subscribe="no-such-topic")
 
 
-def test_a_broker_that_is_not_there_is_named_at_once():
+def test_the_error_names_an_unreachable_broker_at_once():
     given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
     with pytest.raises(ClientError, match=r"No connection to 127\.0\.0\.1:1: connection refused"):
         BatchReader(source_options({**given, "fetchOffset.retryIntervalMs": "1"})).partitions()
 
 
-def test_a_damaged_batch_is_named_with_topic_partition_and_offset(tmp_path):
+def test_the_error_names_topic_partition_and_offset_of_a_damaged_batch(tmp_path):
     with kafkapy.Broker(tmp_path) as broker, Admin(broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic("worn", 1)])
         for _ in range(3):
@@ -248,7 +248,7 @@ def test_connections_are_kept_from_task_to_task(admin, topic):
     assert not any(ones for key, ones in cluster_pool._idle.items() if "kept-executor" in key)
 
 
-def test_topics_of_thousands_of_partitions_are_not_asked_about_by_every_task(admin, kafkapy_topic, monkeypatch):
+def test_not_every_task_requests_metadata_of_topics_with_thousands_of_partitions(admin, kafkapy_topic, monkeypatch):
     monkeypatch.setattr(task, "VALID_S", 10.0)
     admin.create_partitions(kafkapy_topic, 2)
     fill(admin, kafkapy_topic, 0, 3)
@@ -263,7 +263,7 @@ def test_topics_of_thousands_of_partitions_are_not_asked_about_by_every_task(adm
     assert len(asked) == 1
 
 
-def test_of_no_partitions_spark_makes_up_one_which_is_empty(admin, topic):
+def test_without_partitions_spark_gets_one_empty_partition(admin, topic):
     from pyspark.sql.datasource import InputPartition
 
     assert list(reader(admin, subscribe=topic).read(InputPartition(None))) == []

@@ -1,5 +1,5 @@
-"""How a streaming query goes on: positions, new partitions, what is gone, limits. Planned as Spark does it, without
-Spark around it: each step is one micro-batch, and offsets go through JSON as through a checkpoint."""
+"""The progress of a streaming query: positions, new partitions, deleted records, limits. Planned as Spark does it, but
+without Spark: each step is one micro-batch, and offsets go through JSON as through a checkpoint."""
 
 import json
 from dataclasses import replace
@@ -33,12 +33,12 @@ class Query:
         self.start = start
 
     def end(self):
-        """What Spark notes down before it runs a micro-batch."""
+        """Return the end offset that Spark records before it runs a micro-batch."""
         start = self.start or through(self.reader.initialOffset())
         return through(self.reader.latestOffset(start, self.reader.getDefaultReadLimit()))
 
     def run(self, end):
-        """(partition, offset) of the rows of a micro-batch; it is not committed."""
+        """Run a micro-batch without committing it; return (partition, offset) of its rows."""
         start = self.start or through(self.reader.initialOffset())
         rows = []
         for one in self.reader.partitions(start, end):
@@ -47,7 +47,7 @@ class Query:
         return rows
 
     def step(self):
-        """One micro-batch; None if there is nothing to do."""
+        """Run and commit one micro-batch; return its rows, or None if there is nothing to read."""
         end = self.end()
         if end == self.start:
             return None
@@ -64,7 +64,7 @@ def rows(first, last, partition=0):
     return [(partition, offset) for offset in range(first, last)]
 
 
-def test_a_new_query_begins_at_the_end_and_goes_on_from_there(admin, kafkapy_topic):
+def test_a_new_query_begins_at_the_end_and_continues_from_there(admin, kafkapy_topic):
     fill(admin, kafkapy_topic, 5)
     query = Query(admin, subscribe=kafkapy_topic)
     assert query.step() == []
@@ -114,7 +114,7 @@ def test_a_new_partition_that_does_not_begin_at_0_is_data_loss(admin, kafkapy_to
 
 
 @pytest.mark.parametrize("fewer", [True, False])
-def test_a_topic_made_again_is_found_out_whatever_it_has(admin, kafkapy_topic, fewer):
+def test_a_topic_created_again_is_detected_whatever_it_has(admin, kafkapy_topic, fewer):
     fill(admin, kafkapy_topic, 5)
     query = Query(admin, subscribe=kafkapy_topic, startingOffsets="earliest")
     assert query.step() == rows(0, 5)
@@ -159,7 +159,7 @@ def test_a_named_topic_that_is_gone_and_comes_back(admin, kafkapy_topic):
     assert back.step() == rows(0, 1)
 
 
-def test_a_topic_that_goes_while_a_query_is_idle(admin, kafkapy_topic):
+def test_a_topic_deleted_while_a_query_is_idle(admin, kafkapy_topic):
     query = Query(admin, subscribe=kafkapy_topic, failOnDataLoss="false")
     assert query.step() == []
     assert query.step() is None
@@ -172,7 +172,7 @@ def test_a_topic_that_goes_while_a_query_is_idle(admin, kafkapy_topic):
     assert found == rows(0, 1)
 
 
-def test_a_topic_that_a_broker_does_not_know_for_a_moment_is_not_read_again(admin, kafkapy_topic, monkeypatch):
+def test_a_topic_briefly_unknown_to_a_broker_is_not_read_again(admin, kafkapy_topic, monkeypatch):
     fill(admin, kafkapy_topic, 2)
     options = {"subscribe": kafkapy_topic, "startingOffsets": "earliest", "failOnDataLoss": "false"}
     query = Query(admin, **options)
@@ -204,12 +204,12 @@ def test_the_checkpoint_of_a_query_that_reads_something_else(admin, kafkapy_topi
         Query(admin, other, subscribe=kafkapy_topic).step()
 
 
-def test_a_query_goes_on_from_a_checkpoint_of_sparks_own_source(admin, kafkapy_topic):
+def test_a_query_resumes_from_a_checkpoint_of_sparks_own_source(admin, kafkapy_topic):
     fill(admin, kafkapy_topic, 9)
     assert Query(admin, {kafkapy_topic: {"0": 4}}, subscribe=kafkapy_topic).step() == rows(4, 9)
 
 
-def test_a_partition_that_ends_before_what_was_read(admin, kafkapy_topic):
+def test_a_partition_that_ends_before_the_read_position(admin, kafkapy_topic):
     fill(admin, kafkapy_topic, 5)
     known = Query(admin, subscribe=kafkapy_topic).end()
     ahead = {**known, "offsets": {kafkapy_topic: {"0": 8}}}
@@ -231,7 +231,7 @@ def test_a_batch_that_is_repeated_and_whose_end_is_gone(admin, kafkapy_topic):
     assert Query(admin, begun, subscribe=kafkapy_topic, failOnDataLoss="false").run(beyond) == rows(3, 5)
 
 
-def test_retention_has_passed_the_position(admin, kafkapy_topic):
+def test_a_position_that_retention_has_deleted(admin, kafkapy_topic):
     fill(admin, kafkapy_topic, 5)
     query = Query(admin, subscribe=kafkapy_topic, startingOffsets=f'{{"{kafkapy_topic}":{{"0":1}}}}')
     admin.delete_records({(kafkapy_topic, 0): 4})
@@ -246,7 +246,7 @@ def test_retention_has_passed_the_position(admin, kafkapy_topic):
     assert lenient.step() == rows(4, 5)
 
 
-def test_a_micro_batch_takes_no_more_than_it_may(admin, kafkapy_topic):
+def test_a_micro_batch_keeps_to_its_limit(admin, kafkapy_topic):
     admin.create_partitions(kafkapy_topic, 2)
     fill(admin, kafkapy_topic, 9, partition=0)
     fill(admin, kafkapy_topic, 3, partition=1)
@@ -263,7 +263,7 @@ def test_a_micro_batch_takes_no_more_than_it_may(admin, kafkapy_topic):
     assert end["offsets"] == {kafkapy_topic: {"0": 9, "1": 3}}, "Trigger.Once has no limits"
 
 
-def test_a_micro_batch_waits_for_enough(admin, kafkapy_topic):
+def test_a_micro_batch_waits_for_enough_records(admin, kafkapy_topic):
     query = Query(
         admin, subscribe=kafkapy_topic, minOffsetsPerTrigger=5, maxTriggerDelay="1h", startingOffsets="earliest"
     )
@@ -278,7 +278,7 @@ def test_a_micro_batch_waits_for_enough(admin, kafkapy_topic):
     assert impatient.step() == rows(7, 8)
 
 
-def test_available_now_reads_what_was_there_in_steps_and_no_more(admin, kafkapy_topic):
+def test_available_now_reads_the_records_that_were_there_in_steps_and_no_more(admin, kafkapy_topic):
     fill(admin, kafkapy_topic, 5)
     query = Query(
         admin, subscribe=kafkapy_topic, startingOffsets="earliest", maxOffsetsPerTrigger=3, minOffsetsPerTrigger=3
@@ -290,7 +290,7 @@ def test_available_now_reads_what_was_there_in_steps_and_no_more(admin, kafkapy_
     assert query.step() is None
 
 
-def test_available_now_goes_on_where_a_topic_is_gone(admin, kafkapy_topic):
+def test_available_now_continues_when_a_topic_is_gone(admin, kafkapy_topic):
     fill(admin, kafkapy_topic, 2)
     query = Query(admin, subscribe=kafkapy_topic, startingOffsets="earliest")
     assert query.step() == rows(0, 2)
@@ -302,7 +302,7 @@ def test_available_now_goes_on_where_a_topic_is_gone(admin, kafkapy_topic):
     admin.create_topic(kafkapy_topic, 1)
 
 
-def test_the_report_of_progress_says_how_far_there_are_records(admin, kafkapy_topic):
+def test_the_progress_report_has_the_latest_offsets(admin, kafkapy_topic):
     fill(admin, kafkapy_topic, 5)
     query = Query(admin, subscribe=kafkapy_topic, startingOffsets="earliest", maxOffsetsPerTrigger=2)
     assert query.reader.reportLatestOffset() is None
@@ -310,7 +310,7 @@ def test_the_report_of_progress_says_how_far_there_are_records(admin, kafkapy_to
     assert query.reader.reportLatestOffset()["offsets"] == {kafkapy_topic: {"0": 5}}
 
 
-def test_an_idle_query_waits_for_records_between_the_questions(admin, kafkapy_topic, monkeypatch):
+def test_an_idle_query_waits_for_records_between_requests(admin, kafkapy_topic, monkeypatch):
     query = Query(admin, subscribe=kafkapy_topic)
     query.step()
     asked = []
@@ -351,7 +351,7 @@ def test_before_4_2_spark_asks_for_the_end_first_and_not_for_limits(admin, kafka
     assert repeated.partitions(through(repeated.initialOffset()), end) == [], "the first batch once more"
 
 
-def test_a_query_outlives_a_restart_of_its_broker(tmp_path):
+def test_a_query_survives_a_restart_of_its_broker(tmp_path):
     with kafkapy.Broker(tmp_path, process=True) as broker:
         address = broker.bootstrap_servers
         with Admin(address) as admin:

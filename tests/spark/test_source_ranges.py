@@ -1,4 +1,4 @@
-"""Which offsets each task reads, and how much a micro-batch takes.
+"""The offsets that each task reads, and the size of a micro-batch.
 
 Expected ranges are those of Spark's KafkaOffsetRangeCalculatorSuite and KafkaMicroBatchStream.
 """
@@ -56,8 +56,8 @@ def test_ranges_are_those_that_spark_makes(given, least, edges):
     assert [(one.partition, one.start, one.end) for one in found] == wanted
 
 
-def test_what_stays_whole_leaves_its_tasks_to_the_others():
-    """One large partition beside many small ones: its share is of the tasks that are left."""
+def test_tasks_that_unsplit_partitions_do_not_use_go_to_the_others():
+    """One large and many small partitions: the large one is split into the tasks that the small ones leave."""
     found = split(ranges(1, 1, 1, 1000), least=10)
     assert [one for one in found if one[0] < 3] == [(0, 0, 1), (1, 0, 1), (2, 0, 1)]
     assert len(found) == 10
@@ -68,7 +68,7 @@ def test_max_records_per_partition_bounds_each_task():
     assert split(ranges(6), most=10) == [(0, 0, 6)]
 
 
-def test_both_give_the_larger_number_of_tasks():
+def test_with_both_options_the_larger_number_of_tasks_is_used():
     assert len(split(ranges(100), most=50, least=4)) == 4
     assert len(split(ranges(100), most=10, least=4)) == 10
 
@@ -102,7 +102,7 @@ def limited(limit, begin, end):
     return {at: one for (_, at), one in found.items()}
 
 
-def test_a_limit_is_shared_in_proportion_and_nobody_starves():
+def test_a_limit_is_shared_in_proportion_and_every_partition_gets_some():
     assert limited(10, {0: 0, 1: 0}, {0: 90, 1: 10}) == {0: 9, 1: 1}
     assert limited(10, {0: 0, 1: 0}, {0: 1000, 1: 1}) == {0: 9, 1: 1}
     assert limited(500, {0: 5, 1: 0}, {0: 20, 1: 10}) == {0: 20, 1: 10}
@@ -111,7 +111,7 @@ def test_a_limit_is_shared_in_proportion_and_nobody_starves():
     assert limited(4, {0: 0}, {0: 8, 1: 8}) == {0: 4, 1: 8}
 
 
-def test_too_few_records_are_waited_for_but_not_forever():
+def test_a_batch_waits_for_enough_records_but_not_forever():
     delay = Delay(10, 60)
     begin = {("t", 0): 100}
     assert not delay.waits(begin, {("t", 0): 103}, now=5), "the first batch does not wait"
@@ -130,18 +130,18 @@ def test_positions_come_back_from_the_checkpoint():
     assert positions_of(Positions({}, initial=True).to_json()) == Positions({}, initial=True)
 
 
-def test_a_checkpoint_of_sparks_own_source_is_understood():
+def test_a_checkpoint_of_sparks_own_source_can_be_read():
     assert positions_of({"kafkapy": {"0": 5}, "b": {"1": 2}}) == Positions({("kafkapy", 0): 5, ("b", 1): 2})
 
 
 @pytest.mark.parametrize(
     "text", [None, 5, [1], {"offset": 3}, {"kafkapy": 1}, {"kafkapy": 1, "offsets": {"a": {"x": 1}}}]
 )
-def test_the_checkpoint_of_another_query_is_named(text):
+def test_the_error_names_the_checkpoint_of_another_query(text):
     with pytest.raises(BadCheckpoint, match="choose another checkpointLocation"):
         positions_of(text)
 
 
-def test_the_checkpoint_of_a_newer_version_is_not_guessed_at():
+def test_the_checkpoint_of_a_newer_version_is_refused():
     with pytest.raises(BadCheckpoint, match="newer kafkapy"):
         positions_of({"kafkapy": 2, "offsets": {}})

@@ -1,4 +1,4 @@
-"""What is said when something that Spark's sources need is missing or too old."""
+"""The errors for missing or too old requirements of Spark's sources."""
 
 import importlib.metadata
 import shutil
@@ -15,7 +15,7 @@ from kafkapy.spark.requirements import MissingRequirement, check_workers
 
 
 def without(monkeypatch, name):
-    """As if a package was not installed."""
+    """Make a package look as if it was not installed."""
     found = importlib.metadata.version
 
     def version(asked):
@@ -46,7 +46,7 @@ def own_python(monkeypatch):
 
 
 @pytest.mark.other_runtime
-def test_what_is_installed_here_is_enough():
+def test_the_installed_packages_are_sufficient():
     check_requirements(java=True)
 
 
@@ -57,7 +57,7 @@ def test_the_extra_brings_no_pandas_that_pyspark_warns_about():
     assert pandas.specifier.contains("2.3.3")
 
 
-def test_workers_without_kafkapy_are_told_with_what_to_set(monkeypatch, tmp_path):
+def test_the_error_for_workers_without_kafkapy_names_the_setting_to_change(monkeypatch, tmp_path):
     program(tmp_path, "python3", "exit 1")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("PYSPARK_PYTHON")
@@ -71,9 +71,9 @@ def test_workers_without_kafkapy_are_told_with_what_to_set(monkeypatch, tmp_path
         register(None)
 
 
-def test_registering_what_spark_has_found_by_itself_is_no_error():
+def test_registering_a_source_that_spark_has_found_by_itself_is_no_error():
     class Session:
-        """As PySpark 4.0, which takes no source that it has found."""
+        """Behaves as PySpark 4.0, which refuses to register a source that it has found by itself."""
 
         condition = "DATA_SOURCE_ALREADY_EXISTS"
 
@@ -95,7 +95,7 @@ def test_registering_what_spark_has_found_by_itself_is_no_error():
         register(session)
 
 
-def test_workers_that_find_an_unbuilt_kafkapy_first_are_told_what_to_do(monkeypatch, tmp_path):
+def test_the_error_for_workers_that_import_an_unbuilt_kafkapy_says_what_to_do(monkeypatch, tmp_path):
     unbuilt = tmp_path / "kafkapy" / "_ext"
     unbuilt.mkdir(parents=True)
     shutil.copy(kafkapy.__file__, unbuilt.parent)
@@ -109,7 +109,7 @@ def test_workers_that_find_an_unbuilt_kafkapy_first_are_told_what_to_do(monkeypa
 
 
 @pytest.mark.parametrize("name", ["pyspark", "pyarrow"])
-def test_a_missing_package_is_named_with_how_to_get_it(monkeypatch, name):
+def test_the_error_names_a_missing_package_and_how_to_install_it(monkeypatch, name):
     without(monkeypatch, name)
     with pytest.raises(MissingRequirement, match=rf"need {name} .* not installed; .*pip install -e '\.\[spark\]'"):
         check_requirements()
@@ -117,14 +117,14 @@ def test_a_missing_package_is_named_with_how_to_get_it(monkeypatch, name):
         register(None)
 
 
-def test_an_old_package_is_named_with_its_version(monkeypatch):
+def test_the_error_names_an_old_package_and_its_version(monkeypatch):
     found = importlib.metadata.version
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "3.5.8" if name == "pyspark" else found(name))
     with pytest.raises(MissingRequirement, match=r"need pyspark 4\.0 or newer, and 3\.5\.8 is installed"):
         check_requirements()
 
 
-def test_a_package_without_metadata_tells_its_version_itself(monkeypatch):
+def test_the_version_of_a_package_without_metadata_is_read_from_the_package(monkeypatch):
     def none(name):
         raise importlib.metadata.PackageNotFoundError(name)
 

@@ -1,4 +1,4 @@
-"""The source `kafkapy` in Spark: found by its name, in batches and in streams that are stopped and go on."""
+"""The source `kafkapy` in Spark: found by its name, in batches and in streams that are stopped and resumed."""
 
 import json
 import time
@@ -16,8 +16,8 @@ def admin(broker):
 
 
 def fill(admin, topic, first, last):
-    """Values are numbers, keys spread over the partitions, timestamps end in the number."""
-    second = int(time.time()) * 1000  # what is older than a week may be deleted at any moment
+    """Produce numbers as values, with keys that spread over the partitions, and timestamps that end in the number."""
+    second = int(time.time()) * 1000  # records older than a week may be deleted at any moment
     with RecordProducer(admin.cluster) as producer:
         for number in range(first, last):
             producer.send(
@@ -30,7 +30,7 @@ def fill(admin, topic, first, last):
 
 
 def make_again(admin, topic):
-    """Deletes a topic and makes it anew; Apache Kafka takes a while to delete it after it said so."""
+    """Delete a topic and create it again. Apache Kafka deletes it only a while after the response."""
     admin.delete_topics([topic])
     deadline = time.monotonic() + 60
     while True:
@@ -47,7 +47,7 @@ def frame(reader, broker, topic, **options):
 
 
 def landed(spark, path):
-    """The numbers in a directory of Parquet, in order."""
+    """Return the numbers in a directory of Parquet files, in order."""
     return sorted(int(row.value) for row in spark.read.parquet(path).selectExpr("CAST(value AS STRING)").collect())
 
 
@@ -72,12 +72,12 @@ def test_a_topic_is_a_data_frame(spark, broker, admin, topic):
     assert sorted((row.partition, row.offset) for row in tasks) == sorted((row.partition, row.offset) for row in rows)
 
 
-def test_a_record_without_headers_has_null_so_that_its_first_header_can_be_asked_for(spark, broker, admin, topic):
+def test_a_record_without_headers_has_null_so_that_its_first_header_can_be_selected(spark, broker, admin, topic):
     with RecordProducer(admin.cluster) as producer:
         producer.send(topic, b"with", headers=(("h", b"x"),))
         producer.send(topic, b"without")
     found = frame(spark.read, broker, topic, includeHeaders="true")
-    assert spark.conf.get("spark.sql.ansi.enabled") == "true"  # where headers[0] of an empty list fails
+    assert spark.conf.get("spark.sql.ansi.enabled") == "true"  # in which headers[0] of an empty list fails
     rows = found.selectExpr("CAST(value AS STRING)", "headers[0].key", "headers IS NULL").collect()
     assert sorted(map(tuple, rows)) == [("with", "h", False), ("without", None, True)]
 
@@ -94,7 +94,7 @@ def test_a_wrong_option_reaches_the_user_as_a_sentence(spark, broker, topic):
         frame(spark.read, broker, "not-there", **{"fetchOffset.numRetries": "1"}).count()
 
 
-def test_a_stream_goes_on_from_its_checkpoint(spark, broker, admin, topic, tmp_path):
+def test_a_stream_resumes_from_its_checkpoint(spark, broker, admin, topic, tmp_path):
     out, checkpoint = str(tmp_path / "out"), str(tmp_path / "checkpoint")
 
     def run(**options):
@@ -132,7 +132,7 @@ def test_a_first_batch_that_fails_loses_nothing(spark, broker, admin, topic, tmp
     assert sorted(found) == list(range(10, 15))
 
 
-def test_a_running_stream_takes_what_comes(spark, broker, admin, topic):
+def test_a_running_stream_reads_new_records(spark, broker, admin, topic):
     stream = frame(spark.readStream, broker, topic, startingOffsets="earliest", columns="value")
     query = stream.writeStream.format("memory").queryName("coming").start()
     for count in (5, 20):
@@ -144,7 +144,7 @@ def test_a_running_stream_takes_what_comes(spark, broker, admin, topic):
     query.stop()
 
 
-def test_a_stream_fails_when_its_topic_was_made_again(spark, broker, admin, topic, tmp_path):
+def test_a_stream_fails_when_its_topic_was_created_again(spark, broker, admin, topic, tmp_path):
     fill(admin, topic, 0, 5)
 
     def run(**options):

@@ -25,7 +25,7 @@ def read(broker, topic="t"):
 
 
 @pytest.mark.parametrize("process", [False, True])
-def test_a_client_talks_to_it_and_its_directory_goes_away(process):
+def test_a_client_can_use_the_broker_and_its_directory_is_removed(process):
     with kafkapy.Broker(process=process, num_partitions=3) as broker:
         assert roundtrip(broker) == [b"v"]
         with Admin(broker.bootstrap_servers) as admin:
@@ -36,14 +36,14 @@ def test_a_client_talks_to_it_and_its_directory_goes_away(process):
 
 
 @pytest.mark.parametrize("process", [False, True])
-def test_a_directory_of_the_caller_stays_with_what_is_in_it(tmp_path, process):
+def test_a_directory_given_by_the_caller_is_kept_with_its_contents(tmp_path, process):
     for times in (1, 2):
         with kafkapy.Broker(tmp_path, process=process) as broker:
             assert roundtrip(broker) == [b"v"] * times
     assert (tmp_path / "t-0" / "00000000000000000000.log").stat().st_size > 0
 
 
-def test_settings_by_name_go_over_those_by_keyword():
+def test_settings_by_name_override_those_by_keyword():
     with kafkapy.Broker(config={"num.partitions": 2}, num_partitions=3) as broker:
         roundtrip(broker)
         with Admin(broker.bootstrap_servers) as admin:
@@ -51,7 +51,7 @@ def test_settings_by_name_go_over_those_by_keyword():
 
 
 @pytest.mark.parametrize("process", [False, True])
-def test_groups_begin_with_their_first_member_unless_told_otherwise(process):
+def test_by_default_groups_start_without_a_rebalance_delay(process):
     with kafkapy.Broker(process=process) as broker:
         assert setting(broker, "group.initial.rebalance.delay.ms") == "0"
         roundtrip(broker)
@@ -73,7 +73,7 @@ def setting(broker, name):
     return found.value
 
 
-def test_a_killed_child_has_lost_nothing_that_was_acknowledged(tmp_path):
+def test_a_killed_child_loses_no_acknowledged_records(tmp_path):
     broker = kafkapy.Broker(tmp_path, process=True)
     with broker:
         roundtrip(broker)
@@ -89,7 +89,7 @@ def test_a_child_that_does_not_start_says_why(tmp_path):
         kafkapy.Broker(tmp_path, process=True, num_partitions="many").start()
 
 
-def test_a_child_that_died_is_a_failure_at_the_end(tmp_path):
+def test_a_child_that_died_raises_an_error_at_the_end(tmp_path):
     broker = kafkapy.Broker(tmp_path, process=True).start()
     os.kill(broker.pid, signal.SIGKILL)
     with pytest.raises(BrokerFailed, match="exit code -9"):
@@ -101,6 +101,6 @@ def test_only_a_running_child_can_be_killed():
         kafkapy.Broker().kill()
 
 
-def test_the_package_has_no_other_names_than_it_says():
+def test_an_unknown_name_of_the_package_raises_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
         kafkapy.Nonsense  # noqa: B018 - the lookup raises

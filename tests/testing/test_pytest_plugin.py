@@ -1,4 +1,4 @@
-"""The pytest plugin, as someone else's tests see it."""
+"""The pytest plugin, as other projects' tests use it."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import sys
 pytest_plugins = ["pytester"]
 
 
-def test_the_fixtures_are_a_running_broker_and_a_topic_of_its_own(pytester):
+def test_the_fixtures_are_a_running_broker_and_a_topic_for_each_test(pytester):
     pytester.makepyfile(
         """
         from kafkapy.client import Admin, Consumer, RecordProducer

@@ -1,4 +1,4 @@
-"""Rows without a broker, and what readers find in a directory."""
+"""Rows without a broker, and the rows that readers find in a directory."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ SETTINGS = Settings("127.0.0.1:9092")
 
 
 def batch(partition: int, offsets: Sequence[int], days: Sequence[int | None] | None = None) -> pa.RecordBatch:
-    """Records as a task reads them: the key is the offset; a day of None is a record without a timestamp."""
+    """Return records as a task reads them: the key is the offset; a day of None gives a record without a timestamp."""
     stamps = [-1000 if day is None else day * DAY_MS * 1000 + 5 for day in days or [0] * len(offsets)]
     return pa.RecordBatch.from_arrays(
         [
@@ -29,7 +29,7 @@ def batch(partition: int, offsets: Sequence[int], days: Sequence[int | None] | N
 
 
 def seen(directory: Path) -> list[tuple[int, int]]:
-    """(partition, offset) of all rows that a reader finds who takes every file there is."""
+    """Return (partition, offset) of all rows in all Parquet files of the directory."""
     files = [path for path in directory.rglob("*") if path.is_file()]
     assert all(path.suffix == ".parquet" for path in files), files
     tables = [ds.dataset(path).to_table(["partition", "offset"]) for path in files]

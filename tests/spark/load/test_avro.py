@@ -63,7 +63,7 @@ def test_a_record_becomes_columns() -> None:
     assert got == {**row, "counts": [("y", 2)]}
 
 
-def test_a_value_that_is_no_such_record_is_told_and_the_others_are_there() -> None:
+def test_a_value_that_does_not_match_the_schema_is_reported_and_the_others_are_loaded() -> None:
     values = AvroValues(plain=json.dumps(OLD))
     one, two, three = (written(OLD, {"n": n}) for n in (1, 2, 3))
     rows, bad = decoded(values, one, b"", None, two + b"!", three)
@@ -71,7 +71,7 @@ def test_a_value_that_is_no_such_record_is_told_and_the_others_are_there() -> No
     assert bad == [(1, "it ends within the record"), (3, "1 bytes are left over after the record")]
 
 
-def test_the_id_before_a_value_says_which_schema_wrote_it() -> None:
+def test_the_id_before_a_value_names_its_schema() -> None:
     values = AvroValues(by_id=((7, json.dumps(OLD)), (9, json.dumps(NEW))))
     rows, bad = decoded(
         values,
@@ -121,7 +121,7 @@ def test_a_schema_that_gives_no_columns_is_refused(schema: Any, said: str) -> No
     assert said in str(caught.value)
 
 
-def test_a_schema_that_fastavro_refuses_is_told() -> None:
+def test_a_schema_that_fastavro_refuses_is_reported() -> None:
     schema = {**OLD, "fields": [{"name": "n", "type": {"type": "enum", "name": "without_symbols"}}]}
     with pytest.raises(LoadError, match="the Avro schema is wrong"):
         AvroDecoder(AvroValues(plain=json.dumps(schema)))

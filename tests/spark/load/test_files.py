@@ -24,7 +24,7 @@ def test_a_date_has_a_file_with_its_rows_in_their_order(tmp_path: Path) -> None:
     assert rows["value"].to_pylist() == [b"value 2", b"value 6", b"value 8"]
 
 
-def test_rows_without_a_date_that_readers_know_have_a_directory_of_their_own(tmp_path: Path) -> None:
+def test_rows_without_a_representable_date_have_their_own_directory(tmp_path: Path) -> None:
     written = write_rows("t", [batch(0, [0, 1, 2, 3], [None, 3_000_000, 0, -800_000])], SETTINGS, tmp_path)
     found = {file.date: file for file in written.files}
     assert set(found) == {"1970-01-01", "__HIVE_DEFAULT_PARTITION__"}
@@ -33,7 +33,7 @@ def test_rows_without_a_date_that_readers_know_have_a_directory_of_their_own(tmp
     assert rows["timestamp"].is_null().to_pylist() == [True, False, False]
 
 
-def test_nothing_is_written_for_nothing(tmp_path: Path) -> None:
+def test_no_rows_give_no_files(tmp_path: Path) -> None:
     written = write_rows("t", [], SETTINGS, tmp_path)
     assert (written.rows, written.files, list(tmp_path.iterdir())) == (0, [], [])
 
@@ -57,7 +57,7 @@ def test_a_file_ends_at_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert len({final_name(file.spans) for file in written.files}) == 5
 
 
-def test_the_list_of_files_survives_the_way_through_spark(tmp_path: Path) -> None:
+def test_the_list_of_files_survives_the_transfer_through_spark(tmp_path: Path) -> None:
     written = write_rows("t", [batch(0, [1, 2])], SETTINGS, tmp_path)
     assert Written.of(written.text()) == written
 

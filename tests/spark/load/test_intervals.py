@@ -24,7 +24,7 @@ def test_a_union_has_the_offsets_of_both_in_pairs_that_do_not_touch(
 
 
 @given(numbers, numbers, pairs)
-def test_what_is_left_is_what_is_not_there(start: int, end: int, have: list[tuple[int, int]]) -> None:
+def test_missing_intervals_are_those_that_are_not_covered(start: int, end: int, have: list[tuple[int, int]]) -> None:
     assert offsets(minus(start, end, have)) == set(range(start, end)) - offsets(have)
 
 

@@ -44,7 +44,7 @@ def test_values_become_columns() -> None:
         (b'\xef\xbb\xbf{"s": 5}', ""),
     ],
 )
-def test_what_does_not_fit_is_told_and_the_others_are_there(value: bytes, reason: str) -> None:
+def test_a_value_that_does_not_fit_is_reported_and_the_others_are_loaded(value: bytes, reason: str) -> None:
     rows, bad = decoded(b'{"a": 1}', value, b'{"a": 3}')
     assert [row["a"] for row in rows] == [1, 3]
     ((place, said),) = bad

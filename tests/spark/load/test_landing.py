@@ -1,4 +1,4 @@
-"""A crash at every step of a landing: what readers see in between, and that the next run finishes it."""
+"""A crash at every step of a landing: the rows that readers see meanwhile, and the next run that completes it."""
 
 import os
 import shutil
@@ -23,12 +23,12 @@ from tests.spark.load.rows import SETTINGS, batch, seen
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Raised where a kill would end the process."""
 
 
 @contextmanager
 def killed_at(step: int) -> Iterator[Callable[[], int]]:
-    """The process dies before the step-th change of the file system that others can see; gives how many there were."""
+    """Kill the process before change number `step` of the file system that readers can see; yield a counter of them."""
     count = 0
     patch = pytest.MonkeyPatch()
 
@@ -44,7 +44,7 @@ def killed_at(step: int) -> Iterator[Callable[[], int]]:
 
     for name in ("rename", "replace", "link", "mkdir"):
         patch.setattr(os, name, before(getattr(os, name)))
-    patch.setattr(os, "fsync", before(lambda _: None))  # a process that is killed loses nothing that it has written
+    patch.setattr(os, "fsync", before(lambda _: None))  # a kill loses nothing that the process has written
     patch.setattr(landing, "exchange", before(durable.exchange))
     patch.setattr(shutil, "rmtree", before(shutil.rmtree))
     try:
@@ -58,7 +58,7 @@ def of_three_days(partition: int, first: int, end: int) -> pa.RecordBatch:
 
 
 def load_batch(directory: Path, partition: int, first: int, end: int) -> None:
-    """What a run does with one batch: opens, writes, decides, finishes."""
+    """Load one batch as a run does: open, write, decide, finish."""
     with State(directory) as state:
         land = Landing(state)
         have = state.topics.get("t", Topic()).have.get(partition, [])
@@ -77,7 +77,7 @@ def load_batch(directory: Path, partition: int, first: int, end: int) -> None:
 
 
 def until_it_lives(work: Callable[[], None], check: Callable[[], None]) -> int:
-    """Kills the work at its first step, at its second one, and so on, with a check each time, until it gets through."""
+    """Run the work killed at its first step, its second, and so on, with a check each time, until it completes."""
     for step in range(1, 1000):
         with killed_at(step) as steps:
             try:
@@ -120,7 +120,7 @@ def test_a_batch_that_is_killed_once_is_finished_or_done_again_by_the_next_run(t
     assert seen(directory) == [*ROWS, *((1, offset) for offset in range(4))]
 
 
-def test_rows_that_count_and_are_nowhere_are_an_error(tmp_path: Path) -> None:
+def test_rows_that_the_state_has_but_no_file_has_are_an_error(tmp_path: Path) -> None:
     directory = tmp_path / "landed"
     with State(directory) as state:
         land = Landing(state)
@@ -133,7 +133,7 @@ def test_rows_that_count_and_are_nowhere_are_an_error(tmp_path: Path) -> None:
             Landing(state)
 
 
-def test_the_state_of_the_current_directory_is_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_of_the_current_directory_is_next_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "landed").mkdir()
     monkeypatch.chdir(tmp_path / "landed")
     with State(Path()) as state:
@@ -158,10 +158,10 @@ def test_a_compaction_that_is_killed_at_any_step_changes_no_row(tmp_path: Path) 
 
     until_it_lives(lambda: compacted(directory), check)
     check()
-    assert len(list(directory.rglob("*.parquet"))) == 3  # one a date
+    assert len(list(directory.rglob("*.parquet"))) == 3  # one for each date
 
 
-def test_what_is_merged_is_sorted_by_partition_and_offset(tmp_path: Path) -> None:
+def test_merged_files_are_sorted_by_partition_and_offset(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     directory = tmp_path / "landed"
@@ -175,7 +175,7 @@ def test_what_is_merged_is_sorted_by_partition_and_offset(tmp_path: Path) -> Non
 
 
 def again(directory: Path, first: int, end: int) -> None:
-    """Loads offsets again whose rows are there: their directories are made anew and change places."""
+    """Reload offsets whose rows are there: their directories are written again and exchanged with the old ones."""
     with State(directory) as state:
         land = Landing(state)
         written = write_rows(
@@ -208,7 +208,7 @@ def test_rows_that_are_loaded_again_are_there_once_at_every_step(tmp_path: Path,
 
 
 def test_an_exchange_that_was_done_is_not_done_a_second_time(tmp_path: Path) -> None:
-    """The process dies between the exchange and the note of it: the next run must not put the old one back."""
+    """The process is killed between the exchange and its record: the next run must not put the old directory back."""
     directory = tmp_path / "landed"
     load_batch(directory, 0, 0, 3)
     with State(directory) as state:
@@ -234,7 +234,7 @@ def test_a_directory_is_loaded_by_one_process_at_a_time(tmp_path: Path) -> None:
     State(tmp_path / "landed").close()
 
 
-def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_directory_that_was_not_written_by_a_load_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "landed").mkdir()
     (tmp_path / "landed" / "mine.txt").touch()
     with pytest.raises(LoadError, match="is not empty and was not loaded by kafkapy"):
@@ -250,7 +250,7 @@ def test_a_state_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Pat
         State(tmp_path / "landed")
 
 
-def test_a_directory_that_is_gone_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_a_load_fails_when_its_directory_is_gone(tmp_path: Path) -> None:
     load_batch(tmp_path / "landed", 0, 0, 3)
     shutil.rmtree(tmp_path / "landed")
     with pytest.raises(LoadError, match=r"landed does not exist, but .*landed\.kafkapy says what is in it"):
@@ -265,7 +265,7 @@ def test_a_state_of_a_later_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_system_that_cannot_exchange_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(durable, "_EXCHANGE", 1 << 20)  # a flag that no file system knows
+    monkeypatch.setattr(durable, "_EXCHANGE", 1 << 20)  # a flag that no file system supports
     for name in "ab":
         (tmp_path / name).mkdir()
     with pytest.raises(LoadError, match="cannot exchange two directories in one step"):

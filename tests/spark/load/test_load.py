@@ -1,4 +1,4 @@
-"""The load against a broker in this process, its work done here too: no JVM."""
+"""The load with a broker in this process. Its tasks run in this process too, without a JVM."""
 
 import json
 import threading
@@ -18,7 +18,7 @@ from kafkapy.testing.broker import Broker
 from tests.spark.load.rows import DAY_MS, seen
 
 DAY = 20_000  # days since 1970, in 2024: 2024-10-04
-RETAINED = {"retention.ms": "-1"}  # or the broker deletes what has such times
+RETAINED = {"retention.ms": "-1"}  # otherwise the broker deletes records with such times
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def topic(kafkapy_broker: Broker, kafkapy_topic: str) -> str:
 
 
 def produce(servers: str, topic: str, values: Sequence[bytes | None], *, first_day: int = DAY, **more: Any) -> None:
-    """A record a day."""
+    """Produce the values, one record a day."""
     with RecordProducer(servers) as producer:
         for number, value in enumerate(values):
             stamp = (first_day + number) * DAY_MS
@@ -47,13 +47,13 @@ def rows_of(directory: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["file", "file/below"])
-def test_a_place_that_is_no_directory_is_told(settings: Settings, topic: str, tmp_path: Path, name: str) -> None:
+def test_a_path_that_is_not_a_directory_is_reported(settings: Settings, topic: str, tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("here")
     with pytest.raises(LoadError, match=rf"{name} cannot be loaded into: .*: Not a directory; name a directory"):
         load([topic], tmp_path / name, settings)
 
 
-def test_each_run_loads_what_has_come(settings: Settings, topic: str, tmp_path: Path) -> None:
+def test_each_run_loads_the_new_records(settings: Settings, topic: str, tmp_path: Path) -> None:
     produce(settings.servers, topic, [b"a", b"b"])
     first = load([topic], tmp_path / "landed", settings)
     produce(settings.servers, topic, [None], first_day=DAY + 1)
@@ -90,7 +90,9 @@ def test_strict_names_the_value_and_loads_nothing(settings: Settings, topic: str
     assert not seen(tmp_path / "landed")
 
 
-def test_fields_with_the_name_of_a_column_ask_for_a_prefix(settings: Settings, topic: str, tmp_path: Path) -> None:
+def test_the_error_for_fields_named_like_a_column_suggests_a_prefix(
+    settings: Settings, topic: str, tmp_path: Path
+) -> None:
     produce(settings.servers, topic, [b'{"key": 1, "topic": "x"}'])
     values = JsonValues("key int, topic string")
     with pytest.raises(WrongOption, match="a field 'key', which is also the name of a column of the record; --prefix"):
@@ -100,14 +102,16 @@ def test_fields_with_the_name_of_a_column_ask_for_a_prefix(settings: Settings, t
     assert (row["key"], row["topic"], row["kafka_key"], row["kafka_topic"]) == (1, "x", b"key", topic)
 
 
-def test_headers_come_when_asked(settings: Settings, topic: str, tmp_path: Path) -> None:
+def test_headers_are_loaded_when_requested(settings: Settings, topic: str, tmp_path: Path) -> None:
     produce(settings.servers, topic, [b"a"], headers=[("source", b"x"), ("none", None)])
     load([topic], tmp_path / "landed", replace(settings, headers=True))
     (row,) = rows_of(tmp_path / "landed")
     assert row["headers"] == [{"key": "source", "value": b"x"}, {"key": "none", "value": None}]
 
 
-def test_between_two_times_and_then_what_lay_before(settings: Settings, topic: str, tmp_path: Path) -> None:
+def test_a_load_between_two_times_and_then_of_the_earlier_records(
+    settings: Settings, topic: str, tmp_path: Path
+) -> None:
     produce(settings.servers, topic, [b"%d" % day for day in range(10)])
     load([topic], tmp_path / "landed", settings, start_ms=(DAY + 3) * DAY_MS, end_ms=(DAY + 5) * DAY_MS)
     assert seen(tmp_path / "landed") == [(0, 3), (0, 4)]
@@ -117,7 +121,7 @@ def test_between_two_times_and_then_what_lay_before(settings: Settings, topic: s
     assert seen(tmp_path / "landed") == [(0, offset) for offset in range(10)]
 
 
-def test_what_is_loaded_again_replaces_its_rows_and_no_others(settings: Settings, topic: str, tmp_path: Path) -> None:
+def test_a_reload_replaces_exactly_its_own_rows(settings: Settings, topic: str, tmp_path: Path) -> None:
     with Admin(settings.servers) as admin:
         admin.create_partitions(topic, 2)
     for partition in (0, 1):
@@ -164,7 +168,7 @@ def test_new_partitions_and_further_topics_join(settings: Settings, topic: str, 
     assert [row["value"] for row in rows_of(tmp_path / "landed")] == [b"a", b"b", b"c"]
 
 
-def test_records_that_are_gone_are_told(settings: Settings, topic: str, tmp_path: Path) -> None:
+def test_deleted_records_are_reported(settings: Settings, topic: str, tmp_path: Path) -> None:
     produce(settings.servers, topic, [b"a", b"b", b"c"])
     load([topic], tmp_path / "landed", settings, end_ms=(DAY + 1) * DAY_MS)
     with Admin(settings.servers) as admin:
@@ -176,7 +180,7 @@ def test_records_that_are_gone_are_told(settings: Settings, topic: str, tmp_path
     assert seen(tmp_path / "landed") == [(0, 0), (0, 2)]
 
 
-def test_a_topic_that_was_made_again_is_another_one(settings: Settings, topic: str, tmp_path: Path) -> None:
+def test_a_topic_that_was_created_again_is_another_topic(settings: Settings, topic: str, tmp_path: Path) -> None:
     name = f"{topic}-again"
     with Admin(settings.servers) as admin:
         admin.create_topic(name, 1, configs=RETAINED)
@@ -211,7 +215,7 @@ def test_small_batches_and_compaction_give_the_same_rows(settings: Settings, top
     assert seen(tmp_path / "landed") == [(0, offset) for offset in range(40)]
 
 
-def test_following_goes_on_until_it_is_stopped(settings: Settings, topic: str, tmp_path: Path) -> None:
+def test_following_continues_until_it_is_stopped(settings: Settings, topic: str, tmp_path: Path) -> None:
     produce(settings.servers, topic, [b"a"])
     stopped = threading.Event()
 
@@ -225,7 +229,7 @@ def test_following_goes_on_until_it_is_stopped(settings: Settings, topic: str, t
     assert done.rows == 2
 
 
-def test_a_stopped_load_ends_after_its_batch_and_goes_on_later(settings: Settings, topic: str, tmp_path: Path) -> None:
+def test_a_stopped_load_ends_after_its_batch_and_resumes_later(settings: Settings, topic: str, tmp_path: Path) -> None:
     produce(settings.servers, topic, [b"a", b"b", b"c"])
     stopped = threading.Event()
     stopped.set()
@@ -235,7 +239,7 @@ def test_a_stopped_load_ends_after_its_batch_and_goes_on_later(settings: Setting
     assert load([topic], tmp_path / "landed", small).rows == 2
 
 
-def test_what_is_not_there_is_said(settings: Settings, tmp_path: Path) -> None:
+def test_a_missing_topic_or_broker_is_reported(settings: Settings, tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="there is no topic 'nowhere'"):
         load(["nowhere"], tmp_path / "landed", settings)
     with pytest.raises(WrongOption, match="no topic is named"):

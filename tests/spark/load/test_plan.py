@@ -27,15 +27,15 @@ def test_a_new_partition_begins_with_its_first_record() -> None:
     assert todo([], Available(7, 50)) == [(7, 50)]
 
 
-def test_a_partition_goes_on_where_it_is() -> None:
+def test_a_partition_resumes_behind_its_loaded_offsets() -> None:
     assert todo([(7, 20)], Available(7, 50)) == [(20, 50)]
 
 
-def test_a_start_also_fills_what_lies_before() -> None:
+def test_an_earlier_start_also_loads_the_offsets_before() -> None:
     assert todo([(30, 40)], Available(0, 50), start=10) == [(10, 30), (40, 50)]
 
 
-def test_what_is_there_is_not_loaded_again_unless_asked() -> None:
+def test_loaded_offsets_are_not_loaded_again_unless_requested() -> None:
     assert todo([(0, 50)], Available(0, 50), start=10, end=20) == []
     assert todo([(0, 50)], Available(0, 50), start=10, end=20, again=True) == [(10, 20)]
 
