@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -86,6 +87,8 @@ class LogManager:
         self._files = files if files is not None else Files()
         self._files.open_files = OpenFiles(self.settings.max_open_files)
         self._lock = threading.Lock()
+        # Held while a refused log is opened or deleted. Taken before `_lock`, which nobody may hold for minutes.
+        self._opening = threading.Lock()
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._refused: dict[TopicPartition, RefusedLog] = {}
         self._tasks: ManagerTasks | None = None
@@ -193,10 +196,10 @@ class LogManager:
         """
         key = (topic, partition)
         self.loading.make_way(key)
+        if key in self._refused:
+            self._open_refused(key, config)
         with self._lock:
             log = self._logs.get(key)
-            if log is None and key in self._refused:
-                log = self._open_refused(key, config)
             if log is None:
                 offline = [str(path) for path, error in self.directories() if error is not None]
                 if offline and not is_new:
@@ -215,31 +218,33 @@ class LogManager:
         log.env.on_flush_ms(log.config.flush_ms)
         return log
 
-    def _open_refused(self, key: TopicPartition, config: LogConfig) -> PartitionLog:
-        """Open a log that could not be opened before because of its topic's settings, which have changed since.
+    def _open_refused(self, key: TopicPartition, config: LogConfig) -> None:
+        """Open a log that was refused because of its topic's settings, which have changed. May recover it for minutes.
 
-        Called with the lock held. Raises KafkaError if the log was refused for another reason, or cannot be opened now
-        either.
+        Raises KafkaError if it was refused for another reason, or cannot be opened now.
         """
-        log_dir, path, reason = self._refused[key]
-        if reason.code != Errors.INVALID_CONFIG:
-            raise KafkaError(reason.code, reason.message)
-        log_dir.env.check()
-        try:
-            log = self._logs[key] = self.loading.open(key, path, log_dir, config, LoadWatch())
-        except OSError as error:
-            raise log_dir.env.failed(f"loading {path}", error) from error
-        except KafkaError:
-            raise
-        except Exception as error:  # for instance damage, as when logs are loaded at the start
-            _log.exception("%s cannot be served", path)
-            log_dir.not_recovered.add(key)
-            raise KafkaError(Errors.KAFKA_STORAGE_ERROR, f"{path}: {error}") from error
-        del self._refused[key]
-        log_dir.open_logs += 1
-        log_dir.not_loaded.discard(key)
-        log_dir.not_recovered.discard(key)
-        return log
+        with self._opening:
+            refused = self._refused.get(key)
+            if refused is None:  # another thread has opened or deleted it
+                return
+            log_dir, path, reason = refused
+            if reason.code != Errors.INVALID_CONFIG:
+                raise KafkaError(reason.code, reason.message)
+            log_dir.env.check()
+            try:
+                log = self.loading.open(key, path, log_dir, config, LoadWatch())
+            except OSError as error:
+                raise log_dir.env.failed(f"loading {path}", error) from error
+            except KafkaError:
+                raise
+            except Exception as error:  # for instance damage, as when logs are loaded at the start
+                _log.exception("%s cannot be served", path)
+                log_dir.not_recovered.add(key)
+                raise KafkaError(Errors.KAFKA_STORAGE_ERROR, f"{path}: {error}") from error
+            self.take_in(log)
+            del self._refused[key]
+            log_dir.not_loaded.discard(key)
+            log_dir.not_recovered.discard(key)
 
     def truncate_to(self, topic: str, partition: int, offset: int) -> bool:
         """Remove the records of a log from `offset` on. Return True if there were any. Raises LogDirFailure.
@@ -266,7 +271,7 @@ class LogManager:
             if job is not None:
                 self.remove_later(job.load.log_dir, self._rename(key, job.load.log_dir, job.path, names.DELETE_DIR))
                 return
-        with self._lock:
+        with self._opening if key in self._refused else nullcontext(), self._lock:
             log = self._logs.pop(key, None)
             refused = self._refused.pop(key, None)
             if log is not None:

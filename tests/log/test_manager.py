@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -315,6 +316,40 @@ def test_a_damaged_log_whose_settings_become_valid_is_refused_as_damaged_until_i
             manager.create("t", 0, TOPIC_ID, CONFIG)
     assert refused.value.code == Errors.KAFKA_STORAGE_ERROR
     assert values_of(manager.create("t", 0, TOPIC_ID, CONFIG)) == [(0, b"a")]
+    manager.close()
+
+
+def test_a_log_that_is_opened_late_keeps_no_other_log_waiting(dirs, monkeypatch):
+    broker = Broker(dirs[0])
+    broker.manager.create("t", 0, TOPIC_ID, CONFIG).append([batch("a")], 0)
+    broker.manager.close()
+
+    def invalid(topic):
+        raise KafkaError(Errors.INVALID_CONFIG, "made up")
+
+    manager = Broker(dirs[0], load=False).manager
+    manager.load(invalid)
+    load, begun, may_end = LogLoader.load, threading.Event(), threading.Event()
+
+    def slow(loader):
+        if loader._directory.endswith("t-0"):
+            begun.set()
+            assert may_end.wait(30)
+        return load(loader)
+
+    monkeypatch.setattr(LogLoader, "load", slow)
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(manager.create, "t", 0, TOPIC_ID, CONFIG)
+        assert begun.wait(30)
+        second = threads.submit(manager.create, "t", 0, TOPIC_ID, CONFIG)
+        other = threads.submit(manager.create, "u", 0, bytes(15) + b"u", CONFIG)
+        try:
+            assert other.result(30).name == "u-0"
+        finally:
+            may_end.set()
+        assert first.result(30) is second.result(30)
+    manager.delete("t", 0)
+    assert [log.name for log in manager] == ["u-0"]
     manager.close()
 
 
