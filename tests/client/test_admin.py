@@ -8,7 +8,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 
 
-def test_a_refusal_carries_the_brokers_code_and_words(fake_broker):
+def test_an_error_has_the_brokers_code_and_message(fake_broker):
     shape = apis.CREATE_TOPICS.Response
     fake_broker.answers[apis.CREATE_TOPICS.key] = lambda _: shape(
         topics=[shape.Topics(name="a/b", error_code=Errors.INVALID_TOPIC_EXCEPTION, error_message="no slashes")]

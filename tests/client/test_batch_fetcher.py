@@ -96,7 +96,7 @@ def test_all_batches_up_to_the_end_come_once_and_nothing_is_asked_for_behind_it(
     assert {version for name, version, _ in fake_broker.seen if name == "Fetch"} == {NAMES_UNTIL}
 
 
-def test_the_next_fetch_is_on_its_way_before_an_answer_is_handed_on(fake_broker):
+def test_the_next_fetch_is_sent_before_a_response_is_returned(fake_broker):
     Log(fake_broker, [batch(0), batch(2)])
     with Cluster(fake_broker.address) as cluster, BatchFetcher(cluster, "t", 0, 0, 4, fetch_bytes=1) as batches:
         coming = iter(batches)
@@ -138,7 +138,7 @@ def test_where_a_broker_cuts_even_the_first_batch_more_is_asked_for(fake_broker)
 
 
 @pytest.mark.parametrize("data", [b"", batch(0)[:10], batch(0)])
-def test_a_broker_that_sends_nothing_new_is_not_asked_for_ever(fake_broker, data):
+def test_a_broker_that_sends_no_new_records_is_not_fetched_from_for_ever(fake_broker, data):
     Log(fake_broker, [batch(0), batch(2)])
     fake_broker.answers[apis.FETCH.key] = lambda _: answer(high_watermark=3, records=data)
     with pytest.raises(NothingFetched, match=r"t-0 gave nothing from offset 2 on within 0.2 s: "):
@@ -196,7 +196,7 @@ def test_an_end_that_the_partition_has_not_reached_is_waited_for_and_then_named(
         read(fake_broker, 0, 5, timeout_s=0.2)
 
 
-def test_the_aborted_transactions_of_an_answer_are_handed_on(fake_broker):
+def test_the_aborted_transactions_of_a_response_are_returned(fake_broker):
     log = Log(fake_broker, [batch(0)])
     aborted = [PARTITION.AbortedTransactions(producer_id=7, first_offset=1)]
     log.more = {"last_stable_offset": 2, "aborted_transactions": aborted}
@@ -208,7 +208,7 @@ def test_the_aborted_transactions_of_an_answer_are_handed_on(fake_broker):
 @pytest.mark.parametrize(
     "code", [Errors.NOT_LEADER_OR_FOLLOWER, Errors.UNKNOWN_TOPIC_OR_PARTITION, Errors.KAFKA_STORAGE_ERROR]
 )
-def test_what_heals_is_tried_again_where_the_leader_is_then(fake_broker, second_broker, code):
+def test_retriable_errors_are_retried_at_the_current_leader(fake_broker, second_broker, code):
     Log(fake_broker, [batch(0)])
 
     def moved(_):
@@ -234,14 +234,14 @@ def test_a_broken_connection_is_opened_again(fake_broker, hang_up):
     assert fetched_at(fake_broker) == [0, 0, 0, 2, 2]
 
 
-def test_a_broker_that_stays_away_is_named_when_the_time_is_over(fake_broker, hang_up):
+def test_a_broker_that_stays_unreachable_is_named_after_the_time_out(fake_broker, hang_up):
     Log(fake_broker, [batch(0)])
     fake_broker.answers[apis.FETCH.key] = lambda _: hang_up
     with pytest.raises(NothingFetched, match=f"gave nothing from offset 0 on within 0.2 s: .*{fake_broker.address}"):
         read(fake_broker, 0, 2, timeout_s=0.2)
 
 
-def test_a_broker_that_does_not_answer_is_named_when_the_time_is_over(fake_broker, silence, monkeypatch):
+def test_a_broker_that_does_not_answer_is_named_after_the_time_out(fake_broker, silence, monkeypatch):
     monkeypatch.setattr(batch_fetcher, "MAX_WAIT_MS", 0)
     Log(fake_broker, [batch(0)])
     fake_broker.answers[apis.FETCH.key] = lambda _: silence
@@ -249,7 +249,7 @@ def test_a_broker_that_does_not_answer_is_named_when_the_time_is_over(fake_broke
         read(fake_broker, 0, 2, timeout_s=0.2)
 
 
-def test_what_does_not_heal_is_raised_at_once(fake_broker):
+def test_errors_that_are_not_retriable_are_raised_at_once(fake_broker):
     log = Log(fake_broker, [batch(0)])
     for code in (Errors.TOPIC_AUTHORIZATION_FAILED, Errors.CORRUPT_MESSAGE):
         log.script = [code]
@@ -274,19 +274,19 @@ def test_the_out_of_range_error_says_that_the_partition_is_empty(fake_broker):
         read(fake_broker, 0, 2)
 
 
-def test_the_errors_go_from_process_to_process():
+def test_the_errors_can_be_pickled():
     for error in (OffsetOutOfRange("t", 1, 2, 3, 4), NothingFetched("t", 1, 2, 3.5, "why.")):
         again = pickle.loads(pickle.dumps(error))
         assert (str(again), vars(again)) == (str(error), vars(error))
 
 
-def test_an_answer_without_the_partition_is_that_of_a_broker_that_throttles(fake_broker):
+def test_a_throttled_response_without_the_partition_is_fetched_again(fake_broker):
     log = Log(fake_broker, [batch(0)])
     log.script = [FETCH(throttle_time_ms=5), FETCH(throttle_time_ms=1)]
     assert read(fake_broker, 0, 2) == [0, 1]
 
 
-def test_a_partition_that_is_not_there_is_named_when_the_time_is_over(fake_broker):
+def test_an_unknown_partition_is_named_after_the_time_out(fake_broker):
     Log(fake_broker, [batch(0)])
     fake_broker.topics["t"] = []
     with pytest.raises(NothingFetched, match="UNKNOWN_TOPIC_OR_PARTITION"):

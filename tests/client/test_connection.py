@@ -142,6 +142,6 @@ def test_no_address_at_all_is_an_error():
 
 
 @pytest.mark.parametrize(("host", "port"), [("x" * 300, 9092), ("a..b", 9092), ("127.0.0.1", 70000), ("127.0.0.1", -1)])
-def test_an_address_that_is_none_is_a_connection_that_fails(host, port):
+def test_connecting_to_an_invalid_address_fails(host, port):
     with pytest.raises(ConnectionFailed, match="No connection to "):
         Connection(host, port)

@@ -1,4 +1,4 @@
-"""What the consumer makes of fetched bytes, and what it does when a partition cannot be read."""
+"""The consumer turns fetched bytes into records, and handles partitions that cannot be read."""
 
 import time
 
@@ -136,7 +136,7 @@ def test_a_batch_that_compaction_has_emptied_moves_the_position(fake_broker):
 
 
 @pytest.mark.parametrize(("policy", "found"), [("earliest", [3, 4]), ("latest", [])])
-def test_out_of_range_goes_on_where_it_was_asked_to(fake_broker, policy, found):
+def test_after_out_of_range_it_reads_from_where_the_policy_says(fake_broker, policy, found):
     Log(fake_broker, [(3, 5, [(4, records(b"a", b"b", base_offset=3))])])
     with Consumer(fake_broker.address, out_of_range=policy) as consumer:
         consumer.seek("t", 0, 1)

@@ -72,7 +72,7 @@ def test_a_coordinator_is_looked_up_once(fake_broker, nodes, cluster):
     assert (request.key_type, request.coordinator_keys) == (TRANSACTION, ["a"])
 
 
-def test_a_broker_that_takes_one_key_at_a_time_is_asked_so(fake_broker, nodes, cluster):
+def test_a_broker_that_takes_one_key_at_a_time_gets_one_request_for_each(fake_broker, nodes, cluster):
     fake_broker.versions[FIND.key] = (0, 3)
     fake_broker.answers[apis.DESCRIBE_GROUPS.key] = described([{}])
     assert Coordinators(cluster, GROUP).ask_each(["a", "b"], describe) == {"a": "here", "b": "here"}
@@ -83,7 +83,7 @@ def test_a_broker_that_takes_one_key_at_a_time_is_asked_so(fake_broker, nodes, c
     ("code", "looked_up"),
     [(Errors.NOT_COORDINATOR, 2), (Errors.COORDINATOR_NOT_AVAILABLE, 2), (Errors.COORDINATOR_LOAD_IN_PROGRESS, 1)],
 )
-def test_one_that_has_moved_is_looked_up_again_and_one_that_loads_is_waited_for(
+def test_a_moved_coordinator_is_looked_up_again_and_a_loading_one_is_waited_for(
     fake_broker, nodes, cluster, code, looked_up
 ):
     fake_broker.answers[apis.DESCRIBE_GROUPS.key] = described([{"a": code}, {}])
@@ -91,9 +91,7 @@ def test_one_that_has_moved_is_looked_up_again_and_one_that_loads_is_waited_for(
     assert len(fake_broker.requests("FindCoordinator")) == looked_up
 
 
-def test_one_that_cannot_be_reached_any_more_is_looked_up_again_the_next_time(
-    fake_broker, second_broker, nodes, cluster
-):
+def test_an_unreachable_coordinator_is_looked_up_again_at_the_next_call(fake_broker, second_broker, nodes, cluster):
     fake_broker.answers[apis.DESCRIBE_GROUPS.key] = second_broker.answers[apis.DESCRIBE_GROUPS.key] = described(
         [{}, {}]
     )
@@ -142,7 +140,7 @@ def test_a_key_that_no_request_can_carry_is_an_error_of_its_own(fake_broker, nod
     ]
 
 
-def test_what_does_not_heal_in_time_is_the_answer(fake_broker, nodes, cluster):
+def test_an_error_that_lasts_beyond_the_time_out_is_returned(fake_broker, nodes, cluster):
     coordinators = Coordinators(cluster, GROUP)
     coordinators.connection("a")
     cluster.timeout_s = 0

@@ -90,7 +90,7 @@ def test_a_group_is_described_with_what_its_members_have(fake_broker, groups):
 
 
 @pytest.mark.parametrize(("kind", "data"), [("connect", b"\0\1\0\0"), ("consumer", b"\0\0\xff"), ("consumer", b"\0")])
-def test_what_members_write_in_another_protocol_is_not_read(fake_broker, groups, kind, data):
+def test_metadata_of_members_in_another_protocol_is_not_decoded(fake_broker, groups, kind, data):
     fake_broker.answers[apis.DESCRIBE_GROUPS.key] = described(
         group_state="Stable", protocol_type=kind, members=[{"member_metadata": data, "member_assignment": data}]
     )
@@ -140,14 +140,14 @@ def test_offsets_of_several_groups_are_asked_for_at_once(fake_broker, groups):
     assert [one.topics for one in request.groups] == [None, None]
 
 
-def test_a_broker_that_takes_one_group_at_a_time_is_asked_so(fake_broker, groups):
+def test_a_broker_that_takes_one_group_at_a_time_gets_one_request_for_each(fake_broker, groups):
     fake_broker.versions[apis.OFFSET_FETCH.key] = (0, 7)
     fake_broker.answers[apis.OFFSET_FETCH.key] = lambda _: fetched(apis.OFFSET_FETCH.Response)
     assert groups.offsets(["a", "b"]) == {"a": COMMITTED, "b": COMMITTED}
     assert [one.group_id for one in fake_broker.requests("OffsetFetch")] == ["a", "b"]
 
 
-def test_offsets_are_committed_as_by_no_member(fake_broker, groups):
+def test_offsets_are_committed_without_a_member_id(fake_broker, groups):
     shape = apis.OFFSET_COMMIT.Response.Topics
     codes = iter([Errors.COORDINATOR_LOAD_IN_PROGRESS, Errors.NONE, Errors.UNKNOWN_MEMBER_ID])
 
@@ -179,7 +179,7 @@ def test_offsets_are_committed_as_by_no_member(fake_broker, groups):
         groups.commit("g", {("t", 0): OffsetAndMetadata(1)})
 
 
-def test_each_group_is_deleted_or_says_why_not(fake_broker, groups):
+def test_each_group_is_deleted_or_has_an_error(fake_broker, groups):
     shape = apis.DELETE_GROUPS.Response
     codes = {"full": Errors.NON_EMPTY_GROUP}
     fake_broker.answers[apis.DELETE_GROUPS.key] = lambda request: shape(

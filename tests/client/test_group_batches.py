@@ -35,7 +35,7 @@ def poll_until(consumer, records):
     return chunks
 
 
-def test_batches_come_as_they_lie_and_positions_lags_and_commits_are_those_of_records(servers):
+def test_stored_batches_are_returned_and_positions_lags_and_commits_count_records(servers):
     with Admin(servers) as admin, RecordProducer(servers) as producer:
         admin.create_topic("plain", 2)
         for number in range(20):

@@ -234,7 +234,7 @@ RETRIED = [
 
 
 @pytest.mark.parametrize(("api", "code"), RETRIED)
-def test_what_time_heals_is_tried_again(coordinator, consumer_of, api, code):
+def test_retriable_errors_are_retried(coordinator, consumer_of, api, code):
     coordinator.errors[api] += [code, code]
     consumer = consumer_of()
     records = poll_until(consumer, lambda: consumer.positions() == {("t", 0): 10, ("t", 1): 10})
@@ -329,7 +329,7 @@ def test_a_cooperative_member_drops_its_partitions_when_it_is_lost_in_a_rebalanc
     assert joins[-1].owned_partitions == [], "it does not claim what others may own"
 
 
-def test_a_member_that_is_lost_while_positions_are_looked_up_hands_nothing_out(coordinator, consumer_of, monkeypatch):
+def test_a_member_lost_during_the_lookup_of_positions_returns_no_records(coordinator, consumer_of, monkeypatch):
     monkeypatch.setattr(group_consumer, "BACKOFF_S", 0.0)
     events = Events()
     coordinator.errors["OffsetFetch"] += [Errors.UNSTABLE_OFFSET_COMMIT] * 1000
@@ -516,7 +516,7 @@ def test_a_cooperative_member_reads_while_it_waits(coordinator, consumer_of, sil
     poll_until(consumer, lambda: consumer.positions() == {("t", 0): 10, ("t", 1): 10})
 
 
-def test_it_leaves_with_a_word(fake_broker, coordinator, consumer_of):
+def test_a_closed_member_commits_and_leaves_the_group_with_a_reason(fake_broker, coordinator, consumer_of):
     consumer = consumer_of(auto_commit_interval_s=1000.0)
     poll_until(consumer, lambda: consumer.positions() == {("t", 0): 10, ("t", 1): 10})
     consumer.close()
@@ -525,7 +525,7 @@ def test_it_leaves_with_a_word(fake_broker, coordinator, consumer_of):
     assert coordinator.offsets == {("t", 0): (10, ""), ("t", 1): (10, "")}
 
 
-def test_a_static_member_goes_without_a_word(fake_broker, coordinator, consumer_of):
+def test_a_closed_static_member_sends_no_leave_group(fake_broker, coordinator, consumer_of):
     consumer = consumer_of(instance_id="i")
     poll_until(consumer, joined(consumer))
     consumer.close()
@@ -543,7 +543,7 @@ def test_the_leader_shares_out_what_the_group_subscribes(fake_broker, coordinato
     assert set(coordinator.shares) == {"a", "b", "member-1"}
 
 
-def test_an_old_broker_is_asked_as_it_knows_it(fake_broker, coordinator, consumer_of):
+def test_requests_to_an_old_broker_have_a_version_that_it_knows(fake_broker, coordinator, consumer_of):
     for api, newest in (("JOIN_GROUP", 0), ("SYNC_GROUP", 0), ("HEARTBEAT", 0), ("LEAVE_GROUP", 0)):
         fake_broker.versions[getattr(apis, api).key] = (0, newest)
     for api, newest in (("FIND_COORDINATOR", 0), ("OFFSET_COMMIT", 2), ("OFFSET_FETCH", 1), ("FETCH", 2)):
@@ -556,7 +556,9 @@ def test_an_old_broker_is_asked_as_it_knows_it(fake_broker, coordinator, consume
     assert [request.member_id for request in fake_broker.requests("LeaveGroup")] == ["member-1"]
 
 
-def test_a_leader_that_is_not_known_is_asked_for_now_and_then(fake_broker, coordinator, consumer_of, monkeypatch):
+def test_metadata_is_refreshed_from_time_to_time_for_an_unknown_leader(
+    fake_broker, coordinator, consumer_of, monkeypatch
+):
     monkeypatch.setattr(fetcher, "BACKOFF_S", 1000.0)
     coordinator.offsets = {("t", 0): (3, ""), ("t", 1): (3, "")}
     fake_broker.topics["t"] = [-1, -1]
@@ -609,7 +611,7 @@ def test_partitions_that_are_assigned_twice_are_read_once(coordinator, consumer_
     assert events.told == [("assigned", [("t", 0), ("t", 1)])]
 
 
-def test_a_coordinator_that_gives_one_id_after_the_other_is_not_asked_for_ever(fake_broker, coordinator, consumer_of):
+def test_a_coordinator_that_gives_new_member_ids_again_and_again_is_an_error(fake_broker, coordinator, consumer_of):
     coordinator.errors["JoinGroup"] += [Errors.MEMBER_ID_REQUIRED] * 1000
     consumer = consumer_of()
     with pytest.raises(KafkaError, match="MEMBER_ID_REQUIRED"):

@@ -1,4 +1,4 @@
-"""Batches reach a broker once and in order, whatever happens to the requests that they are in."""
+"""Batches reach a broker once and in order, also when requests fail or are lost."""
 
 import threading
 from collections import defaultdict, deque
@@ -84,7 +84,7 @@ def batch_of(*values, partition=0, codec=0):
     return EncodedBatch("t", partition, bytearray(builder.build()), len(values), 0)
 
 
-def test_five_requests_are_on_the_way_and_what_comes_then_waits(fake_broker):
+def test_five_requests_are_in_flight_and_further_batches_wait(fake_broker):
     fake_broker.topics = {"t": [1]}
     store = Store(fake_broker)
     go_on = threading.Event()
@@ -103,7 +103,7 @@ def test_five_requests_are_on_the_way_and_what_comes_then_waits(fake_broker):
     assert store.logs[0].values == [b"first", *(b"%d" % number for number in range(6))]
 
 
-def test_until_a_broker_has_a_batch_of_the_producer_no_other_one_is_on_the_way(fake_broker):
+def test_only_one_request_is_in_flight_until_the_broker_has_stored_the_first_batch(fake_broker):
     """For it would take the second one though it refuses the first, and the first would count as stored with it."""
     fake_broker.topics = {"t": [1]}
     stored = []
@@ -135,7 +135,7 @@ def test_until_a_broker_has_a_batch_of_the_producer_no_other_one_is_on_the_way(f
     assert stored == [b"0"]
 
 
-def test_without_sequence_numbers_a_partition_has_one_batch_on_the_way(fake_broker):
+def test_without_sequence_numbers_a_partition_has_one_batch_in_flight(fake_broker):
     fake_broker.topics = {"t": [1, 1]}
     store = Store(fake_broker)
     go_on = threading.Event()
@@ -150,7 +150,7 @@ def test_without_sequence_numbers_a_partition_has_one_batch_on_the_way(fake_brok
     assert [store.logs[index].values for index in (0, 1)] == [[b"0", b"2"], [b"1"]]
 
 
-def test_what_waits_is_bounded(fake_broker):
+def test_the_bytes_of_waiting_batches_are_bounded(fake_broker):
     fake_broker.topics = {"t": [1]}
     store = Store(fake_broker)
     with RecordProducer(fake_broker.address, request_bytes=1000) as producer:
@@ -210,7 +210,7 @@ def test_a_record_that_is_too_large_is_named_with_its_topic_and_size(fake_broker
     assert store.logs[0].values in ([], [b"1"])
 
 
-def test_a_request_that_a_broker_hangs_up_on_for_its_size_is_told(fake_broker, hang_up, monkeypatch):
+def test_the_error_for_a_request_over_socket_request_max_bytes_names_the_setting(fake_broker, hang_up, monkeypatch):
     monkeypatch.setattr("kafkapy.client.producing.outbox.LONGEST_REQUEST", 1000)
     fake_broker.topics = {"t": [1]}
     Store(fake_broker, ["lost"] * 10, hang_up)
@@ -261,7 +261,7 @@ def test_a_sequence_that_nothing_explains_is_a_failure(fake_broker):
             producer.flush()
 
 
-def test_an_answer_that_somebody_elses_call_dropped_is_asked_for_again(fake_broker):
+def test_a_request_whose_response_another_call_dropped_is_sent_again(fake_broker):
     fake_broker.topics = {"t": [1]}
     store = Store(fake_broker)
     fake_broker.answers[apis.LIST_OFFSETS.key] = lambda request: apis.LIST_OFFSETS.Response()

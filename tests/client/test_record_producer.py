@@ -12,7 +12,7 @@ from tests.harness.batches import iter_batches
 
 
 class Store:
-    """Keeps what is produced; `errors` are given first, one a request."""
+    """Keeps produced batches; its first responses are `errors`, one for each request."""
 
     def __init__(self, broker, errors=()):
         self.broker = broker
@@ -89,7 +89,7 @@ def test_records_of_a_key_go_to_kafkas_partition(fake_broker):
     assert sorted(store.values()) == sorted(keys)
 
 
-def test_the_delivery_tells_where_the_batch_went(fake_broker):
+def test_a_delivery_has_the_partition_and_the_base_offset(fake_broker):
     fake_broker.topics = {"t": [1]}
     Store(fake_broker)
     with RecordProducer(fake_broker.address) as producer:
@@ -187,7 +187,7 @@ def test_a_topic_of_an_old_format_says_which_acks_it_takes(fake_broker):
     assert "--acks" not in str(failed.value)
 
 
-def test_what_fails_too_long_is_given_up(fake_broker):
+def test_a_batch_is_given_up_after_the_time_out(fake_broker):
     fake_broker.topics = {"t": [1]}
     Store(fake_broker, errors=[Errors.NOT_ENOUGH_REPLICAS] * 1000000)
     with RecordProducer(fake_broker.address, timeout_s=0.02) as producer:
@@ -278,7 +278,7 @@ def test_a_record_without_key_goes_where_there_is_a_leader_after_its_partition_h
         producer.flush()
         assert store.stored[2][1] != lost
         assert producer.available_partitions("t", 2) == [1 - lost]
-        producer.cluster.topics.pop("t")  # until the metadata comes, what was known last counts
+        producer.cluster.topics.pop("t")  # until the metadata comes, the last known one is used
         assert producer.available_partitions("t", 2) == [1 - lost]
 
 
@@ -297,7 +297,7 @@ def test_settings_that_do_not_go_together_are_refused(fake_broker, wrong):
         RecordProducer(fake_broker.address, **wrong)
 
 
-def test_a_block_that_fails_does_not_send_what_was_left(fake_broker):
+def test_a_with_block_that_raises_does_not_send_the_remaining_records(fake_broker):
     fake_broker.topics = {"t": [1]}
     store = Store(fake_broker)
 

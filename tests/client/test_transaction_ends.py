@@ -46,7 +46,7 @@ def state_is(fake_broker, state):
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_it_is_ended_for_the_producer_that_left_it(fake_broker, coordinator, cluster, commit):
+def test_a_transaction_is_ended_with_the_identity_of_its_producer(fake_broker, coordinator, cluster, commit):
     end_transaction(cluster, IDENTITY, commit)
     (request,) = fake_broker.requests("EndTxn")
     asked = (request.transactional_id, request.producer_id, request.producer_epoch, request.committed)
@@ -63,7 +63,7 @@ def test_an_expired_transactional_id_has_nothing_to_abort_and_cannot_commit(coor
 @pytest.mark.parametrize(
     "code", [Errors.NOT_COORDINATOR, Errors.COORDINATOR_LOAD_IN_PROGRESS, Errors.CONCURRENT_TRANSACTIONS]
 )
-def test_what_time_heals_is_tried_again(coordinator, cluster, hang_up, code):
+def test_retriable_errors_are_retried(coordinator, cluster, hang_up, code):
     coordinator.errors["EndTxn"] += [code, hang_up, code]
     end_transaction(cluster, IDENTITY, commit=True)
     assert coordinator.done == ["committed"]
@@ -77,7 +77,7 @@ def test_a_coordinator_that_does_not_answer_is_an_error(coordinator, cluster, si
 
 
 @pytest.mark.parametrize("code", [Errors.PRODUCER_FENCED, Errors.INVALID_PRODUCER_EPOCH])
-def test_a_producer_that_was_shut_out_can_only_be_aborted(coordinator, cluster, code):
+def test_the_transaction_of_a_fenced_producer_can_only_be_aborted(coordinator, cluster, code):
     coordinator.errors["EndTxn"] += [code, code]
     with pytest.raises(ProducerFenced, match="took longer than transaction_timeout_s"):
         end_transaction(cluster, IDENTITY, commit=True)
@@ -85,7 +85,7 @@ def test_a_producer_that_was_shut_out_can_only_be_aborted(coordinator, cluster, 
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_without_records_it_counts_as_ended(fake_broker, coordinator, cluster, commit):
+def test_a_transaction_without_records_counts_as_ended(fake_broker, coordinator, cluster, commit):
     state_is(fake_broker, "Empty")
     coordinator.errors["EndTxn"].append(Errors.INVALID_TXN_STATE)
     end_transaction(cluster, IDENTITY, commit)

@@ -194,7 +194,7 @@ def test_a_fenced_producer_stays_fenced(coordinator, producer, api, code):
     assert coordinator.done == []
 
 
-def test_the_broker_that_stores_may_say_so_too(coordinator, producer):
+def test_a_producer_is_also_fenced_by_the_error_of_a_produce_response(coordinator, producer):
     coordinator.errors["Produce"].append(Errors.PRODUCER_FENCED)
     with pytest.raises(ProducerFenced):
         copy(producer)
@@ -253,7 +253,7 @@ def test_the_partition_that_was_refused_is_named(coordinator, producer):
         copy(producer)
 
 
-def test_nothing_is_there_to_abort_where_the_coordinator_has_heard_of_nothing(coordinator, producer):
+def test_an_abort_succeeds_if_the_coordinator_knows_no_transaction(coordinator, producer):
     coordinator.errors["AddPartitionsToTxn"].append(Errors.TOPIC_AUTHORIZATION_FAILED)
     coordinator.errors["EndTxn"].append(Errors.INVALID_TXN_STATE)
     with pytest.raises(TransactionAborted):
@@ -313,7 +313,7 @@ def test_a_commit_whose_answer_is_lost_can_be_asked_for_again(coordinator, produ
     producer.abort()
 
 
-def test_batches_on_their_way_are_waited_for_before_an_abort(fake_broker, coordinator, producer):
+def test_an_abort_waits_for_batches_in_flight(fake_broker, coordinator, producer):
     producer.begin()
     producer.send("t", b"0", partition=0)
     for batch in list(producer._open.values()):

@@ -98,13 +98,13 @@ def test_a_transaction_of_an_unknown_producer_is_hanging(fake_broker, admin):
     assert hanging(admin) == {(0, 7, None)}
 
 
-def test_one_in_a_partition_that_its_coordinator_does_not_have_hangs(fake_broker, admin):
+def test_a_transaction_in_a_partition_unknown_to_its_coordinator_is_hanging(fake_broker, admin):
     know_producers(fake_broker, {0: [(7, OLD, 5)], 1: [(7, OLD, 0)]})
     know_transactions(fake_broker, {"x": (7, [1, 2])})
     assert hanging(admin) == {(0, 7, "x")}
 
 
-def test_one_that_was_written_to_lately_is_waited_for(fake_broker, admin):
+def test_a_transaction_with_recent_writes_does_not_count_as_hanging(fake_broker, admin):
     lately = round(time.time() * 1000) - 1000
     know_producers(fake_broker, {0: [(7, lately, 5)]})
     know_transactions(fake_broker, {})

@@ -111,7 +111,7 @@ def test_records_that_were_deleted_are_out_of_range(admin, kafkapy_topic):
     assert admin.delete_records({where: -1}) == {where: 5}
 
 
-def test_a_topic_lives_and_dies(admin):
+def test_a_topic_is_created_extended_and_deleted(admin):
     made = admin.create_topic("lives", 2, configs={"retention.ms": "5000"})
     assert (made.name, list(made.partitions), any(made.topic_id)) == ("lives", [0, 1], True)
     assert "lives" in [topic.name for topic in admin.list_topics()]

@@ -1,4 +1,4 @@
-"""What the tests of the log share: builders of batches, a scheduler that runs when told, a disk that fails."""
+"""Shared by the tests of the log: builders of batches, a scheduler that the test runs, a disk that fails."""
 
 import errno
 from pathlib import Path
@@ -16,7 +16,7 @@ NOW = 1_700_000_000_000
 
 
 class ManualScheduler:
-    """Keeps what is scheduled until `run_all` (or `run` for what has a name that contains the text)."""
+    """Keeps scheduled tasks until `run_all` (or `run` for tasks whose name contains the text)."""
 
     def __init__(self):
         self.tasks = []

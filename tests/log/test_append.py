@@ -85,7 +85,7 @@ def test_a_batch_that_no_segment_can_hold_is_refused(tmp_path):
     assert "300" in verdicts[1].message
 
 
-def test_log_append_time_is_told_and_stored(tmp_path):
+def test_log_append_time_is_returned_and_stored(tmp_path):
     bench = Bench(tmp_path, message_timestamp_type="LogAppendTime")
     log = bench.load()
     (verdict,) = log.append([batch("a", timestamp=1)], 0)
@@ -514,7 +514,7 @@ def test_a_rolled_segment_is_synced_though_its_records_were_flushed_before(tmp_p
         assert any(path.endswith(f"{0:020d}{suffix}") for path in synced)
 
 
-def test_a_rolled_segment_loses_its_preallocated_room_whatever_the_topic_says_now(tmp_path):
+def test_a_rolled_segment_loses_its_preallocated_room_even_after_the_setting_changed(tmp_path):
     bench = Bench(tmp_path, preallocate=True, segment_bytes=4096)
     log = bench.load()
     log.append([batch("a")], 0)

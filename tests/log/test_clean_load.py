@@ -132,7 +132,7 @@ def test_a_log_that_was_left_alone_is_loaded_as_it_is(tmp_path, fill):
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("last", [True, False])
 @pytest.mark.parametrize("fill", [filled, one_segment])
-def test_what_others_changed_is_seen_as_it_is_now(tmp_path, fill, last, ending, change):
+def test_files_changed_by_other_programs_are_loaded_as_they_are_now(tmp_path, fill, last, ending, change):
     start = closed(tmp_path / "a", fill)
     path = sorted(path for path in (tmp_path / "a" / "t-0").iterdir() if path.name.endswith(ending))[-1 if last else 0]
     data = change(path.read_bytes())

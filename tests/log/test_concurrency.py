@@ -1,4 +1,4 @@
-"""Readers take no lock: whatever is appended, rolled or deleted meanwhile, they see whole records in order."""
+"""Readers take no lock, and see whole records in order during appends, rolls and deletions."""
 
 import sys
 import threading
@@ -22,7 +22,7 @@ def fast_switching():
     sys.setswitchinterval(before)
 
 
-def test_readers_beside_appends_rolls_and_retention(tmp_path, fast_switching):
+def test_readers_during_appends_rolls_and_retention(tmp_path, fast_switching):
     size = len(batch("0" * 10))
     bench = Bench(tmp_path, segment_bytes=40 * size, retention_bytes=400 * size, index_interval_bytes=5 * size)
     log = bench.load()
@@ -70,7 +70,7 @@ def test_readers_beside_appends_rolls_and_retention(tmp_path, fast_switching):
     assert log.log_start_offset > 0
 
 
-def test_searches_by_time_beside_appends_and_rolls(tmp_path, fast_switching):
+def test_searches_by_time_during_appends_and_rolls(tmp_path, fast_switching):
     size = len(batch("0" * 10))
     log = Bench(tmp_path, segment_bytes=40 * size, index_interval_bytes=size).load()
     log.append([batch("0" * 10, timestamp=NOW)], 0)

@@ -305,7 +305,7 @@ def test_a_stray_makes_way_for_a_new_log_of_its_name(tmp_path):
     broker.manager.close()
 
 
-def test_a_log_that_waits_for_its_recovery_is_opened_by_who_wants_to_make_it(held):
+def test_creating_a_log_that_waits_for_its_recovery_recovers_it_first(held):
     broker, files = held
     log = broker.manager.create("a", 0, TOPIC_ID, CONFIG)
     assert len(values_of(log)) == 20

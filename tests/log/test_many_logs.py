@@ -90,7 +90,7 @@ def test_a_log_with_the_name_of_a_deleted_one_is_not_created_before_it_has_left_
     manager.close()
 
 
-def test_what_a_crash_leaves_of_a_deleted_log_in_the_checkpoints_is_not_taken_for_that_of_a_new_one(tmp_path):
+def test_checkpoint_entries_of_a_deleted_log_left_by_a_crash_do_not_apply_to_a_new_log(tmp_path):
     manager = manager_on(tmp_path)
     with_start(manager, "again")
     manager.checkpoint()

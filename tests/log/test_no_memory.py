@@ -57,7 +57,7 @@ def refused(verdicts):
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES.keys())
-def test_an_append_for_which_memory_runs_out_has_never_been(tmp_path, monkeypatch, place):
+def test_an_append_that_runs_out_of_memory_leaves_no_trace(tmp_path, monkeypatch, place):
     bench = Bench(tmp_path, **SETTINGS)
     log = bench.load()
     log.append([idempotent("a"), batch("b", timestamp=NOW + 5)], 0)
@@ -84,7 +84,7 @@ def test_an_append_for_which_memory_runs_out_has_never_been(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("place", [(TxnIndex, "append", 1), (ProducerUpdates, "apply", 1)])
-def test_a_marker_for_which_memory_runs_out_leaves_the_transaction_open(tmp_path, monkeypatch, place):
+def test_a_marker_that_runs_out_of_memory_leaves_the_transaction_open(tmp_path, monkeypatch, place):
     log = Bench(tmp_path, **SETTINGS).load()
     log.append([idempotent("a", transactional=True)], 0)
     log.set_high_watermark(1)
@@ -103,7 +103,7 @@ def test_a_marker_for_which_memory_runs_out_leaves_the_transaction_open(tmp_path
     assert [entry[:3] for entry in log.segments.active.txn_index.entries] == [(7, 0, 1)]
 
 
-def test_a_coordinators_append_for_which_memory_runs_out_has_never_been(tmp_path, monkeypatch):
+def test_a_coordinators_append_that_runs_out_of_memory_leaves_no_trace(tmp_path, monkeypatch):
     log = Bench(tmp_path, **SETTINGS).load()
     log.assign_leader_epoch(0)
     for value in "ab":
@@ -115,7 +115,7 @@ def test_a_coordinators_append_for_which_memory_runs_out_has_never_been(tmp_path
     assert values_of(log) == [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
-def test_a_roll_for_which_memory_runs_out_leaves_the_old_segment_active(tmp_path, monkeypatch):
+def test_a_roll_that_runs_out_of_memory_leaves_the_old_segment_active(tmp_path, monkeypatch):
     log = Bench(tmp_path, segment_bytes=len(batch("a")) + 10).load()
     log.append([batch("a")], 0)
     with monkeypatch.context() as patch:

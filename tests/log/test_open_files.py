@@ -92,7 +92,7 @@ def test_a_file_that_is_in_use_stays_open_and_the_others_make_room(tmp_path):
     log.close()
 
 
-def test_what_a_reader_holds_can_be_read_when_its_file_is_closed_and_when_its_log_is_deleted(tmp_path):
+def test_a_region_can_be_read_after_its_file_is_evicted_and_its_log_deleted(tmp_path):
     bench, log = bench_of(tmp_path)
     result = log.read(0, 1 << 20, max_offset=8)
     values_of(log)

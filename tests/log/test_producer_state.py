@@ -107,7 +107,7 @@ def test_a_snapshot_is_taken_only_where_something_is_new(tmp_path):
     assert snapshots.offsets == [5]
 
 
-def test_of_strays_only_the_newest_behind_all_segments_stays(tmp_path):
+def test_only_the_newest_snapshot_beyond_all_segments_stays(tmp_path):
     for offset in (3, 10, 17, 25, 30):
         (tmp_path / f"{offset:020d}.snapshot").write_bytes(b"")
     snapshots = SnapshotFiles(Files(), str(tmp_path))

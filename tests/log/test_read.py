@@ -71,7 +71,7 @@ def test_nothing_at_or_above_the_limit_is_given(tmp_path):
 def test_a_first_batch_over_the_limit_comes_whole_or_not_at_all(tmp_path):
     log = filled(tmp_path)
     for reopened in (log, Bench(tmp_path, segment_bytes=1500).load(clean=False)):
-        for offset in (0, 50, 90, 99):  # by search, and by what is remembered of the tail
+        for offset in (0, 50, 90, 99):  # by search in the index, and by the remembered tail
             found = reopened.read(offset, 10, max_offset=100)
             assert found.region is None
             assert found.first_entry_incomplete
@@ -87,7 +87,7 @@ def test_a_region_may_end_inside_a_batch_but_never_before_the_first_is_whole(tmp
     assert found.region.length == size + size // 2
 
 
-def test_reads_go_on_in_the_next_segment_over_a_gap(tmp_path):
+def test_reads_continue_in_the_next_segment_after_a_gap(tmp_path):
     """Compaction leaves such gaps; here the end of a segment is cut off."""
     log = filled(tmp_path)
     log.close()

@@ -1,7 +1,7 @@
-"""What a consumer with read_committed gets from a log, after any history, is what a plain list of records says.
+"""A read_committed consumer gets the same records from a log, after any history, as from a plain list of records.
 
 Transactions of several producers at once, committed, aborted and timed out; retention, deletions of records,
-compaction; clean and unclean restarts. The reader is one that knows only what a Fetch response tells it.
+compaction; clean and unclean restarts. The reader uses only the content of Fetch responses.
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""Transactions on the log: markers on append, what they fence, the transaction index and the last stable offset."""
+"""Transactions on the log: markers on append, fencing, the transaction index and the last stable offset."""
 
 import errno
 import struct
@@ -62,7 +62,7 @@ def test_a_marker_is_what_kafka_writes():
 
 
 @pytest.mark.parametrize("partition", ["v2-txn-0", "v2-txn-side-0", "v2-txn-open-0"])
-def test_appended_anew_the_golden_records_make_kafkas_files(tmp_path, partition):
+def test_appending_the_golden_records_again_writes_the_same_files_as_kafka(tmp_path, partition):
     """Logs, transaction indexes and producer snapshots of Apache Kafka 3.9.1, byte for byte."""
     source = GOLDEN / "kafka-3.9.1-v2" / "data" / partition
     log = Bench(tmp_path, index_interval_bytes=1, **ROOM).load()
@@ -111,7 +111,7 @@ def test_an_abort_is_in_the_index_with_the_last_stable_offset_of_its_time(tmp_pa
 
 
 class Meanwhile:
-    """The producers of a log; when somebody has asked for the first unstable offset, `act` happens."""
+    """The producers of a log; calls `act` after each read of the first unstable offset."""
 
     def __init__(self, producers, act):
         self._producers, self._act = producers, act
@@ -139,7 +139,7 @@ def test_a_transaction_that_begins_while_a_reader_looks_is_not_read(tmp_path):
     assert (log.high_watermark, log.last_stable_offset) == (2, 1)
 
 
-def test_what_is_appended_together_is_as_if_it_came_one_by_one(tmp_path):
+def test_batches_appended_together_have_the_same_effect_as_one_by_one(tmp_path):
     sets = [
         lambda: transactional("a", producer_id=1),
         lambda: transactional("b", producer_id=2),
@@ -256,7 +256,7 @@ def verifying(tmp_path, **settings):
     return log
 
 
-def test_a_transaction_begins_only_when_its_coordinator_has_said_so(tmp_path):
+def test_a_transaction_begins_only_after_its_verification_succeeded(tmp_path):
     log = verifying(tmp_path)
     (verdict,) = append(log, transactional("a"))
     assert verdict.code == Errors.INVALID_TXN_STATE
@@ -266,12 +266,12 @@ def test_a_transaction_begins_only_when_its_coordinator_has_said_so(tmp_path):
     assert log.producers.verifications.succeeded(7, guard)
     (verdict,) = append(log, transactional("a"))
     assert verdict.base_offset == 0
-    assert log.begin_verification(7, 1, 0) == 0  # it is open: nobody has to be asked
+    assert log.begin_verification(7, 1, 0) == 0  # the transaction is open, and needs no verification
     (verdict,) = append(log, transactional("b", sequence=1))
     assert verdict.base_offset == 1
 
 
-def test_a_marker_makes_an_answer_void_that_comes_after_it(tmp_path):
+def test_a_verification_that_succeeds_after_the_marker_is_void(tmp_path):
     log = verifying(tmp_path)
     guard = log.begin_verification(7, 0, 0)
     mark(log, marker(commit=False))
@@ -282,14 +282,14 @@ def test_a_marker_makes_an_answer_void_that_comes_after_it(tmp_path):
     assert log.producers.verifications.succeeded(7, again)
 
 
-def test_a_marker_that_is_written_together_with_records_makes_the_answer_void(tmp_path):
+def test_a_marker_in_the_same_append_as_records_makes_the_verification_void(tmp_path):
     log = verifying(tmp_path)
     assert log.producers.verifications.succeeded(7, log.begin_verification(7, 0, 0))
     verdicts = append(log, marker(commit=False), transactional("late", sequence=-1), own=True)
     assert [getattr(one, "code", None) for one in verdicts] == [None, Errors.INVALID_TXN_STATE]
 
 
-def test_what_waits_with_a_lower_sequence_comes_first(tmp_path):
+def test_the_first_batch_must_have_the_lowest_sequence_under_verification(tmp_path):
     log = verifying(tmp_path)
     log.begin_verification(7, 3, 0)
     guard = log.begin_verification(7, 0, 0)
@@ -300,7 +300,7 @@ def test_what_waits_with_a_lower_sequence_comes_first(tmp_path):
     assert verdict.base_offset == 0
 
 
-def test_verifications_that_nobody_answers_expire(tmp_path):
+def test_unanswered_verifications_expire(tmp_path):
     bench = Bench(tmp_path)
     log = bench.load()
     guard = log.begin_verification(7, 0, 0)

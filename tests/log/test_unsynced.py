@@ -101,7 +101,7 @@ def test_the_name_of_a_new_transaction_index_is_synced_before_a_recovery_point_i
 
 
 @pytest.mark.parametrize("then", ["flush", "recovery point", "clean stop"])
-def test_what_a_roll_had_changed_right_before_a_kill_is_synced(tmp_path, then):
+def test_changes_by_a_roll_right_before_a_kill_are_synced_after_the_restart(tmp_path, then):
     """All is flushed and noted before the roll: the recovery point is where the new segment begins."""
     log = Bench(tmp_path, **SETTINGS).load()
     begin(log)

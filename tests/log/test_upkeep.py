@@ -79,7 +79,7 @@ def test_the_checkpoint_is_kafkas_and_every_change_is_in_it(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"1\n0\n", b"0\n2\na 0 5\n", b"0\n1\na x 5\n", b"nonsense"])
-def test_a_checkpoint_that_is_none_makes_every_log_dirty(tmp_path, content, caplog):
+def test_an_unreadable_cleaner_checkpoint_makes_every_log_dirty(tmp_path, content, caplog):
     (tmp_path / NAME).write_bytes(content)
     offsets = CleanerOffsets(Files(), str(tmp_path))
     assert offsets.get(("a", 0)) is None

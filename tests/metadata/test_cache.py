@@ -10,7 +10,7 @@ def role(topic: str, partition: int, leader: int, epoch: int = 0) -> PartitionRo
     return PartitionRole(topic, partition, ID, leader, epoch, 0, [1, 2], [1, 2, 3])
 
 
-def test_an_update_replaces_what_it_names_and_keeps_the_rest() -> None:
+def test_an_update_replaces_the_named_partitions_and_keeps_the_others() -> None:
     cache = MetadataCache()
     cache.update([role("t", 0, 1), role("t", 1, 2), role("u", 0, 1)])
     cache.update([role("t", 1, 1, epoch=4)])

@@ -71,7 +71,7 @@ def test_a_topic_is_found_by_name_and_id_now_and_after_a_restart(tree: LocalTree
     assert topics.name_of(ZERO_ID) is None
 
 
-def test_a_name_is_checked_before_a_topic_is_made(topics: TopicRegistry) -> None:
+def test_the_name_of_a_new_topic_is_checked(topics: TopicRegistry) -> None:
     make(topics, "a.b")
     for name, code in [
         ("a.b", Errors.TOPIC_ALREADY_EXISTS),

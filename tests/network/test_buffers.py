@@ -77,7 +77,7 @@ def test_trim_drops_the_buffers_that_were_not_needed_since_the_last_trim(used: i
     assert pool.free_bytes == used << 20
 
 
-def test_one_may_ask_for_no_more_than_it_needs() -> None:
+def test_a_buffer_is_not_larger_than_the_caller_allows() -> None:
     pool = BufferPool(64 << 20)
     pool.lent += 1
     pool.give(Buffer(32 << 20))

@@ -15,7 +15,7 @@ def pass_time(running: Running, clock: ManualClock, seconds: float) -> None:
     until(lambda: running.count("network_turns") > turns)
 
 
-def test_the_idle_are_closed_and_the_active_stay(serve: Serve) -> None:
+def test_idle_connections_are_closed_and_active_ones_stay(serve: Serve) -> None:
     clock = ManualClock()
     running = serve(clock=clock, connections_max_idle_ms=10_000)
     idle, active = running.connect(), running.connect()
@@ -31,7 +31,7 @@ def test_the_idle_are_closed_and_the_active_stay(serve: Serve) -> None:
     assert running.count("network_connections_closed_idle") == 2
 
 
-def test_one_that_never_sent_anything_and_half_a_frame_are_idle_too(serve: Serve) -> None:
+def test_a_connection_that_sent_nothing_or_half_a_frame_is_idle_too(serve: Serve) -> None:
     clock = ManualClock()
     running = serve(clock=clock, connections_max_idle_ms=10_000)
     silent, half = running.connect(), running.connect()
@@ -57,7 +57,7 @@ def test_a_reader_that_stopped_in_the_middle_of_a_reply_is_idle(serve: Serve) ->
     until(lambda: running.server.connections == 0)
 
 
-def test_one_whose_request_is_pending_is_not_idle(serve: Serve) -> None:
+def test_a_connection_with_a_pending_request_is_not_idle(serve: Serve) -> None:
     class Later(Echo):
         pending: Pending | None = None
 
@@ -96,7 +96,7 @@ def test_an_idle_network_sleeps(serve: Serve) -> None:
     until(lambda: running.server._processors[0]._timeout_ms() > 500_000)
 
 
-def test_one_that_went_while_its_request_is_pending_is_idle_though_it_sent_more(serve: Serve) -> None:
+def test_a_disconnected_peer_with_a_pending_request_is_idle_though_it_sent_more(serve: Serve) -> None:
     """What it sent behind the request keeps it open, but not for the weeks that a fetch may ask to wait."""
 
     class Later(Echo):

@@ -1,4 +1,4 @@
-"""Who is let in: max.connections, a listener's own limit, an address's share."""
+"""Limits of connections: max.connections, the limit of a listener and the limit per address."""
 
 import errno
 import socket
@@ -95,7 +95,7 @@ def test_lowering_max_connections_closes_the_idlest(serve: Serve) -> None:
     assert clients[3].is_open()
 
 
-def test_raising_a_limit_lets_those_in_who_wait(serve: Serve) -> None:
+def test_raising_a_limit_accepts_waiting_connections(serve: Serve) -> None:
     running = serve(max_connections=1)
     assert running.connect().is_open()
     waiting = running.connect()
@@ -105,7 +105,7 @@ def test_raising_a_limit_lets_those_in_who_wait(serve: Serve) -> None:
     assert running.connect() is not waiting
 
 
-def test_without_descriptors_it_waits_and_goes_on(serve: Serve, monkeypatch, caplog) -> None:
+def test_the_acceptor_continues_after_a_lack_of_descriptors(serve: Serve, monkeypatch, caplog) -> None:
     failures = [OSError(errno.EMFILE, "Too many open files"), ConnectionAbortedError()]
     real = socket.socket.accept
 

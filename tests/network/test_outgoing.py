@@ -30,7 +30,7 @@ class Peer(Client):
 
 
 class Link:
-    """The handler of one outgoing connection, and what is told of it. Asks what `next` says for each response."""
+    """The handler of one outgoing connection. It notes the callbacks, and answers each response with `next`."""
 
     def __init__(self, next: Callable[[Connection, bytes], Reply] = lambda conn, frame: NO_REPLY) -> None:
         self.next = next
@@ -100,7 +100,7 @@ def test_requests_go_out_in_order_with_several_in_flight_and_responses_come_in_o
     until(lambda: link.responses == requests[::-1])
 
 
-def test_what_the_handler_returns_for_a_response_is_the_next_request(serve: Serve, listening: socket.socket) -> None:
+def test_the_handlers_reply_to_a_response_is_sent_as_the_next_request(serve: Serve, listening: socket.socket) -> None:
     def next(connection: Connection, response: bytes) -> Reply:
         return [framed(b"after " + response)] if len(response) < 30 else NO_REPLY
 
@@ -154,7 +154,7 @@ def test_a_connect_without_an_answer_is_given_up_after_its_time(serve: Serve) ->
     clock = ManualClock()
     running = serve(clock=clock, num_network_threads=1)
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as waiting:
-        for _ in range(3):  # the queue of those that nobody accepts holds one or two: the kernel drops what comes next
+        for _ in range(3):  # the accept queue holds one or two connections: the kernel drops the SYNs of others
             one = waiting.enter_context(socket.socket())
             one.setblocking(False)
             one.connect_ex(full.getsockname())
@@ -228,8 +228,10 @@ def test_a_handler_that_returns_close_closes(serve: Serve, listening: socket.soc
     assert link.closed.wait(LONG)
 
 
-def test_two_that_send_before_they_receive_do_not_wait_for_each_other(serve: Serve, listening: socket.socket) -> None:
-    """The peer reads no request until its responses are sent, as a broker of ours does."""
+def test_two_peers_that_send_before_they_receive_do_not_wait_for_each_other(
+    serve: Serve, listening: socket.socket
+) -> None:
+    """The peer reads no request until its responses are sent, as a kafkapy broker does."""
     link, peer = connected(serve(socket_send_buffer_bytes=4096), listening)
     link.send(b"q" * 20_000_000)
     peer.send(*[b"r" * 1_000_000] * 20)  # blocks until they are received

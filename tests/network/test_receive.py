@@ -69,7 +69,7 @@ def test_large_frames_of_every_kind_of_buffer(serve: Serve, size: int) -> None:
     assert client.frames(5) == [*payloads, b"small", payloads[0]]
 
 
-def test_what_arrived_together_is_handled_together_and_a_turn_is_bounded(serve: Serve) -> None:
+def test_frames_that_arrive_together_are_handled_together_up_to_a_limit(serve: Serve) -> None:
     running = serve(max_frames_a_turn=10)
     client = running.connect()
     payloads = [b"%d" % i for i in range(95)]

@@ -182,7 +182,7 @@ def test_a_reset_cancels_even_with_requests_behind(serve: Serve) -> None:
     until(lambda: running.handler.cancelled == [b"p1"])
 
 
-def test_what_a_peer_sent_before_it_went_is_still_handled_behind_a_pending_request(serve: Serve) -> None:
+def test_requests_sent_before_the_peer_left_are_handled_after_a_pending_one(serve: Serve) -> None:
     running = serve(Later())
     client = running.connect()
     client.send(b"p1", b"fire", b"and forget")

@@ -87,7 +87,7 @@ def test_each_connection_gets_its_own_replies(serve: Serve) -> None:
     assert [len(end) for end in running.handler.ends] == [5, 5, 5]
 
 
-def test_one_that_is_alone_is_answered_at_once(serve: Serve) -> None:
+def test_a_connection_that_is_alone_in_its_turn_is_answered_at_once(serve: Serve) -> None:
     running, (client,) = connected(serve, 1)
     client.send(b"a", b"b")
     assert client.frames(2) == [b"a", b"b"]
@@ -114,7 +114,7 @@ def test_a_partly_received_frame_is_kept_for_the_next_turn(serve: Serve) -> None
     assert clients[0].frame() in (b"second", b"together second")
 
 
-def test_no_more_than_64_are_gathered(serve: Serve) -> None:
+def test_at_most_64_connections_are_gathered(serve: Serve) -> None:
     running, clients = connected(serve, 150)
     with held(running, clients):
         for number, client in enumerate(clients):
@@ -137,7 +137,7 @@ def test_a_waiting_reply_does_not_delay_other_connections(serve: Serve) -> None:
     assert clients[1].frames(2) == [b"at last", b"alone behind"]
 
 
-def test_closing_one_leaves_the_others(serve: Serve) -> None:
+def test_closing_one_gathered_connection_leaves_the_others(serve: Serve) -> None:
     running, clients = connected(serve, 3)
     with held(running, clients):
         for client, word in zip(clients, (b"a", b"close", b"b"), strict=True):

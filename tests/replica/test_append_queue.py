@@ -35,7 +35,7 @@ def never():
     raise AssertionError("nothing has asked for a flush")
 
 
-def test_what_gathered_is_appended_at_once_and_in_order():
+def test_gathered_sets_are_appended_at_once_and_in_order():
     pool, appended, answers = Pool(), [], {}
     queue = queue_of(pool, lambda sets: appended.append(list(sets)) or [f"did {one}" for one in sets])
     queue.put(["a", "b"], lambda results: answers.update(first=results))
@@ -118,7 +118,7 @@ def threads():
     pool.stop()
 
 
-def test_what_arrives_during_a_flush_is_written_and_waits_for_the_next_one_alone(threads):
+def test_sets_that_arrive_during_a_flush_are_written_and_share_the_next_flush(threads):
     disk, answers = Disk(), {}
     queue = AppendQueue(threads, disk.write, disk.flush)
     queue.put(["a"], lambda results: answers.update(a=list(disk.flushed)))
@@ -184,7 +184,7 @@ def test_never_do_two_threads_write(releases):
     assert sorted(answers) == ([["a"], ["b"]] if queue._lock.left <= 0 else [["a"]])
 
 
-def test_a_failed_flush_is_everybodys_answer():
+def test_a_failed_flush_answers_every_waiting_append_with_the_error():
     def flush():
         raise KafkaError(Errors.KAFKA_STORAGE_ERROR, "the disk is gone")
 
@@ -276,7 +276,7 @@ def test_waiting_sets_are_still_appended_when_a_pool_has_no_thread(stopped, flus
 @pytest.mark.parametrize(
     ("why", "code"), list(zip(NO_POOL_THREAD, [Errors.NOT_LEADER_OR_FOLLOWER, Errors.KAFKA_STORAGE_ERROR], strict=True))
 )
-def test_an_append_that_no_pool_thread_takes_is_refused_with_those_behind_it(why, code):
+def test_an_append_that_no_pool_thread_takes_is_refused_with_the_later_ones(why, code):
     answers = []
 
     class Stopped(Pool):

@@ -21,7 +21,7 @@ def batch():
 
 @settings(deadline=None)
 @given(offsets, offsets, st.lists(st.integers(-1, 120)), st.integers(1, 5), st.integers(1, 5))
-def test_it_is_what_all_that_count_have_and_never_goes_back(current, log_end, ends, in_sync, min_isr):
+def test_the_high_watermark_is_the_lowest_end_in_the_isr_and_never_goes_back(current, log_end, ends, in_sync, min_isr):
     found = advanced(current, log_end, ends, in_sync, min_isr)
     if in_sync < min_isr:
         assert found == current
@@ -33,7 +33,7 @@ def test_it_is_what_all_that_count_have_and_never_goes_back(current, log_end, en
 
 @settings(deadline=None)
 @given(offsets, st.lists(st.integers(-1, 120), min_size=1), st.data())
-def test_progress_of_one_follower_never_lowers_it(log_end, ends, data):
+def test_progress_of_one_follower_never_lowers_the_high_watermark(log_end, ends, data):
     before = advanced(0, log_end, ends, 1, 1)
     one = data.draw(st.integers(0, len(ends) - 1))
     ends[one] += data.draw(st.integers(0, 50))
@@ -69,7 +69,7 @@ class ManualTimer:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 50), st.booleans())), st.lists(st.integers(0, 60)))
-def test_each_wait_ends_once_when_it_is_reached_or_its_time_is_up(waits, marks):
+def test_each_wait_ends_once_when_its_offset_is_replicated_or_its_time_is_up(waits, marks):
     timer, ended = ManualTimer(), []
     queue = ReplicationWaits(timer)
     for number, (offset, _) in enumerate(waits):
@@ -123,7 +123,7 @@ def test_an_append_waits_for_every_follower_that_is_in_sync(tmp_path):
     assert all(entry.cancelled for entry in timer.entries)
 
 
-def test_one_that_is_not_in_sync_is_not_waited_for(tmp_path):
+def test_a_follower_outside_of_the_isr_is_not_waited_for(tmp_path):
     partition, _ = replicated(tmp_path, isr=(0, 2))
     append_to(partition, [batch()])
     partition.follower_at(1, 0)
@@ -131,7 +131,7 @@ def test_one_that_is_not_in_sync_is_not_waited_for(tmp_path):
     assert wait(partition, 1) == [None]
 
 
-def test_below_the_minimum_nothing_is_appended_nor_shown(tmp_path):
+def test_below_min_insync_replicas_nothing_is_appended_or_visible(tmp_path):
     partition, _ = replicated(tmp_path, isr=(0,), min_insync_replicas=2)
     refusal = partition.refusal(-1)
     assert refusal is not None

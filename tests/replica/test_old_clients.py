@@ -94,7 +94,7 @@ def test_records_converted_to_learn_their_size_are_kept_up_to_a_limit(partition_
         assert [messages_of(data, header)[0].value for header in iter_entries(data)] == [bytes([at]) * 100]
 
 
-def test_nothing_of_it_is_kept_while_slow_readers_hold_much(partition_of, monkeypatch):
+def test_converted_records_are_not_kept_while_slow_readers_hold_much_memory(partition_of, monkeypatch):
     monkeypatch.setattr(old_clients, "MOST_HELD", 0)
     converted = answers([partition_of(b"a"), partition_of(b"b")], 1)
     for value, one in zip((b"a", b"b"), converted, strict=True):
@@ -112,7 +112,7 @@ def test_an_interrupted_conversion_continues_with_the_next_partition(partition_o
         assert [isinstance(one.records, Pieces) for one in conversion.reads] == [at < done for at in range(3)]
 
 
-def test_a_topic_may_forbid_it(partition_of):
+def test_a_topic_may_forbid_down_conversion(partition_of):
     (answer,) = answers([partition_of(b"a", message_downconversion_enable=False)], 1)
     assert (answer.error_code, answer.high_watermark, answer.records) == (Errors.UNSUPPORTED_VERSION, -1, None)
     (answer,) = answers([partition_of(message_downconversion_enable=False)], 1)

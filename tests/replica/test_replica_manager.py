@@ -12,7 +12,7 @@ from kafkapy.runtime.timer import Timer
 TOPIC_ID = bytes(range(16))
 
 
-def test_a_log_whose_making_was_cut_short_gets_its_topic_id(tmp_path):
+def test_a_log_whose_creation_a_crash_interrupted_gets_its_topic_id(tmp_path):
     (tmp_path / "t-0").mkdir()  # a crash came before anything was in it
     scheduler = Scheduler()
     logs = LogManager([tmp_path], LogConfig({}), clock=SYSTEM_CLOCK, scheduler=scheduler)

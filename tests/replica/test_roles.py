@@ -188,7 +188,7 @@ def test_a_role_that_is_refused_for_the_settings_is_taken_when_they_are_valid(br
     assert [partition.leader_epoch for partition in broker.led] == [1]
 
 
-def test_a_follower_that_cannot_lead_still_refuses_earlier_roles(broker):
+def test_a_follower_that_cannot_become_leader_still_refuses_earlier_roles(broker):
     broker.apply(role(is_new=True), role(epoch=3, leader=1))
     broker.roles._config_of = refusing(Errors.INVALID_CONFIG)
     assert broker.apply(role(epoch=4)) == {0: Errors.INVALID_CONFIG}

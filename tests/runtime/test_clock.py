@@ -55,7 +55,7 @@ def test_waiting_for_a_time_that_is_past_returns_at_once() -> None:
             clock.wait_until(condition, clock.monotonic() - 1)
 
 
-def test_subscribers_hear_of_every_jump() -> None:
+def test_subscribers_are_called_at_every_jump() -> None:
     clock = ManualClock()
     jumps: list[float] = []
     clock.subscribe(lambda: jumps.append(clock.monotonic()))

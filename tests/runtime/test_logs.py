@@ -65,7 +65,7 @@ NOT_PRINTABLE = [
 
 
 @pytest.mark.parametrize("text", NOT_PRINTABLE, ids=lambda text: f"U+{ord(text[0]):04X}")
-def test_what_a_client_sent_cannot_control_the_terminal(text) -> None:
+def test_text_sent_by_a_client_cannot_control_the_terminal(text) -> None:
     # A logger that pytest does not capture: pytest-xdist cannot send a report with half a character in it.
     log, stream = logging.Logger("kafkapy.x"), io.StringIO()
     handler = logging.StreamHandler(stream)

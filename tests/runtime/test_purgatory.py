@@ -1,4 +1,4 @@
-"""Delayed operations complete exactly once, whoever comes first, and leave nothing behind."""
+"""Delayed operations complete exactly once, by any thread or by the time-out, and leave nothing behind."""
 
 import random
 import threading
@@ -85,7 +85,7 @@ def test_time_out_completes_and_then_expires(clock: ManualClock, purgatory: Purg
     assert not op.force_complete()
 
 
-def test_the_first_who_waits_is_the_first_to_complete(purgatory: Purgatory) -> None:
+def test_operations_complete_in_the_order_in_which_they_began_to_wait(purgatory: Purgatory) -> None:
     order: list[int] = []
 
     class Numbered(Op):
@@ -120,7 +120,7 @@ def test_an_operation_may_complete_others_under_the_same_key(purgatory: Purgator
     assert purgatory.keys == 0
 
 
-def test_one_that_fails_does_not_keep_the_others_from_completing(
+def test_a_failing_operation_does_not_keep_others_from_completing(
     purgatory: Purgatory, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(Op):
@@ -139,7 +139,7 @@ def test_one_that_fails_does_not_keep_the_others_from_completing(
     assert "cannot say" in caplog.text
 
 
-def test_complete_all_asks_nobody(purgatory: Purgatory) -> None:
+def test_complete_all_completes_operations_that_are_not_ready(purgatory: Purgatory) -> None:
     ops = [Op() for _ in range(3)]
     for op in ops:
         try_or_watch(purgatory, op, 10, ["k"])
@@ -147,8 +147,8 @@ def test_complete_all_asks_nobody(purgatory: Purgatory) -> None:
     assert [op.completions for op in ops] == [1, 1, 1]
 
 
-def test_news_that_comes_while_another_thread_asks_is_not_lost(purgatory: Purgatory) -> None:
-    """Thread A has looked (too early) and has not yet let go; B's news and check come exactly then."""
+def test_a_change_during_another_threads_check_is_not_lost(purgatory: Purgatory) -> None:
+    """Thread A has checked too early and still holds the operation; thread B's change and check come exactly then."""
     looked, news = threading.Event(), threading.Event()
 
     class Slow(Op):

@@ -59,7 +59,7 @@ def test_the_first_refusal_is_an_error_that_says_what_is_refused(bench: Bench) -
     assert bench.report.lasts
 
 
-def test_once_a_minute_it_says_how_many_were_refused(bench: Bench) -> None:
+def test_once_a_minute_the_number_of_refusals_is_logged(bench: Bench) -> None:
     bench.refuse()
     bench.said()
     for _ in range(6):

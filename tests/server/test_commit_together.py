@@ -109,7 +109,7 @@ def test_one_append_for_all(lab, gathers, appends):
         assert lab.group.offsets(f"group-{number}") == {("a", 0): number, ("b", 1): 7}
 
 
-def test_of_one_group_the_last_in_the_log_counts(lab, gathers):
+def test_the_last_commit_of_a_group_in_the_log_wins(lab, gathers):
     with lab.held():
         for number, wire in enumerate(lab.wires):
             send(wire, apis.OFFSET_COMMIT, 8, **commit_of("group", {("a", 0): number}))
@@ -156,7 +156,7 @@ def test_each_is_answered_and_kept_as_if_it_had_come_alone(lab, alone, gathers, 
     assert named == plain
 
 
-def test_what_is_too_large_together_is_not_refused(tmp_path, gathers, appends):
+def test_commits_that_are_too_large_together_are_appended_one_by_one(tmp_path, gathers, appends):
     lab = Lab(tmp_path / "small", offsets_topic_segment_bytes=1000)
     for made in ready(lab):
         with made.held():
@@ -176,7 +176,7 @@ def test_appends_that_wait_are_answered_when_they_are_done(lab, gathers, monkeyp
     assert gathers == [MANY]
 
 
-def test_one_that_cannot_be_handled_closes_its_own_connection(lab, gathers, monkeypatch):
+def test_a_commit_that_cannot_be_handled_closes_only_its_connection(lab, gathers, monkeypatch):
     def begin(broker, call, reply):
         if call.request.group_id == "odd":
             raise RuntimeError("nobody foresaw this")

@@ -95,7 +95,7 @@ def test_a_kraft_brokers_file_can_be_read_without_the_controllers_listener(confi
     assert config.advertised_listeners == (Listener("PLAINTEXT", "localhost", 9092, "PLAINTEXT"),)
 
 
-def test_overrides_go_over_the_file(tmp_path: Path) -> None:
+def test_overrides_win_over_the_file(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text("num.partitions=3\nbroker.id=4\n")
     config = BrokerConfig.load(path, {"num.partitions": "5", "log.dirs": "/a,/b , /c"})
@@ -259,7 +259,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         BrokerConfig.load(path)
 
 
-def test_dynamic_settings_go_over_static_ones_and_a_brokers_own_over_the_clusters() -> None:
+def test_dynamic_settings_override_static_ones_and_a_brokers_own_override_the_clusters() -> None:
     static = BrokerConfig({"message.max.bytes": 1, "log.retention.ms": 5, "num.partitions": 4})
     config = static.with_dynamic({"message.max.bytes": "2", "log.roll.ms": "7"}, {"message.max.bytes": "3"})
     assert config.message_max_bytes == 3
@@ -276,7 +276,7 @@ def test_log_levels_are_those_of_logging() -> None:
         assert isinstance(logging.getLevelName(name.upper()), int)
 
 
-def test_a_message_format_that_does_not_count_is_told_at_the_start() -> None:
+def test_an_ignored_message_format_is_warned_of_at_the_start() -> None:
     config = BrokerConfig({"log.message.format.version": "0.10.2"})
     assert config.log_config.record_magic == 2
     assert config.warnings() == [

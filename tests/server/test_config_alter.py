@@ -135,7 +135,7 @@ def test_broker_settings_can_be_changed_where_kafka_can_change_them() -> None:
         ({"log.retention.ms": "0"}, True),
     ],
 )
-def test_broker_settings_that_cannot_be_changed_so(values: dict[str, str], per_broker: bool) -> None:
+def test_invalid_changes_of_broker_settings_are_refused(values: dict[str, str], per_broker: bool) -> None:
     message = refused(Errors.INVALID_REQUEST, check_broker, BrokerConfig(), values, per_broker=per_broker)
     (name,) = values
     assert message.startswith(f"{name}=")

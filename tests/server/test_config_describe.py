@@ -53,7 +53,7 @@ def test_all_topic_settings_are_shown_by_name_and_some_on_request() -> None:
     ]
 
 
-def test_what_only_a_synonym_sets_has_no_synonyms_as_in_kafka() -> None:
+def test_a_value_set_only_by_a_synonym_is_shown_without_synonyms_as_in_kafka() -> None:
     # Apache Kafka 3.9 shows retention.ms with DEFAULT_CONFIG and no synonyms when only log.retention.hours is set.
     entry = one(describe_topic(BrokerConfig({"log.retention.hours": "2"}), {}), "retention.ms")
     assert (entry.value, entry.source, entry.synonyms) == ("7200000", Source.DEFAULT, ())

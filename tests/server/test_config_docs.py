@@ -7,7 +7,7 @@ from kafkapy.server.config.keys import BROKER_KEYS
 DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 
-def test_the_committed_page_is_what_the_tables_say() -> None:
+def test_the_committed_page_matches_the_tables() -> None:
     assert DOCS.read_text() == page(), "run: python -m kafkapy.server.config.docs > docs/configuration.md"
 
 

@@ -43,7 +43,7 @@ def test_a_listener_is_written_as_it_is_read() -> None:
         ("PLAINTEXT://h:1,IN://[::1]:1", "two listeners have the port 1"),
     ],
 )
-def test_a_listener_that_cannot_be_is_refused_with_the_rule(text: str, rule: str) -> None:
+def test_an_invalid_listener_is_refused_with_the_rule(text: str, rule: str) -> None:
     with pytest.raises(ConfigError, match=rule) as caught:
         parse(text)
     assert str(caught.value).startswith(f"listeners={text}: ")

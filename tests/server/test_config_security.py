@@ -69,7 +69,7 @@ def test_a_setting_that_protects_a_kafka_broker_refuses_the_start(name: str, val
         {"password.encoder.secret": "xyzzy", "confluent.ssl.something": "1"},
     ],
 )
-def test_what_protects_nothing_passes(settings: dict[str, str]) -> None:
+def test_settings_that_protect_nothing_are_accepted(settings: dict[str, str]) -> None:
     check(BrokerConfig(settings))
 
 
@@ -91,7 +91,7 @@ def test_only_the_protocol_plaintext_passes(settings: dict[str, str], message: s
     assert str(refused.value).startswith(message)
 
 
-def test_one_sentence_names_all_of_them() -> None:
+def test_one_sentence_names_all_refused_security_settings() -> None:
     with pytest.raises(ConfigError) as refused:
         check(
             BrokerConfig(
@@ -118,7 +118,7 @@ def test_one_sentence_names_all_of_them() -> None:
         ("sasl.of.a.newer.kafka", "xyzzy", NO_LOGIN),
     ],
 )
-def test_such_a_setting_is_refused_while_the_broker_runs(name: str, value: str, meaning: str) -> None:
+def test_a_security_setting_is_refused_while_the_broker_runs(name: str, value: str, meaning: str) -> None:
     with pytest.raises(KafkaError) as refused:
         check_broker(BrokerConfig(), {name: value}, per_broker=True)
     assert refused.value.code == Errors.INVALID_REQUEST
@@ -127,7 +127,7 @@ def test_such_a_setting_is_refused_while_the_broker_runs(name: str, value: str, 
     assert "xyzzy" not in refused.value.message
 
 
-def test_such_a_setting_that_is_stored_refuses_the_start(tmp_path) -> None:
+def test_a_stored_security_setting_refuses_the_start(tmp_path) -> None:
     server = start_broker(tmp_path, broker_id=0)
     wait(server.services.configs.set_broker, 0, {"sasl.enabled.mechanisms": "PLAIN", "message.max.bytes": "5"})
     server.stop()
@@ -168,7 +168,7 @@ def test_a_setting_stored_for_another_listener_does_not_refuse_the_start(name: s
         check_stored(config, {"/config/brokers/<default>": {name: "x"}})
 
 
-def test_such_a_setting_that_is_written_while_the_broker_runs_is_an_error_in_the_log(tmp_path, caplog) -> None:
+def test_a_security_setting_written_while_the_broker_runs_is_logged_as_an_error(tmp_path, caplog) -> None:
     server = start_broker(tmp_path, broker_id=0)
     try:
         wait(server.services.configs.set_broker, 0, {"sasl.enabled.mechanisms": "PLAIN", "message.max.bytes": "5"})
@@ -186,7 +186,7 @@ def test_a_refused_start_opens_nothing(tmp_path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_the_command_says_it_in_one_line(tmp_path, capsys) -> None:
+def test_the_start_command_names_the_refused_setting(tmp_path, capsys) -> None:
     properties = tmp_path / "server.properties"
     properties.write_text(f"log.dirs={tmp_path}/data\nlisteners=PLAINTEXT://127.0.0.1:0\nsuper.users=User:admin\n")
     assert main(["start", str(properties)]) != 0

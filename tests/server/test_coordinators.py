@@ -170,7 +170,7 @@ def test_there_is_no_coordinator_if_its_topic_cannot_be_created(
     server.stop()
 
 
-def test_clients_cannot_make_them_by_asking_for_metadata(broker: BrokerServer, tmp_path: Path) -> None:
+def test_metadata_requests_do_not_create_internal_topics(broker: BrokerServer, tmp_path: Path) -> None:
     server = start_broker(tmp_path)
     wire = Wire(server.bootstrap_servers)
     request = METADATA.Request(topics=[METADATA.Request.Topics(name=GROUPS)], allow_auto_topic_creation=True)
@@ -183,7 +183,9 @@ def test_clients_cannot_make_them_by_asking_for_metadata(broker: BrokerServer, t
 @pytest.mark.parametrize(
     ("client_id", "code"), [("anybody", Errors.INVALID_TOPIC_EXCEPTION), ("__admin_client", Errors.NONE)]
 )
-def test_only_the_broker_itself_writes_to_them(broker: BrokerServer, wire: Wire, client_id: str, code: int) -> None:
+def test_only_the_broker_itself_writes_to_internal_topics(
+    broker: BrokerServer, wire: Wire, client_id: str, code: int
+) -> None:
     find(wire, "key")
     make = PRODUCE.Request.TopicData
     data = make.PartitionData(index=0, records=build([(1, b"\x00\x09later", b"value", ())]))
@@ -208,7 +210,7 @@ def test_delete_records_is_refused_for_internal_topics(broker: BrokerServer, wir
 # --- coming and going
 
 
-def test_shards_come_back_with_the_broker(tmp_path: Path) -> None:
+def test_shards_are_loaded_again_after_a_restart(tmp_path: Path) -> None:
     server = start_broker(tmp_path)
     wire = Wire(server.bootstrap_servers)
     find(wire, "key")
@@ -222,7 +224,7 @@ def test_shards_come_back_with_the_broker(tmp_path: Path) -> None:
     assert code_of(server, GROUPS, "key") == Errors.COORDINATOR_NOT_AVAILABLE
 
 
-def test_a_deleted_topic_takes_its_shards_along(tmp_path: Path) -> None:
+def test_the_shards_of_a_deleted_topic_end(tmp_path: Path) -> None:
     server = start_broker(tmp_path)
     wire = Wire(server.bootstrap_servers)
     find(wire, "key")
@@ -236,7 +238,7 @@ def test_a_deleted_topic_takes_its_shards_along(tmp_path: Path) -> None:
     server.stop()
 
 
-def test_a_directory_that_fails_takes_its_shards_along(tmp_path: Path) -> None:
+def test_the_shards_in_a_failed_directory_end(tmp_path: Path) -> None:
     directories = [tmp_path / "a", tmp_path / "b"]
     server = start_broker(tmp_path, log_dirs=",".join(map(str, directories)))
     wire = Wire(server.bootstrap_servers)
@@ -257,7 +259,7 @@ def test_a_directory_that_fails_takes_its_shards_along(tmp_path: Path) -> None:
     server.stop()
 
 
-def test_more_partitions_count_from_the_next_start_on(tmp_path: Path) -> None:
+def test_added_partitions_of_internal_topics_are_used_from_the_next_start_on(tmp_path: Path) -> None:
     server = start_broker(tmp_path, offsets_topic_num_partitions="2")
     wire = Wire(server.bootstrap_servers)
     find(wire, "key")
@@ -274,7 +276,7 @@ def test_more_partitions_count_from_the_next_start_on(tmp_path: Path) -> None:
     server.stop()
 
 
-def test_a_stop_answers_members_that_wait(tmp_path: Path) -> None:
+def test_a_stop_answers_waiting_group_members(tmp_path: Path) -> None:
     server = start_broker(tmp_path)  # the first members of a group wait 3 s for more
     wire = Wire(server.bootstrap_servers)
     find(wire, "key")
@@ -300,7 +302,7 @@ def test_a_stop_answers_members_that_wait(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["kafka-0.8.2.2", "kafka-0.10.2.2", "kafka-3.9.1-v2", "kafka-3.9.1-recovery"])
-def test_what_kafka_kept_is_loaded(tmp_path: Path, name: str) -> None:
+def test_groups_and_transactions_stored_by_kafka_are_loaded(tmp_path: Path, name: str) -> None:
     shutil.copytree(GOLDEN / name / ("after" if "recovery" in name else "data"), tmp_path / "data")
     adopt([tmp_path / "data"], Knowledge(), broker_id=0 if name == "kafka-0.8.2.2" else None)
     server = start_broker(tmp_path / "data")

@@ -120,7 +120,7 @@ def set_topic(wire, topic, **settings):
     assert answer.error_code == Errors.NONE
 
 
-def test_retention_goes_by_what_a_client_has_set_last(server, log):
+def test_retention_uses_the_settings_that_a_client_changed_last(server, log):
     wire = Wire(server.bootstrap_servers)
     assert log.delete_old_segments() == 0
     set_topic(wire, "big", retention_bytes=str(SEGMENT))

@@ -118,7 +118,7 @@ def test_nothing_behind_a_pending_request_is_handled_before_its_answer(lab, monk
     assert seen == ["metadata"]
 
 
-def test_only_neighbours_of_one_api_are_joined_and_only_as_its_joins_says(lab, handled):
+def test_only_neighbours_of_one_api_are_joined_and_only_if_its_joins_allows_it(lab, handled):
     requests = [produce(), produce(-1), METADATA, produce(), produce(0), produce(0), produce(), COMMIT, COMMIT]
     send(lab, requests)
     answered(lab, [one for one in requests if one[2].get("acks") != 0])
@@ -133,7 +133,7 @@ def test_only_neighbours_of_one_api_are_joined_and_only_as_its_joins_says(lab, h
     assert lab.wire.end_offset("a", 0) == 6
 
 
-def test_joins_is_asked_about_calls_of_its_api_and_about_all_calls_of_a_connection(lab, monkeypatch, handled):
+def test_joins_is_called_for_calls_of_its_api_and_for_all_calls_of_a_connection(lab, monkeypatch, handled):
     asked = []
     monkeypatch.setattr(
         TABLE.find(apis.PRODUCE.key),

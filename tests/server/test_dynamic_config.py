@@ -13,7 +13,7 @@ from tests.harness.wire import Wire
 from tests.server.requests import start_broker
 
 
-def test_dynamic_settings_count_again_after_a_restart(tmp_path):
+def test_dynamic_settings_apply_again_after_a_restart(tmp_path):
     server = start_broker(tmp_path, broker_id=0)
     server.services.dynamic_config.alter(
         lambda _: {"max.connections": "3", "log.segment.bytes": "5000"}, per_broker=False, validate_only=False

@@ -137,7 +137,7 @@ def test_a_stop_answers_the_fetches_that_wait(tmp_path):
     wire.close()
 
 
-def test_a_client_that_goes_while_it_waits_is_forgotten_though_nothing_is_produced(broker, wire, topic):
+def test_a_waiting_fetch_of_a_disconnected_client_is_dropped_though_nothing_is_produced(broker, wire, topic):
     waiting = Wire(broker.bootstrap_servers)
     waiting.send(FETCH, FETCH_VERSION, fetch_request(topic, wait=2**31 - 1))
     purgatory = broker.services.replicas.fetch_purgatory
@@ -174,7 +174,7 @@ def test_zero_copy_and_copy_answer_the_same_bytes(tmp_path, zero_copy):
         server.stop()
 
 
-def test_metadata_makes_a_topic_only_if_it_may(tmp_path):
+def test_metadata_creates_a_topic_only_if_it_may(tmp_path):
     server = start_broker(tmp_path, auto_create_topics_enable="false")
     wire = Wire(server.bootstrap_servers)
     make = METADATA.Request
@@ -186,13 +186,13 @@ def test_metadata_makes_a_topic_only_if_it_may(tmp_path):
         server.stop()
 
 
-def test_metadata_does_not_make_an_internal_topic_with_the_settings_of_any_topic(wire):
+def test_metadata_does_not_create_an_internal_topic_with_default_settings(wire):
     make = METADATA.Request
     asked = make(topics=[make.Topics(name="__consumer_offsets")], allow_auto_topic_creation=True)
     assert wire.call(METADATA, 12, asked).topics[0].error_code == Errors.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_many_clients_that_ask_for_the_same_new_topic_all_get_it(broker):
+def test_many_clients_that_request_the_same_new_topic_all_get_it(broker):
     make = METADATA.Request
     wires = [Wire(broker.bootstrap_servers) for _ in range(8)]
     answers = []

@@ -415,7 +415,7 @@ def test_a_waiting_session_is_watched_for_once(scene, consumer):
     assert list(consumer.take()) == [key]
 
 
-def test_one_that_reads_committed_is_woken_when_the_transaction_ends(scene, consumer):
+def test_a_read_committed_session_is_woken_when_the_transaction_ends(scene, consumer):
     key = (scene.topics[0], 1)
     scene.begin(key, 1, 0)
     consumer.fetch(isolation=READ_COMMITTED)
@@ -428,7 +428,7 @@ def test_one_that_reads_committed_is_woken_when_the_transaction_ends(scene, cons
 
 
 @pytest.mark.parametrize("change", [Scene.shorten, Scene.retain])
-def test_it_is_woken_when_its_next_record_is_deleted(scene, consumer, change):
+def test_a_waiting_session_is_woken_when_its_next_record_is_deleted(scene, consumer, change):
     key = (scene.topics[0], 1)
     scene.append(key, batch(b"a"))
     consumer.ask(wait=30_000, min_bytes=ALL)
@@ -437,7 +437,7 @@ def test_it_is_woken_when_its_next_record_is_deleted(scene, consumer, change):
     assert consumer.take()[key][0] == Errors.OFFSET_OUT_OF_RANGE
 
 
-def test_it_is_woken_when_its_place_is_cut_off(scene, consumer):
+def test_a_waiting_session_is_woken_when_its_offset_is_truncated(scene, consumer):
     key = (scene.topics[0], 1)
     scene.append(key, batch(b"a"))
     consumer.want(key, 1)
@@ -469,7 +469,7 @@ def test_a_consumer_that_names_the_old_leader_epoch_is_fenced(scene, consumer):
     assert {key: said[0] for key, said in consumer.fetch().items()} == {key: Errors.FENCED_LEADER_EPOCH}
 
 
-def test_it_is_answered_when_its_session_ends(scene, consumer):
+def test_a_waiting_fetch_is_answered_when_its_session_ends(scene, consumer):
     consumer.ask(wait=30_000)
     waits(scene)
     again = Consumer(scene)

@@ -81,7 +81,7 @@ def test_all_are_read_when_the_isolation_level_changes():
     assert len(fetch(cache, session, 3, isolation=0).partitions) == 2
 
 
-def test_a_change_during_the_look_is_looked_at_by_the_next_fetch():
+def test_a_partition_that_changes_during_a_fetch_is_read_by_the_next_fetch():
     cache = FetchSessionCache(10)
     session = open_session(cache, [part()])
     context = fetch(cache, session, 1)
@@ -90,7 +90,7 @@ def test_a_change_during_the_look_is_looked_at_by_the_next_fetch():
     assert len(fetch(cache, session, 2).partitions) == 1
 
 
-def test_a_fetch_takes_nothing_after_its_look_to_answer():
+def test_a_fetch_takes_no_changed_partitions_after_its_last_read():
     cache = FetchSessionCache(10)
     session = open_session(cache, [part()])
     context = fetch(cache, session, 1)
@@ -101,7 +101,7 @@ def test_a_fetch_takes_nothing_after_its_look_to_answer():
     assert len(fetch(cache, session, 2).partitions) == 1
 
 
-def test_what_an_overtaken_fetch_has_taken_is_looked_at_by_the_one_that_overtakes_it():
+def test_the_partitions_of_an_overtaken_fetch_are_read_by_the_one_that_overtakes_it():
     cache = FetchSessionCache(10)
     session = open_session(cache, [part()])
     context = fetch(cache, session, 1)

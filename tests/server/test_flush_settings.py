@@ -73,7 +73,7 @@ def test_the_record_that_makes_the_number_full_flushes_all_before_its_answer(bro
 @pytest.mark.parametrize(
     ("kind", "name", "key"), [(TOPIC, "t", "flush.messages"), (BROKER, "", "log.flush.interval.messages")]
 )
-def test_the_number_may_change_while_the_broker_runs(broker, kind, name, key):
+def test_flush_messages_may_change_while_the_broker_runs(broker, kind, name, key):
     broker.send(b"a")
     broker.set(kind, name, key, "1")
     broker.send(b"b")
@@ -81,7 +81,7 @@ def test_the_number_may_change_while_the_broker_runs(broker, kind, name, key):
 
 
 @pytest.mark.parametrize("broker", [{"log_flush_interval_messages": "1"}], indirect=True)
-def test_a_topic_may_ask_for_less_than_the_broker(broker):
+def test_flush_messages_of_a_topic_overrides_that_of_the_broker(broker):
     broker.set(TOPIC, "t", "flush.messages", "1000")
     broker.send(b"a")
     assert broker.log.recovery_point == 0
@@ -100,14 +100,14 @@ def test_records_are_flushed_after_flush_ms_without_another_append(broker):
 
 @pytest.mark.parametrize("broker", [{}, {"log_flush_interval_ms": "100000000"}], indirect=True)
 @pytest.mark.parametrize(("kind", "name", "key"), [(TOPIC, "t", "flush.ms"), (BROKER, "", "log.flush.interval.ms")])
-def test_the_time_may_change_while_the_broker_runs(broker, kind, name, key):
+def test_flush_ms_may_change_while_the_broker_runs(broker, kind, name, key):
     broker.send(b"a")
     assert broker.log.recovery_point == 0
     broker.set(kind, name, key, "1")
     broker.wait_until_flushed()
 
 
-def test_a_topic_that_is_created_with_a_time_is_flushed_in_that_time(broker):
+def test_a_topic_created_with_flush_ms_is_flushed_in_that_time(broker):
     make = CREATE_TOPICS.Request
     config = make.Topics.Configs(name="flush.ms", value="100")
     topic = make.Topics(name="timed", num_partitions=1, replication_factor=1, configs=[config])

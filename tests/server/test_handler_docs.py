@@ -14,7 +14,7 @@ VERSIONS = re.compile(r"(\w+)\s\(versions?\s(\d+)(?:\sto\s(\d+))?[);]")
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_handler_module_says_which_versions_it_serves_and_where_it_differs_from_kafka(name: str) -> None:
+def test_the_docstring_of_a_handler_module_has_its_versions_and_differences_from_kafka(name: str) -> None:
     module = f"{handlers.__name__}.{name}"
     doc = sys.modules[module].__doc__ or ""
     said = {api: (int(first), int(last or first)) for api, first, last in VERSIONS.findall(doc)}

@@ -90,7 +90,7 @@ def describe(wire, name, keys=None, version=4):
     return answer
 
 
-def test_a_client_describes_and_changes_them(wire):
+def test_a_client_describes_and_changes_log_levels(wire):
     assert incremental(wire, "0", ("lab.one", SET, "TRACE")) == Errors.NONE
     answer = describe(wire, "0")
     assert answer.error_code == Errors.NONE
@@ -106,7 +106,7 @@ def test_a_client_describes_and_changes_them(wire):
 
 
 @pytest.mark.parametrize("name", ["", "1", "x"])
-def test_they_are_those_of_one_broker(wire, name):
+def test_log_levels_are_refused_for_another_broker_id(wire, name):
     assert describe(wire, name).error_code == Errors.INVALID_REQUEST
     assert incremental(wire, name, ("lab.one", SET, "DEBUG")) == Errors.INVALID_REQUEST
     assert set(lab().values()) == {"INFO"}

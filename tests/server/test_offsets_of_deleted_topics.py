@@ -63,7 +63,9 @@ def test_a_commit_to_a_re_created_topic_survives_the_cleanup_of_the_deleted_one(
     wire.close()
 
 
-def test_offsets_of_many_groups_go_with_few_appends(server: BrokerServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_of_many_groups_are_deleted_with_few_appends(
+    server: BrokerServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No topic can be created or deleted meanwhile."""
     wire = Wire(server.bootstrap_servers)
     topic = make_topic(wire, "many")
@@ -81,7 +83,9 @@ def test_offsets_of_many_groups_go_with_few_appends(server: BrokerServer, monkey
     wire.close()
 
 
-def test_offsets_that_are_being_loaded_go_with_their_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_that_are_being_loaded_are_deleted_with_their_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = start_broker(tmp_path, offsets_topic_num_partitions=1)
     wire = Wire(server.bootstrap_servers)
     gone, stays = make_topic(wire, "gone"), make_topic(wire, "stays")

@@ -174,7 +174,7 @@ def test_answers_to_requests_behind_one_another_come_in_order(wire, topic):
         assert {entry.magic for entry in iter_entries(records)} == {0 if version < 2 else 1 if version < 4 else 2}
 
 
-def test_a_batch_larger_than_the_client_takes_comes_cut_and_not_as_nothing(wire, topic):
+def test_a_batch_larger_than_the_fetch_size_is_returned_cut_and_not_omitted(wire, topic):
     """With an empty response, as Kafka sends it here, the client would repeat the fetch for ever; a cut message makes
     the client raise its fetch size."""
     produce(wire, topic, batch(0, bytes(5000)))

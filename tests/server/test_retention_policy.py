@@ -54,5 +54,5 @@ def test_a_policy_that_cannot_be_used_is_named(name, rule):
     assert name in str(raised.value)
 
 
-def test_no_name_is_kafkas_policy():
+def test_without_a_name_the_policy_is_kafkas():
     assert load_policy("") is None

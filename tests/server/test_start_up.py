@@ -210,7 +210,7 @@ def test_a_topic_can_be_deleted_before_the_loading_of_its_log_begins(tmp_path):
     server.stop()
 
 
-def test_settings_that_are_changed_meanwhile_count(held):
+def test_settings_changed_during_recovery_apply(held):
     server, files, _ = held
     server.services.topic_settings.alter("slow", lambda _: {"retention.ms": "77"}, validate_only=False)
     server.services.controller.add_partitions("slow", 2, None, validate_only=False)

@@ -186,7 +186,7 @@ def socketed(wire):
     return Wire(f"{host}:{port}")
 
 
-def test_a_marker_that_overtakes_the_coordinators_answer_makes_it_void(wire, topic, coordinator):
+def test_a_marker_that_overtakes_a_verification_makes_it_void(wire, topic, coordinator):
     coordinator.held = True
     wire.send(PRODUCE, 11, request(topic, {0: batch(b"a")}))
     while not coordinator.asked:
@@ -302,7 +302,7 @@ def test_a_commit_leaves_nothing_aborted(wire, topic, coordinator):
     assert latest(wire, topic, READ_COMMITTED) == 2
 
 
-def test_a_transaction_that_hangs_is_seen_and_ended_from_outside(wire, topic, coordinator):
+def test_a_hanging_transaction_can_be_found_and_aborted_by_an_administrator(wire, topic, coordinator):
     """DescribeProducers finds the transaction and WriteTxnMarkers aborts it, as Kafka's TransactionsCommand does it."""
     assert produce(wire, topic, {0: batch(b"before", transactional=False, producer_id=1)}) == {0: Errors.NONE}
     assert produce(wire, topic, {0: batch(b"a", b"b", epoch=5)}) == {0: Errors.NONE}

@@ -65,7 +65,7 @@ def test_a_response_from_before_a_partition_was_released_is_ignored_after_it_is_
     assert first_after_it_was_taken_again(SlowWire()) == (50, [])
 
 
-def test_an_error_from_before_a_partition_was_given_up_leaves_it_where_it_is_now() -> None:
+def test_an_error_from_before_a_partition_was_released_does_not_move_its_new_position() -> None:
     start, back = first_after_it_was_taken_again(SlowWire(Errors.NOT_LEADER_OR_FOLLOWER))
     assert start == 50
     assert [owned.revoked for owned in back] == [True]

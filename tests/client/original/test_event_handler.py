@@ -21,8 +21,8 @@ PRODUCE = apis.PRODUCE
 
 
 class Store:
-    """Keeps what is produced by (topic, partition). `errors` are given first, one a request: a code for each of its
-    partitions, or what the broker is to do instead of answering, with or without storing."""
+    """Keeps produced records by (topic, partition). `errors` has the first responses, one for each request: an error
+    code for its partitions, or HANG_UP or SILENCE instead of a response, with or without storing the records."""
 
     def __init__(self, broker, errors=()):
         self.errors = list(errors)
@@ -111,7 +111,7 @@ def test_messages_without_a_key_go_to_a_partition_that_has_a_leader(fake_broker,
     assert store.stored == {("t", 1): [(None, b"v")] * 3}
 
 
-def test_a_refusal_that_heals_is_tried_again_and_counted(fake_broker, open_handler):
+def test_a_retriable_error_is_retried_and_counted(fake_broker, open_handler):
     fake_broker.topics["t"] = [1]
     store = Store(fake_broker, [Errors.NOT_LEADER_OR_FOLLOWER, Errors.LEADER_NOT_AVAILABLE])
     handler = open_handler()
@@ -120,7 +120,7 @@ def test_a_refusal_that_heals_is_tried_again_and_counted(fake_broker, open_handl
     assert handler.stats == {"resends": 2}
 
 
-def test_after_all_retries_the_messages_come_back_with_the_reason(fake_broker, open_handler):
+def test_after_all_retries_the_messages_are_returned_with_the_reason(fake_broker, open_handler):
     fake_broker.topics.update(t=[1], good=[1])
     Store(fake_broker, [Errors.NOT_LEADER_OR_FOLLOWER] * 3)
     with pytest.raises(FailedToSendMessage, match="3 messages for t not stored") as failed:
@@ -139,7 +139,7 @@ def test_one_topic_that_cannot_be_written_does_not_hold_up_another(fake_broker, 
     assert store.count == 3
 
 
-def test_what_does_not_heal_is_not_tried_again(fake_broker, open_handler):
+def test_errors_that_are_not_retriable_are_not_retried(fake_broker, open_handler):
     fake_broker.topics["t"] = [1]
     Store(fake_broker, [Errors.TOPIC_AUTHORIZATION_FAILED])
     with pytest.raises(FailedToSendMessage):
@@ -157,14 +157,14 @@ def test_a_batch_that_is_too_large_goes_in_halves_and_one_message_that_is_comes_
     assert store.stored["t", 0] == [(message.key, message.message) for message in sent[1:]]
 
 
-def test_a_connection_that_breaks_is_made_anew(fake_broker, open_handler, hang_up):
+def test_a_broken_connection_is_opened_again(fake_broker, open_handler, hang_up):
     fake_broker.topics["t"] = [1]
     store = Store(fake_broker, [hang_up])
     open_handler().handle(keyed(2))
     assert store.count == 2
 
 
-def test_with_numbers_a_batch_that_comes_twice_is_the_same(fake_broker, open_handler, hang_up):
+def test_with_idempotence_a_retried_batch_keeps_its_sequence_numbers(fake_broker, open_handler, hang_up):
     fake_broker.topics["t"] = [1]
     store = Store(fake_broker, [Errors.NONE, (True, hang_up), Errors.DUPLICATE_SEQUENCE_NUMBER])
     handler = open_handler(enable_idempotence="true")
@@ -173,7 +173,7 @@ def test_with_numbers_a_batch_that_comes_twice_is_the_same(fake_broker, open_han
     assert store.numbers == [(0, 7, 0, 4), (0, 7, 4, 4), (0, 7, 4, 4), (0, 7, 8, 4)]
 
 
-def test_numbers_begin_anew_behind_a_batch_that_is_lost(fake_broker, open_handler):
+def test_sequence_numbers_restart_with_a_new_producer_id_after_a_lost_batch(fake_broker, open_handler):
     fake_broker.topics["t"] = [1]
     ids = iter((7, 8))
     fake_broker.answers[apis.INIT_PRODUCER_ID.key] = lambda _: apis.INIT_PRODUCER_ID.Response(
@@ -188,7 +188,7 @@ def test_numbers_begin_anew_behind_a_batch_that_is_lost(fake_broker, open_handle
     assert store.numbers == [(0, 7, 0, 4), (0, 7, 4, 2), (0, 8, 0, 3)]
 
 
-def test_halves_keep_the_numbers_of_the_whole(fake_broker, open_handler):
+def test_halves_of_a_batch_keep_its_sequence_numbers(fake_broker, open_handler):
     fake_broker.topics["t"] = [1]
     store = Store(fake_broker, [TOO_LARGE])
     handler = open_handler(enable_idempotence="true")
@@ -250,7 +250,7 @@ def test_a_key_without_a_partition_is_lost_alone(fake_broker, open_handler):
     assert store.count == 2
 
 
-def test_leaders_are_asked_for_anew_when_the_interval_is_over(fake_broker, open_handler):
+def test_metadata_is_refreshed_after_the_refresh_interval(fake_broker, open_handler):
     fake_broker.topics["t"] = [1]
     Store(fake_broker)
     handler = open_handler(topic_metadata_refresh_interval_ms=0)
@@ -259,7 +259,7 @@ def test_leaders_are_asked_for_anew_when_the_interval_is_over(fake_broker, open_
     assert len(fake_broker.requests("Metadata")) >= 3
 
 
-def test_a_broker_that_is_not_there_is_told_after_the_retries(open_handler, fake_broker):
+def test_an_unreachable_broker_is_an_error_after_the_retries(open_handler, fake_broker):
     fake_broker.close()
     with pytest.raises(FailedToSendMessage, match="Is a broker listening there"):
         open_handler().handle(keyed(1))

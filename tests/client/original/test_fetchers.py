@@ -56,7 +56,7 @@ def test_a_leader_that_cannot_be_reached_is_tried_again_after_the_back_off() -> 
     fetchers.close()
 
 
-def test_a_leader_that_cannot_be_reached_is_not_given_up() -> None:
+def test_an_unreachable_leader_is_retried_without_end() -> None:
     asked = threading.Semaphore(0)
     fetchers = Fetchers(ConsumerSettings("zk", "g", refresh_leader_backoff_ms=1), Brokers(asked.release))
     fetchers.start([OwnedPartition(("t", "0"), Stream(), 0)])

@@ -42,7 +42,7 @@ def test_murmur2_agrees_with_the_clients_of_today():
     assert Murmur2Partitioner().partition("clé", 13) == partition_of_key("clé".encode(), 13)
 
 
-def test_encoders_take_what_they_are_for():
+def test_encoders_accept_only_their_types():
     assert DefaultEncoder().to_bytes(bytearray(b"x")) == b"x"
     assert StringEncoder().to_bytes("ü") == b"\xc3\xbc"
     assert StringEncoder({"serializer.encoding": "ISO-8859-1"}).to_bytes("ü") == b"\xfc"

@@ -183,7 +183,7 @@ class Refusing(Gate):
             raise FailedToSendMessage("no", messages)
 
 
-def test_what_a_sync_producer_loses_can_be_sent_to_another_topic_by_the_hook():
+def test_the_callback_can_send_lost_messages_of_a_sync_producer_to_another_topic():
     handler, hooks = Refusing(), DeadLetters()
     handler.open.set()
     hooks.producer = producer = Producer(NOWHERE, event_handler=handler, callback_handler=hooks)

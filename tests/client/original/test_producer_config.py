@@ -115,7 +115,7 @@ def test_classes_are_found_by_kafkas_names_by_those_of_python_or_given():
 
 
 @pytest.mark.parametrize("name", ["com.example.Encoder", "Encoder", "collections.Nothing"])
-def test_a_class_that_cannot_be_had_is_named(name):
+def test_a_class_that_cannot_be_loaded_is_named(name):
     with pytest.raises(ValueError, match=f"serializer.class is '{name}', which cannot be loaded"):
         chosen_encoders({"serializer.class": name})
 

@@ -20,7 +20,7 @@ def test_put_takes_messages_in_order_while_there_is_room_and_returns_their_numbe
     assert queue.take(10, 0.0) == []
 
 
-def test_many_threads_wait_for_room_and_nothing_is_lost_or_moved():
+def test_many_threads_wait_for_room_and_nothing_is_lost_or_reordered():
     queue = BoundedQueue(2)
     threads = [
         threading.Thread(target=queue.put, args=([(who, number) for number in range(200)], None)) for who in range(4)

@@ -10,7 +10,7 @@ from kafkapy.runtime.config_def import ConfigError
 LEAST = {"zookeeper.connect": "zk:2181/kafka", "group.id": "g"}
 
 
-def test_the_names_of_both_times() -> None:
+def test_the_names_of_0_8_and_0_7_mean_the_same_settings() -> None:
     new = {**LEAST, "auto.commit.interval.ms": "7", "fetch.message.max.bytes": "8", "rebalance.max.retries": "9"}
     old = {"zk.connect": "zk:2181/kafka", "groupid": "g", "autocommit.interval.ms": "7", "fetch.size": "8"}
     assert consumer_settings(new) == consumer_settings({**old, "rebalance.retries.max": "9"})
@@ -52,7 +52,7 @@ def test_an_unusable_setting_is_named_in_the_error(wrong: dict[str, str], said: 
 
 
 @pytest.mark.parametrize("missing", LEAST)
-def test_what_must_be_there(missing: str) -> None:
+def test_missing_required_settings_are_named(missing: str) -> None:
     with pytest.raises(ConfigError, match=f"{missing}=null: must be set"):
         consumer_settings({name: value for name, value in LEAST.items() if name != missing})
 

@@ -155,7 +155,7 @@ def test_after_out_of_range_it_reads_from_where_the_properties_say(fake_broker, 
     assert len(values(found)) == 5 - there
 
 
-def test_a_reset_that_cannot_be_is_named(consume):
+def test_an_invalid_autooffset_reset_is_named(consume):
     with pytest.raises(ValueError, match=r"autooffset\.reset is 'middle'"):
         consume(properties={"autooffset.reset": "middle"})
 

@@ -30,7 +30,7 @@ def put(stream: Stream, owned: OwnedPartition, data: bytes, start: int) -> bool:
     chunks=st.lists(st.tuples(st.booleans(), st.integers(1, 5)), min_size=1, max_size=8),
     taken=st.integers(0, 40),
 )
-def test_no_record_is_handed_out_after_its_partition_is_taken_away_and_none_is_lost(
+def test_no_record_is_delivered_after_the_revocation_of_its_partition_and_none_is_lost(
     chunks: list[tuple[bool, int]], taken: int
 ) -> None:
     stream = Stream(0)
@@ -50,7 +50,7 @@ def test_no_record_is_handed_out_after_its_partition_is_taken_away_and_none_is_l
     assert two[0].consumed == ends[0]
 
 
-def test_what_is_handed_out_while_the_partition_is_taken_away_is_before_where_it_stands() -> None:
+def test_records_delivered_during_a_revocation_are_before_the_consumed_offset() -> None:
     data = batch(0, 300)
     switch = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)  # the threads take turns wherever they can
@@ -73,7 +73,7 @@ def test_what_is_handed_out_while_the_partition_is_taken_away_is_before_where_it
         sys.setswitchinterval(switch)
 
 
-def test_a_batch_that_begins_before_the_position_gives_what_is_behind_it() -> None:
+def test_a_batch_that_begins_before_the_position_gives_the_records_from_the_position_on() -> None:
     stream = Stream(0)
     owned = OwnedPartition(("t", "3"), stream, 7)
     put(stream, owned, batch(5, 5), 7)
@@ -82,14 +82,14 @@ def test_a_batch_that_begins_before_the_position_gives_what_is_behind_it() -> No
     assert owned.consumed == 8
 
 
-def test_decoders_get_what_is_not_null() -> None:
+def test_decoders_are_called_only_for_values_that_are_not_null() -> None:
     stream = Stream(0, key_decoder=int, value_decoder=bytes.decode)
     put(stream, OwnedPartition(("t", "0"), stream, 4), batch(4, 2), 4)
     decoded: list[Any] = [next(stream), next(stream)]
     assert [(record.key, record.value) for record in decoded] == [(4, "4"), (5, None)]
 
 
-def test_a_batch_that_is_corrupt_is_told_with_its_place_and_the_others_go_on() -> None:
+def test_a_corrupt_batch_raises_with_its_offset_and_other_partitions_continue() -> None:
     stream = Stream(0)
     bad, good = OwnedPartition(("t", "0"), stream, 0), OwnedPartition(("t", "1"), stream, 0)
     data = bytearray(batch(0, 3))
@@ -104,7 +104,7 @@ def test_a_batch_that_is_corrupt_is_told_with_its_place_and_the_others_go_on() -
     assert bad.consumed == 0
 
 
-def test_the_fetcher_is_told_of_room() -> None:
+def test_the_fetcher_is_notified_when_the_stream_has_room() -> None:
     stream = Stream(0)
     owned = OwnedPartition(("t", "0"), stream, 0)
     told = threading.Event()
@@ -151,7 +151,7 @@ def test_errors_of_a_revoked_partition_are_dropped() -> None:
         next(stream)
 
 
-def test_a_closed_stream_ends_also_for_who_waits() -> None:
+def test_closing_a_stream_also_ends_a_waiting_iteration() -> None:
     stream = Stream()
     found: list[object] = []
     reader = threading.Thread(target=lambda: found.append(list(stream)))
@@ -165,7 +165,7 @@ def test_a_closed_stream_ends_also_for_who_waits() -> None:
     assert list(stream) == []
 
 
-def test_chunks_are_handed_out_as_they_came_and_mark_nothing_consumed() -> None:
+def test_chunks_are_delivered_as_received_and_mark_nothing_consumed() -> None:
     stream = Stream()
     owned = OwnedPartition(("t", "3"), stream, 7)
     told = threading.Event()
@@ -200,7 +200,7 @@ def test_chunks_of_a_revoked_partition_are_dropped_and_one_in_use_says_that_it_i
     assert stream.closed
 
 
-def test_who_takes_chunks_is_told_of_a_partition_that_cannot_be_read() -> None:
+def test_next_chunk_raises_the_error_of_a_partition_that_cannot_be_read() -> None:
     stream = Stream()
     stream.fail(OwnedPartition(("t", "0"), stream, 0), KafkaError(Errors.TOPIC_AUTHORIZATION_FAILED))
     with pytest.raises(KafkaError):

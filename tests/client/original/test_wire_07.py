@@ -110,14 +110,14 @@ def test_an_invalid_response_is_refused_and_the_connection_closed(serve: Serve, 
 @pytest.mark.parametrize(
     "answer", ["00000006 0000 7fffffff", "00000006 0000 ffffffff", "00000004 0000 0000", "00000002 0003"]
 )
-def test_offsets_that_are_none_are_refused(serve: Serve, answer: str) -> None:
+def test_an_invalid_offsets_response_is_refused(serve: Serve, answer: str) -> None:
     connection = serve(bytes.fromhex(answer))
     with pytest.raises(ConnectionFailed, match="about offsets of t-0"):
         connection.offsets_before("t", 0, LATEST, 1)
     assert connection.closed
 
 
-def test_a_broker_that_says_nothing_is_not_waited_for_for_ever(serve: Callable[..., Connection07]) -> None:
+def test_a_silent_broker_is_waited_for_only_until_the_time_out(serve: Callable[..., Connection07]) -> None:
     connection = serve(b"\0\0", timeout_s=0.05)  # a part of a size
     with pytest.raises(BrokerTimedOut, match=r"did not respond in 0\.05 s"):
         connection.fetch([Asked("t", 0, 0, 100)])

@@ -82,7 +82,7 @@ def test_the_limit_of_metadata_counts_utf_16_units(world: World) -> None:
         world.offset("t", 0, 1, "éééé"), world.offset("t", 1, 1, "😀😀"), world.offset("t", 2, 1, "😀😀é")
     ) == [NONE, NONE, too_long]
     world.settings["offset.metadata.max.bytes"] = 1 << 20
-    # what a record cannot hold, whatever is allowed
+    # longer than a string in a record can be, though the setting allows it
     assert world.commit(world.offset("t", 0, 1, "é" * 16384)) == [too_long]
 
 

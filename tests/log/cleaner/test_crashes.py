@@ -172,7 +172,7 @@ def test_a_crash_at_any_step_loses_nothing(template, tmp_path, torn):
 
 
 def test_a_cleaning_that_fails_leaves_the_log_as_it_was(template, tmp_path):
-    """A full disk, say: what was begun is removed, and reading goes on."""
+    """When the disk is full, for example, the new files are removed and the log can still be read."""
 
     class FullDisk(CrashingFiles):
         def pwritev(self, file, buffers, position):
@@ -214,7 +214,7 @@ class FailsOnce(CrashingFiles):
 
 @pytest.mark.parametrize(("kind", "error"), [("rename", errno.ENOSPC), ("open", errno.EMFILE)])
 def test_a_swap_that_cannot_be_done_is_undone_or_takes_the_directory_offline(template, tmp_path, kind, error):
-    """Left half done, the next start would finish it, whatever has become of the log until then."""
+    """The next start would finish a half-done swap, though the log may have changed since."""
     _, table, _ = template
     offline = undone = 0
     for at in range(1, 200):
@@ -246,8 +246,8 @@ def test_a_swap_that_cannot_be_done_is_undone_or_takes_the_directory_offline(tem
     assert bool(offline) == (kind == "rename")
 
 
-def test_readers_go_on_while_segments_are_swapped(template, tmp_path):
-    """A region that was read before stays readable, and readers beside the swaps find every record that is left."""
+def test_readers_find_all_records_while_segments_are_swapped(template, tmp_path):
+    """A region from before stays readable, and readers during the swaps find every record that compaction keeps."""
     bench = opened(template, tmp_path, "read", CrashingFiles())
     log = bench.log
     region = log.read(0, 1 << 20, min_one=True, max_offset=log.log_end_offset).region

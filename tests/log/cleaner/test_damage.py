@@ -1,4 +1,4 @@
-"""What is no sound log is never cleaned: the cleaner says where, and the files stay as they are."""
+"""A damaged log is never cleaned: the cleaner logs the position of the damage, and the files stay as they are."""
 
 import struct
 import zlib
@@ -22,7 +22,7 @@ NOW = 1_700_000_000_000
 
 
 def both_passes(data, end=1000):
-    """What the two passes over one segment leave of it. Raises what they raise."""
+    """Return the bytes that the two passes over a segment keep. Raise the errors that they raise."""
     keys, view = KeyMap(1 << 16), memoryview(data)
     index = KeyIndex(keys, DecidedTransactions(), 0)
     index.begin_segment(0, end)
@@ -97,7 +97,7 @@ def in_a_batch(payload, count, *, codec=0, **fields):
         (b"", -1, "declares -1 records"),
     ],
 )
-def test_records_that_are_none_are_named(payload, count, words, codec):
+def test_invalid_records_are_refused_with_their_offset(payload, count, words, codec):
     with pytest.raises(CorruptEntry, match="offset 0") as refused:
         both_passes(in_a_batch(payload, count, codec=codec, last_offset_delta=max(count - 1, 0)))
     assert words in str(refused.value)
@@ -172,7 +172,7 @@ def test_messages_of_another_format_in_a_wrapper_get_that_of_the_wrapper():
     ]
 
 
-def test_a_length_that_is_none_is_named_even_where_nothing_follows_it():
+def test_an_invalid_length_at_the_end_of_a_segment_is_refused():
     with pytest.raises(
         CorruptEntry, match=r"the entry 0 bytes further \(offset 7\) has the length 3, which is not valid"
     ):

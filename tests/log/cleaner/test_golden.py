@@ -45,7 +45,7 @@ def test_all_folders_are_here():
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: f"{folder.parents[1].name}-{folder.name}")
-def test_what_kafka_has_cleaned_is_cleaned_on(folder, tmp_path):
+def test_logs_that_kafka_has_cleaned_can_be_cleaned_again(folder, tmp_path):
     log = opened(folder, tmp_path, 1000)  # before every delete horizon
     expected = last_of_each_key(log)
     assert log.last_stable_offset == log.log_end_offset

@@ -1,4 +1,4 @@
-"""The cleaner's threads: which log they take, what interrupts them, what they do with logs that fail."""
+"""The cleaner's threads: which log they choose, what interrupts them, how they treat logs that fail."""
 
 import errno
 import threading
@@ -141,7 +141,7 @@ def test_a_retention_policy_that_fails_stops_neither_the_cleaner_nor_the_retenti
     assert cleaner.dead_threads == 0
 
 
-def test_a_log_made_anew_may_be_cleaned_again(tmp_path):
+def test_a_re_created_log_may_be_cleaned_again(tmp_path):
     logs = [filled(tmp_path / "a").log]
     cleaner = LogCleaner(logs, SYSTEM_CLOCK, FAST)
     cleaner.mark_uncleanable(logs[0], "it is broken")
@@ -216,7 +216,7 @@ def test_a_truncation_or_deletion_interrupts_the_cleaning(tmp_path, serve, chang
         assert cleaned_to(bench) is None
 
 
-def test_what_comes_after_a_truncation_is_dirty(tmp_path):
+def test_records_after_a_truncation_are_dirty(tmp_path):
     bench = filled(tmp_path)
     bench.clean()
     assert cleaned_to(bench) == 60
@@ -226,7 +226,7 @@ def test_what_comes_after_a_truncation_is_dirty(tmp_path):
     assert cleaned_to(bench) == 5
 
 
-def test_what_comes_after_a_truncation_is_dirty_after_a_crash_in_it_and_after_a_change_of_the_policy(tmp_path):
+def test_records_after_a_truncation_are_dirty_even_after_a_crash_in_it_or_a_change_of_the_policy(tmp_path):
     class Crash(UnsyncedFiles):
         armed = False
 
@@ -277,7 +277,7 @@ def test_the_limit_on_bytes_a_second_can_be_waited_out(tmp_path, serve):
     assert len(cleaner.threads) == 3
 
 
-def test_a_throttle_counts_what_all_take():
+def test_a_throttle_counts_the_bytes_of_all_threads():
     clock = ManualClock()
     throttle = Throttle(1000.0, clock)
     assert throttle.take(300) == pytest.approx(0.3)
@@ -330,7 +330,7 @@ def test_a_stale_checkpoint_does_not_outlive_its_log(manager):
     assert log_dir.env.cleaner_offsets.get(("t", 0)) is None
 
 
-def test_a_look_at_a_deleted_log_says_nothing_about_the_one_that_has_its_name(manager, monkeypatch):
+def test_the_checkpoint_of_a_new_log_is_not_corrected_by_a_look_at_the_deleted_one_of_its_name(manager, monkeypatch):
     """The cleaner finds the checkpoint behind the log's start, and is about to correct it when the topic goes."""
     logs, _ = manager
     old = logs.create("t", 0, None, logs.defaults)

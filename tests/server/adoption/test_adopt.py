@@ -43,7 +43,7 @@ def test_a_dry_run_changes_nothing(golden_copy):
     assert len(found.partitions) == sum(len(topic.epochs) for topic in plan.topics) == 24
 
 
-def test_topics_are_what_they_were(golden_copy, golden_nodes):
+def test_topics_keep_their_ids_epochs_and_settings(golden_copy, golden_nodes):
     path = golden_copy("kafka-3.9.1-v2")
     nodes = golden_nodes("kafka-3.9.1-v2")
     _, plan = adopt([path], read_cluster(nodes, "ZooKeeper"))
@@ -94,7 +94,7 @@ def test_a_broker_of_kafka_0_8_gets_ids(golden_copy):
         }
 
 
-def test_how_far_old_consumers_have_come_is_kept(golden_copy, golden_nodes):
+def test_offsets_of_old_consumers_in_zookeeper_are_kept(golden_copy, golden_nodes):
     """Version 0 of the requests is that of ZooKeeper; one of the groups wrote to `__consumer_offsets` too."""
     path = golden_copy("kafka-0.8.2.2")
     nodes = golden_nodes("kafka-0.8.2.2", "znodes-after-consumers-left.jsonl")
@@ -209,7 +209,7 @@ def test_a_directory_that_is_not_there_or_named_twice(small, tmp_path):
 
 
 @pytest.mark.parametrize("failing", ["sync_path", "rename", "sync_dir"])
-def test_a_failure_leaves_it_as_it_was(small, monkeypatch, failing):
+def test_a_failed_adoption_leaves_the_directory_unchanged(small, monkeypatch, failing):
     path = small("v2-none-0")
     before = contents(path)
 
@@ -227,7 +227,7 @@ def test_a_failure_leaves_it_as_it_was(small, monkeypatch, failing):
     assert (path / FILE_NAME).exists()
 
 
-def test_a_crash_before_the_end_leaves_it_not_adopted(small):
+def test_a_crash_during_the_adoption_leaves_the_directory_not_adopted(small):
     path = small("v2-none-0")
     script = (
         "import os, sys\n"

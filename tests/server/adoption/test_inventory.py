@@ -51,7 +51,7 @@ def test_kafka_0_10(golden_copy):
     assert found.highest_producer_id == -1
 
 
-def test_kafka_0_8_says_nothing_of_itself(golden_copy):
+def test_kafka_0_8_wrote_no_metadata_and_no_epochs(golden_copy):
     found = take_inventory([golden_copy("kafka-0.8.2.2")])
     assert found.meta is None
     assert len(found.partitions) == 17
@@ -79,7 +79,7 @@ def test_kraft(small):
     assert list(found.partitions) == [("v2-none", 0)]
 
 
-def test_what_kafka_set_aside_or_was_to_delete(small):
+def test_directories_that_kafka_set_aside_or_marked_for_deletion(small):
     path = small("v2-none-0")
     for kind in ("future", "stray", "delete"):
         (path / f"v2-gzip-0.0123456789abcdef0123456789abcdef-{kind}").mkdir()

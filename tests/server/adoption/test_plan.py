@@ -33,7 +33,7 @@ def test_without_settings_all_records_are_kept(golden_copy):
 
 
 @pytest.mark.parametrize("name", ["kafka-3.9.1-v2", "kafka-3.9.1-v0-v1", "kafka-0.10.2.2", "kafka-0.8.2.2"])
-def test_with_zookeeper_topics_are_what_they_were(golden_copy, golden_nodes, name):
+def test_with_zookeeper_topics_keep_their_ids_epochs_and_settings(golden_copy, golden_nodes, name):
     nodes = golden_nodes(name)
     plan = plan_of(golden_copy(name), read_cluster(nodes, "ZooKeeper"))
     assert plan.without_settings == []
@@ -78,7 +78,7 @@ def test_producer_ids_begin_far_above_those_in_use(small, monkeypatch, in_logs, 
     assert plan_of(small("v2-none-0"), Knowledge(last_producer_id=in_zookeeper)).last_producer_id == last
 
 
-def test_a_file_goes_over_zookeeper(small, golden_nodes):
+def test_settings_from_a_file_override_those_in_zookeeper(small, golden_nodes):
     known = read_cluster(golden_nodes("kafka-3.9.1-v2"), "ZooKeeper")
     known.add_settings({"v2-none": {"retention.ms": "5000"}}, "a file")
     plan = plan_of(small("v2-none-0", "v2-gzip-0"), known)
@@ -87,7 +87,7 @@ def test_a_file_goes_over_zookeeper(small, golden_nodes):
     assert topics["v2-gzip"].source == "ZooKeeper"
 
 
-def test_dynamic_settings_of_this_broker_and_of_all_come_along(small, golden_nodes):
+def test_dynamic_settings_of_this_broker_and_the_default_ones_are_adopted(small, golden_nodes):
     nodes = golden_nodes("kafka-3.9.1-v2")
     for entity in ("1", "2", "<default>"):
         nodes.nodes[f"/config/brokers/{entity}"] = json.dumps({"version": 1, "config": {"log.retention.ms": entity}})
