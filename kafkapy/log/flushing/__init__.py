@@ -1,1 +1,1 @@
-"""Flushing: what is synced, in which order, and how often."""
+"""Flushing: which files are synced, in which order, and how often."""

@@ -25,7 +25,11 @@ _NOT_OPENED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # no sync f
 
 
 class _Taken(NamedTuple):
-    """What one sync covers besides the records of the active segment. Each rolled segment is in `done` once."""
+    """The files that one sync covers, apart from the active segment.
+
+    `done` contains rolled segments, each once, and `snapshots` the paths of producer snapshots. `names_changed` says
+    that the directory must be synced too.
+    """
 
     done: list[Segment]
     snapshots: list[str]
@@ -33,15 +37,15 @@ class _Taken(NamedTuple):
 
 
 class Flusher:
-    """Syncs the files of one log.
+    """Makes the records of one log durable by syncing its files.
 
-    Flushes run one after the other; a flush that waited for another may find its records already flushed.
+    Only one flush runs at a time. A flush that waited for another flush may find that its records are already durable.
     """
 
     __slots__ = ("_done", "_indexed", "_lock", "_log", "_names_changed", "_snapshots", "_truncations", "flushed_at")
 
     def __init__(self, log: PartitionLog, *, settled: bool) -> None:
-        """`settled`: loading the log found it undamaged and durable, and changed no file."""
+        """`settled`: when the log was loaded, its files were undamaged and durable, and loading changed no file."""
         # a proxy, to avoid a reference cycle: the caller of a flush keeps the log alive
         self._log: PartitionLog = weakref.proxy(log)
         self._lock = threading.Lock()
@@ -56,35 +60,44 @@ class Flusher:
         self.flushed_at = log.clock.monotonic()
 
     def sync_snapshot_later(self, path: str) -> None:
-        """Have the next flush sync a producer snapshot that was just written. Called under the log's lock."""
+        """Add a producer snapshot that was just written to `path` to the files of the next flush.
+
+        Called under the log's lock.
+        """
         self._snapshots.append(path)
         self._names_changed = True
 
     def sync_later(self, sealed: Segment) -> None:
-        """Have the next flush sync a segment that a roll has sealed. Called under the log's lock.
+        """Add a segment that a roll has sealed to the files of the next flush. Called under the log's lock.
 
-        Needed even if the segment's records are already flushed: once the recovery point is past a segment, a start
-        trusts the segment's indexes, so they must be durable too.
+        This is necessary even if the segment's records are already flushed: once the recovery point is past a segment,
+        a start trusts the segment's indexes, so they must be durable too.
         """
         self._done.append(sealed)
         self._names_changed = True
 
     @property
     def settled(self) -> bool:
-        """Return True if only records and the active segment's indexes can have changed since the last sync."""
+        """Return True if since the last sync no file was created, renamed or sealed.
+
+        Then only the records and the indexes of the active segment can have changed.
+        """
         return not self._names_changed and not self._done
 
     def truncated(self) -> None:
-        """Note that the log's end was cut off and may be overwritten. Called under the log's lock."""
+        """Record that the log was truncated, so that a flush in progress does not move the recovery point.
+
+        Called under the log's lock.
+        """
         self._names_changed = True
         self._indexed = _NOWHERE
         self._truncations += 1
 
     def flush_to(self, offset: int, *, active: bool) -> None:
-        """Sync all records below `offset`; with `active`, all records appended before the sync.
+        """Make all records below `offset` durable. With `active`, also all records that were appended before the sync.
 
-        Without `active`, sync rolled segments only; `offset` is then the base offset of the active segment. Raises
-        LogDirFailure, or KafkaError for a shortage (disk full, too many open files).
+        Without `active`, only rolled segments are synced; `offset` must then be the base offset of the active segment.
+        Raises LogDirFailure, or KafkaError for a shortage (disk full, too many open files).
         """
         log = self._log
         with self._lock:
@@ -127,7 +140,9 @@ class Flusher:
                 self.flushed_at = began
 
     def point_to_note(self) -> int:
-        """Return the recovery point to write to the checkpoint, after syncing everything that a start trusts below it.
+        """Return the recovery point to write to the checkpoint.
+
+        First sync the indexes and snapshots below it, which a start after a crash trusts.
 
         Raises LogDirFailure, and OSError if the indexes do not fit on the disk.
         """
@@ -162,9 +177,9 @@ class Flusher:
             return point
 
     def _take(self, segments: Iterable[Segment], growing: Segment) -> _Taken:
-        """Return the pending segments and snapshots, plus `segments`, for the next sync, and clear what is pending.
+        """Return the files for the next sync: the pending segments and snapshots, and `segments`.
 
-        Called under the log's lock.
+        Nothing is pending afterwards. `growing` is the active segment, which is left out. Called under the log's lock.
         """
         done = [segment for segment in dict.fromkeys((*self._done, *segments)) if segment is not growing]
         taken = _Taken(done, self._snapshots, self._names_changed)
@@ -179,10 +194,10 @@ class Flusher:
             self._sync_unless_gone(segment, segment.sync)
 
     def _sync_unless_gone(self, segment: Segment, sync: Callable[[], None]) -> None:
-        """Call `sync`, and ignore FileNotFoundError if retention or a truncation has deleted the segment meanwhile.
+        """Call `sync`, which syncs the segment's files. Ignore FileNotFoundError if the segment was deleted meanwhile.
 
         This also covers the segment that was active when the flush chose its segments: it may have been rolled, and
-        then deleted, since.
+        then deleted by retention or a truncation.
         """
         try:
             sync()
@@ -191,7 +206,7 @@ class Flusher:
                 raise
 
     def _failed(self, doing: str, error: OSError, taken: _Taken) -> None:
-        """Raise LogDirFailure for a failed sync, unless the log was deleted meanwhile or a file could not be opened.
+        """Raise LogDirFailure because of a failed sync, except if the log was deleted or a file could not be opened.
 
         A file that could not be opened was not synced, so no error was lost: the next flush syncs all of `taken` again.
         """
@@ -203,7 +218,7 @@ class Flusher:
         self._put_back(taken)
 
     def _put_back(self, taken: _Taken) -> None:
-        """Return everything in `taken` to the list for the next sync, because this sync was interrupted."""
+        """Add the files in `taken` to the files of the next sync, because this sync was interrupted."""
         with self._log.lock:
             self._done += taken.done
             self._snapshots += taken.snapshots
@@ -211,10 +226,10 @@ class Flusher:
 
     @property
     def has_unsynced(self) -> bool:
-        """Return True if there are records that no finished flush has covered."""
+        """Return True if the log has records above its recovery point, which no completed flush has covered."""
         return self._log.recovery_point < self._log.end[0]
 
     @property
     def ms_since_flush(self) -> float:
-        """Return how many milliseconds ago the last flush of all records began. Every unflushed record is younger."""
+        """Return the milliseconds since the last complete flush began. Every record that is not flushed is younger."""
         return (self._log.clock.monotonic() - self.flushed_at) * 1000

@@ -1,8 +1,8 @@
 """Flush logs often enough that no record stays unflushed longer than flush.ms (Kafka's LogManager.flushDirtyLogs).
 
-Kafka looks for logs to flush only every log.flush.scheduler.interval.ms, which by default is never, so in Kafka
-log.flush.interval.ms alone has no effect. Here the shortest flush.ms of all logs determines how often the broker looks,
-unless the scheduler interval is shorter. Nothing is scheduled while no log has a flush.ms.
+Kafka checks which logs to flush only every log.flush.scheduler.interval.ms, which by default is never, so in Kafka
+log.flush.interval.ms alone has no effect. Here the shortest flush.ms of all logs determines how often the broker
+checks, unless the scheduler interval is shorter. Nothing is scheduled while no log has a flush.ms.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 LOOKS_PER_INTERVAL = 4  # a log is flushed after three quarters of its flush.ms at the earliest
 THREADS = 4  # syncs that wait at the same time share a commit of the file system's journal
-SHORTEST_MS = 10  # least time between two looks: a flush.ms of 0 must not keep a thread busy
+SHORTEST_MS = 10  # least time between two checks: a flush.ms of 0 must not keep a thread busy
 
 
 class EachLog(Protocol):
-    """The interface of LogManager.each_log."""
+    """The interface of LogManager.each_log: call `act` with each log, on up to `threads` threads."""
 
     def __call__(
         self, act: Callable[[PartitionLog], object], what: str, logs: Iterable[PartitionLog], *, threads: int
@@ -32,7 +32,7 @@ class EachLog(Protocol):
 
 
 class TimedFlush:
-    """The timed flushes of the logs in one log directory, until `stop`. Any thread may call `wanted`."""
+    """Flushes the logs of one log directory as their flush.ms demands, until `stop`. Any thread may call `wanted`."""
 
     def __init__(
         self,
@@ -49,27 +49,27 @@ class TimedFlush:
         self._clock = clock
         self._interval_ms = interval_ms
         self._lock = threading.Lock()
-        self._wanted_ms = NEVER_MS  # the shortest flush.ms passed to `wanted` since the last look began
-        self._period_ms = NEVER_MS  # the period of the scheduled looks
-        self._task: Any = None  # the scheduled look; None while a look runs, or if no log has a flush.ms
+        self._wanted_ms = NEVER_MS  # the shortest flush.ms passed to `wanted` since the last check began
+        self._period_ms = NEVER_MS  # the period of the scheduled checks
+        self._task: Any = None  # the scheduled check; None while a check runs, or if no log has a flush.ms
         self._looking = False
         self._stopped = False
 
     def wanted(self, flush_ms: int) -> None:
-        """Look often enough for a log with this flush.ms, which is new or has changed settings.
+        """Make sure that the checks are frequent enough for a log with this flush.ms, which is new or has new settings.
 
-        `logs` must return the log before this call, because a look that begins after the call asks all logs.
+        `logs` must already return the log, because a check that begins after this call reads the flush.ms of all logs.
         """
         if flush_ms >= NEVER_MS:
             return
         with self._lock:
             self._wanted_ms = min(self._wanted_ms, flush_ms)
             period_ms = self._period_for(flush_ms)
-            if period_ms < self._period_ms and not self._looking:  # the end of a running look schedules the next one
+            if period_ms < self._period_ms and not self._looking:  # the end of a running check schedules the next check
                 self._schedule(period_ms, period_ms)
 
     def stop(self) -> None:
-        """Cancel the scheduled look. A look that is running finishes."""
+        """Cancel the scheduled check. A check that is running finishes."""
         with self._lock:
             self._stopped = True
             if self._task is not None:
@@ -77,7 +77,7 @@ class TimedFlush:
                 self._task = None
 
     def look(self) -> None:
-        """Flush the logs that would exceed their flush.ms before the next look."""
+        """Flush each log that would exceed its flush.ms before the next check, and schedule the next check."""
         with self._lock:
             began = self._clock.monotonic()
             self._task = None
@@ -110,11 +110,11 @@ class TimedFlush:
         return max(min(flush_ms // LOOKS_PER_INTERVAL, self._interval_ms), SHORTEST_MS)
 
     def _schedule(self, period_ms: int, delay_ms: int) -> None:
-        """Schedule the next look, replacing one that is already scheduled. Called with the lock held."""
+        """Schedule the next check in `delay_ms`, replacing a scheduled one. Called with the lock held."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
-        self._period_ms = NEVER_MS  # if this fails, the next call of `wanted` schedules a look
+        self._period_ms = NEVER_MS  # if this fails, the next call of `wanted` schedules a check
         if period_ms < NEVER_MS and not self._stopped:
             self._task = self._scheduler.schedule("log-flusher", self.look, delay_ms / 1000)
             self._period_ms = period_ms

@@ -1,1 +1,1 @@
-"""Reading a log: by offset, by time, and in older message formats."""
+"""Reading a log: by offset, by timestamp, and in older message formats for old clients."""

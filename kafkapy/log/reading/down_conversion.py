@@ -27,7 +27,10 @@ _log = logging.getLogger(__name__)
 
 
 class Chunks:
-    """Reads the whole entries of a region, chunk by chunk. An incomplete entry at the end is skipped."""
+    """A reader of the complete batches in a file region, one chunk at a time.
+
+    In formats 0 and 1 each message counts as a batch. An incomplete batch at the end of the region is skipped.
+    """
 
     def __init__(self, region: FileRegion) -> None:
         self._fd = region.handle.fd
@@ -36,9 +39,10 @@ class Chunks:
         self.position = region.position
 
     def next(self, most: int) -> memoryview:
-        """Return whole entries of at most `most` bytes, but at least one entry; empty at the end.
+        """Return the next complete batches, at most `most` bytes, but at least one batch even if it is larger.
 
-        Raises OSError, KafkaError.
+        Returns an empty view at the end of the region. Raises OSError, and KafkaError CORRUPT_MESSAGE if no batch
+        begins where one should.
         """
         data = os.pread(self._fd, min(most, self._end - self.position), self.position)
         whole, size, _ = whole_entries(data)
@@ -52,9 +56,9 @@ class Chunks:
         return memoryview(data)[:whole]
 
     def all_known(self, magic: int) -> bool:
-        """Return True if no whole entry from the current position on has a newer format than `magic`.
+        """Return True if no complete batch from the current position on has a newer message format than `magic`.
 
-        Reads headers only.
+        Reads headers only. Raises OSError, and KafkaError CORRUPT_MESSAGE.
         """
         position = self.position
         while position < self._end:
@@ -74,7 +78,7 @@ class Chunks:
         return True
 
     def end(self) -> None:
-        """Move to the end of the region."""
+        """Skip the rest of the region, so that `next` returns no more batches."""
         self.position = self._end
 
     def _corrupt(self, at: int) -> KafkaError:
@@ -84,12 +88,12 @@ class Chunks:
 
 
 class DownConversion:
-    """The `length` bytes of a region's records in message format `magic` or older, which `make` returns in pieces.
+    """The records of a region, converted to message format `magic` or an older one. `make` returns them in pieces.
 
-    Uncompressed records before `first_offset` are dropped, because some clients rely on that. The constructor converts
-    the first batch, which `take_first` returns. Raises OSError and KafkaError: UNSUPPORTED_COMPRESSION_TYPE if the
-    first batch has a codec that such a client does not know, or CORRUPT_MESSAGE. May wait for the disk. Not
-    thread-safe.
+    `length` is the number of bytes that the response announces. Uncompressed records before `first_offset` are dropped,
+    because some clients rely on that. The constructor converts the first batch, which `take_first` returns. It raises
+    OSError, KafkaError UNSUPPORTED_COMPRESSION_TYPE if the first batch has a codec that such a client does not know,
+    and KafkaError CORRUPT_MESSAGE. May wait for the disk. Not thread-safe.
     """
 
     def __init__(self, region: FileRegion, magic: int, first_offset: int, max_decompressed: int) -> None:
@@ -107,24 +111,26 @@ class DownConversion:
         self._source = region.position
 
     def take_first(self, most: int) -> bytes:
-        """Return the first batch and drop it from memory.
+        """Return the first converted batch and drop it from memory.
 
-        Empty if it is longer than `most` bytes: `make` converts it again.
+        Returns empty bytes if the batch is longer than `most` bytes. `make` then converts the batch again.
         """
         first, self._first = self._first, b""
         return first if len(first) <= most else b""
 
     def make(self, offset: int) -> bytes | memoryview:
-        """Return bytes of the response from `offset` on, possibly beyond `length`.
+        """Return the next converted bytes, from byte `offset` of the response on.
 
-        `offset` is the end of the last piece, or a position inside it.
+        The result may extend beyond `length`.
+
+        `offset` must be the end of the piece that the last call returned, or a position inside that piece.
         """
         if offset < self._end:
             self._chunks.position, self._end = self._source, self._begin
         self._begin, self._source = self._end, self._chunks.position
         try:
             # The first batch is converted alone: if a batch after it in the same chunk could not be converted, it would
-            # be lost with that one.
+            # be lost with that batch.
             piece = self._converted(CHUNK if self._begin else _SMALLEST_BATCH)
         except KafkaError as error:
             # The response's length is already sent, and the client can use the records before this batch. The client
@@ -144,7 +150,10 @@ class DownConversion:
         return memoryview(piece)[offset - self._begin :]
 
     def _converted(self, most: int) -> bytes:
-        """Return the next entries, converted. Chunks of which nothing is left are skipped; empty at the end."""
+        """Return the next chunk of at most `most` bytes that contains records after conversion.
+
+        Chunks from which all records are dropped are skipped. Returns empty bytes at the end of the region.
+        """
         while chunk := self._chunks.next(most):
             converted = down_convert(chunk, self._magic, self._first_offset, max_decompressed=self._max_decompressed)
             if converted:
@@ -153,8 +162,9 @@ class DownConversion:
 
     @staticmethod
     def _filler(left: int) -> bytes:
-        """Return the start of a message that claims to be longer than the `left` bytes, in pieces of at most CHUNK
-        bytes.
+        """Return bytes that fill the last `left` bytes of the response, at most CHUNK bytes at a time.
+
+        They are the start of a message that claims to be longer than `left`, so that clients ignore it as incomplete.
         """
         size = max(LEAST_FILLER, min(left, CHUNK))
         return _FILLER.pack(-1, max(left + 1, _SMALLEST_BATCH)) + bytes(size - LEAST_FILLER)

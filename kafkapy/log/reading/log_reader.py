@@ -25,7 +25,11 @@ _log = logging.getLogger(__name__)
 def read(
     log: PartitionLog, offset: int, max_bytes: int, min_one: bool, cut: bool, max_offset: int, nowait: bool
 ) -> ReadResult:
-    """Read as PartitionLog.read describes. Also raises OSError and BlockingIOError of the file operations."""
+    """Return the result of PartitionLog.read, which describes the parameters and errors.
+
+    `nowait` is the opposite of `blocking`. Also raises OSError of the file operations, and with `nowait`
+    BlockingIOError if it would have to wait for the disk.
+    """
     segments, (end_offset, active, end_position) = log.snapshot()
     if offset < log.log_start_offset or offset > end_offset:
         raise KafkaError(
@@ -74,7 +78,10 @@ def read(
 def _find(
     log: PartitionLog, segments: SegmentList, offset: int, last: Segment, limit: int, nowait: bool
 ) -> tuple[Segment, int, int]:
-    """Return (segment, position, size) of the first batch that ends at `offset` or later; size 0 if there is none."""
+    """Return (segment, position, size) of the first batch that contains `offset` or a later offset.
+
+    `last` is the last segment to search, up to byte `limit`. The size is 0 if there is no such batch.
+    """
     at = segments.floor(offset)
     if at < 0:
         raise KafkaError(Errors.OFFSET_OUT_OF_RANGE, f"offset {offset} lies before the segments of {log.name}")
@@ -89,7 +96,11 @@ def _find(
 
 
 def locate(log: PartitionLog, segment: Segment, offset: int, end: int, nowait: bool) -> tuple[int, int, int] | None:
-    """Return the result of Segment.locate; if the index is wrong, scan from the start. Raises KafkaError for damage."""
+    """Return (position, size, base offset) of the segment's first batch that ends at `offset` or later, or None.
+
+    Only batches before byte `end` count. If the index is wrong, the batch is searched from the start of the segment.
+    Raises KafkaError CORRUPT_MESSAGE for a damaged segment, OSError, and BlockingIOError as Segment.locate does.
+    """
     try:
         return segment.locate(offset, end, nowait)
     except CorruptSegment as reason:
@@ -101,7 +112,11 @@ def locate(log: PartitionLog, segment: Segment, offset: int, end: int, nowait: b
 
 
 def aborted_transactions(log: PartitionLog, offset: int, read: ReadResult, nowait: bool) -> list[tuple[int, int]]:
-    """Return the result of PartitionLog.aborted_transactions (Kafka's LocalLog.addAbortedTransactions)."""
+    """Return (producer id, first offset) of each aborted transaction in the region that was read at `offset`.
+
+    `read` is the result of that read. See PartitionLog.aborted_transactions. Source: Kafka's
+    LocalLog.addAbortedTransactions.
+    """
     segments = log.segments
     later = segments.items[max(segments.floor(read.segment_base), 0) :]
     found: list[tuple[int, int]] = []

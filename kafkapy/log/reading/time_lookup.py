@@ -26,9 +26,10 @@ EARLIEST = -2
 
 
 def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset | None:
-    """Return the first record, in offset order from the log start, with this timestamp or a later one.
+    """Return the first record, in offset order from the log start offset, with this timestamp (ms) or a later one.
 
-    As in Kafka, only the first segment with such a timestamp is searched.
+    Return None if there is none. As in Kafka, only the first segment whose largest timestamp is not below `timestamp`
+    is searched. Raises OSError, and ValueError for a damaged segment.
     """
     start = log.log_start_offset
     segments = log.segments
@@ -40,11 +41,12 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset |
 
 
 def offsets_before(log: PartitionLog, timestamp: int, count: int) -> list[int]:
-    """Return at most `count` base offsets, newest first, of segments last written at `timestamp` or before.
+    """Return at most `count` base offsets, newest first, of segments last written at `timestamp` (ms) or before.
 
-    The log end offset is included as the newest, with the present time, unless the last segment is empty. For the
-    segment that contains the log start offset, that offset is returned. LATEST selects all of them, EARLIEST only the
-    first. For clients before Kafka 0.10.1. Source: UnifiedLog.legacyFetchOffsetsBefore.
+    Unless the last segment is empty, the log end offset counts as the newest base offset, last written now. For the
+    segment that contains the log start offset, the log start offset is returned instead of the base offset. With the
+    timestamp LATEST every segment counts, with EARLIEST only the first. For clients before Kafka 0.10.1. Source:
+    UnifiedLog.legacyFetchOffsetsBefore.
     """
     end_offset, active, end_position = log.end
     segments = log.segments
@@ -64,9 +66,10 @@ def offsets_before(log: PartitionLog, timestamp: int, count: int) -> list[int]:
 
 
 def offset_of_max_timestamp(log: PartitionLog, end_offset: int) -> TimestampOffset | None:
-    """Return the first record with the largest timestamp below `end_offset` (KIP-734). None if none has a timestamp.
+    """Return the record below `end_offset` with the largest timestamp (KIP-734), None if no record has a timestamp.
 
-    `end_offset` must be where a batch begins, or the log's end. Other threads may append records after it.
+    If several records have that timestamp, the first is returned. `end_offset` must be the base offset of a batch, or
+    the log end offset. Other threads may append records after it.
     """
     found = [(segment, *segment.max_timestamp_before(end_offset)) for segment in log.segments.between(0, end_offset)]
     if not found:
@@ -76,7 +79,10 @@ def offset_of_max_timestamp(log: PartitionLog, end_offset: int) -> TimestampOffs
 
 
 def _search(segment: Segment, offset: int, timestamp: int, start: int) -> TimestampOffset | None:
-    """Return the first record from `start` on with this timestamp or a later one; the search begins near `offset`."""
+    """Return the segment's first record at or after offset `start` with this timestamp or a later one, or None.
+
+    The search begins at the offset index entry for `offset`.
+    """
     position = segment.offset_index.lookup(offset)
     end = segment.size
     file = segment.handle()
@@ -89,7 +95,10 @@ def _search(segment: Segment, offset: int, timestamp: int, start: int) -> Timest
 
 
 def _in_batch(segment: Segment, position: int, size: int, timestamp: int, start: int) -> TimestampOffset | None:
-    """Return the first record of this batch, from `start` on, with this timestamp or a later one; or None."""
+    """Return a batch's first record at or after offset `start` with this timestamp or a later one, or None.
+
+    The batch has `size` bytes and begins at byte `position` of the segment.
+    """
     data = segment.files.pread(segment.handle(), size, position)
     header = read_entry(data)
     found = find_timestamp(data, header, timestamp, start)

@@ -30,7 +30,7 @@ F = TypeVar("F", bound="Files")
 
 
 class Entry(NamedTuple):
-    """A name in a directory with its stat data; zeros if those were not requested.
+    """The name of a file or directory, with its size in bytes and modification time if requested, else zeros.
 
     `content` is the content of a small file, if it was requested and could be read.
     """
@@ -43,9 +43,10 @@ class Entry(NamedTuple):
 
 
 class Files:
-    """The real file system. Every method raises OSError as the system call does.
+    """The operations on the real file system. Every method raises OSError if its system call fails.
 
-    If the process has no descriptor left, files that the logs only keep open are closed, and the operation is retried.
+    If the process has no file descriptor left, files that the logs only keep open for later use are closed, and the
+    operation is retried.
     """
 
     open_files: OpenFiles  # the files that are kept open; assign another OpenFiles to set a limit
@@ -59,9 +60,9 @@ class Files:
     # --- names and whole files
 
     def entries(self, path: str, sizes_of: tuple[str, ...] = ("",)) -> list[Entry]:
-        """Return the directory's entries sorted by name.
+        """Return the entries of the directory `path`, sorted by name.
 
-        Only names that end with one of `sizes_of` get sizes and times.
+        Only entries whose names end with one of `sizes_of` get sizes and modification times.
         """
         found = []
         with os.scandir(path) as scan:
@@ -78,7 +79,7 @@ class Files:
         return sorted(found)
 
     def look(self, path: str) -> dict[str, Entry]:
-        """Return the directory's entries by name, in sorted order, with the content of small files."""
+        """Return the entries of the directory `path` by name, in sorted order, with the content of small files."""
         try:
             found = dir_look.look(path)
         except OSError as error:
@@ -129,7 +130,10 @@ class Files:
             os.close(fd)
 
     def write(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """Create or overwrite the file. Not atomic."""
+        """Create the file with this content, or overwrite it. With `sync`, the file is synced afterwards.
+
+        Not atomic: a crash may leave a part of the content.
+        """
         file = self.open(path, create=True)
         self.truncate(file, 0)
         self.write_all(file, [data], 0)
@@ -137,7 +141,7 @@ class Files:
             self.sync(file)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Replace the file atomically: a crash leaves either the old or the new content.
+        """Replace the file's content atomically: a crash leaves either the old or the new content.
 
         Writes a temporary file, syncs it, renames it, and syncs the directory.
         """
@@ -147,7 +151,7 @@ class Files:
         self.sync_dir(os.path.dirname(path))
 
     def sync_path(self, path: str) -> None:
-        """Sync a file that is not open. Does nothing if the file does not exist."""
+        """Sync the file at `path`, which need not be open. Do nothing if the file does not exist."""
         try:
             file = self.open(path)
         except FileNotFoundError:
@@ -165,7 +169,10 @@ class Files:
     # --- an open file
 
     def open(self, path: str, *, create: bool = False) -> FileHandle:
-        """Open a file for reading and writing. The descriptor closes when the last reference to the handle is gone."""
+        """Open a file for reading and writing; with `create`, create it if it does not exist.
+
+        The descriptor closes when the last reference to the returned handle is gone.
+        """
         return FileHandle(self._open_fd(path, os.O_RDWR | (os.O_CREAT if create else 0)), path)
 
     def _open_fd(self, path: str, flags: int) -> int:
@@ -177,11 +184,17 @@ class Files:
         return os.open(path, flags | os.O_CLOEXEC, 0o644)
 
     def pwritev(self, file: FileHandle, buffers: Sequence[Buffer], position: int) -> int:
-        """Make one system call, which may write less than all buffers. Return how many bytes were written."""
+        """Write the buffers at `position` with one system call, which may write less.
+
+        Return the number of bytes written.
+        """
         return syscalls.pwritev(file.fd, buffers, position)
 
     def write_all(self, file: FileHandle, buffers: Sequence[Buffer], position: int) -> int:
-        """Write every byte and return their number. If this raises, a part may have been written."""
+        """Write the buffers at `position` completely, and return their total size in bytes.
+
+        If this raises, a part may have been written.
+        """
         total = sum(map(len, buffers))
         done = self.pwritev(file, buffers, position) if len(buffers) <= _IOV_MAX else 0
         while done < total:
@@ -195,11 +208,17 @@ class Files:
         return os.pread(file.fd, size, position)
 
     def read_into(self, file: FileHandle, buffer: memoryview, position: int) -> int:
-        """Read into `buffer`, at most its size, without holding the GIL. Return 0 at the end of the file."""
+        """Read bytes from `position` into `buffer`, without holding the GIL.
+
+        Return their number, 0 at the end of the file.
+        """
         return os.preadv(file.fd, [buffer], position)
 
     def in_memory(self, file: FileHandle, position: int) -> bool:
-        """Return True if the byte at `position` can be read without waiting for the disk. Never waits itself."""
+        """Return True if the byte at `position` can be read without waiting for the disk.
+
+        This check never waits itself.
+        """
         return residency.ready(file.fd, position, 1)
 
     def truncate(self, file: FileHandle, size: int) -> None:

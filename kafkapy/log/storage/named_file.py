@@ -14,7 +14,10 @@ from kafkapy.record.file_region import FileHandle
 
 
 class NamedFile:
-    """A file known by name. A subclass may give its name to another file only after pinning or retiring the file."""
+    """A file that is opened by its name when it is needed.
+
+    Before a subclass gives the name to another file, it must call `pin` or `retire`.
+    """
 
     __slots__ = ("_gone", "_handle", "_pinned", "files", "used")
 
@@ -26,14 +29,14 @@ class NamedFile:
         self._gone = False
 
     def _name(self) -> str:
-        """Return the present path."""
+        """Return the file's present path. Implemented by subclasses."""
         raise NotImplementedError
 
     def handle(self, nowait: bool = False) -> FileHandle:
-        """Return the open file, which the caller must hold while using it.
+        """Return the open file. The caller must keep a reference to the handle while using it.
 
-        Raises OSError; FileNotFoundError once it is gone. With `nowait`, raises BlockingIOError if the file is not
-        open: opening it by name may read its directory from the disk.
+        Raises OSError, in particular FileNotFoundError once the file was retired. With `nowait`, raises BlockingIOError
+        if the file is not open, because opening it by name may read its directory from the disk.
         """
         handle = self._handle
         if handle is None:
@@ -78,18 +81,24 @@ class NamedFile:
         self._handle = self.handle()
 
     def handle_dropped(self) -> None:
-        """Drop the handle, unless the file is pinned. OpenFiles calls this when too many files are open."""
+        """Drop the file's handle, unless the file is pinned. OpenFiles calls this when too many files are open."""
         if not self._pinned:
             self._handle = None
 
     def let_go(self) -> None:
-        """Drop the handle. The descriptor closes when its last user is done, and the next use opens the file again."""
+        """Drop the file's handle.
+
+        The descriptor closes when its last user is done, and the next use opens the file again.
+        """
         self._pinned = False
         if self._handle is not None:
             self._handle = None
             self.files.open_files.closed(self)
 
     def retire(self) -> None:
-        """Drop the handle for good, because the file is removed or its directory renamed. It is never opened again."""
+        """Drop the file's handle for good, because the file is removed or its directory renamed.
+
+        From now on `handle` raises FileNotFoundError.
+        """
         self._gone = True
         self.let_go()

@@ -24,7 +24,11 @@ UNLIMITED = 1 << 62
 
 
 class OpenFiles:
-    """The kept-open log files of one broker. NamedFile calls `opened` and `closed`; `shed` is for EMFILE and ENFILE."""
+    """The log files that one broker keeps open, at most `limit` at a time.
+
+    NamedFile calls `opened` and `closed`. Files calls `shed` when the system refuses another descriptor (EMFILE,
+    ENFILE).
+    """
 
     __slots__ = ("_files", "_lock", "limit")
 
@@ -38,7 +42,7 @@ class OpenFiles:
         return len(self._files)
 
     def opened(self, file: NamedFile) -> None:
-        """Add a file that was just opened, and close others while there are too many."""
+        """Add a file that was just opened, and close other files while more than `limit` are open."""
         with self._lock:
             file.used = True  # else this new file would be closed first if all the others are in use
             self._files[file] = None
@@ -46,12 +50,12 @@ class OpenFiles:
                 self._let_one_go()
 
     def closed(self, file: NamedFile) -> None:
-        """Remove a file that was closed for another reason, or that must stay open."""
+        """Stop counting a file towards the limit, because its NamedFile has closed it or must keep it open."""
         with self._lock:
             self._files.pop(file, None)
 
     def shed(self) -> bool:
-        """Close half of the files because the process has no descriptor left. Return False if none was open."""
+        """Close half of the files, because the process has no descriptor left. Return False if no file was open."""
         with self._lock:
             many = (len(self._files) + 1) // 2
             for _ in range(many):
