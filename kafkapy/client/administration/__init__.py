@@ -1,1 +1,1 @@
-"""Clients that administer topics, settings, groups and transactions."""
+"""Admin clients for topics, configurations, consumer groups and transactions."""

@@ -1,4 +1,4 @@
-"""Administration of topics, configurations, offsets, records and log directories."""
+"""An admin client for topics, configurations, offsets, records and log directories."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ EARLIEST_LOCAL = -4  # the first offset on the leader's own disk (KIP-405); need
 
 
 class Admin(ClusterClient):
-    """Blocking administration.
+    """A blocking admin client.
 
     Every method raises KafkaError for the first error in the broker's response, and ClientError if no response comes.
     """
@@ -32,16 +32,19 @@ class Admin(ClusterClient):
     # Topics
 
     def list_topics(self) -> list[Topic]:
-        """Return all topics, sorted by name."""
+        """Return the metadata of all topics, sorted by topic name."""
         self.cluster.refresh()
         return sorted(self.cluster.topics.values(), key=lambda topic: topic.name)
 
     def describe_topic(self, name: str) -> Topic:
-        """Return a topic with current metadata."""
+        """Return a topic's metadata, freshly requested from a broker. Raise KafkaError if the topic does not exist."""
         return self.cluster.topic(name, refresh=True)
 
     def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> list[Topic]:
-        """Create topics and return them once all partitions have leaders. `validate_only`: only check, return []."""
+        """Create topics. Return their metadata once all their partitions have leaders.
+
+        With `validate_only`, the broker only checks whether it could create the topics, and an empty list is returned.
+        """
         wanted = list(topics)
         shape = apis.CREATE_TOPICS.Request
         request = shape(
@@ -71,11 +74,14 @@ class Admin(ClusterClient):
         return [self.cluster.topic(topic.name, refresh=True, wait_for_leaders=True) for topic in wanted]
 
     def create_topic(self, name: str, partitions: int = -1, **more: Any) -> Topic:
-        """Create and return one topic. `more` are further arguments of NewTopic."""
+        """Create one topic. Return the topic's metadata once all its partitions have leaders.
+
+        `more` are further keyword arguments of NewTopic.
+        """
         return self.create_topics([NewTopic(name, partitions, **more)])[0]
 
     def delete_topics(self, names: Iterable[str]) -> None:
-        """Delete topics."""
+        """Delete the topics with these names."""
         # Version 5 is the last one with plain names.
         request = apis.DELETE_TOPICS.Request(topic_names=list(names), timeout_ms=self._timeout_ms)
         for result in self._to_controller(apis.DELETE_TOPICS, request, at_most=5).responses:
@@ -83,7 +89,10 @@ class Admin(ClusterClient):
             self.cluster.topics.pop(result.name, None)
 
     def create_partitions(self, topic: str, count: int, *, validate_only: bool = False) -> None:
-        """Increase the number of partitions to `count`."""
+        """Increase a topic's number of partitions to `count`.
+
+        With `validate_only`, the broker only checks whether it could do so.
+        """
         shape = apis.CREATE_PARTITIONS.Request
         request = shape(
             topics=[shape.Topics(name=topic, count=count, assignments=None)],
@@ -99,7 +108,15 @@ class Admin(ClusterClient):
     def describe_configs(
         self, kind: int, name: str, keys: Sequence[str] | None = None, *, documentation: bool = False
     ) -> list[ConfigEntry]:
-        """Return the settings of a topic (kind TOPIC) or of a broker (kind BROKER, name: its id), with synonyms."""
+        """Return the configuration entries of a topic (kind TOPIC) or a broker (kind BROKER), sorted by key.
+
+        Each entry has its synonyms.
+
+        Args:
+            name: The topic's name, or the broker's id as text.
+            keys: The keys of the entries to return. None: all.
+            documentation: Whether the entries have their documentation.
+        """
         shape = apis.DESCRIBE_CONFIGS.Request
         resource = shape.Resources(
             resource_type=kind, resource_name=name, configuration_keys=None if keys is None else list(keys)
@@ -123,7 +140,13 @@ class Admin(ClusterClient):
     def alter_configs(
         self, kind: int, name: str, changes: Iterable[tuple[str, int, str | None]], *, validate_only: bool = False
     ) -> None:
-        """Change single settings. Each change is (key, SET | DELETE | APPEND | SUBTRACT, value)."""
+        """Change single configuration entries of a topic (kind TOPIC) or a broker (kind BROKER).
+
+        Args:
+            name: The topic's name, or the broker's id as text.
+            changes: (key, SET | DELETE | APPEND | SUBTRACT, value) for each change.
+            validate_only: Only check the changes, without making them.
+        """
         shape = apis.INCREMENTAL_ALTER_CONFIGS.Request
         configs = [
             shape.Resources.Configs(name=key, config_operation=operation, value=value)
@@ -139,10 +162,11 @@ class Admin(ClusterClient):
     # Records and offsets
 
     def offsets(self, wanted: Mapping[TopicPartition, int], *, isolation: int = 0) -> dict[TopicPartition, FoundOffset]:
-        """Return for each partition the offset of a timestamp (ms), or of EARLIEST, LATEST or MAX_TIMESTAMP.
+        """Return for each partition the offset for a timestamp (ms), or for EARLIEST, LATEST or MAX_TIMESTAMP.
 
-        For a timestamp: the first record at or after that time, with the record's timestamp; -1 if there is none. With
-        `isolation` 1 (read_committed), a partition ends at its last stable offset.
+        For a timestamp, this is the offset of the first record at or after that time, together with the record's own
+        timestamp, or -1 if there is no such record. With `isolation` 1 (read_committed), LATEST is the last stable
+        offset. Retriable errors are retried up to the cluster's time limit.
         """
         return self.cluster.retry(
             lambda: self.offsets_now(wanted, isolation=isolation), never=(Errors.UNKNOWN_TOPIC_OR_PARTITION,)
@@ -151,7 +175,10 @@ class Admin(ClusterClient):
     def offsets_now(
         self, wanted: Mapping[TopicPartition, int], *, isolation: int = 0
     ) -> dict[TopicPartition, FoundOffset]:
-        """Return the same as `offsets`, without retries."""
+        """Return the same result as `offsets`, but do not repeat the request if a partition has a retriable error.
+
+        Raise KafkaError for any error of a partition.
+        """
         shape = apis.LIST_OFFSETS.Request
         found: dict[TopicPartition, FoundOffset] = {}
         for leader, asked in self._by_leader(wanted).items():
@@ -180,7 +207,10 @@ class Admin(ClusterClient):
         return found
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete the records before an offset (-1: all). Return the new log start offset of each partition."""
+        """Delete all records before the given offset of each partition (-1: before the high watermark).
+
+        Return the new log start offset of each partition.
+        """
         shape = apis.DELETE_RECORDS.Request
         result: dict[TopicPartition, int] = {}
         for leader, asked in self._by_leader(before).items():
@@ -204,14 +234,14 @@ class Admin(ClusterClient):
     # The cluster
 
     def describe_cluster(self) -> ClusterDescription:
-        """Return the cluster's id, controller and brokers."""
+        """Return the cluster's id, its controller's broker id, and its brokers."""
         response = self.cluster.any_connection().call(apis.DESCRIBE_CLUSTER, apis.DESCRIBE_CLUSTER.Request())
         check(response.error_code, "the cluster", response.error_message)
         brokers = tuple(Broker(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
         return ClusterDescription(response.cluster_id, response.controller_id, brokers)
 
     def describe_log_dirs(self) -> list[LogDir]:
-        """Return the log directories of every broker, with their partitions."""
+        """Return the log directories of every broker, each with the sizes of the partitions in it."""
         self.cluster.refresh([])
         found = []
         for node in sorted(self.cluster.brokers):
@@ -233,7 +263,10 @@ class Admin(ClusterClient):
         return self.cluster.controller().call(api, request, at_most=at_most)
 
     def _for_resource(self, kind: int, name: str) -> Connection:
-        """Return a connection for config requests: to the broker itself for its settings, to any broker for topics."""
+        """Return a connection for requests about a configuration: to the broker `name`, or for a topic to any broker.
+
+        Raise KafkaError INVALID_REQUEST if the cluster has no broker with that id.
+        """
         if kind == BROKER and name:
             self.cluster.refresh([])
             if not name.isascii() or not name.isdigit() or int(name) not in self.cluster.brokers:

@@ -1,4 +1,4 @@
-"""The types that the admin clients take and return: new topics, settings, offsets, the cluster, log directories."""
+"""The types that the admin clients take and return: topics to create, configuration entries, offsets and so on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +18,10 @@ CONFIG_SOURCES = {
 
 @dataclass(frozen=True)
 class NewTopic:
-    """A topic to create. -1 for `partitions` or `replication_factor` means the broker's default.
+    """A topic to create. -1 as `partitions` or `replication_factor` means the broker's default.
 
-    `assignment` maps a partition to its broker ids; if it is given, leave the two counts at -1.
+    `assignment` maps each partition index to the broker ids of its replicas. If `assignment` is given, `partitions` and
+    `replication_factor` have to stay at -1.
     """
 
     name: str
@@ -32,7 +33,10 @@ class NewTopic:
 
 @dataclass(frozen=True)
 class ConfigEntry:
-    """A setting as the broker describes it. `source` is one of the values of CONFIG_SOURCES."""
+    """A configuration entry of a topic or a broker. `source` is one of the values of CONFIG_SOURCES.
+
+    `synonyms` has (name, value, source) of each setting that may provide the value, in order of precedence.
+    """
 
     name: str
     value: str | None
@@ -49,7 +53,7 @@ class ConfigEntry:
 
 @dataclass(frozen=True)
 class FoundOffset:
-    """A partition's result of ListOffsets. Offset and timestamp are -1 if no record matches."""
+    """The result of ListOffsets for one partition. `offset` and `timestamp` are -1 if no record matches the request."""
 
     offset: int
     timestamp: int
@@ -58,7 +62,7 @@ class FoundOffset:
 
 @dataclass(frozen=True)
 class ClusterDescription:
-    """A cluster's id, its controller and its brokers."""
+    """A cluster's id, its controller's broker id, and its brokers."""
 
     cluster_id: str | None
     controller_id: int
@@ -67,7 +71,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True)
 class LogDir:
-    """A log directory of one broker. `partitions` maps (topic, partition) to its size in bytes."""
+    """A log directory of the broker with id `broker`. `partitions` maps (topic, partition) to its size in bytes."""
 
     broker: int
     path: str

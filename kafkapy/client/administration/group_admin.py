@@ -1,4 +1,4 @@
-"""Administration of consumer groups: members, committed offsets, and changes of both."""
+"""An admin client for consumer groups. It lists, describes and deletes groups and their committed offsets."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,10 @@ SEVERAL_GROUPS_FROM = 8  # the first version of OffsetFetch for several groups (
 
 @dataclass(frozen=True)
 class GroupListing:
-    """A group as its coordinator lists it. `state` and `type` are empty if the broker's version lacks them."""
+    """A group in the response to ListGroups. `coordinator` is the broker id of the group's coordinator.
+
+    `state` and `type` are empty if the response's version does not have them.
+    """
 
     id: str
     protocol_type: str
@@ -33,10 +36,10 @@ class GroupListing:
 
 @dataclass(frozen=True)
 class Member:
-    """A member of a group.
+    """A member of a consumer group in the response to DescribeGroups.
 
-    `topics` (subscribed) and `partitions` (assigned) are None if they are not encoded as the consumer protocol says.
-    `host` is the address without the leading slash that brokers send.
+    `topics` are the subscribed topics and `partitions` the assigned ones. Both are None if their bytes do not follow
+    the consumer protocol. `host` is the member's address without the leading slash that brokers send.
     """
 
     id: str
@@ -49,7 +52,10 @@ class Member:
 
 @dataclass(frozen=True)
 class GroupDescription:
-    """A group as its coordinator describes it. `protocol` is the assignor; it is empty without members."""
+    """A group in the response to DescribeGroups.
+
+    `protocol` is the name of the assignor that the group has chosen. It is empty if the group has no members.
+    """
 
     id: str
     state: str
@@ -65,10 +71,10 @@ class GroupDescription:
 
 
 class GroupAdmin:
-    """Blocking administration of groups.
+    """A blocking admin client for groups.
 
-    Methods for several groups or partitions return a result or a KafkaError for each; the others raise the KafkaError.
-    All raise ClientError if a broker cannot be reached.
+    Methods for several groups or partitions return a result or a KafkaError for each of them. The other methods raise
+    the KafkaError. All methods raise ClientError if a broker cannot be reached.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -76,7 +82,10 @@ class GroupAdmin:
         self._coordinators = Coordinators(cluster, GROUP)
 
     def list_groups(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
-        """Return the groups of all brokers. Optional filters: group states, and types (such as "classic")."""
+        """Return the groups that all brokers coordinate, sorted by group id.
+
+        `states` and `types` (such as "classic") restrict the result to groups with one of these states and types.
+        """
         self.cluster.refresh([])
         request = apis.LIST_GROUPS.Request(states_filter=list(states), types_filter=list(types))
         found: dict[str, GroupListing] = {}
@@ -87,7 +96,7 @@ class GroupAdmin:
         return sorted(found.values(), key=lambda listing: listing.id)
 
     def _list(self, node: int, request: Any) -> list[GroupListing]:
-        """Return the groups of one broker."""
+        """Return the groups that the broker with id `node` coordinates."""
         response = self.cluster.connection(node).call(apis.LIST_GROUPS, request)
         check(response.error_code, f"the groups of broker {node}")
         return [
@@ -96,7 +105,10 @@ class GroupAdmin:
         ]
 
     def describe(self, groups: Iterable[str]) -> dict[str, GroupDescription | KafkaError]:
-        """Return each group's state and members. A group that does not exist has the state DEAD and no members."""
+        """Return each group's description (state, members and so on), or a KafkaError.
+
+        A group that does not exist has the state DEAD and no members.
+        """
 
         def ask(connection: Connection, its_groups: list[str]) -> dict[str, GroupDescription | KafkaError]:
             request = apis.DESCRIBE_GROUPS.Request(groups=its_groups)
@@ -125,13 +137,17 @@ class GroupAdmin:
         )
 
     def offsets(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, OffsetAndMetadata] | KafkaError]:
-        """Return each group's committed offsets, without those of open transactions; empty for an unknown group."""
+        """Return each group's committed offsets by partition, or a KafkaError.
+
+        A group that does not exist has no offsets. Offsets in transactions that are still open are not included.
+        """
         return self._coordinators.ask_each(groups, _fetch_offsets)
 
     def offsets_of(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return a group's committed offsets of these partitions, without partitions that have none or do not exist.
+        """Return a group's committed offsets in these partitions. Partitions without a committed offset are left out.
 
-        Works with brokers before 0.10.2, too. Raises KafkaError.
+        Partitions that do not exist are left out, too. Brokers before Kafka 0.10.2 are supported. Raise KafkaError for
+        any other error of the group or of a partition.
         """
         request = fetch_request(group, partitions, stable=False)
         if not request.topics:
@@ -151,7 +167,10 @@ class GroupAdmin:
         return self._coordinators.ask(group, ask)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit offsets of a group that has no members. Raises KafkaError, UNKNOWN_MEMBER_ID if it has some."""
+        """Commit offsets for a group that has no members.
+
+        Raise KafkaError for the first error; the error code is UNKNOWN_MEMBER_ID if the group has members.
+        """
         request = commit_request(GroupMetadata(group), offsets)
 
         def ask(connection: Connection) -> None:
@@ -162,7 +181,10 @@ class GroupAdmin:
         self._coordinators.ask(group, ask)
 
     def delete(self, groups: Iterable[str]) -> dict[str, KafkaError | None]:
-        """Delete groups that have no members, with their offsets. Return None for each deleted group."""
+        """Delete groups that have no members, with their committed offsets.
+
+        Return None for each group that was deleted, and a KafkaError for each group that was not.
+        """
 
         def ask(connection: Connection, its_groups: list[str]) -> dict[str, bool | KafkaError]:
             response = connection.call(apis.DELETE_GROUPS, apis.DELETE_GROUPS.Request(groups_names=its_groups))
@@ -176,11 +198,13 @@ class GroupAdmin:
     def delete_offsets(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Delete a group's committed offsets of these partitions. Return None for each, also if there was no offset.
+        """Delete a group's committed offsets in these partitions.
+
+        Return None for each partition that has no committed offset now, even if it had none before. Return a KafkaError
+        for the others, such as GROUP_SUBSCRIBED_TO_TOPIC if a member subscribes to the topic.
 
         Raises:
-            KafkaError: An error of the whole group, such as GROUP_ID_NOT_FOUND. Topics that the members subscribe to
-                are errors of their partitions instead: GROUP_SUBSCRIBED_TO_TOPIC.
+            KafkaError: The error concerns the whole group, such as GROUP_ID_NOT_FOUND.
         """
         shape = apis.OFFSET_DELETE.Request.Topics
         topics = [
@@ -204,7 +228,7 @@ class GroupAdmin:
 def _fetch_offsets(
     connection: Connection, groups: list[str]
 ) -> dict[str, dict[TopicPartition, OffsetAndMetadata] | KafkaError]:
-    """Return all committed offsets of groups with the same coordinator."""
+    """Return all committed offsets of each of these groups, which have the same coordinator, or a KafkaError."""
     shape = apis.OFFSET_FETCH.Request
     if connection.version_of(apis.OFFSET_FETCH) >= SEVERAL_GROUPS_FROM:
         request = shape(groups=[shape.Groups(group_id=group, topics=None) for group in groups])
@@ -217,7 +241,7 @@ def _fetch_offsets(
 
 
 def _committed(group: str, answer: Any) -> dict[TopicPartition, OffsetAndMetadata] | KafkaError:
-    """Return the committed offsets in one group's OffsetFetch response, or its first error."""
+    """Return the committed offsets in the OffsetFetch response for one group, or its first error as a KafkaError."""
     if error := error_of(answer.error_code, f"group {group!r}"):
         return error
     found = {}
@@ -233,7 +257,11 @@ def _committed(group: str, answer: Any) -> dict[TopicPartition, OffsetAndMetadat
 
 
 def _member(member: Any, is_consumers: bool) -> Member:
-    """Return the Member for a member of a DescribeGroups response."""
+    """Return the Member for a member in a DescribeGroups response.
+
+    `is_consumers` is True if the group's protocol type is "consumer"; only then are subscription and assignment
+    decoded.
+    """
     topics: tuple[str, ...] | None = None
     partitions: tuple[TopicPartition, ...] | None = None
     if is_consumers:
@@ -248,7 +276,10 @@ def _member(member: Any, is_consumers: bool) -> Member:
 
 
 def _partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """Return an assignment's partitions, sorted. The assignment is empty bytes before the first rebalance ends."""
+    """Return the partitions in an encoded assignment, sorted.
+
+    Return () for empty bytes, which mean no assignment yet.
+    """
     if not assignment:
         return ()
     topics = ASSIGNMENT.decode(assignment)[1].assigned_partitions

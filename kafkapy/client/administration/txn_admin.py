@@ -1,4 +1,4 @@
-"""Administration of transactions: list and describe them, find hanging ones, abort them."""
+"""An admin client for transactions: lists, describes and aborts transactions, and finds hanging ones."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,10 @@ PARTITIONS_AT_ONCE = 500  # like Kafka's own command
 
 @dataclass(frozen=True)
 class TransactionListing:
-    """A transactional id as its coordinator lists it, with its state ("Empty", "Ongoing", ...)."""
+    """A transactional id in the response to ListTransactions, with its state ("Empty", "Ongoing", ...).
+
+    `coordinator` is the broker id of the transactional id's coordinator.
+    """
 
     id: str
     state: str
@@ -27,10 +30,11 @@ class TransactionListing:
 
 @dataclass(frozen=True)
 class TransactionDescription:
-    """A transactional id as its coordinator describes it.
+    """A transactional id in the response to DescribeTransactions.
 
-    `started_ms` is the start of the last transaction, open or not (ms since 1970); None before the first.
-    `partitions` are those of the transaction whose end marker is not written yet.
+    `started_ms` is the start of the last transaction, whether it is still open or not (ms since 1970), or None if there
+    was no transaction yet. `partitions` are the partitions of that transaction that still lack an end marker.
+    `coordinator` is the broker id of the coordinator.
     """
 
     id: str
@@ -45,10 +49,11 @@ class TransactionDescription:
 
 @dataclass(frozen=True)
 class ProducerState:
-    """A partition's state of a producer.
+    """The state that one partition keeps of a producer, from the response to DescribeProducers.
 
-    `txn_start_offset` is the first offset of its open transaction, or None. `coordinator_epoch` is that of the last end
-    marker, -1 before the first. `last_timestamp` is in ms since 1970.
+    `txn_start_offset` is the first offset of the producer's open transaction, or None if it has none in this partition.
+    `coordinator_epoch` is the epoch in the producer's last end marker, or -1 before the first. `last_timestamp` is in
+    ms since 1970.
     """
 
     producer_id: int
@@ -61,9 +66,9 @@ class ProducerState:
 
 @dataclass(frozen=True)
 class HangingTransaction:
-    """A transaction that is open in a partition but unknown to its coordinator, which will not end it.
+    """A transaction that is open in a partition, but that its coordinator does not know and so will never end.
 
-    `id` is the transactional id, if it is known.
+    `id` is the producer's transactional id, or None if it is not known.
     """
 
     partition: TopicPartition
@@ -72,10 +77,10 @@ class HangingTransaction:
 
 
 class TransactionAdmin:
-    """Blocking administration of transactions.
+    """A blocking admin client for transactions.
 
-    Methods for several ids or partitions return a result or a KafkaError for each; the others raise the KafkaError. All
-    raise ClientError if a broker cannot be reached.
+    Methods for several transactional ids or partitions return a result or a KafkaError for each of them. The other
+    methods raise the KafkaError. All methods raise ClientError if a broker cannot be reached.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -85,13 +90,15 @@ class TransactionAdmin:
     def list_transactions(
         self, *, states: Sequence[str] = (), producer_ids: Iterable[int] = (), longer_than_ms: int = -1
     ) -> list[TransactionListing]:
-        """Return the transactional ids of all brokers.
+        """Return the transactional ids that all brokers coordinate, sorted.
 
-        Optional filters: transaction states, producer ids, and last transactions (open or not) that began more than
-        `longer_than_ms` ago.
-
+        Args:
+            states: Return only transactional ids with one of these states. Empty: with any state.
+            producer_ids: Return only transactional ids with one of these producer ids. Empty: with any producer id.
+            longer_than_ms: Return only transactional ids whose last transaction, open or not, began longer ago than
+                this. -1: all.
         Raises:
-            KafkaError: INVALID_REQUEST for an unknown state.
+            KafkaError: INVALID_REQUEST for a state that a broker does not know.
         """
         request = apis.LIST_TRANSACTIONS.Request(
             state_filters=list(states), producer_id_filters=sorted(producer_ids), duration_filter=longer_than_ms
@@ -103,7 +110,7 @@ class TransactionAdmin:
         return sorted(found, key=lambda listing: listing.id)
 
     def _list(self, node: int, request: Any) -> list[TransactionListing]:
-        """Return the transactional ids of one broker."""
+        """Return the transactional ids that the broker with id `node` coordinates."""
         response = self.cluster.connection(node).call(apis.LIST_TRANSACTIONS, request)
         check(response.error_code, f"the transactions of broker {node}")
         if response.unknown_state_filters:
@@ -115,7 +122,7 @@ class TransactionAdmin:
         ]
 
     def describe(self, ids: Iterable[str]) -> dict[str, TransactionDescription | KafkaError]:
-        """Return the description of each transactional id, or TRANSACTIONAL_ID_NOT_FOUND."""
+        """Return the description of each transactional id, or a KafkaError such as TRANSACTIONAL_ID_NOT_FOUND."""
 
         def ask(connection: Connection, its_ids: list[str]) -> dict[str, TransactionDescription | KafkaError]:
             request = apis.DESCRIBE_TRANSACTIONS.Request(transactional_ids=its_ids)
@@ -142,7 +149,10 @@ class TransactionAdmin:
     def producers(
         self, partitions: Iterable[TopicPartition], *, broker: int | None = None
     ) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
-        """Return each partition's producers according to its leader, or to `broker`, which has to have a replica."""
+        """Return the producers that each partition has state of, or a KafkaError.
+
+        The partition's leader is asked, or the broker with id `broker`, which has to have a replica of the partition.
+        """
         wanted = list(partitions)
         found: dict[TopicPartition, list[ProducerState] | KafkaError] = {}
 
@@ -171,7 +181,10 @@ class TransactionAdmin:
     def _producers(
         self, node: int, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
-        """Send DescribeProducers to one broker."""
+        """Send DescribeProducers for these partitions to the broker with id `node`.
+
+        Return each partition's producers sorted by producer id, or a KafkaError.
+        """
         shape = apis.DESCRIBE_PRODUCERS.Request
         topics = [shape.Topics(name=topic, partition_indexes=its) for topic, its in grouped(partitions).items()]
         response = self.cluster.connection(node).call(apis.DESCRIBE_PRODUCERS, shape(topics=topics))
@@ -235,12 +248,14 @@ class TransactionAdmin:
     def find_hanging(
         self, partitions: Iterable[TopicPartition], older_than_ms: int, *, broker: int | None = None
     ) -> list[HangingTransaction]:
-        """Return open transactions that no coordinator will end and whose last record is older than `older_than_ms`.
+        """Return the transactions in these partitions that no coordinator will end.
 
-        The coordinator does not know the producer, or the partition is not in the producer's transaction.
+        Such a transaction is open, and its last record is older than `older_than_ms`. The producer has no transactional
+        id that a coordinator knows, or the coordinator's transaction does not include the partition. `broker` is as for
+        `producers`.
 
         Raises:
-            KafkaError: A partition cannot be described.
+            KafkaError: A partition's producers cannot be described.
         """
         now = time.time() * 1000
         candidates: list[tuple[TopicPartition, ProducerState]] = []
@@ -262,7 +277,10 @@ class TransactionAdmin:
         ]
 
     def known_transactions(self, producer_ids: Iterable[int]) -> dict[int, TransactionDescription]:
-        """Return the coordinators' descriptions of these producers' transactions, by producer id."""
+        """Return the coordinators' descriptions of the transactions of these producers, by producer id.
+
+        Producers without a transactional id that a coordinator knows are left out.
+        """
         listed = {one.id: one.producer_id for one in self.list_transactions(producer_ids=producer_ids)}
         return {
             listed[id]: described
@@ -283,7 +301,7 @@ def _producer(state: Any) -> ProducerState:
 
 
 def _moved(answer: object) -> bool:
-    """Return True for an error that says that the partition's leader has changed."""
+    """Return True if `answer` is a KafkaError that means that the partition's leader has changed."""
     return isinstance(answer, KafkaError) and answer.code in (
         Errors.NOT_LEADER_OR_FOLLOWER,
         Errors.LEADER_NOT_AVAILABLE,

@@ -1,1 +1,1 @@
-"""Producers: records, transactions, and the requests that they have in flight."""
+"""Producers with and without transactions, and the Produce requests that they have in flight."""

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class _InFlightRequest(NamedTuple):
-    """A request, the connection that it was sent on, and the caller's context."""
+    """A request without a response yet: its connection, the caller's context, and the time at which it times out."""
 
     connection: Connection
     waiting: SentRequest
@@ -22,14 +22,14 @@ class _InFlightRequest(NamedTuple):
 
     @property
     def is_lost(self) -> bool:
-        """Return True if no response will come: the connection broke, or a `call` on it dropped the response."""
+        """True if no response will come, because the connection broke or a `call` on it has dropped the response."""
         return self.connection.closed or not self.connection.in_flight
 
 
 class InFlightRequests(Generic[T]):
-    """The in-flight requests of each broker in sending order.
+    """The requests that have no response yet, for each broker in the order in which they were sent.
 
-    Each request has a context: an object of the caller's, returned together with the response.
+    Each request has a context, which is any object of the caller's. It is returned together with the response.
     """
 
     def __init__(self) -> None:
@@ -39,18 +39,19 @@ class InFlightRequests(Generic[T]):
         return bool(self._by_node)
 
     def count(self, node: int) -> int:
-        """Return the number of in-flight requests to a broker."""
+        """Return the number of requests to the broker with id `node` that have no response yet."""
         return len(self._by_node.get(node, ()))
 
     def add(self, node: int, connection: Connection, waiting: SentRequest, context: T, timeout_s: float) -> None:
-        """Add the request that `connection.send` has returned. It times out after `timeout_s`."""
+        """Add `waiting`, a request that `connection.send` has returned. The request times out after `timeout_s`."""
         request = _InFlightRequest(connection, waiting, context, time.monotonic() + timeout_s)
         self._by_node.setdefault(node, deque()).append(request)
 
     def take_responses(self, wait_s: float) -> Iterator[tuple[T, Any | ClientError]]:
-        """Yield (context, response) for at most one response of each broker; an error in place of a missing response.
+        """Receive at most one response from each broker. Yield (context, response) for each request that is finished.
 
-        Waits up to `wait_s` for the first response. After an error the request may or may not have been carried out.
+        Wait up to `wait_s` for the first response. If a request's response cannot come any more or is overdue, the pair
+        has a ClientError in place of the response; the broker may or may not have carried out that request.
         """
         poll = select.poll()  # select.select takes no descriptor above 1023
         oldest = {node: requests[0] for node, requests in self._by_node.items()}
@@ -66,7 +67,11 @@ class InFlightRequests(Generic[T]):
                 yield from self._take_responses(node)
 
     def _take_responses(self, node: int) -> list[tuple[T, Any | ClientError]]:
-        """Receive a broker's next response. A broken connection fails all requests sent on it."""
+        """Receive the next response from the broker with id `node`. Return (context, response) for its request.
+
+        If the connection is broken or the response overdue, return (context, error) for every request sent on that
+        connection. Return (context, error) also for each earlier request whose response another call has dropped.
+        """
         requests = self._by_node[node]
         connection = requests[0].connection
         try:
@@ -85,7 +90,7 @@ class InFlightRequests(Generic[T]):
         return taken
 
     def _without(self, node: int, connection: Connection) -> list[_InFlightRequest]:
-        """Remove and return the requests to `node` that were sent on a connection which failed."""
+        """Remove and return the requests that were sent to the broker with id `node` on a connection that failed."""
         requests = self._by_node.pop(node)
         left = deque(request for request in requests if request.connection is not connection)
         if left:

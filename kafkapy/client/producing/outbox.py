@@ -1,9 +1,10 @@
-"""Batches on their way to the leaders of their partitions.
+"""Sends batches to the leaders of their partitions, and retries them.
 
-A partition's batches are stored in the order in which they were put in. With sequence numbers, several batches of a
-partition may be in flight, and the broker refuses a batch that arrives before its predecessor (KIP-98). Without
-sequence numbers, one batch is in flight. When a batch has to be retried (a retriable error, or no response), the
-partition's other in-flight batches are waited for first; then sending restarts at the first batch that is not stored.
+The batches of a partition are stored in the order in which they were put into the outbox. If batches have sequence
+numbers, several batches of a partition may be in flight, because the broker refuses a batch that arrives before its
+predecessor (KIP-98). Without sequence numbers, only one batch of a partition is in flight. When a batch has to be
+retried (after a retriable error, or if no response came), the outbox first waits for the responses to the partition's
+other in-flight batches. Then it sends again, beginning with the first batch that is not stored.
 
 Source: Kafka's RecordAccumulator, Sender and TransactionManager.
 """
@@ -29,28 +30,38 @@ MAX_IN_FLIGHT = 5  # requests per broker; a partition remembers as many batches 
 
 
 class ProducerCallbacks(Protocol):
-    """The producer's methods that an Outbox calls."""
+    """The interface of a producer that an Outbox calls."""
 
     transactional_id: str | None
 
     def before_sending(self, batches: Sequence[PendingBatch]) -> None:
-        """Called before a request is built. An error raised here is handled like a failure to send."""
+        """Prepare for sending these batches. Called before the Produce request for them is built.
+
+        If this raises an error, the batches are handled as if sending them had failed.
+        """
 
     def encode(self, batch: PendingBatch) -> Any:
-        """Return the batch's bytes; the same bytes on every call."""
+        """Return the batch's encoded bytes. Every call for the same batch returns the same bytes."""
 
     def stored(self, batch: PendingBatch, base_offset: int) -> None:
-        """Called when the batch is stored. `base_offset` is -1 if the offset is not known."""
+        """Handle the success of a batch.
+
+        Called when the batch is stored; `base_offset` is -1 if its offset is not known.
+        """
 
     def refused(self, batch: PendingBatch, error: KafkaError | ClientError) -> None:
-        """Called when the batch failed permanently, or its fate is unknown after all retries.
+        """Handle the failure of a batch.
 
-        All other waiting batches are dropped after this call.
+        Called when retries cannot help, or when the time limit for retries has passed. In the second case, the batch
+        may have been stored. After this call, the outbox drops all other batches that wait to be sent.
         """
 
 
 class PartitionQueue:
-    """The batches of one partition, in order. `retrying` is True if a batch that was sent waits for its retry."""
+    """The batches of one partition: those that wait to be sent (`waiting`) and those in flight (`sent`), both in order.
+
+    `retrying` is True if a batch in `waiting` was sent before and has to be sent again.
+    """
 
     __slots__ = ("retrying", "sent", "waiting")
 
@@ -60,7 +71,10 @@ class PartitionQueue:
         self.retrying = False
 
     def may_send(self, depth: int) -> bool:
-        """Return True if the next batch may be sent now, with at most `depth` batches in flight."""
+        """Return True if the next waiting batch may be sent now. At most `depth` batches may be in flight at a time.
+
+        If the next batch is a retry, the responses to all in-flight batches of the partition have to come first.
+        """
         if not self.waiting or (self.retrying and self.sent) or len(self.sent) >= depth:
             return False
         self.retrying = False
@@ -68,13 +82,13 @@ class PartitionQueue:
 
 
 class Outbox:
-    """Sends batches to their leaders and handles the responses. For one thread.
+    """Sends batches to the leaders of their partitions, and handles the responses. For use in one thread.
 
     Args:
-        acks: As for RecordProducer. With 0, batches count as stored when they are sent.
+        acks: As for RecordProducer. With acks=0, batches count as stored when they are sent.
         numbered: Whether batches have sequence numbers.
         request_bytes: The largest size of a request with more than one batch.
-        timeout_s: How long a batch may take to be stored, with all retries.
+        timeout_s: How long it may take until a batch is stored, with all retries.
     """
 
     def __init__(
@@ -111,7 +125,7 @@ class Outbox:
         return {where for where, queue in self._queues.items() if queue.waiting}
 
     def put(self, batch: PendingBatch) -> None:
-        """Add a batch. A later `step` sends it."""
+        """Append a batch to its partition's waiting batches. A later call of `step` sends the batch."""
         batch.closed_at = time.monotonic()
         self._places += 1
         batch.place = (self._places,)
@@ -119,9 +133,9 @@ class Outbox:
         self.waiting_bytes += batch.size
 
     def step(self, *, wait: bool) -> None:
-        """Handle the responses that have arrived and send the batches that may be sent.
+        """Handle the responses that have arrived, and send the batches that may be sent.
 
-        With `wait`, block until a response arrives; if nothing is in flight, until the next retry is due.
+        With `wait`, then block until a response arrives. If no request is in flight, block until the next retry is due.
         """
         self._take_answers(0.0)
         self._send_ready()
@@ -134,7 +148,11 @@ class Outbox:
             time.sleep(pause)
 
     def drop(self) -> bool:
-        """Drop the waiting batches. Return True if one was sent before, so that the broker may have stored it."""
+        """Drop all batches that wait to be sent.
+
+        Return True if one of them was already sent before and waited for a retry, so that the broker may have stored
+        it.
+        """
         was_sent = any(batch.data is not None for queue in self._queues.values() for batch in queue.waiting)
         for queue in self._queues.values():
             queue.waiting.clear()
@@ -142,7 +160,10 @@ class Outbox:
         return was_sent
 
     def abandon(self) -> bool:
-        """Drop all batches, after the responses to the in-flight requests. Return True if a dropped batch was sent."""
+        """Drop all batches, after waiting for the responses to the in-flight requests, and forget all earlier failures.
+
+        Return True if a dropped batch was already sent before, so that the broker may have stored it.
+        """
         was_sent = self.drop()
         while self._in_flight:
             self._take_answers(self._cluster.timeout_s + GRACE_S)
@@ -153,7 +174,7 @@ class Outbox:
         return was_sent
 
     def _send_ready(self) -> None:
-        """Send every batch that may be sent now."""
+        """Send all batches that may be sent now. If that fails, pause sending until a retry is due."""
         if time.monotonic() < self._pause_until:
             return
         try:
@@ -168,7 +189,11 @@ class Outbox:
             self._back_off(error, retriable=retriable)
 
     def _batches_by_leader(self) -> dict[int, list[PendingBatch]]:
-        """Return the next batches to send, by leader: one of each partition, within the size and in-flight limits."""
+        """Return the batches to send in the next requests, by the broker id of the leader.
+
+        There is at most one batch of each partition, within the limits for the request size and the number of requests
+        in flight. Return {} if batches had to be dropped because their partition was without a leader for too long.
+        """
         chosen: dict[int, list[PendingBatch]] = {}
         sizes: defaultdict[int, int] = defaultdict(int)
         leaderless = []
@@ -191,9 +216,10 @@ class Outbox:
         return chosen
 
     def _may_wait(self, batches: Sequence[PendingBatch]) -> bool:
-        """Keep batches without a leader waiting, and ask for new metadata at intervals.
+        """Let these batches, whose partitions have no leader, go on waiting. Ask for new metadata at intervals.
 
-        Return False if the oldest of them has exceeded the time limit; then all waiting batches were dropped.
+        Return True if they may wait. If the oldest of them has exceeded the time limit, fail it, which drops all
+        waiting batches, and return False.
         """
         now = time.monotonic()
         oldest = min(batches, key=lambda batch: batch.closed_at)
@@ -208,15 +234,18 @@ class Outbox:
         return True
 
     def _depth(self, where: TopicPartition) -> int:
-        """Return how many batches of a partition may be in flight: one until a batch of this producer is stored.
+        """Return the number of batches of a partition that may be in flight.
 
-        A broker without state for a producer accepts any sequence number. So a second batch would be stored even if the
-        first was refused as too large.
+        With sequence numbers, this is MAX_IN_FLIGHT once the partition has stored a batch of this producer. Otherwise
+        it is one.
+
+        A broker that has no state of a producer accepts any sequence number, so it would store a second batch even if
+        it had refused the first one as too large.
         """
         return MAX_IN_FLIGHT if self._numbered and where in self._known_to_broker else 1
 
     def _send(self, node: int, batches: list[PendingBatch]) -> None:
-        """Send one Produce request with these batches to a broker."""
+        """Send one Produce request with these batches to the broker with id `node`."""
         self._producer.before_sending(batches)
         request = produce_request(
             [(batch.where, self._producer.encode(batch)) for batch in batches],
@@ -237,7 +266,7 @@ class Outbox:
             self._in_flight.add(node, connection, waiting, batches, self._cluster.timeout_s + GRACE_S)
 
     def _take_answers(self, wait_s: float) -> None:
-        """Handle responses, waiting up to `wait_s` for the first."""
+        """Wait up to `wait_s` for responses, and handle the result of each batch in these responses."""
         for batches, answer in self._in_flight.take_responses(wait_s):
             if isinstance(answer, ClientError):
                 # The batches may have been stored. Like Kafka's producer, send them again: the broker detects
@@ -249,7 +278,11 @@ class Outbox:
                 self._answered(batch, answers.get(batch.where))
 
     def _answered(self, batch: PendingBatch, answer: Any) -> None:
-        """Handle the response for one batch: stored, retried, split, or failed."""
+        """Handle the result of one batch.
+
+        `answer` is the partition's part of the Produce response, or None if it is missing. The batch is reported as
+        stored, retried, split, or reported as failed.
+        """
         if answer is None:
             missing = "the broker's answer leaves this partition out"
             self._refuse(batch, KafkaError(Errors.UNKNOWN_SERVER_ERROR, missing))
@@ -265,7 +298,10 @@ class Outbox:
             self._refuse(batch, KafkaError(code, answer.error_message or message_of(code)))
 
     def _too_large(self, batch: PendingBatch, code: int) -> None:
-        """Replace the batch by its two halves, like Kafka's producer (KIP-126). A single record fails."""
+        """Replace a batch that the broker refused as too large by its two halves, like Kafka's producer (KIP-126).
+
+        A batch with a single record fails.
+        """
         if batch.count == 1:
             self._refuse(batch, _too_large(batch, code, "set the topic's max.message.bytes higher"))
             return
@@ -274,16 +310,19 @@ class Outbox:
         self._requeue(queue, batch.halves())
 
     def _others_may_explain(self, batch: PendingBatch) -> bool:
-        """Return True if the partition's other batches may explain OUT_OF_ORDER_SEQUENCE_NUMBER for this batch.
+        """Return True if OUT_OF_ORDER_SEQUENCE_NUMBER for this batch may be due to other batches of the same partition.
 
-        Either an earlier batch has to be sent again first. Or a later batch turns out to be stored, which means that
-        this batch is stored, too.
+        In that case retrying the batch may help: either an earlier batch has to be sent again first, or a later batch
+        turns out to be stored, which means that this batch is stored, too.
         """
         queue = self._queues[batch.where]
         return len(queue.sent) > 1 or queue.retrying
 
     def _stored(self, batch: PendingBatch, base_offset: int) -> None:
-        """Report the batch as stored, and the earlier ones that wait for a retry."""
+        """Report a sent batch as stored.
+
+        Report earlier batches of the partition that wait for a retry as stored, too.
+        """
         queue = self._queues[batch.where]
         queue.sent.remove(batch)
         self._known_to_broker.add(batch.where)
@@ -297,7 +336,7 @@ class Outbox:
         self._producer.stored(batch, base_offset)
 
     def _retry(self, batches: Iterable[PendingBatch], error: KafkaError | ClientError) -> None:
-        """Move batches that were sent back to the waiting ones, to be retried after a pause."""
+        """Move these batches, which were sent, back to the waiting batches. They are sent again after a pause."""
         for batch in batches:
             queue = self._queues[batch.where]
             queue.sent.remove(batch)
@@ -305,7 +344,10 @@ class Outbox:
         self._back_off(error, retriable=True)
 
     def _requeue(self, queue: PartitionQueue, batches: Iterable[PendingBatch]) -> None:
-        """Insert batches into a partition's queue at their places, unless the outbox is giving up."""
+        """Insert these batches into the partition's waiting batches in their original order.
+
+        Drop them instead if a batch of this outbox has failed permanently.
+        """
         if self._refusing:
             return
         queue.retrying = True
@@ -314,7 +356,10 @@ class Outbox:
             self.waiting_bytes += batch.size
 
     def _back_off(self, error: KafkaError | ClientError, *, retriable: bool) -> None:
-        """Pause sending and forget the leaders. Fail if the error is permanent or the oldest batch has timed out."""
+        """Pause sending, and forget the leaders of all partitions with waiting batches.
+
+        Fail the oldest waiting batch if the error is not retriable or the batch has exceeded the time limit.
+        """
         self._pause_until = time.monotonic() + BACKOFF_S
         waiting = [queue.waiting[0] for queue in self._queues.values() if queue.waiting]
         for batch in waiting:
@@ -330,7 +375,7 @@ class Outbox:
             self._refuse(oldest, error)
 
     def _refuse(self, batch: PendingBatch, error: KafkaError | ClientError) -> None:
-        """Report the batch as failed and drop everything that waits."""
+        """Report the batch as failed to the producer, and drop all batches that wait to be sent."""
         queue = self._queues[batch.where]
         if batch in queue.sent:
             queue.sent.remove(batch)
@@ -340,7 +385,10 @@ class Outbox:
 
 
 def _too_large(batch: PendingBatch, code: int, hint: str) -> KafkaError:
-    """Return the error for a batch that is too large. `hint` says what can be done besides making it smaller."""
+    """Return the KafkaError for a batch that the broker refused as too large.
+
+    `hint` says what the user can do other than make the batch smaller.
+    """
     what = "with its batch the record has" if batch.count == 1 else "the batch has"
     size, topic = len(batch.data or b""), batch.where[0]
     text = f"{what} {size} bytes, more than the broker takes for topic {topic!r}: make it smaller, or {hint}"

@@ -1,4 +1,4 @@
-"""A batch that waits to be sent or acknowledged, and the result that its caller sees."""
+"""A batch that waits to be sent or acknowledged, and the Delivery through which the caller sees its result."""
 
 from kafkapy._ext.batch import BatchHeader, read_header
 from kafkapy.client.cluster import TopicPartition
@@ -9,10 +9,10 @@ from kafkapy.record.records import Record
 
 
 class Delivery:
-    """The result of sending one batch.
+    """The result of sending one batch, or the result to come.
 
-    `base_offset` is -1 until the batch is stored. It stays -1 with acks=0, and when a duplicate was detected but the
-    broker no longer knows its offset.
+    `base_offset` is the offset of the batch's first record. It is -1 until the batch is stored. It stays -1 with
+    acks=0, and if the broker detected a duplicate but no longer knows its offset.
     """
 
     __slots__ = ("base_offset", "error", "partition", "parts", "topic")
@@ -26,15 +26,16 @@ class Delivery:
 
     @property
     def done(self) -> bool:
-        """Return True if the records are stored or have failed."""
+        """True if all records of the batch are stored, or if the batch has failed."""
         return self.parts == 0 or self.error is not None
 
 
 class PendingBatch:
-    """Records for one partition. Its bytes and base sequence do not change once it was sent.
+    """A batch of records for one partition, with what a producer knows about sending it.
 
-    `place` orders the batches of a partition. `sequence` is the base sequence, -1 before the first send and for
-    producers that are not idempotent.
+    After the first send, `data` (the encoded batch) and `sequence` do not change. `sequence` is the base sequence, -1
+    before the first send and for producers that are not idempotent. `place` orders the batches of a partition.
+    `closed_at` is the time (time.monotonic) at which the batch was put into the outbox.
     """
 
     __slots__ = ("closed_at", "data", "delivery", "place", "records", "sequence", "where")
@@ -58,9 +59,9 @@ class PendingBatch:
         return self.records.count
 
     def halves(self) -> tuple["PendingBatch", "PendingBatch"]:
-        """Split a batch that was sent, with at least two records, into two batches that replace it.
+        """Split this batch, which was sent and has at least two records, into two batches that replace it.
 
-        Each record keeps its sequence number. Both halves share this batch's delivery.
+        Each record keeps its sequence number. Both halves share this batch's Delivery.
         """
         assert self.data is not None
         header = read_header(self.data)

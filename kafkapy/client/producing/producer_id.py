@@ -1,4 +1,4 @@
-"""The producer id and the sequence numbers by which brokers detect duplicates of an idempotent producer's batches.
+"""The producer id and sequence numbers with which brokers detect duplicate batches of an idempotent producer.
 
 Source: KIP-98, Kafka's TransactionManager and TxnPartitionMap.
 """
@@ -24,10 +24,10 @@ NO_ID = ProducerId(-1, -1)
 
 
 class ProducerSequences:
-    """One producer's id, and the next sequence number of each partition.
+    """One producer's producer id, and the next sequence number of each partition.
 
     Attributes:
-        current: NO_ID until `acquire`, or `reset` with an id.
+        current: The producer id and epoch. NO_ID until `acquire` has got them or `reset` has set them.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,10 @@ class ProducerSequences:
         self._next: defaultdict[TopicPartition, int] = defaultdict(int)
 
     def acquire(self, cluster: Cluster) -> None:
-        """Get a producer id from any broker, unless there is one."""
+        """Get a producer id from any broker, unless the producer has one already.
+
+        Raise KafkaError if the broker refuses.
+        """
         if self.current is not NO_ID:
             return
         request = INIT_PRODUCER_ID.Request(transactional_id=None, transaction_timeout_ms=NO_TIMEOUT)
@@ -49,12 +52,15 @@ class ProducerSequences:
         self.current = cluster.retry(ask)
 
     def next_sequence(self, where: TopicPartition, count: int) -> int:
-        """Return the base sequence for a partition's next batch, which has `count` records."""
+        """Return the base sequence for the partition's next batch, which has `count` records."""
         sequence = self._next[where]
         self._next[where] = (sequence + count) & 0x7FFFFFFF
         return sequence
 
     def reset(self, to: ProducerId = NO_ID) -> None:
-        """Use another id from now on, with sequence numbers from 0. NO_ID: the one that the next `acquire` gets."""
+        """Use the producer id `to` from now on, and begin again with sequence number 0 in every partition.
+
+        With NO_ID, the next `acquire` gets a new producer id.
+        """
         self.current = to
         self._next.clear()

@@ -1,7 +1,7 @@
 """A producer that collects records into batches and prepares the next batches while others are in flight.
 
-With `idempotent` (the default for acks=-1), a batch that is retried because its fate is unknown is stored once: the
-broker detects the duplicate by its sequence numbers (KIP-98).
+With `idempotent` (the default for acks=-1), a batch is stored only once, even if it is sent again because no response
+came: the broker detects the duplicate by its sequence numbers (KIP-98).
 """
 
 import time
@@ -23,18 +23,18 @@ ACKS_ALL = -1
 
 
 class RecordProducer(ClusterClient):
-    """A blocking producer for use in one thread. Errors of earlier batches are raised by later calls.
+    """A blocking producer for use in one thread. If a batch fails, later calls raise its error.
 
     `close` drops the records that were not flushed.
 
     Args:
         cluster: A Cluster, or bootstrap servers.
-        acks: -1: all in-sync replicas; 1: the leader; 0: no response.
-        codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
-        idempotent: None: True if acks is -1.
+        acks: Who acknowledges a batch. -1: all in-sync replicas; 1: the leader; 0: nobody, there is no response.
+        codec: The compression. 0: none, 1: gzip, 2: snappy, 3: lz4, 4: zstd.
+        idempotent: Whether the broker detects duplicates. None: True if acks is -1.
         batch_bytes: The size of a full batch before compression.
         request_bytes: The largest size of a request with more than one batch.
-        timeout_s: How long a full batch may take to be acknowledged, with all retries.
+        timeout_s: How long it may take until a full batch is acknowledged, with all retries.
     """
 
     def __init__(
@@ -95,15 +95,17 @@ class RecordProducer(ClusterClient):
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
-        """Add one record to its partition's batch. The batch is sent when it is full, or by `flush`.
+        """Add one record to the batch of its partition. The batch is sent when it is full or when `flush` is called.
+
+        Return the Delivery of that batch.
 
         Args:
-            partition: None: chosen by the key's hash, or without a key by the sticky partitioner.
-            timestamp: In ms since 1970. None: now.
-        Returns: The delivery of the record's batch.
+            partition: None: the partition is chosen by the key's hash, or for a record without a key by the sticky
+                partitioner.
+            timestamp: In ms since 1970. None: the present time.
         Raises:
             KafkaError: The topic or partition does not exist.
-            ProduceFailed: An earlier batch failed. The waiting records are dropped.
+            ProduceFailed: An earlier batch failed. All records that waited to be sent were dropped.
         """
         self._may_send("send")
         count = self.partition_count(topic)
@@ -130,9 +132,10 @@ class RecordProducer(ClusterClient):
             self._make_room()
 
     def send_batch(self, batch: EncodedBatch) -> Delivery:
-        """Send records that are already encoded, after those that `send` has taken for the same partition.
+        """Send records that are already encoded as a batch. Return the batch's Delivery.
 
-        Blocks while too much data waits to be sent. Raises the same errors as `send`.
+        Records that `send` has taken for the same partition are sent before. Blocks while too much data waits to be
+        sent. Raises the same errors as `send`.
         """
         self._may_send("send_batch")
         where = batch.topic, batch.partition
@@ -146,11 +149,12 @@ class RecordProducer(ClusterClient):
         return pending.delivery
 
     def partition_count(self, topic: str) -> int:
-        """Return the number of partitions of a topic. The broker may auto-create a missing topic, as for `send`.
+        """Return the number of partitions of a topic. The broker may auto-create the topic if it is missing.
 
         Raises:
             KafkaError: The broker's error for the topic.
-            ConnectionFailed: No broker was ever reached. For a topic not used before, no broker was reached in time.
+            ConnectionFailed: No broker was ever reached; or the topic was not used before, and no broker was reached
+                within the time limit.
         """
         if topic in self._counts and topic not in self.cluster.topics:
             return self._counts[topic]  # the outbox refreshes the metadata when it sends
@@ -165,9 +169,10 @@ class RecordProducer(ClusterClient):
             time.sleep(BACKOFF_S)
 
     def available_partitions(self, topic: str, count: int) -> Sequence[int]:
-        """Return the partitions of a topic that have a leader in the last metadata, or all `count` if none has.
+        """Return the partitions of a topic that have a leader according to the last metadata.
 
-        Raises the same errors as `partition_count` for a topic that was not used before.
+        If none of them has a leader, return all `count` partitions. Raise the errors of `partition_count` for a topic
+        that was not used before.
         """
         if topic not in self._counts:
             self.partition_count(topic)
@@ -180,7 +185,10 @@ class RecordProducer(ClusterClient):
         return last[2] if last is not None and last[1] == count else range(count)
 
     def flush(self) -> None:
-        """Send everything and wait until it is acknowledged (acks=0: sent). Raise ProduceFailed if a batch failed."""
+        """Send all batches and wait until they are acknowledged (with acks=0: until they are sent).
+
+        Raise ProduceFailed if a batch failed.
+        """
         for batch in list(self._open.values()):
             self._close_batch(batch)
         while not self._outbox.is_empty:
@@ -188,7 +196,10 @@ class RecordProducer(ClusterClient):
         self._raise_failure()
 
     def _may_send(self, what: str) -> None:
-        """Raise the failure of an earlier call. `what` is the present call, for messages."""
+        """Raise the ProduceFailed of an earlier batch, if there is one.
+
+        `what` is the name of the method being called.
+        """
         self._raise_failure()
 
     def _raise_failure(self) -> None:
@@ -198,12 +209,15 @@ class RecordProducer(ClusterClient):
             raise self._failed
 
     def _close_batch(self, batch: PendingBatch) -> None:
-        """Pass the batch to the outbox; records that follow go into a new one."""
+        """Pass the batch to the outbox. Further records for the partition go into a new batch."""
         self._open.pop(batch.where, None)
         self._outbox.put(batch)
 
     def _make_room(self) -> None:
-        """Let the outbox send what it can. If too much is waiting, block until enough of it was sent."""
+        """Send the batches that may be sent now. While too much data waits to be sent, block.
+
+        Raise ProduceFailed if a batch failed.
+        """
         self._outbox.step(wait=False)
         while self._outbox.waiting_bytes > 4 * self._request_bytes:
             self._outbox.step(wait=True)
@@ -212,12 +226,15 @@ class RecordProducer(ClusterClient):
     # The methods of ProducerCallbacks.
 
     def before_sending(self, batches: Sequence[PendingBatch]) -> None:
-        """Get a producer id before the first batch of an idempotent producer."""
+        """Get a producer id if this producer is idempotent and does not have one yet."""
         if self._idempotent:
             self._sequences.acquire(self.cluster)
 
     def encode(self, batch: PendingBatch) -> bytes | bytearray:
-        """Return the batch's bytes. They are encoded once, because the broker detects only identical retries."""
+        """Return the batch's encoded bytes.
+
+        The bytes are encoded once and kept, because the broker detects a retry as a duplicate only if it is identical.
+        """
         if batch.data is None:
             if self._idempotent:
                 batch.sequence = self._sequences.next_sequence(batch.where, batch.count)
@@ -230,14 +247,17 @@ class RecordProducer(ClusterClient):
         return batch.data
 
     def stored(self, batch: PendingBatch, base_offset: int) -> None:
-        """Record the batch's offset in its delivery."""
+        """Set the base offset in the batch's Delivery, and count its records as acknowledged."""
         if batch.delivery.base_offset < 0:
             batch.delivery.base_offset = base_offset
         batch.delivery.parts -= 1
         self.acknowledged += batch.count
 
     def refused(self, batch: PendingBatch, error: KafkaError | ClientError) -> None:
-        """Fail the producer: batches after a failed one must not be stored without it."""
+        """Fail the producer: later calls raise a ProduceFailed. Records that wait in open batches are dropped.
+
+        The batches that follow a failed batch must not be stored without it.
+        """
         plain = self._idempotent and self.transactional_id is None
         if plain and isinstance(error, KafkaError) and error.code == Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT:
             hint = "an older one takes records with acks=1 (kafkapy produce --acks 1), which is not idempotent"

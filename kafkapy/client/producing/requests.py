@@ -1,4 +1,4 @@
-"""Produce requests, and what their responses say, for all producers of Kafka 0.8 and later."""
+"""Builds Produce requests and takes their responses apart, for all producers of Kafka 0.8 and later."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +12,7 @@ def produce_request(
 ) -> Any:
     """Return a Produce request for encoded records, given as (partition, records) with each partition at most once.
 
-    `timeout_s` is how long the broker waits for other replicas.
+    `timeout_s` is how long the broker may wait for the other replicas.
     """
     topics: dict[str, list[Any]] = {}
     for (topic, partition), data in records:
@@ -27,5 +27,5 @@ def produce_request(
 
 
 def produced_partitions(response: Any) -> dict[TopicPartition, Any]:
-    """Return each partition's part of a Produce response."""
+    """Return the part of a Produce response for each partition, with its error code and base offset."""
     return {(topic.name, one.index): one for topic in response.responses for one in topic.partition_responses}

@@ -1,4 +1,4 @@
-"""The settings of a producer, from the properties of Kafka's producer.
+"""The settings of a producer, read from the properties of Kafka's producer.
 
 Source: ProducerConfig of Kafka 3.9.
 """
@@ -19,8 +19,8 @@ class ProducerSettings:
 
     Attributes:
         acks: -1: all in-sync replicas; 1: the leader; 0: no response.
-        codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
-        batch_bytes, request_bytes: The largest sizes of a batch before compression and of a request.
+        codec: The compression. 0: none, 1: gzip, 2: snappy, 3: lz4, 4: zstd.
+        batch_bytes, request_bytes: The largest size of a batch before compression, and of a request.
         request_timeout_s: The time limit for one response.
         delivery_timeout_s: The time limit for a batch, and for ending a transaction, with all retries.
     """
@@ -37,9 +37,10 @@ class ProducerSettings:
 
 
 def producer_settings(read: ClientProperties, *, client_id: str, delivery_timeout_ms: int) -> ProducerSettings:
-    """Return the settings. The defaults are Kafka's but for those given here and for a larger batch.size.
+    """Read a producer's settings from the properties `read`. Raise the properties' error for an invalid value.
 
-    The caller refuses enable.idempotence=true without acks=all.
+    The defaults are Kafka's, except for `client_id`, `delivery_timeout_ms` and a larger batch.size. The combination of
+    enable.idempotence=true with acks other than all is not checked here; the caller refuses it.
     """
     acks = read.word("acks", ACKS, "all")
     return ProducerSettings(

@@ -1,4 +1,4 @@
-"""Ends a transaction that another producer has left open; see `TransactionalProducer.leave_open`.
+"""Ends a transaction that another producer has left open with `TransactionalProducer.leave_open`.
 
 Source: Kafka's TransactionCoordinator.endTransaction, which accepts a repeated EndTxn with the same result (KIP-98).
 """
@@ -14,7 +14,7 @@ from kafkapy.errors import Errors
 
 
 class TransactionIdentity(NamedTuple):
-    """The identity of a producer, which is all that is needed to end its transaction."""
+    """The transactional id, producer id and epoch of a producer, which together are enough to end its transaction."""
 
     transactional_id: str
     producer_id: int
@@ -25,14 +25,15 @@ def end_transaction(cluster: Cluster, identity: TransactionIdentity, commit: boo
     """Commit or abort a transaction that `TransactionalProducer.leave_open` has left open.
 
     The call may be repeated with the same `commit`. It retries up to the cluster's time limit. It succeeds without
-    doing anything if the transaction has no records. An abort also succeeds if the producer was fenced since, because
-    the coordinator aborted its open transaction then (unless it was committed before), or if the transactional id has
-    expired, because an id with an open transaction never expires.
+    doing anything if the transaction has no records. An abort also succeeds if the producer was fenced in the meantime,
+    because the coordinator then aborted its open transaction (unless it was committed before), or if the transactional
+    id has expired, because an id with an open transaction never expires.
 
     Raises:
-        ProducerFenced: The transaction cannot be committed: it was aborted by its time-out, or by a newer producer with
-            the same transactional id.
-        TransactionFailed: The transaction has already ended the other way, or the coordinator refuses to end it.
+        ProducerFenced: The transaction cannot be committed, because it was aborted by its time-out or by a newer
+            producer with the same transactional id.
+        TransactionFailed: The transaction was aborted and `commit` is True, or it was committed and `commit` is False;
+            or the coordinator refuses to end it.
         ClientError: The coordinator was not reached. The transaction may or may not have ended; call again.
     """
     link = TransactionLink(cluster, identity.transactional_id)
@@ -52,9 +53,10 @@ def end_transaction(cluster: Cluster, identity: TransactionIdentity, commit: boo
 
 
 def _raise_unless_empty(cluster: Cluster, identity: TransactionIdentity, error: TransactionFailed) -> None:
-    """Raise an error unless the transaction is empty.
+    """Return if the transaction has no records. Otherwise raise a TransactionFailed or the coordinator's KafkaError.
 
-    INVALID_TXN_STATE means either that or an end the other way; only the transaction's state tells them apart.
+    Called after INVALID_TXN_STATE. This code means that the transaction is empty, or that it has ended with a commit
+    instead of an abort or the reverse. Only the transaction's state tells the two cases apart.
     """
     answer = TransactionAdmin(cluster).describe([identity.transactional_id])[identity.transactional_id]
     if not isinstance(answer, TransactionDescription):

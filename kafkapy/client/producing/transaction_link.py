@@ -1,4 +1,4 @@
-"""A transactional producer's requests to its coordinators, and the errors that they lead to.
+"""Sends a transactional producer's requests to its coordinators, and turns their error codes into exceptions.
 
 Source: Kafka's TransactionManager and its request handlers; KIP-98, KIP-360, KIP-447.
 """
@@ -34,10 +34,13 @@ MEMBERS_FROM = 3  # the first version of TxnOffsetCommit with generation and mem
 
 
 class TransactionLink:
-    """Sends a transactional producer's requests. Retriable errors are retried up to the cluster's time limit.
+    """Sends a transactional producer's requests to the transaction coordinator and the group coordinators.
+
+    Retriable errors are retried up to the cluster's time limit. All methods but `close` raise these errors:
 
     Raises:
-        TransactionFailed: The coordinator refuses; the subclass says whether to abort or to make a new producer.
+        TransactionFailed: The coordinator refuses the request. The subclass says whether to abort the transaction or to
+            create a new producer.
         ConnectionFailed: The coordinator was not reached in time. The request may or may not have been carried out.
     """
 
@@ -52,8 +55,11 @@ class TransactionLink:
             link.close()
 
     def init(self, timeout_s: float, current: ProducerId | None = None) -> ProducerId:
-        """Return a new producer id, or `current` with a higher epoch. The coordinator aborts any open transaction of
-        this transactional id."""
+        """Return a new producer id, or the producer id `current` with a higher epoch.
+
+        The coordinator also aborts any open transaction of this transactional id. `timeout_s` is the time-out of future
+        transactions.
+        """
         request = INIT_PRODUCER_ID.Request(
             transactional_id=self.transactional_id, transaction_timeout_ms=int(timeout_s * 1000)
         )
@@ -81,7 +87,7 @@ class TransactionLink:
         return self._link.retry(attempt)
 
     def add_partitions(self, producer: ProducerId, partitions: Iterable[TopicPartition]) -> None:
-        """Add partitions to the transaction, which has to happen before records are sent to them."""
+        """Add partitions to the transaction, which is necessary before records are sent to these partitions."""
         shape = ADD_PARTITIONS_TO_TXN.Request
         request = shape(
             v3_and_below_transactional_id=self.transactional_id,
@@ -107,7 +113,7 @@ class TransactionLink:
         self._link.retry(attempt)
 
     def end(self, producer: ProducerId, *, commit: bool) -> None:
-        """Commit or abort the transaction."""
+        """Commit the transaction, or abort it if `commit` is False."""
         request = END_TXN.Request(
             transactional_id=self.transactional_id,
             producer_id=producer.id,
@@ -119,7 +125,7 @@ class TransactionLink:
     def send_offsets(
         self, producer: ProducerId, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
-        """Add a group's offsets to the transaction."""
+        """Add the offsets of a consumer group to the transaction, to be committed together with it."""
         add = ADD_OFFSETS_TO_TXN.Request(
             transactional_id=self.transactional_id,
             producer_id=producer.id,
@@ -151,7 +157,10 @@ class TransactionLink:
         group: GroupMetadata,
         has_members: bool,
     ) -> Any:
-        """Return a TxnOffsetCommit request, with the member's identity if `has_members`."""
+        """Return a TxnOffsetCommit request.
+
+        Include the member id and generation of `group` only if `has_members` is True.
+        """
         shape = TXN_OFFSET_COMMIT.Request
         member = group if has_members else GroupMetadata(group.group_id)
         return shape(
@@ -180,7 +189,11 @@ class TransactionLink:
         )
 
     def _check(self, code: int, what: str = "") -> None:
-        """Raise the error for a code other than NONE: a KafkaError if a retry may help, else a TransactionFailed."""
+        """Raise an exception for an error code other than NONE.
+
+        It is a KafkaError if a retry may help, else a TransactionFailed. `what` names the partition or offset, for the
+        message.
+        """
         if code == Errors.NONE:
             return
         if is_retriable(code):
@@ -208,7 +221,10 @@ _NOT_A_MEMBER = (Errors.UNKNOWN_MEMBER_ID, Errors.ILLEGAL_GENERATION, Errors.FEN
 
 
 def error_for(transactional_id: str, code: int, what: str = "") -> TransactionFailed:
-    """Return the TransactionFailed for an error code of a coordinator. `what` names the partition or offset."""
+    """Return the TransactionFailed (of the right subclass) for an error code from a coordinator.
+
+    `what` names the partition or offset that the code is about, for the message.
+    """
     reason = f"{what}: {message_of(code)}" if what else message_of(code)
     if code in _FENCED:
         return ProducerFenced(

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class State(Enum):
-    """A producer's state, as text for error messages."""
+    """The state of a transactional producer. The values are phrases for error messages."""
 
     NEW = "was not initialized"
     READY = "is in no transaction"
@@ -44,14 +44,14 @@ class State(Enum):
 class TransactionalProducer(RecordProducer):
     """A blocking transactional producer for use in one thread, with one transaction at a time.
 
-    `send` and `send_batch` add records to the transaction. After a call has failed, they raise its error again, such as
-    TransactionAborted, until `abort`.
+    `send` and `send_batch` add records to the transaction. After a call has failed with a TransactionFailed, such as
+    TransactionAborted, every further call raises the same error until `abort` is called.
 
     Args:
         cluster: A Cluster, or bootstrap servers.
-        transactional_id: Identifies the producer across restarts. A new producer with the same id fences the old one
-            and aborts its open transaction.
-        transaction_timeout_s: The broker aborts a transaction that takes longer.
+        transactional_id: Identifies the producer across restarts. A new producer with the same id fences the old
+            producer and aborts its open transaction.
+        transaction_timeout_s: The coordinator aborts a transaction that takes longer than this.
         codec, batch_bytes, request_bytes, timeout_s: As for RecordProducer.
     """
 
@@ -81,7 +81,7 @@ class TransactionalProducer(RecordProducer):
         self._must_recover = False  # sequence numbers may have gaps, so the epoch has to be raised after the abort
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close, aborting an open transaction."""
+        """Close the producer, which aborts an open transaction."""
         self.close()
 
     @property
@@ -90,12 +90,13 @@ class TransactionalProducer(RecordProducer):
         return self._state not in (State.NEW, State.READY)
 
     def init(self) -> None:
-        """Get a producer id. This fences older producers with the same transactional id and aborts their transactions.
+        """Get a producer id, which fences older producers with the same transactional id and aborts their transactions.
 
         `begin` calls this if necessary.
 
         Raises:
             ProducerFailed: The broker refuses, for example with INVALID_TRANSACTION_TIMEOUT.
+            ConnectionFailed: The coordinator was not reached in time.
         """
         self._expect(State.NEW, "init")
         with self._recording_failures():
@@ -103,24 +104,35 @@ class TransactionalProducer(RecordProducer):
         self._state = State.READY
 
     def begin(self) -> None:
-        """Begin a transaction. The coordinator learns of it with the first record or offset."""
+        """Begin a transaction. Call `init` first if that was not done yet.
+
+        The coordinator learns of the transaction only with its first record or offset. Raise ValueError if a
+        transaction is open already.
+        """
         if self._state is State.NEW:
             self.init()
         self._expect(State.READY, "begin")
         self._state = State.OPEN
 
     def flush(self) -> None:
-        """Wait until every record is stored. With read_committed they are visible only after `commit`."""
+        """Send all records and wait until they are stored. Raise TransactionFailed if a record was not stored.
+
+        Consumers with read_committed see the records only after `commit`.
+        """
         if self._state is not State.READY:
             self._expect(State.OPEN, "flush")
         super().flush()
 
     def send_offsets(self, offsets: Offsets, group: GroupMetadata | str) -> None:
-        """Add offsets of a group (those of the next records to read) to the transaction.
+        """Add offsets of a consumer group to the transaction. An offset is that of the next record to read.
 
         Args:
-            group: The consumer's `group_metadata()`, so that a consumer that has lost its partitions is refused. Or
-                just the group id, without that protection.
+            group: The consumer's `group_metadata()`. The coordinator then refuses the offsets if the consumer has lost
+                its partitions. A plain group id works too, but without that protection.
+        Raises:
+            TransactionAborted: The offsets were refused, for example because the consumer has lost its partitions;
+                abort.
+            ConnectionFailed: The coordinator was not reached in time.
         """
         self._expect(State.OPEN, "send_offsets")
         wanted = with_metadata(offsets)
@@ -136,9 +148,10 @@ class TransactionalProducer(RecordProducer):
         """Commit the transaction, which makes its records and offsets visible.
 
         Raises:
-            TransactionAborted: A record or an offset was not stored; abort.
-            ProducerFenced: Another producer has taken over.
-            ConnectionFailed: The transaction may or may not be committed; call commit again.
+            TransactionAborted: A record or an offset was not stored; call `abort`.
+            ProducerFenced: Another producer with the same transactional id has taken over, or the transaction has timed
+                out.
+            ConnectionFailed: The transaction may or may not be committed; call `commit` again.
         """
         if self._state is not State.COMMITTING:
             self._expect(State.OPEN, "commit")
@@ -146,7 +159,10 @@ class TransactionalProducer(RecordProducer):
         self._end(State.COMMITTING)
 
     def abort(self) -> None:
-        """Abort the transaction, also after a failure. Records that are not sent yet are dropped."""
+        """Abort the transaction, whether or not it has failed. Records that are not sent yet are dropped.
+
+        Raise the ProducerFailed of an earlier call if the producer cannot be used any more.
+        """
         if self._state not in (State.FAILED, State.ABORTING) or (self._failure and self._failure.fatal):
             self._expect(State.OPEN, "abort")
         self._open.clear()
@@ -156,16 +172,17 @@ class TransactionalProducer(RecordProducer):
 
     @property
     def identity(self) -> TransactionIdentity:
-        """The transactional id, producer id and epoch. Raises ValueError before `init` or `begin`."""
+        """The producer's transactional id, producer id and epoch. Raises ValueError before `init` or `begin`."""
         if self._state is State.NEW:
             self._expect(State.READY, "identity")
         return TransactionIdentity(self.transactional_id, *self._sequences.current)
 
     def leave_open(self) -> TransactionIdentity | None:
-        """Send everything and leave the transaction open, to be ended with `end_transaction` by any process.
+        """Send all records, and leave the transaction open. Return the identity with which any process can end it.
 
-        The next `begin` gets a new epoch, which aborts the transaction if it is still open.
-        Returns: None if the transaction is empty, so that there is nothing to end.
+        The transaction is then ended with `end_transaction`. This producer's next `begin` gets a new epoch, which
+        aborts the transaction if it is still open. Return None if the transaction is empty, so that there is nothing to
+        end.
         """
         self._expect(State.OPEN, "leave_open")
         self.flush()
@@ -177,7 +194,10 @@ class TransactionalProducer(RecordProducer):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Begin a transaction, and commit it at the end of the block. Abort and re-raise after an exception."""
+        """Begin a transaction for a `with` block, and commit the transaction at the end of the block.
+
+        After an exception in the block, abort the transaction and raise the exception again.
+        """
         self.begin()
         try:
             yield
@@ -191,7 +211,7 @@ class TransactionalProducer(RecordProducer):
             raise
 
     def close(self) -> None:
-        """Abort an open transaction if the broker can be reached, and close the connections."""
+        """Abort an open transaction, if the coordinator can be reached, and close the connections."""
         try:
             if self._state in (State.OPEN, State.FAILED):
                 self.abort()
@@ -202,12 +222,18 @@ class TransactionalProducer(RecordProducer):
             super().close()
 
     def drop(self) -> None:
-        """Close at once, leaving an open transaction to its time-out or to the next producer with this id."""
+        """Close the connections at once, without aborting an open transaction.
+
+        The transaction ends when it times out, or when the next producer with this transactional id starts.
+        """
         self._link.close()
         super().close()
 
     def _end(self, state: State) -> None:
-        """Commit or abort as `state` says, and get a new epoch if sequence numbers may have gaps."""
+        """Commit (state COMMITTING) or abort (state ABORTING) the transaction.
+
+        Then get a higher epoch if the sequence numbers may have gaps.
+        """
         self._state = state
         if self._begun is not False:
             with self._recording_failures():
@@ -223,7 +249,7 @@ class TransactionalProducer(RecordProducer):
         self._state = State.READY
 
     def _end_at_coordinator(self, *, commit: bool) -> None:
-        """Send EndTxn, unless the error says that there is nothing to abort."""
+        """Send EndTxn to the coordinator. Ignore an error that says that there is no transaction to end."""
         try:
             self._link.end(self._sequences.current, commit=commit)
         except TransactionFailed as error:
@@ -236,16 +262,23 @@ class TransactionalProducer(RecordProducer):
             # INVALID_TXN_STATE while `_begun` is None: the coordinator never learned of the transaction.
 
     def _may_send(self, what: str) -> None:
-        """Raise the failure of an earlier call, or ValueError outside a transaction."""
+        """Raise the failure of an earlier call, or ValueError if no transaction is open.
+
+        `what` names the method called.
+        """
         self._expect(State.OPEN, what)
 
     def _raise_failure(self) -> None:
-        """Raise the failure of the transaction, if there is one."""
+        """Raise the TransactionFailed with which the transaction has failed, if there is one."""
         if self._failure is not None:
             raise self._failure
 
     def _expect(self, state: State, what: str) -> None:
-        """Raise the failure that prevents this call, or ValueError if the call is not allowed in the current state."""
+        """Return if the producer is in the state `state` and has not failed. `what` names the method called.
+
+        Otherwise raise the TransactionFailed of the earlier failure, or ValueError if the method is not allowed in the
+        current state. `abort` is allowed after a failure that is not fatal.
+        """
         if self._failure is not None and (self._failure.fatal or what != "abort"):
             raise self._failure
         if self._state is state:
@@ -262,7 +295,7 @@ class TransactionalProducer(RecordProducer):
 
     @contextmanager
     def _recording_failures(self) -> Iterator[None]:
-        """Record failures inside the block with `_record_failure`, so that later calls raise them."""
+        """Pass a TransactionFailed that is raised in the `with` block to `_record_failure`, and raise it again."""
         try:
             yield
         except TransactionFailed as error:
@@ -270,7 +303,10 @@ class TransactionalProducer(RecordProducer):
             raise
 
     def _record_failure(self, failure: TransactionFailed) -> None:
-        """Set the producer's failure. A fatal failure replaces one that is not."""
+        """Store a failure, so that later calls raise it. A fatal failure replaces a stored failure that is not fatal.
+
+        A failure that is not fatal is ignored while no transaction is open, so that the call may be repeated.
+        """
         if not failure.fatal and not self.in_transaction:
             return  # no transaction to abort, so the same call may be repeated
         self._must_recover = True
@@ -279,12 +315,15 @@ class TransactionalProducer(RecordProducer):
             self._failure = failure
 
     def _make_room(self) -> None:
-        """Send only a full request, or to known partitions, so that new ones go into one AddPartitionsToTxn."""
+        """Send waiting batches only if they fill a request, or if all their partitions are in the transaction already.
+
+        So the partitions that are new in the transaction are added with one AddPartitionsToTxn, as far as possible.
+        """
         if self._outbox.waiting_bytes >= self._request_bytes or self._outbox.waiting_partitions() <= self._added:
             super()._make_room()
 
     def before_sending(self, batches: Sequence[PendingBatch]) -> None:
-        """Add the partitions of all waiting batches to the transaction."""
+        """Add the partitions of all waiting batches to the transaction, unless they are in it already."""
         new = self._outbox.waiting_partitions() - self._added
         if new:
             self._begun = self._begun or None
@@ -293,7 +332,7 @@ class TransactionalProducer(RecordProducer):
             self._added |= new
 
     def refused(self, batch: PendingBatch, error: KafkaError | ClientError) -> None:
-        """Fail the transaction because a batch was not stored."""
+        """Let the transaction fail, because one of its batches was not stored."""
         super().refused(batch, error)
         if isinstance(error, TransactionFailed):
             self._record_failure(error)
