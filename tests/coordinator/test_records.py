@@ -11,7 +11,8 @@ from kafkapy.coordinator import offset_records as offsets
 from kafkapy.coordinator import transaction_records as transactions
 from kafkapy.errors import ProtocolError, UnsupportedVersion
 from kafkapy.protocol.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
-from kafkapy.record.batch import Record, records_of
+from kafkapy.record.batch import records_of
+from kafkapy.record.records import Record
 from tests.harness.batches import iter_batches
 from tests.harness.offset_records import decode_offset, encode_offset, encode_offset_key
 

@@ -12,7 +12,8 @@ from kafkapy._ext.batch import BatchHeader
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.protocol.apis import Api
-from kafkapy.record.batch import Record, records_of
+from kafkapy.record.batch import records_of
+from kafkapy.record.records import Record
 from tests.harness import brokers
 from tests.harness.batches import iter_batches
 from tests.harness.raw import Connection

@@ -10,7 +10,8 @@ from kafkapy._ext.records import CorruptRecords, decode_records, decode_records_
 from kafkapy.client.fetched import ConsumerRecord
 from kafkapy.record import batch as batches
 from kafkapy.record import compression, control
-from kafkapy.record.batch import BatchBuilder, Record, build, records_of
+from kafkapy.record.batch import BatchBuilder, build, records_of
+from kafkapy.record.records import Record
 from tests.harness.markers import encode_marker
 from tests.harness.varints import encode_varint
 

@@ -11,8 +11,8 @@ import pytest
 
 from kafkapy.record import compression, control
 from kafkapy.record.batch import build
-from kafkapy.tools.log.stats.counting import Stats
 from kafkapy.tools.log.stats.plot import _broad
+from kafkapy.tools.log.stats.totals import Stats
 from tests.harness.markers import encode_marker
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
