@@ -183,6 +183,12 @@ class Roles:
                 if error.code == Errors.INVALID_CONFIG:
                     with self._lock:
                         self._refused[role.topic, role.partition] = role
+                    # The settings may have been corrected after they were read above, and `settings_changed` may have
+                    # been called before the role was noted.
+                    with suppress(KafkaError):
+                        self._config_of(role.topic)
+                        self._take(role)
+                        return
             raise
         self._apply_changed_settings(role, partition.log.config)
 

@@ -188,6 +188,22 @@ def test_a_role_that_is_refused_for_the_settings_is_taken_when_they_are_valid(br
     assert [partition.leader_epoch for partition in broker.led] == [1]
 
 
+def test_a_role_is_taken_if_the_settings_become_valid_just_after_they_were_read(broker):
+    broker.logs.create("t", 0, TOPIC_ID, LogConfig({}))
+    broker.replicas.expect("t", [0])
+    valid = broker.roles._config_of
+
+    def read_too_early(topic):
+        broker.roles._config_of = valid
+        broker.roles.settings_changed("t")
+        raise KafkaError(Errors.INVALID_CONFIG, "these settings are invalid")
+
+    broker.roles._config_of = read_too_early
+    assert broker.apply(role(epoch=1)) == {}
+    assert broker.code() == Errors.NONE
+    assert [partition.leader_epoch for partition in broker.led] == [1]
+
+
 def test_a_follower_that_cannot_become_leader_still_refuses_earlier_roles(broker):
     broker.apply(role(is_new=True), role(epoch=3, leader=1))
     broker.roles._config_of = refusing(Errors.INVALID_CONFIG)
