@@ -1,13 +1,13 @@
-"""`python -m perf.soak --minutes 60`: one broker under mixed load for an hour. Does anything grow?
+"""`python -m perf.soak --minutes 60`: runs mixed load on one broker for an hour and checks that nothing grows.
 
-All at once, none of it at full speed: producers of small and of large records into topics that roll every 16 MiB and
-keep 128 MiB, a group of consumers, some of which leave and come back, a reader that begins at the beginning again and
-again, a compacted topic, a topic that is made, filled and deleted. Each minute the broker's memory, descriptors,
-threads and processor time are noted, and the latency of a producer that sends one record at a time.
+The load, none of it at full speed: producers of small and of large records into topics that roll every 16 MiB and
+retain 128 MiB, a group of consumers that leave and rejoin, consumers that read from the beginning again and again, a
+compacted topic, a topic that is created, filled and deleted. Every minute the broker's memory, descriptors, threads and
+CPU time are recorded, and the latency of a producer that sends one record at a time.
 
-At the end: the slope of resident memory after the first ten minutes; the last ten minutes against those after the first
-ten, by the most descriptors (segments stay open until retention comes by, each five minutes) and the median p99; and
-what the broker does when nobody asks anything. The exit code is 1 when one of them misses its goal.
+The figures at the end: the slope of resident memory after the first ten minutes; the last ten minutes compared with
+minutes 10 to 20, by the most descriptors (segments stay open until retention runs, every five minutes) and the median
+p99; and the CPU time of the broker when it is idle. The exit code is 1 if one of them misses its goal.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from perf.stats import percentile
 SMALL, LARGE, COMPACTED, PACED = "soak-small", "soak-large", "soak-compacted", "soak-paced"
 ROLLING = {"segment.bytes": str(16 * MIB), "retention.bytes": str(128 * MIB), "file.delete.delay.ms": "1000"}
 COMPACTING = {"cleanup.policy": "compact", "segment.bytes": str(4 * MIB), "min.cleanable.dirty.ratio": "0.1"}
-RATE = 100  # of the producer whose latency is taken
+RATE = 100  # records per second of the producer whose latency is measured
 SETTLED_MINUTES = 10
 WINDOW_MINUTES = 10
 IDLE_SECONDS = 20.0
 GOALS = {"rss_mib_an_hour": 1.0, "descriptors": 1.05, "p99": 1.2, "idle_percent": 0.5}
 MEANINGS = {
-    "rss_mib_an_hour": "resident memory, slope after the first ten minutes, MiB an hour",
-    "descriptors": "most descriptors, last ten minutes to the ten that follow the first ten",
-    "p99": "median p99 of acks, last ten minutes to the ten that follow the first ten",
-    "idle_percent": "CPU when nobody asks anything, % of a core",
+    "rss_mib_an_hour": "resident memory, slope after the first ten minutes, MiB per hour",
+    "descriptors": "most descriptors, last ten minutes / minutes 10 to 20",
+    "p99": "median p99 of acks, last ten minutes / minutes 10 to 20",
+    "idle_percent": "CPU of the idle broker, % of a core",
 }
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One minute."""
+    """The figures of one minute."""
 
     minute: float
     rss_mib: float
@@ -67,7 +67,7 @@ class Sample:
 
 
 class Load:
-    """Workers in threads of their own, until `stop`; what fails in one of them fails the soak."""
+    """Workers, each in its own thread, until `stop`; a failure of one fails the soak."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -163,7 +163,7 @@ class Load:
 
 
 def soak(minutes: int, directory: Path) -> tuple[list[Sample], dict[str, float], list[str]]:
-    """The samples, the figures that GOALS bound, and what went wrong."""
+    """Run the soak; return the samples, the figures that have GOALS, and the failures."""
     samples: list[Sample] = []
     fleet = Fleet(directory)
     with fleet.running(KAFKAPY, directory / "broker") as broker:
@@ -180,7 +180,7 @@ def soak(minutes: int, directory: Path) -> tuple[list[Sample], dict[str, float],
                 samples.append(_sample(broker.pid, (time.monotonic() - began) / 60, spent, latencies))
                 _say(samples[-1])
         load.stop()
-        time.sleep(5)  # connections of the load are gone, deleted files too
+        time.sleep(5)  # until the connections of the load are closed and files deleted
         cpu = cpu_seconds(broker.pid)
         time.sleep(IDLE_SECONDS)
         idle = 100 * (cpu_seconds(broker.pid) - cpu) / IDLE_SECONDS
@@ -197,7 +197,7 @@ def soak(minutes: int, directory: Path) -> tuple[list[Sample], dict[str, float],
 
 
 def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
-    """Of the line of least squares."""
+    """Return the slope of the least-squares line through the points."""
     mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
     spread = sum((x - mean_x) ** 2 for x in xs)
     return sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)) / spread if spread else 0.0
@@ -225,11 +225,13 @@ def _say(one: Sample) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser("python -m perf.soak", description=__doc__.partition("\n")[0])
-    parser.add_argument("--minutes", type=int, default=60, help="how long (%(default)s)")
-    parser.add_argument("--data", type=Path, default=Path("/var/tmp"), metavar="DIR", help="a place on disk")
-    parser.add_argument("--congestion", metavar="NAME", help="as python -m perf has it")
+    parser.add_argument("--minutes", type=int, default=60, help="duration (%(default)s)")
+    parser.add_argument(
+        "--data", type=Path, default=Path("/var/tmp"), metavar="DIR", help="the broker's data directory (%(default)s)"
+    )
+    parser.add_argument("--congestion", metavar="NAME", help="TCP congestion control, as for python -m perf")
     default = ROOT / "perf" / "results" / time.strftime("soak-%Y-%m-%d-%H%M%S.json")
-    parser.add_argument("--json", type=Path, default=default, metavar="FILE", help="where the JSON goes (%(default)s)")
+    parser.add_argument("--json", type=Path, default=default, metavar="FILE", help="the JSON file (%(default)s)")
     options = parser.parse_args()
     if options.congestion:
         network.enter_own(options.congestion)

@@ -1,8 +1,8 @@
-"""What the Spark measurements have in common: sessions with Spark's own Kafka source beside ours, topics, rates.
+"""Functions for the Spark measurements: sessions with Spark's own Kafka source and kafkapy's, topics, rates.
 
-The side `kafka` of a row is here Spark's own source 4.0.0, not Apache Kafka's broker: both sides have ours. Sessions
-have local[2] and Spark's defaults, are kept from measurement to measurement, one a side and version, and come from the
-tests' harness, which keeps pyspark 4.0.0 and the jars in the user's cache.
+In these rows the side `kafka` is Spark's own source 4.0.0, not Apache Kafka's broker; both sides use a kafkapy broker.
+Sessions have local[2] and Spark's defaults. There is one for each side and version, which all measurements share. They
+come from the harness of the tests, which keeps pyspark 4.0.0 and the jars in the user's cache.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from perf.raw_client import RawClient
 from tests.harness import spark as harness
 
 PARTITIONS = 2
-REPEATS = 1  # of a job, after one time that does not count
+REPEATS = 1  # of a job, after a first run that does not count
 SIZES = {100: "100b", 1024: "1k"}  # of values, in bytes -> in row keys
-SOURCES = {KAFKA: "kafka"}  # the others are ours
-OLDEST, NEWEST = "oldest", "newest"  # versions of pyspark; of Spark's own source there is only the first
+SOURCES = {KAFKA: "kafka"}  # all other sides use kafkapy's source
+OLDEST, NEWEST = "oldest", "newest"  # versions of pyspark; Spark's own source is measured only with the oldest
 
 
 def fetch() -> None:
-    """What sessions need, into the user's cache."""
+    """Download what sessions need into the user's cache."""
     harness.own_source_jars()
     harness.oldest_python()
 
 
 def source_of(side: str) -> str:
-    """What `format` is given."""
+    """Return the name of the source, for `format`."""
     return SOURCES.get(side, "kafkapy")
 
 
 def driver(bench: Bench, side: str, version: str = OLDEST) -> AbstractContextManager[harness.Driver]:
-    """A warm driver under pyspark 4.0.0 with Spark's own source and ours, or under the newest one with ours alone."""
+    """Return a warm driver: pyspark 4.0.0 with both sources, or the newest pyspark with kafkapy's source only."""
     name = f"spark-{side}-{version}"
     return bench.kept(name, lambda: _started(bench.directory / name, version))
 
@@ -53,35 +53,35 @@ def _started(directory: Path, version: str) -> Iterator[harness.Driver]:
         jars = harness.own_source_jars()
         settings = harness.settings(directory, spark_driver_memory="2g", spark_jars=jars)
         python = harness.oldest_python()
-    settings["spark.driver.extraJavaOptions"] = f"-Djava.io.tmpdir={directory}"  # the JVM's own collector and compilers
+    settings["spark.driver.extraJavaOptions"] = f"-Djava.io.tmpdir={directory}"  # nothing else: the JVM's defaults
     with patch.dict(os.environ, PYTHONPYCACHEPREFIX=str(directory.parent / "pycache")):
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # compiled once, not in every worker
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # so that modules are compiled once, not in every worker
         running = harness.Driver(directory, settings, python)
     with running:
         yield running
 
 
 def cpu(driver: harness.Driver, broker: Broker) -> float:
-    """Processor seconds so far of all that takes part: the driver, its JVM, its Python workers, the broker."""
+    """Return the CPU seconds so far of the driver, its JVM, its Python workers and the broker together."""
     return cpu_seconds(driver.child.pid) + cpu_seconds(broker.pid)
 
 
 def fill(port: int, topic: str, size: int, count: int) -> int:
-    """Makes a topic of two partitions with about `count` values of `size` bytes, uncompressed; returns how many."""
+    """Create a topic of two partitions with about `count` values of `size` bytes, uncompressed; return how many."""
     values = frames.plain_values(size, frames.records_that_fill(size, 128 * 1024))
     records = frames.batch(values)
     each = max(1, count // PARTITIONS // len(values))
     with RawClient(port) as client:
         client.create_topic(topic, PARTITIONS)
         for partition in range(PARTITIONS):
-            client.stream(frames.produce(topic, records, 1, partition), each - 1, 5)  # which sends one before it counts
+            client.stream(frames.produce(topic, records, 1, partition), each - 1, 5)  # sends one more before the others
     return each * len(values) * PARTITIONS
 
 
 def rate_and_cpu(
     driver: harness.Driver, broker: Broker, count: int, job: Callable[..., list[float]], *given: object
 ) -> tuple[float, float]:
-    """Of a job of perf.spark_jobs that handles `count` rows each time: M rows/s, and µs of all processors a row."""
+    """Run a job of perf.spark_jobs that handles `count` rows each time; return M rows/s, and µs of CPU per row."""
     spent = -cpu(driver, broker)
     seconds = driver.call(job, *given, REPEATS)
     spent += cpu(driver, broker)

@@ -1,4 +1,4 @@
-"""What the drivers of the Spark measurements run (see perf.spark); all figures are seconds of a warm session."""
+"""The jobs that the drivers of the Spark measurements run (see perf.spark); all return seconds of a warm session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def read(spark: SparkSession, source: str, options: Mapping[str, str], repeats: int) -> list[float]:
-    """Reads a topic into nothing, `repeats` times, after one time that does not count."""
+    """Read a topic into the noop sink `repeats` times, after a first run that does not count."""
     return [_read(spark, source, options) for _ in range(repeats + 1)][1:]
 
 
@@ -28,7 +28,7 @@ def _read(spark: SparkSession, source: str, options: Mapping[str, str]) -> float
 def write(
     spark: SparkSession, source: str, options: Mapping[str, str], size: int, count: int, repeats: int
 ) -> list[float]:
-    """Writes `count` rows with keys (numbers as text) and values of `size` to a topic, in two tasks."""
+    """Write `count` rows to a topic in two tasks, with keys (numbers as text) and values of `size` bytes."""
     from pyspark.sql.functions import col, lit
 
     value = bytes(range(256)) * 4
@@ -46,7 +46,7 @@ def write(
 def stream(
     spark: SparkSession, source: str, options: Mapping[str, str], checkpoint: str, count: int, repeats: int
 ) -> list[float]:
-    """Streams a topic of `count` records into nothing by Trigger.AvailableNow; the seconds are its micro-batches'."""
+    """Stream a topic of `count` records into noop with Trigger.AvailableNow; return the micro-batches' time."""
     found = []
     for number in range(repeats + 1):
         frame = spark.readStream.format(source).options(**options).load()
@@ -64,8 +64,8 @@ def stream(
 def latency(
     spark: SparkSession, source: str, options: Mapping[str, str], checkpoint: str, topic: str, rounds: int
 ) -> tuple[list[float], list[float]]:
-    """Records that come one by one to a query that waits for them: from when one is in the log until its micro-batch is
-    done; and what Spark says these micro-batches took. The first five do not count."""
+    """Produce records one by one for a waiting query. Return the times from the ack of each until its micro-batch has
+    ended, and the durations of these micro-batches according to Spark. The first five do not count."""
     frame = spark.readStream.format(source).options(**options).load()
     query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
     produce = frames.produce(topic, frames.batch([b"value"]), 1)
@@ -85,7 +85,7 @@ def latency(
 
 
 def _wait_for(query: Any, rows: int) -> Any:
-    """The progress of the micro-batch that brings the sum of rows to `rows`."""
+    """Wait until the query has read `rows` rows in all; return the progress of the last micro-batch with rows."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         done = query.recentProgress

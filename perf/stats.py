@@ -1,4 +1,4 @@
-"""Medians, spreads, and whether a difference is one."""
+"""Medians, spreads, and comparisons with goals."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ def summary(figures: Sequence[float]) -> Summary | None:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The nearest-rank percentile of an ordered sequence; `share` from 0 to 1."""
+    """Return the nearest-rank percentile of an ordered sequence; `share` from 0 to 1."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One row with everything measured for it. `ratio` is kafkapy / `reference`."""
+    """One row with its figures. `ratio` is kafkapy / `reference`."""
 
     row: Row
     sides: dict[str, Summary]
 
     @property
     def reference(self) -> Summary | None:
-        """What kafkapy is compared with: the other checkout if there is one, else Apache Kafka."""
+        """The side that kafkapy is compared with: the other checkout if it was measured, else Apache Kafka."""
         return self.sides.get(OTHER) or self.sides.get(KAFKA)
 
     @property
@@ -50,7 +50,7 @@ class Comparison:
 
     @property
     def within_spread(self) -> bool:
-        """The spread of one side is larger than the difference between the two."""
+        """True if the spread of one side is larger than the difference between the two."""
         ours, theirs = self.sides.get(KAFKAPY), self.reference
         if not ours or not theirs:
             return False
@@ -58,7 +58,7 @@ class Comparison:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the goal is reached by the medians; None without a goal or without a figure to hold against it."""
+        """True if the medians reach the goal; None without a goal or without a figure to compare."""
         ours, goal = self.sides.get(KAFKAPY), self.row.goal
         if ours is None or goal is None:
             return None
@@ -70,7 +70,7 @@ class Comparison:
 
 
 def compare(rows: Sequence[Row], measured: dict[str, dict[str, list[float]]]) -> list[Comparison]:
-    """`measured` is row key -> side -> figures; rows that were not measured are left out."""
+    """Return a comparison for each measured row. `measured`: row key -> side -> figures."""
     found = []
     for row in rows:
         sides = {side: summary(figures) for side, figures in measured.get(row.key, {}).items()}

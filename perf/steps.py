@@ -1,9 +1,9 @@
-"""`python -m perf.steps`: what a small produce and a plain fetch cost a broker, step by step, in microseconds.
+"""`python -m perf.steps`: prints what a small produce and a plain fetch cost a broker, step by step, in microseconds.
 
-A broker in this process serves a client in another one, which has one request under way. The functions that make up a
-request are wrapped in a clock; each is charged with its own time (the median), without that of those it calls and
-without the clocks'. What is left of the thread's processor time is "all else": the loop, waiting and waking up, the
-turn. Beside it stand the system calls of such a request alone, on a connection and a file of their own.
+A broker in this process serves a client in another process, which has one request in flight. A clock wraps the
+functions that handle a request and measures the own time of each (the median), without the functions that it calls and
+without the clocks. The rest of the thread's CPU time is "everything else": the loop, falling asleep and waking up. For
+comparison, the column "bare" has the system calls of such a request alone, on another connection and file.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from perf.machine import describe
 from perf.raw_client import RawClient
 
 PRODUCE, FETCH = "produce of one record of 100 B", "fetch of one such batch"
-POLL, REST = "epoll_wait, at once", "all else"
-# Where a name is looked up when a request is served, and what that is called here.
+POLL, REST = "epoll_wait without waiting", "everything else"
+# The module or class in which the broker looks up a name, the name, and the label of the step.
 STEPS: tuple[tuple[Any, str, str], ...] = (
     (syscalls, "epoll_wait", POLL),
     (connection, "recv_into", "receive: recv"),
-    (receive.Receiver, "receive", "receive: cut into frames"),
+    (receive.Receiver, "receive", "receive: split into frames"),
     (TABLE.find(PRODUCE_API.key), "decode", "decode"),
     (TABLE.find(FETCH_API.key), "decode", "decode"),
-    (dispatcher.Dispatcher, "handle", "find the handler, meters"),
+    (dispatcher.Dispatcher, "handle", "find the handler, metrics"),
     (TABLE.find(PRODUCE_API.key), "handler", "produce: gather by partition"),
     (replica_partition.Partition, "append", "append: partition"),
     (partition_log.PartitionLog, "append", "append: check, offsets, indexes"),
@@ -59,7 +59,7 @@ STEPS: tuple[tuple[Any, str, str], ...] = (
     (replica_fetch.FetchPlan, "read", "fetch: find the bytes"),
     (produce_gather, "encode_produce_response", "encode"),
     (fetch, "encode_fetch_response", "encode"),
-    (sends.Sender, "flush", "send: what and how"),
+    (sends.Sender, "flush", "send: choose the method"),
     (residency, "read_now", "send: preadv2 of the batch"),
     (syscalls, "sendmsg", "send: sendmsg"),
 )
@@ -69,10 +69,10 @@ class Clock:
     """Own times of wrapped functions of one thread, in nanoseconds."""
 
     def __init__(self) -> None:
-        self.own: dict[str, list[int]] = {}  # label -> of each call
-        self._inner: list[int] = []  # what the calls below have taken, one entry a call that is under way
+        self.own: dict[str, list[int]] = {}  # label -> time of each call
+        self._inner: list[int] = []  # for each active call, the time of the calls that it has made
         self._undo: list[tuple[Any, str, Any]] = []
-        self._within = self._around = 0  # what a clock costs in its own time, and whoever calls it beside that
+        self._within = self._around = 0  # what a clock adds to its own time, and what it adds to its caller's
         self._calibrate()
 
     def wrap(self, label: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,7 +81,7 @@ class Clock:
 
         def clocked(*args: Any, **kwargs: Any) -> Any:
             if label == POLL and args[1]:
-                return function(*args)  # it waits
+                return function(*args)  # it waits, so it is not measured
             inner.append(0)
             began = now()
             try:
@@ -119,7 +119,7 @@ class Clock:
             kept.clear()
 
     def steps(self, count: int, spent_ns: int) -> dict[str, float]:
-        """Step -> µs a request, of `count` requests for which the thread has taken `spent_ns`."""
+        """Return step -> µs per request, for `count` requests that took `spent_ns` of the thread's CPU time."""
         found = {label: max(0.0, median(own)) * len(own) / count / 1e3 for label, own in self.own.items() if own}
         clocks = sum(map(len, self.own.values())) * (self._within + self._around)
         found[REST] = max(0.0, (spent_ns - clocks) / count / 1e3 - sum(found.values()))
@@ -127,14 +127,14 @@ class Clock:
 
 
 def broker_steps(count: int) -> dict[str, dict[str, float]]:
-    """What is asked -> step -> µs a request."""
+    """Measure a broker; return kind of request -> step -> µs per request."""
     found: dict[str, dict[str, float]] = {}
     clock = Clock()
     with ExitStack() as ending:
         directory = ending.enter_context(tempfile.TemporaryDirectory(prefix="kafkapy-steps-"))
         others = ending.enter_context(ProcessPoolExecutor(1, multiprocessing.get_context("spawn")))
         ending.callback(clock.restore)
-        clock.install()  # before the broker's objects take the functions for themselves
+        clock.install()  # before the broker's objects store references to the functions
         others_before = threading.enumerate()
         broker = ending.enter_context(Broker(Path(directory)))
         port = int(broker.bootstrap_servers.rpartition(":")[2])
@@ -151,7 +151,7 @@ def broker_steps(count: int) -> dict[str, dict[str, float]]:
 
 
 def ask(port: int, what: str, count: int) -> None:
-    """In a process of its own: one request after the other."""
+    """Send one request after the other; runs in a separate process."""
     batch = frames.batch(frames.plain_values(100, 1))
     with RawClient(port) as client:
         if what == PRODUCE:
@@ -162,12 +162,12 @@ def ask(port: int, what: str, count: int) -> None:
 
 
 def _cpu_ns(thread: threading.Thread) -> int:
-    """The processor time of a thread of this process."""
+    """Return the CPU time of a thread of this process."""
     return int(Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text().split()[0])
 
 
 def bare_calls(count: int) -> dict[str, dict[str, float]]:
-    """The system calls that no broker can do without, in the same table."""
+    """Measure the system calls that every broker needs; return the same as `broker_steps`."""
     with ExitStack() as ending:
         server = ending.enter_context(socket.create_server(("127.0.0.1", 0)))
         client = ending.enter_context(socket.create_connection(server.getsockname()))
@@ -212,8 +212,8 @@ def _bare(what: str, count: int, client: socket.socket, ours: int, disk: int, po
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m perf.steps", description=__doc__.partition("\n")[0])
-    parser.add_argument("--requests", type=int, default=20_000, help="of each kind (%(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="for python -m perf.publish")
+    parser.add_argument("--requests", type=int, default=20_000, help="number of each kind (%(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="a JSON file for python -m perf.publish")
     options = parser.parse_args(arguments)
     broker, bare = broker_steps(options.requests), bare_calls(options.requests)
     print(table(broker, bare))
@@ -225,7 +225,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def table(broker: dict[str, dict[str, float]], bare: dict[str, dict[str, float]]) -> str:
-    """Markdown: a row a step, µs of the broker and of the bare call, for each kind of request."""
+    """Return a Markdown table with a row for each step: µs of the broker and of the bare call, for each request."""
     labels = [*dict.fromkeys(label for _, _, label in STEPS), REST]
     both = [of[what] for what in broker for of in (broker, bare)]
     lines = [

@@ -1,4 +1,4 @@
-"""`python -m perf.switch_interval SECONDS start ...`: the command kafkapy with another switch interval."""
+"""`python -m perf.switch_interval SECONDS start ...`: runs the command kafkapy with another switch interval."""
 
 import sys
 

@@ -1,10 +1,10 @@
-"""The tables of docs/performance.md and README.md, from the newest results (`python -m perf.publish`).
+"""Fills the tables of docs/performance.md and README.md from the newest results (`python -m perf.publish`).
 
-What stands between a line `<!-- perf: NAME -->` and the next `<!-- /perf -->` is made anew. NAME is `machine`,
-`headline` (the rows of the README), `copies` (zero_copy), `steps`, `soak`, `threads`, `missed` (what did not reach
-its goal), `growth PREFIX` (what curves say), `plots KEY ...` (pictures) or the beginning of rows' keys. Of each row the
-file counts that is named last. What is in no file leaves its place as it is; under each table stands whose figures it
-has.
+The text between a line `<!-- perf: NAME -->` and the next `<!-- /perf -->` is replaced. NAME is `machine`, `headline`
+(the rows of the README), `copies` (zero_copy), `steps`, `soak`, `threads`, `missed` (rows that miss their goal),
+`growth PREFIX` (the sentences of curves), `plots KEY ...` (images) or a prefix of row keys. For each row, the last
+named file that has it counts. A text for which no file has figures stays unchanged. Below each table is the revision
+that was measured.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ NOTHING: dict[str, Any] = {"medians": {}, "figures": {}}
 SIDES = (KAFKA, KAFKAPY, BARE)
 MACHINE = ("machine", "kernel", "file system", "TCP", "kafkapy", "Apache Kafka", "Python")
 
-# The rows of the README: what they say, and the keys whose figures stand side by side.
+# The rows of the README: the label, and the keys whose figures the row has.
 HEADLINE = (
     ("produce 1 KiB records, acks=1 / all, MB/s", ("produce.1k.acks1", "produce.1k.acksall")),
     ("produce 100 B records, acks=1 / all, MB/s", ("produce.100b.acks1", "produce.100b.acksall")),
-    ("broker CPU a GiB produced, 1 KiB / 100 B, s", ("produce.1k.cpu", "produce.100b.cpu")),
+    ("broker CPU per GiB produced, 1 KiB / 100 B, s", ("produce.1k.cpu", "produce.100b.cpu")),
     (
         "the same, compressed: gzip / snappy / lz4 / zstd, s",
         ("codecs.gzip.cpu", "codecs.snappy.cpu", "codecs.lz4.cpu", "codecs.zstd.cpu"),
@@ -37,31 +37,31 @@ HEADLINE = (
     ("produce 1 KiB records, acks=1, librdkafka / Java, MB/s", ("librdkafka.1k.acks1", "java.1k.acks1")),
     ("produce 100 B records, acks=1, librdkafka / Java, MB/s", ("librdkafka.100b.acks1", "java.100b.acks1")),
     ("consume 1 KiB records, hot, MB/s", ("consume.1k",)),
-    ("broker CPU a GiB consumed, s", ("consume.1k.cpu",)),
-    ("one record a request, pipelined, requests/s", ("requests.rate",)),
-    ("its broker CPU a 100,000, s", ("requests.cpu",)),
+    ("broker CPU per GiB consumed, s", ("consume.1k.cpu",)),
+    ("one record per request, pipelined, requests/s", ("requests.rate",)),
+    ("broker CPU per 100,000 such requests, s", ("requests.cpu",)),
     (
         "produce to ack at 1,000/s, p50 / p99 / p99.9, ms",
         ("latency.pinned.p50", "latency.pinned.p99", "latency.pinned.p99.9"),
     ),
     (
-        "at 500/s beside a reader of what is on disk, p99 / p99.9, ms",
+        "produce to ack at 500/s with a cold reader, p99 / p99.9, ms",
         ("cold_readers.1.beside.p99", "cold_readers.1.beside.p99.9"),
     ),
-    ("that reader, MB/s", ("cold_readers.1.rate",)),
+    ("the cold reader, MB/s", ("cold_readers.1.rate",)),
     ("process start to first acknowledged record, s", ("start.seconds",)),
     ("resident memory, fresh / after load, MiB", ("start.memory", "memory.loaded")),
     ("recovery of an unclean 1 GiB segment, s", ("recovery.load",)),
     ("clean start with 10,000 partitions, s", ("partitions.start",)),
     (
-        "rows read through Spark, beside its own source 4.0.0, 100 B / 1 KiB, M/s",
+        "rows read through Spark, compared with Spark's own source 4.0.0, 100 B / 1 KiB, M/s",
         ("spark.read.100b.oldest", "spark.read.1k.oldest"),
     ),
 )
 
 
 def figure(number: float | None) -> str:
-    """Three or four digits that count."""
+    """Format a number with three or four significant digits."""
     if number is None:
         return ""
     size = abs(number)
@@ -69,14 +69,14 @@ def figure(number: float | None) -> str:
 
 
 def block(found: Newest, name: str) -> str:
-    """What belongs between the marks; empty where no file has it."""
+    """Return the text for a place `<!-- perf: NAME -->`; empty if no file has its figures."""
     kind, _, rest = name.partition(" ")
     make = BLOCKS.get(kind)
     return make(found, rest) if make else _rows(found.those(name))
 
 
 def _table(heads: list[str], lines: list[list[str]], parts: Sequence[dict[str, Any]]) -> str:
-    """Empty without lines; under it, of which kafkapy it tells."""
+    """Return a table with the measured kafkapy below; empty without lines."""
     if not lines:
         return ""
     by = made_by(parts)
@@ -140,7 +140,7 @@ def _headline(found: Newest, _: str) -> str:
 
 
 def _machine(found: Newest, _: str) -> str:
-    """Of each file of which something is shown."""
+    """Describe the machine of each file whose figures are shown."""
     shown = {part["run"] for part in (*found.rows.values(), *found.curves.values())}
     text = ""
     for number, (machine, run) in enumerate(found.said):
@@ -153,7 +153,8 @@ def _machine(found: Newest, _: str) -> str:
 
 
 def _copies(found: Newest, _: str) -> str:
-    """A load a line: MB/s and seconds of CPU a GiB, of each that answers; how the two ways compare; who is beside."""
+    """Return three tables: MB/s and CPU seconds per GiB, with a line per load; the ratios of sendfile and copy; the
+    latencies of a producer at the same time."""
     rows = found.those("zero-copy.")
     sides = [side for side in (BARE, KAFKA, KAFKAPY) if any(side in row["medians"] for row in rows)]
     columns = [(side, mode) for mode in zero_copy.MODES for side in sides if (side, mode) != (KAFKA, "copy")]
@@ -171,9 +172,9 @@ def _copies(found: Newest, _: str) -> str:
             lines.append([words, *cells])
         if any(times):
             compared.append([words, *times])
-    table = _table(["answers", *(f"{TITLES[side]}, {mode}" for side, mode in columns)], lines, rows)
-    heads = [f"{TITLES[side]}, {what}" for side in (BARE, KAFKAPY) for what in ("rate", "CPU a GiB")]
-    ratios = _table(["sendfile to copy", *heads], compared, rows)
+    table = _table(["responses", *(f"{TITLES[side]}, {mode}" for side, mode in columns)], lines, rows)
+    heads = [f"{TITLES[side]}, {what}" for side in (BARE, KAFKAPY) for what in ("rate", "CPU per GiB")]
+    ratios = _table(["sendfile / copy", *heads], compared, rows)
     return "\n".join(text for text in (table, ratios, _rows(found.those("zero-copy.beside"))) if text)
 
 
@@ -183,9 +184,9 @@ def _sendfile_to_copy(found: Newest, key: str, what: str, side: str) -> str:
 
 
 def _threads(found: Newest, _: str) -> str:
-    """A line a setting, and which of them is the best in each column."""
-    columns = {"rate": "requests/s", "cpu": "CPU a request, µs", "p99": "p99 of a request, ms"}
-    columns |= {"fetched": "8 consumers, MB/s", "beside": "p99 of produce beside them, ms"}
+    """Return a table with a line per setting, and a sentence with the best setting of each column."""
+    columns = {"rate": "requests/s", "cpu": "CPU per request, µs", "p99": "p99 of a request, ms"}
+    columns |= {"fetched": "8 consumers, MB/s", "beside": "p99 of produce at the same time, ms"}
     settings = {
         f"{count} network thread{'s' if count > 1 else ''}, {interval:g} ms": (count, interval)
         for count, interval in itertools.product(threads.THREADS, threads.INTERVALS_MS)
@@ -206,8 +207,8 @@ def _threads(found: Newest, _: str) -> str:
         }
         choose = max if what in ("rate", "fetched") else min
         best.append(f"{words}: {choose(measured, key=measured.__getitem__)}" if measured else "")
-    told = f"The best of each column: {'; '.join(filter(None, best))}.\n"
-    return f"{_table(['setting', *columns.values()], lines, rows)}\n{told}"
+    sentence = f"The best of each column: {'; '.join(filter(None, best))}.\n"
+    return f"{_table(['setting', *columns.values()], lines, rows)}\n{sentence}"
 
 
 def _missed(found: Newest, _: str) -> str:
@@ -220,8 +221,8 @@ def _growth(found: Newest, prefix: str) -> str:
     curves = [curve for key, curve in found.curves.items() if key.startswith(prefix)]
     text = ""
     for curve in curves:
-        told = "; ".join(f"{TITLES[side]} {sentence}" for side, sentence in curve["growth"].items() if sentence)
-        text += f"- {curve['label']}: {told}\n"
+        sentences = "; ".join(f"{TITLES[side]} {sentence}" for side, sentence in curve["growth"].items() if sentence)
+        text += f"- {curve['label']}: {sentences}\n"
     return text + (f"\n*kafkapy {made_by(curves)}*\n" if made_by(curves) else "")
 
 
@@ -266,7 +267,7 @@ BLOCKS: dict[str, Callable[[Newest, str], str]] = {
 
 
 def fill(page: str, found: Newest) -> str:
-    """The page with its tables made anew; a place for which there is nothing stays as it is."""
+    """Return the page with new tables; those without figures in `found` stay unchanged."""
 
     def made(place: re.Match[str]) -> str:
         text = block(found, place["name"])

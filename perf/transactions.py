@@ -1,8 +1,8 @@
-"""Producers of transactions, all on one thread, each with its own connection, topic partition and transactional id.
+"""Transactional producers in one thread, each with its own connection, topic partition and transactional id.
 
-A producer does what a client does: AddPartitionsToTxn, one batch by Produce, EndTxn, each after the answer to the one
-before. Told CONCURRENT_TRANSACTIONS, because the transaction before is still being completed, it asks again after a
-millisecond (clients wait 20 ms or longer, which would hide how fast the coordinator is).
+A producer sends the requests of a client: AddPartitionsToTxn, Produce with one batch, EndTxn, each after the response
+to the previous one. After CONCURRENT_TRANSACTIONS (the coordinator is still completing the previous transaction) it
+retries after a millisecond. Clients wait 20 ms or longer, which would hide how fast the coordinator is.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _Step = tuple[Any, int, bytes]  # API, version, frame
 
 
 class Producer:
-    """One producer; `send` and `receive` in turns."""
+    """One producer; call `send` and `receive` in turn."""
 
     def __init__(self, port: int, transactional_id: str, topic: str, index: int, values: list[bytes]) -> None:
         self.client = RawClient(port)
@@ -96,7 +96,7 @@ class Producer:
             time.sleep(0.02)
 
     def _produced(self) -> _Step:
-        """The batch with the sequence number that is due."""
+        """Return the produce request with the next sequence number."""
         struct.pack_into(">i", self._batch, _SEQUENCE_AT, self._sequence)
         struct.pack_into(">I", self._batch, _CRC_AT, crc32c(memoryview(self._batch)[_COVERED_FROM:]))
         self._produce[self._batch_at : self._batch_at + len(self._batch)] = self._batch
@@ -104,7 +104,7 @@ class Producer:
         return PRODUCE, frames.PRODUCE_VERSION, bytes(self._produce)
 
     def send(self) -> None:
-        """Sends the next request."""
+        """Send the next request."""
         self._sent = self._steps[self._next]()
         self.client.socket.sendall(self._sent[2])
 
@@ -113,7 +113,7 @@ class Producer:
         self.client.socket.sendall(self._sent[2])
 
     def receive(self) -> bool:
-        """Reads the answer; False if the request has to be sent again. Raises Refused."""
+        """Read the response; return False if the request must be sent again. Raise Refused for an error."""
         api, version, _ = self._sent
         frame = self.client.read_frame()
         _, body = read_response_header(frame, api, version)
@@ -127,7 +127,7 @@ class Producer:
 
 
 def run(producers: list[Producer], count: int) -> float:
-    """Has each producer do `count` transactions; the seconds that it takes. Each is at a beginning before and after."""
+    """Let each producer do `count` transactions; return the seconds. No transaction is open before and after."""
     by_descriptor = {producer.client.socket.fileno(): producer for producer in producers}
     goal = {descriptor: producer.done + count for descriptor, producer in by_descriptor.items()}
     poll = select.poll()

@@ -1,11 +1,11 @@
 """Fills free memory with page cache, so that no measurement pays for the first touch of a page.
 
-A virtual machine that gives free pages back to its host takes 2 to 3 s of processor time per GiB when they
-are touched again, charged to whoever writes: more than the broker itself needs. Reading a file fills the page
-cache, and pages taken from the cache cost next to nothing. The file is sparse: it takes no disk.
+If a virtual machine has returned free pages to its host, touching them again takes 2 to 3 s of CPU time per GiB, which
+the writing process pays: more than the broker itself needs. Reading a file fills the page cache, and pages taken from
+the cache cost almost nothing. The file is sparse, so it takes no disk space.
 
-Pages go back to the host within a second or two. So what files leave free when they are deleted is filled
-at once, file by file: it costs a tenth of what it does a second later.
+Pages return to the host within a second or two. So memory that becomes free when a file is deleted is filled
+immediately, file by file, which costs a tenth of what it costs a second later.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pathlib import Path
 from perf.machine import memory_info
 
 CHUNK = 8 << 20
-WORTH = 256 << 20  # less free memory than this is not worth a top-up
-SHARE = 0.8  # of all memory is to be in use; at 0.95 the kernel at times frees gigabytes of it by itself
+WORTH = 256 << 20  # less free memory than this is not worth filling
+SHARE = 0.8  # of all memory should be in use; at 0.95 the kernel sometimes frees gigabytes of it
 
 
 class Warmth:
     """Keeps at most `cold` bytes of memory free; `top_up` before each measurement, `close` at the end."""
 
     def __init__(self, directory: Path, share: float = SHARE, limit: int | None = None) -> None:
-        """`share` of all memory is to be in use; `limit` bounds what is read in all (--quick)."""
+        """`share`: the part of all memory that should be in use. `limit`: most bytes to read in total (--quick)."""
         total = memory_info()["MemTotal"]
         self._cold = int(total * (1 - share))
         self._left = limit
@@ -35,7 +35,7 @@ class Warmth:
         self._buffer = bytearray(CHUNK)
 
     def top_up(self) -> int:
-        """Reads a part of the scratch file that was never read, as long as the free memory; returns the bytes read."""
+        """Fill the free memory by reading a new part of the scratch file; return the bytes read."""
         missing = memory_info()["MemFree"] - self._cold
         if self._left is not None:
             missing = min(missing, self._left)
@@ -50,7 +50,7 @@ class Warmth:
         return missing
 
     def delete(self, directory: Path) -> None:
-        """Deletes it with all that is in it; the memory that its files had is not left free."""
+        """Delete a directory with its contents, and fill the memory that becomes free."""
         for path in directory.rglob("*"):
             if path.is_file() and path.stat().st_size >= WORTH // 4:
                 path.unlink()

@@ -1,6 +1,6 @@
-"""Members of one group in ZooKeeper, many in one process; whose, and what the group's znodes say of them.
+"""Members of one group in ZooKeeper, many in one process, and the state of the group in its znodes.
 
-As a program it is our ConsumerConnector, with the arguments and the input of java/GroupMembers.java.
+As a program it runs kafkapy's ConsumerConnector, with the arguments and the input of java/GroupMembers.java.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from perf import jars
 from perf.machine import ROOT
 from perf.measurement import KAFKA
 
-# More patience than by default: many who join at once come into each other's way again and again.
+# More retries than by default: members that join at the same time conflict again and again.
 SETTINGS = {"rebalance.max.retries": "100", "auto.offset.reset": "smallest"}
-QUIET_S = 3.0  # a group in which nothing has changed for longer than the back-off (2 s) is settled
+QUIET_S = 3.0  # a group is stable if nothing has changed for longer than the back-off (2 s)
 PATIENCE_S = 120.0
 _GLANCE_S = 0.1
 
 
 class Members:
-    """`side`: KAFKA has the consumers of 0.8.2.2. What they say goes to the file `log`."""
+    """A process with members. `side`: KAFKA runs the consumers of 0.8.2.2. The output goes to the file `log`."""
 
     def __init__(self, side: str, connect: str, group: str, topic: str, log: Path) -> None:
         settings = {"zookeeper.connect": connect, "group.id": group, **SETTINGS}
@@ -59,7 +59,7 @@ class Members:
 
 
 class Owned(NamedTuple):
-    """Who owns a partition, and since when, in ms by ZooKeeper's clock."""
+    """The owner of a partition, and since when, in ms by ZooKeeper's clock."""
 
     consumer: str
     since: int
@@ -86,7 +86,7 @@ class Group:
         self._client.close()
 
     def settled(self, members: int) -> dict[str, Owned]:
-        """Waits until so many members own all partitions between them, and nothing changes any more."""
+        """Wait until this many members together own all partitions and nothing changes any more; return the owners."""
         deadline = time.monotonic() + PATIENCE_S
         since, last = time.monotonic(), (0, 0)
         while True:
@@ -102,16 +102,16 @@ class Group:
                 since = time.monotonic()
             if time.monotonic() > deadline:
                 raise RuntimeError(
-                    f"{self._group}: its {members} members do not come to rest in {PATIENCE_S:.0f} s; "
+                    f"{self._group}: the assignment of {members} members is not stable after {PATIENCE_S:.0f} s; "
                     f"{state[0]} of {self._partitions} partitions are owned"
                 )
 
     def joined(self, consumer: str) -> int:
-        """When it registered, in ms by ZooKeeper's clock."""
+        """Return when a consumer registered, in ms by ZooKeeper's clock."""
         return int(self._client.get(f"{self._ids}/{self._group}_{consumer}")[1].ctime)
 
     def _state(self) -> tuple[int, int]:
-        """How many partitions are owned, and how often one was claimed or released: one cheap question."""
+        """Return how many partitions have an owner, and the number of claims and releases, with one cheap request."""
         stat = self._client.exists(self._owners)
         return (stat.numChildren, stat.cversion) if stat is not None else (0, 0)
 

@@ -1,7 +1,7 @@
-"""One module a measurement; `ALL` is the order in which they are run and shown: the yardsticks first.
+"""The measurements, one per module. `ALL` has them in the order in which they run and are shown, important ones first.
 
-What the extra `perf` installs is imported where a measurement uses it: --help and the measurements of the broker alone
-do without.
+Packages of the extra `perf` are imported in the functions that use them, so that --help and the measurements that only
+need a broker work without them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Broker CPU for compressed batches: every record in them is checked, so they are decompressed."""
+"""Broker CPU for compressed batches, which the broker decompresses to check every record."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ BATCH_HEADER = 61
 
 class Codecs(Measurement):
     name = "codecs"
-    about = "broker CPU a GiB produced (before compression) with each codec; bare: decompression + receive + write"
+    about = "broker CPU per GiB produced (before compression) with each codec; bare: decompression + receive + write"
     rows = tuple(
         row
         for name in CODECS
         for row in (
-            Row(f"codecs.{name}.cpu", f"broker CPU a GiB produced, 1 KiB {name}", "s", "lower", Goal(1.2, BARE), 2),
-            Row(f"codecs.{name}.ratio", f"bytes before to bytes after compression, {name}", "x", "higher", digits=1),
+            Row(f"codecs.{name}.cpu", f"broker CPU per GiB produced, 1 KiB {name}", "s", "lower", Goal(1.2, BARE), 2),
+            Row(f"codecs.{name}.ratio", f"compression ratio, {name}", "x", "higher", digits=1),
         )
     )
 
@@ -39,7 +39,7 @@ class Codecs(Measurement):
         found: Figures = {}
         values = frames.text_values(SIZE, frames.records_that_fill(SIZE))
         payload = bench.scale.stream // 2
-        bench.note("codecs", f"codecs: {flights.source()}, {SIZE} B a record, batches of {len(values)} records")
+        bench.note("codecs", f"codecs: {flights.source()}, {SIZE} B per record, batches of {len(values)} records")
         with bench.broker(kind) as broker:
             for name, codec in CODECS.items():
                 records = frames.batch(values, codec)
@@ -65,7 +65,7 @@ class Codecs(Measurement):
 
 
 def _decompress_seconds(name: str, compressed: bytes, count: int) -> float:
-    """CPU seconds of decompressing the records of one batch `count` times with the codec's own library."""
+    """Return the CPU seconds for decompressing the records of one batch `count` times with the codec's own library."""
     zstd = zstandard.ZstdDecompressor()
     run: Callable[[bytes], object] = {
         "gzip": lambda data: zlib.decompress(data, zlib.MAX_WBITS | 16),
@@ -73,7 +73,7 @@ def _decompress_seconds(name: str, compressed: bytes, count: int) -> float:
         "lz4": lz4.frame.decompress,
         "zstd": lambda data: zstd.decompressobj().decompress(data),
     }[name]
-    keep_freed(KEPT)  # as the broker does, or the loop would pay for pages that the broker does not pay for
+    keep_freed(KEPT)  # like the broker; otherwise only the loop would pay for freed and reused pages
     for _ in range(3):
         run(compressed)
     began = time.process_time()
@@ -83,7 +83,7 @@ def _decompress_seconds(name: str, compressed: bytes, count: int) -> float:
 
 
 def snappy_blocks(framed: bytes) -> Iterator[bytes]:
-    """Of snappy-java's framing: 16 bytes, then blocks, each behind its length."""
+    """Yield the blocks of snappy-java's framing: a header of 16 bytes, then each block after its length."""
     at = 16
     while at < len(framed):
         length = int.from_bytes(framed[at : at + 4], "big")

@@ -1,7 +1,7 @@
-"""What a consumer that reads from disk costs those who do not: acks at a fixed rate, idle and beside such a reader.
+"""How much a consumer that reads from disk slows down a producer: acks at a fixed rate, idle and with such a reader.
 
-The bare loop is two processes that share nothing but the machine: one writes each small frame and answers it, the other
-sends a file that is not in memory. What a producer waits for there no broker can spare it.
+The bare loop is two processes that share only the machine: one writes each small frame and sends an answer, the other
+sends a file that is not in memory. No broker can avoid the latency of this producer.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def _rows(threads: int) -> tuple[Row, ...]:
     for share in SHARES:
         rows += [
             Row(f"{key}.idle.{share}", f"ack at {RATE}/s, {with_threads}, idle, {share}", "ms", "lower", digits=3),
-            Row(f"{key}.beside.{share}", f"the same beside a cold reader, {share}", "ms", "lower", digits=3),
+            Row(f"{key}.beside.{share}", f"the same with a cold reader, {share}", "ms", "lower", digits=3),
             Row(
                 f"{key}.times.{share}",
-                f"beside a cold reader to idle, {with_threads}, {share}",
+                f"with a cold reader / idle, {with_threads}, {share}",
                 "x",
                 "lower",
                 Goal(1.2, None),
@@ -52,8 +52,8 @@ def _rows(threads: int) -> tuple[Row, ...]:
 
 class ColdReaders(Measurement):
     name = "cold_readers"
-    quick = False  # a hundred seconds with Apache Kafka
-    about = f"produce to ack at {RATE}/s, idle and beside a reader of what is not in memory; 1 and 3 network threads"
+    quick = False  # takes a hundred seconds with Apache Kafka
+    about = f"produce to ack at {RATE}/s, idle and with a consumer that reads from disk; 1 and 3 network threads"
     rows = tuple(row for threads in THREADS for row in _rows(threads))
 
     def run(self, bench: Bench, kind: str) -> Figures:
@@ -108,7 +108,8 @@ class ColdReaders(Measurement):
     def _idle_and_beside(
         self, bench: Bench, key: str, latencies: Callable[[float], list[float]], reader_words: list[str], said: Path
     ) -> Figures:
-        """`latencies` of a part of the usual time; the words are those of perf.cold_reader, `said` gets its output."""
+        """Measure without and with a cold reader. `latencies` runs the producer for a part of the usual time;
+        `reader_words` are the arguments of perf.cold_reader, whose output goes to `said`."""
         latencies(0.25)  # warm
         idle = sorted(latencies(1))
         reader = Child([sys.executable, "-m", "perf.cold_reader", *reader_words], said)
@@ -120,7 +121,7 @@ class ColdReaders(Measurement):
             reader.stop()
         passes = [[float(word) for word in line.split()] for line in reader.said().splitlines()[1:]]
         kept = max(share for _, share in passes)
-        bench.note(key, f"{key}: {len(passes)} passes of the cold reader, at most {100 * kept:.1f} % was in memory")
+        bench.note(key, f"{key}: {len(passes)} passes of the cold reader, with at most {100 * kept:.1f} % in memory")
         found = {f"{key}.rate": statistics.median(rate for rate, _ in passes)}
         for share, part in SHARES.items():
             quiet, busy = percentile(idle, part) * 1e3, percentile(beside, part) * 1e3

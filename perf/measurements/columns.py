@@ -1,9 +1,9 @@
-"""Records to Arrow columns and back, on one core; and a topic read as columns from either broker.
+"""Records to Arrow columns and back on one core; and reading a topic as columns from each broker.
 
-In and out are figures by processor time of this process, on batches of 16 KiB (what producers send by default) that lie
-in memory, more of them than fit into a cache. The bare loop makes one CRC-32C of the same batches and one copy of them,
-which is the least that a reader or a writer could do with their bytes. Reading is by the time that passes: the broker
-works on another core.
+The figures in both directions are by the CPU time of this process, on batches of 16 KiB (the default of producers) in
+memory, more of them than fit into a CPU cache. The bare loop computes one CRC-32C of the same batches and copies them
+once: the least that a reader or a writer can do with their bytes. Reading is by wall time: the broker works on another
+core.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TOPIC = "columns"
 
 class Columns(Measurement):
     name = "columns"
-    about = "record batches to Arrow columns and back, rows a second of one core; bare: one CRC-32C and one copy"
+    about = "record batches to Arrow columns and back, rows per second on one core; bare: one CRC-32C and one copy"
     rows = (
         Row("columns.in.100b", "100 B records to 8 columns", "M rows/s", "higher", Goal(15, None), digits=1),
         Row("columns.in.100b.value", "100 B records to the value column", "M rows/s", "higher", digits=1),
@@ -67,7 +67,7 @@ class Columns(Measurement):
 
 @cache
 def _fetches(size: int, codec: int, pool: int) -> tuple[list[bytes], int]:
-    """About `pool` bytes of records as Fetch responses have them, and how many records those are."""
+    """Return about `pool` bytes of records in the form of Fetch responses, and the number of records."""
     values = frames.text_values(size, frames.records_that_fill(size, BATCH))
     batches: list[bytes] = []
     fetches: list[bytes] = []
@@ -88,7 +88,7 @@ def _again_and_again(fetches: Sequence[bytes], times: int) -> Iterator[bytes]:
 
 
 def _rows_in(size: int, codec: int, payload: int, columns: Sequence[str] | None = None) -> float:
-    """Million rows a second."""
+    """Convert batches to columns; return million rows per second."""
     from kafkapy.arrow.rows import RowBuilder
 
     fetches, records = _fetches(size, codec, min(POOL, payload))
@@ -105,7 +105,7 @@ def _rows_in(size: int, codec: int, payload: int, columns: Sequence[str] | None 
 
 
 def _rows_out(size: int, payload: int, partitions: int = 1) -> float:
-    """Million rows a second; with more than one partition they have keys, whose hash chooses."""
+    """Convert rows to batches; return million rows per second. With several partitions the rows have keys."""
     import pyarrow as pa
 
     from kafkapy.arrow.encode import RowEncoder

@@ -1,9 +1,9 @@
-"""The log cleaner: how fast it compacts a log, and what a producer beside it feels.
+"""The log cleaner: how fast it compacts a log, and the latency of a producer meanwhile.
 
 Two topics are filled with the same records: half a million keys, each as often as the size allows. A dirty ratio of 1,
-which is never exceeded, holds the cleaner back until it is lowered. The first log is cleaned with nothing else going
-on; the speed is what the broker's own log says (bytes of log gone through in the second pass, for the time of both).
-Beside the cleaning of the second one a producer sends to a third topic at a fixed rate.
+which is never exceeded, keeps the cleaner from starting until it is lowered. The first log is compacted without any
+other load; the speed is taken from the broker's log (bytes read in the second pass, divided by the time of both
+passes). While the second log is compacted, a producer sends to a third topic at a fixed rate.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from perf.raw_client import RawClient, Refused, check
 from perf.stats import percentile
 
 KEYS = 500_000
-SHARE = 4  # of the segment of other measurements, twice: fills take longer than cleanings
+SHARE = 4  # each log has this fraction of the usual segment: filling takes longer than compacting
 SIZE = 100
 CODECS = {"none": 0, "lz4": 3}
 RATE = 1000
@@ -32,7 +32,7 @@ TURN_S = 0.25
 SETTINGS = {"log.cleaner.backoff.ms": "100"}
 TOPIC_CONFIG, SET = 2, 0
 LIMIT_S = 600.0
-# What the brokers say of a cleaning: the log's name and its speed, MB/s.
+# The brokers' log lines about a compaction: the name of the log and the speed in MB/s.
 SAID = {
     "kafka": re.compile(r"cleaned log (\S+) \(dirty section.*?\(([\d.,]+) MB/sec\)", re.DOTALL),
     "kafkapy": re.compile(r"\b(\S+): cleaned up to offset .*?\(([\d.,]+) MB/s\)"),
@@ -45,7 +45,7 @@ class Compaction(Measurement):
     rows = (
         Row("compaction.none", f"compaction, 256 MiB, {SIZE} B values, {KEYS:,} keys", "MB/s", "higher", Goal(1.5)),
         Row("compaction.lz4", "the same, lz4 (bytes as stored)", "MB/s", "higher", Goal(1.5)),
-        Row("compaction.p50", "produce to ack at 1,000/s beside a cleaning, p50", "ms", "lower", digits=3),
+        Row("compaction.p50", "produce to ack at 1,000/s during compaction, p50", "ms", "lower", digits=3),
         Row("compaction.p99", "the same, p99", "ms", "lower", Goal(1.0), digits=3),
     )
 
@@ -87,7 +87,7 @@ class Compaction(Measurement):
 
 
 def keyed_batches(total: int, codec: int) -> list[bytes]:
-    """Batches that hold every key once, in random order; fewer keys where `total` bytes have no room for all."""
+    """Return batches with every key once, in random order; with fewer keys if `total` is too small for all."""
     chance = random.Random(7)
     count = min(KEYS, total // SIZE // 4)
     keys = chance.sample(range(KEYS), count)
@@ -104,7 +104,7 @@ def keyed_batches(total: int, codec: int) -> list[bytes]:
 
 
 def _fill(client: RawClient, topic: str, batches: list[bytes], total: int) -> None:
-    """Sends the batches, over and over, until the log has `total` bytes; several are on their way at a time."""
+    """Send the batches again and again until the log has `total` bytes, with several in flight."""
     sent = 0
     requests = [frames.produce(topic, batch, 1) for batch in batches]
     reply = client.produce_once(requests[0], retry=True)
@@ -131,19 +131,19 @@ def _let_clean(client: RawClient, topic: str) -> None:
 
 
 def _speed(broker: Broker, topic: str, meanwhile: Callable[[], object]) -> float:
-    """Waits until the broker says that it has cleaned the log, and how fast."""
+    """Wait until the broker logs that it has compacted the log, and return the speed; call `meanwhile` repeatedly."""
     deadline = time.monotonic() + LIMIT_S
     while True:
         for log, speed in SAID[broker.kind].findall(broker.child.said()):
             if log == f"{topic}-0":
                 return float(speed.replace(",", ""))
         if time.monotonic() > deadline:
-            raise Refused(f"{topic} was not cleaned in {LIMIT_S:.0f} s")
+            raise Refused(f"{topic} was not compacted in {LIMIT_S:.0f} s")
         meanwhile()
 
 
 def _beside(client: RawClient, broker: Broker, topic: str) -> Figures:
-    """Latencies of a producer to another topic while this one is cleaned."""
+    """Measure the latencies of a producer to another topic while this one is compacted."""
     frame = frames.produce("paced", frames.batch(frames.plain_values(SIZE, 1)), 1)
     client.create_topic("paced")
     client.paced(frame, RATE, 4 * TURN_S)

@@ -1,4 +1,4 @@
-"""A broker with more and more connections: what each costs idle, and how fast they are taken in."""
+"""A broker with more and more connections: the cost of an idle one, and how fast they are accepted."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from perf.measurement import Bench, Figures, Goal, Measurement, Row
 KIB, MIB = 1 << 10, 1 << 20
 SETTINGS = {"socket.listen.backlog.size": "5000"}
 
-ACCEPT = ("connections.accept", "connections taken in", "/s", "connections")
-CPU = ("connections.cpu", "taking one in, its first request, and its end, broker CPU", "us", "connections")
-MEMORY = ("connections.memory", "memory of its own, all idle", "MiB", "connections")
+ACCEPT = ("connections.accept", "connections accepted", "/s", "connections")
+CPU = ("connections.cpu", "accepting, first request and closing, broker CPU", "us", "connections")
+MEMORY = ("connections.memory", "anonymous memory, all idle", "MiB", "connections")
 
 
 class Connections(Measurement):
     name = "connections"
-    quick = False  # its many sizes take their time
-    about = "1 to 5,000 connections that have asked once and are idle: memory, rate at which they are taken in, CPU"
+    quick = False  # the many sizes take too long
+    about = "1 to 5,000 connections that are idle after one request: memory, rate of accepting, CPU"
     rows = (
         Row("connections.memory", "memory of an idle connection", "KiB", "lower", Goal(16, None), digits=1),
-        Row("connections.accept", "connections taken in and answered once", "/s", "higher"),
-        Row("connections.cpu", "a connection from its beginning to its end, CPU", "us", "lower"),
+        Row("connections.accept", "connections accepted and served once", "/s", "higher"),
+        Row("connections.cpu", "accepting, first request and closing, CPU", "us", "lower"),
     )
 
     def run(self, bench: Bench, kind: str) -> Figures:
@@ -40,7 +40,7 @@ class Connections(Measurement):
         memory: dict[int, float] = {}
         try:
             with bench.broker(kind, SETTINGS) as broker:
-                _connect(broker, 50)  # so that what is made once is there
+                _connect(broker, 50)  # so that objects that are created only once exist
                 memory[0] = own_memory(broker.pid)
                 for size in bench.scale.sizes(max(bench.scale.most // 2, 2)):
                     accept, cpu, memory[size] = _connect(broker, size)
@@ -57,7 +57,7 @@ class Connections(Measurement):
 
 
 def _connect(broker: Broker, count: int) -> tuple[float, float, int]:
-    """(connections a second, CPU seconds each, the broker's memory while all are there)."""
+    """Open and close connections; return (connections per second, CPU seconds of each, memory while all are open)."""
     request = request_frame(API_VERSIONS, 0, 1, frames.CLIENT, API_VERSIONS.Request())
     with used(broker.pid) as usage:
         with ExitStack() as ending:
@@ -70,5 +70,5 @@ def _connect(broker: Broker, count: int) -> tuple[float, float, int]:
                 one.recv(size, socket.MSG_WAITALL)
             seconds = time.perf_counter() - began
             memory, open_now = own_memory(broker.pid), open_sockets(broker.pid)
-        wait_for(lambda: open_sockets(broker.pid) <= open_now - count, "connections are still there")
+        wait_for(lambda: open_sockets(broker.pid) <= open_now - count, "connections are still open")
     return count / seconds, usage.cpu / count, memory

@@ -1,4 +1,4 @@
-"""Consume throughput of data that is in the page cache, and the broker's CPU per GiB."""
+"""Consume throughput of data in the page cache, and the broker's CPU per GiB."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
 SIZE = 1024
-BATCH = 64 * 1024  # 16 of them fill a fetch of 1 MiB with next to nothing cut off
+BATCH = 64 * 1024  # 16 of them fill a fetch of 1 MiB, with almost nothing left over
 TOPIC = "consume"
-TOGETHER = 5_000  # messages a call
+TOGETHER = 5_000  # messages per call
 STALL = 30.0
 
 
@@ -29,7 +29,7 @@ class Consume(Measurement):
     rows = (
         Row("consume.1k", "consume 1 KiB, hot, raw client", "MB/s", "higher", Goal(1.0)),
         Row("consume.1k.librdkafka", "consume 1 KiB, hot, librdkafka", "MB/s", "higher", Goal(1.0)),
-        Row("consume.1k.cpu", "broker CPU a GiB consumed", "s", "lower", Goal(0.5), digits=2),
+        Row("consume.1k.cpu", "broker CPU per GiB consumed", "s", "lower", Goal(0.5), digits=2),
     )
 
     def run(self, bench: Bench, kind: str) -> Figures:
@@ -70,7 +70,7 @@ class Consume(Measurement):
 
 
 def _librdkafka(broker: Broker, count: int) -> float:
-    """MB/s of `count` records from the beginning, timed from the first ones on; no group is joined."""
+    """Consume `count` records from the beginning, without a group; return MB/s, timed from the first record."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "perf", "enable.auto.commit": False})

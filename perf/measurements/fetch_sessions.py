@@ -1,4 +1,4 @@
-"""Consumers in incremental fetch sessions of many partitions, of which one has something new at a time."""
+"""Consumers with incremental fetch sessions of many partitions, one of which gets a new record at a time."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ VERSION = 11
 MOST_PARTITIONS = 1000
 FETCHES_SHARE = 100  # of the scale's requests
 
-EMPTY = ("fetch_sessions.empty", "fetch of a session with nothing new, broker CPU", "us", "partitions a session")
-NEWS = ("fetch_sessions.news", "record to a waiting session, broker CPU", "us", "partitions a session")
-CONSUMERS = ("fetch_sessions.consumers", "record to all waiting sessions, broker CPU a session", "us", "sessions")
+EMPTY = ("fetch_sessions.empty", "fetch of a session without new records, broker CPU", "us", "partitions per session")
+NEWS = ("fetch_sessions.news", "record to a waiting session, broker CPU", "us", "partitions per session")
+CONSUMERS = ("fetch_sessions.consumers", "record to all waiting sessions, broker CPU per session", "us", "sessions")
 
 
 class FetchSessions(Measurement):
     name = "fetch_sessions"
-    quick = False  # its many sizes take their time
-    about = "fetch sessions of 1 to 1,000 partitions, and 1 to 100 of the largest: a fetch, and a record that ends it"
+    quick = False  # the many sizes take too long
+    about = "fetch sessions of 1 to 1,000 partitions, and 1 to 100 of the largest: empty and waiting fetches"
     rows = (
-        Row("fetch_sessions.empty", "fetch with nothing new, largest session, CPU", "us", "lower"),
-        Row("fetch_sessions.news", "record to a waiting session, the largest, CPU", "us", "lower"),
-        Row("fetch_sessions.consumers", "record to many such sessions, CPU a session", "us", "lower"),
+        Row("fetch_sessions.empty", "fetch without new records, largest session, CPU", "us", "lower"),
+        Row("fetch_sessions.news", "record to the waiting largest session, CPU", "us", "lower"),
+        Row("fetch_sessions.consumers", "record to many such sessions, CPU per session", "us", "lower"),
     )
 
     def run(self, bench: Bench, kind: str) -> Figures:
@@ -54,14 +54,14 @@ class FetchSessions(Measurement):
 
 
 class Session:
-    """A consumer of all partitions of a topic, from their ends on."""
+    """A consumer of all partitions of a topic, from the ends of the partitions."""
 
     def __init__(self, port: int, topic: str, partitions: int) -> None:
         self.client = RawClient(port)
         self._topic = topic
         self._ends = [0] * partitions
         self._id = self._epoch = 0
-        self.moved: list[int] = []  # the partitions that the next request has to name with their new offsets
+        self.moved: list[int] = []  # the partitions whose new offsets the next request must contain
         self.ask(range(partitions), 0)
         while self.take():
             self.ask(self.moved, 0)
@@ -87,7 +87,7 @@ class Session:
         self.client.socket.sendall(self._request(partitions, wait_ms))
 
     def take(self) -> int:
-        """Partitions with records in the answer; the session goes on behind them."""
+        """Read the response, move the session past its records, and return the number of partitions with records."""
         answer = self.client.decode(FETCH, VERSION, self.client.read_frame())
         check(answer.error_code, "a fetch in a session")
         self._id, self._epoch = answer.session_id, self._epoch + 1
@@ -102,7 +102,7 @@ class Session:
 
 
 def _measure(broker: Broker, topic: str, partitions: int, sessions: int, fetches: int, *, waiting: bool) -> float:
-    """Microseconds of broker CPU a fetch."""
+    """Return the microseconds of broker CPU per fetch."""
     records = frames.batch(frames.plain_values(100, 1))
     rounds = max(fetches // sessions, 5)
     with ExitStack() as ending, RawClient(broker.port) as producer:

@@ -1,8 +1,8 @@
-"""Acknowledgements that wait for an fsync: flush.messages=1, one record a request, one request on the way a producer.
+"""Acks that wait for an fsync: flush.messages=1, one record per request, one request in flight per producer.
 
-Apache Kafka syncs each append by itself, under the lock of the partition's log; kafkapy syncs once for all producers
-that wait. The bare loop appends the same batch to a file and syncs it, again and again: what the disk can do for one
-producer. (It is no limit for more than one, for they may share a sync.)
+Apache Kafka syncs each append separately, under the lock of the partition's log; kafkapy syncs once for all waiting
+producers. The bare loop appends the same batch to a file and syncs it, again and again: the limit of the disk for one
+producer, but not for several, because they can share an fsync.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from perf.stats import percentile
 
 SIZE = 100
 PRODUCERS = {1: Goal(1.0), 16: Goal(2.0), 64: Goal(3.0)}
-SPREAD = 16  # producers with a partition each
+SPREAD = 16  # producers, each with its own partition
 TOPIC = "group-commit"
 
 
 class GroupCommit(Measurement):
     name = "group_commit"
-    about = "acks that wait for an fsync (flush.messages=1): 1, 16 and 64 producers of one partition, 16 of one each"
+    about = "acks that wait for an fsync (flush.messages=1): 1, 16, 64 producers to one partition, 16 to one each"
     rows = (
         *(
             row
@@ -41,8 +41,8 @@ class GroupCommit(Measurement):
                 ),
             )
         ),
-        Row("group_commit.spread.rate", f"fsynced acks, {SPREAD} partitions, a producer each", "acks/s", "higher"),
-        Row("group_commit.cpu", "broker CPU a 100,000 fsynced acks, producers: 64", "s", "lower", digits=2),
+        Row("group_commit.spread.rate", f"fsynced acks, {SPREAD} partitions, one producer each", "acks/s", "higher"),
+        Row("group_commit.cpu", "broker CPU per 100,000 fsynced acks, producers: 64", "s", "lower", digits=2),
     )
 
     def run(self, bench: Bench, kind: str) -> Figures:
@@ -94,7 +94,7 @@ class GroupCommit(Measurement):
 
 
 def _load(bench: Bench, port: int, each: list[bytes]) -> tuple[float, list[float], int]:
-    """A producer for each frame: seconds, latencies, and how many records all of it has made."""
+    """Run one producer per frame; return seconds, latencies, and the number of records produced in all."""
     count = bench.scale.requests // (10 if len(each) > 1 else 40)
     warm = count // 4
     with ExitStack() as stack:

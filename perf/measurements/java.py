@@ -1,4 +1,4 @@
-"""Produce throughput with Java's own benchmark client, ProducerPerformance, from the same jars as Apache Kafka."""
+"""Produce throughput with Kafka's own benchmark client, ProducerPerformance, from the same jars as Apache Kafka."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from perf.raw_client import RawClient
 
 JVM = ["-Xms512M", "-Xmx512M", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]  # as bin/kafka-producer-perf-test.sh
 PATIENCE = 300.0
-SHARE = 4  # of what librdkafka sends: a quarter is seconds of load, and four topics of it
+SHARE = 4  # sends this fraction of librdkafka's bytes: enough for seconds of load on each of four topics
 
 
 class Java(Measurement):
     name = "java"
-    about = "produce throughput with Java's ProducerPerformance, linger.ms=5, its other settings as they come"
-    quick = False  # a JVM that runs for a second measures its own compiler
+    about = "produce throughput with Java's ProducerPerformance, linger.ms=5, otherwise default settings"
+    quick = False  # in short runs the JVM would mostly compile
     rows = tuple(
         Row(f"java.{key}.acks{acks}", f"produce {label}, acks={acks}, Java", "MB/s", "higher", Goal(ratio))
         for key, label, ratio in SIZES.values()
@@ -43,7 +43,7 @@ class Java(Measurement):
 
 
 def producer_performance(broker: Broker, topic: str, size: int, count: int, acks: str) -> float:
-    """Records a second. With acks=all this producer is idempotent, as it is by default."""
+    """Return the records per second. With acks=all this producer is idempotent, which is its default."""
     arguments = ["--topic", topic, "--num-records", str(count), "--record-size", str(size), "--throughput", "-1"]
     arguments += ["--producer-props", f"bootstrap.servers={broker.bootstrap}", "linger.ms=5", f"acks={acks}"]
     command = java(broker.data, "org.apache.kafka.tools.ProducerPerformance", *arguments, options=JVM)

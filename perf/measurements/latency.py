@@ -1,4 +1,4 @@
-"""Produce to acknowledgement at a fixed rate, one record a request, acks=1."""
+"""Latency from produce to ack at a fixed rate, one record per request, acks=1."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ RATE = 1000
 SIZE = 100
 WINDOW = 100
 SHARES = {"p50": (0.5, Goal(0.6)), "p99": (0.99, Goal(0.3)), "p99.9": (0.999, Goal(0.3))}
-PLACES = {"pinned": "broker and client pinned to a core each", "free": "free placement"}
+PLACES = {"pinned": "broker and client pinned to one core each", "free": "free placement"}
 TOPIC = "latency"
 
 
 class Latency(Measurement):
     name = "latency"
     about = (
-        f"produce to ack at {RATE:,}/s, one record of {SIZE} B a request; pinned (a core each) and with free placement"
+        f"produce to ack at {RATE:,}/s, one record of {SIZE} B per request; pinned (one core each) and free placement"
     )
     rows = tuple(
         row
@@ -57,7 +57,7 @@ class Latency(Measurement):
         latencies.sort()
         lateness.sort()
         late = percentile(lateness, 0.99) * 1e6
-        bench.note(f"latency.{place}", f"latency, {PLACES[place]}: the client sent its 99 % at most {late:.0f} µs late")
+        bench.note(f"latency.{place}", f"latency, {PLACES[place]}: the client sent 99 % at most {late:.0f} µs late")
         found = {f"latency.{place}.{key}": percentile(latencies, share) * 1e3 for key, (share, _) in SHARES.items()}
         found[f"latency.{place}.cpu"] = 100 * usage.cpu / usage.wall
         return found

@@ -1,4 +1,4 @@
-"""Produce throughput with an unmodified librdkafka, which builds batches itself while the broker works beside it."""
+"""Produce throughput with an unmodified librdkafka, which builds batches while the broker works."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from perf.raw_client import RawClient, Refused
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-TOGETHER = 5_000  # messages a call: one crossing from Python to C for all of them
+TOGETHER = 5_000  # messages per call from Python to C
 QUEUED = 90_000  # below queue.buffering.max.messages, which is 100,000
 
 
 class Librdkafka(Measurement):
     name = "librdkafka"
-    about = "produce throughput with librdkafka, linger.ms=5, its other settings as they come"
+    about = "produce throughput with librdkafka, linger.ms=5, otherwise default settings"
     rows = (
         *(
             Row(
@@ -34,7 +34,9 @@ class Librdkafka(Measurement):
             for acks in ACKS.values()
         ),
         *(
-            Row(f"librdkafka.{key}.cpu", f"broker CPU a GiB produced, {label}, librdkafka", "s", "lower", Goal(0.4), 2)
+            Row(
+                f"librdkafka.{key}.cpu", f"broker CPU per GiB produced, {label}, librdkafka", "s", "lower", Goal(0.4), 2
+            )
             for key, label, _ in SIZES.values()
         ),
     )
@@ -52,7 +54,7 @@ class Librdkafka(Measurement):
 
 
 def _measure(bench: Bench, broker: Broker, topic: str, size: int, acks: int) -> tuple[float, float]:
-    """MB/s and the broker's CPU seconds a GiB. The producer is gone when this returns, so it sees no broker stop."""
+    """Return MB/s and the broker's CPU seconds per GiB. The producer is closed before the broker stops."""
     from confluent_kafka import Producer
 
     with RawClient(broker.port) as client:
@@ -65,7 +67,7 @@ def _measure(bench: Bench, broker: Broker, topic: str, size: int, acks: int) -> 
 
 
 def _send(producer: Producer, broker: Broker, topic: str, size: int, payload: int) -> int:
-    """Produces about `payload` bytes of values and waits until all are acknowledged; returns the bytes sent."""
+    """Produce about `payload` bytes of values and wait until all are acknowledged; return the bytes sent."""
     with RawClient(broker.port) as client:
         before = client.end_offset(topic)
         messages: list[dict[str, Any]] = [{"value": value} for value in frames.plain_values(size, TOGETHER)]

@@ -1,9 +1,9 @@
-"""How fast `kafkapy log` looks through a segment file, and in how much memory; Apache Kafka has no such tools.
+"""How fast `kafkapy log` reads a segment file, and how much memory it takes; Apache Kafka has no such tools.
 
-Each command runs as a user runs it, on a segment in the page cache. Figures are by processor time, which on an idle
-machine is the time that passes; what an empty segment takes, that is the start of the command and of Python, is
-subtracted. Values are lines of JSON, keys repeat. The bare loop reads the same file and makes one CRC-32C of it, which
-is the least that a tool could do that believes nothing.
+Each command runs as a user runs it, on a segment in the page cache. Figures are by CPU time, which on an idle machine
+is the wall time. The time for an empty segment, that is the start of Python and of the command, is subtracted. Values
+are lines of JSON, keys repeat. The bare loop reads the same file and computes its CRC-32C once: the least that a tool
+which checks everything can do.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class LogTools(Measurement):
                     found[f"log.{name}.{size_name}"] = segment.stat().st_size / 1e6 / walked
                     if name == "stats":
                         found[MEMORY] = max(found.get(MEMORY, 0.0), memory / MIB)
-        told = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in starts.items())
-        bench.note("log-tools", f"log tools: segments of {bench.scale.segment // 2:,} bytes; start subtracted: {told}")
+        shown = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in starts.items())
+        bench.note("log-tools", f"log tools: segments of {bench.scale.segment // 2:,} bytes; start subtracted: {shown}")
         return found
 
     def limit(self, bench: Bench) -> Figures:
@@ -84,7 +84,7 @@ class LogTools(Measurement):
 
 
 def make_segment(directory: Path, size: int, length: int) -> Path:
-    """A partition with one segment of about `length` bytes and records with values of `size` bytes."""
+    """Create a partition with one segment of about `length` bytes, whose records have values of `size` bytes."""
     directory.mkdir()
     count = frames.records_that_fill(size, BATCH)
     values = frames.text_values(size, count)
@@ -107,7 +107,7 @@ def make_segment(directory: Path, size: int, length: int) -> Path:
     return path
 
 
-# Not ru_maxrss: that of a child begins with the memory of the process that has started it.
+# Not ru_maxrss: in a child it begins with the memory of its parent process.
 WITH_PEAK = """
 import re, sys
 from kafkapy.tools.main import main
@@ -118,7 +118,7 @@ sys.exit(code)
 
 
 def _seconds(name: str, segment: Path, place: Path) -> tuple[float, int]:
-    """Seconds of processor time and the most bytes of memory that a command takes."""
+    """Run a command; return its CPU seconds and its peak memory in bytes."""
     words = [*COMMANDS[name], *([str(place / "out.parquet")] if name == "parquet" else [])]
     with subprocess.Popen(
         [sys.executable, "-c", WITH_PEAK, "log", *words, str(segment.parent)],

@@ -1,4 +1,4 @@
-"""Resident memory after the loads of the other measurements, one after the other, on one broker."""
+"""Resident memory of one broker after loads like those of the other measurements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perf.raw_client import RawClient
 
 class Memory(Measurement):
     name = "memory"
-    about = "resident memory after 1 KiB, 100 B, lz4 and zstd produced, small requests and a full read"
+    about = "resident memory after producing 1 KiB, 100 B, lz4 and zstd, reading it all, and small requests"
     rows = (Row("memory.loaded", "resident memory after load", "MiB", "lower", Goal(60, None), digits=1),)
 
     def run(self, bench: Bench, kind: str) -> Figures:

@@ -1,8 +1,9 @@
-"""A topic copied from one broker to another: `kafkapy mirror` beside MirrorMaker of Kafka 0.10.2.2, both brokers ours.
+"""Copying a topic from one kafkapy broker to another with `kafkapy mirror` and with MirrorMaker of Kafka 0.10.2.2.
 
-The side `kafka` of a row is here MirrorMaker, not Apache Kafka's broker. The mirror has one core, both brokers and what
-looks on have the other. Its properties are as they come; the records have keys, and go where those say. The time is
-that of the middle half of them, by what the target has, so that neither the start of a JVM nor its compiler counts.
+In these rows the side `kafka` is MirrorMaker, not Apache Kafka's broker. The mirror has one core; both brokers and this
+process have the other. The mirror has default settings; the records have keys, which choose the partitions. The time is
+that of the middle half of the records, by their arrival in the target, so that the start of a JVM and its compiler do
+not count.
 """
 
 from __future__ import annotations
@@ -34,14 +35,21 @@ GLANCE_S = 0.005
 
 class Mirror(Measurement):
     name = "mirror"
-    about = "a topic copied from broker to broker on one core, beside Kafka 0.10.2.2's MirrorMaker"
-    quick = False  # a JVM that runs for a second measures its own compiler
+    about = "copying a topic from broker to broker on one core, compared with Kafka 0.10.2.2's MirrorMaker"
+    quick = False  # in short runs the JVM would mostly compile
     rows = tuple(
         row
         for key, label in SIZES.values()
         for row in (
-            Row(f"mirror.{key}", f"mirror {label} records, beside MirrorMaker", "MB/s", "higher", Goal(1.0)),
-            Row(f"mirror.{key}.cpu", f"mirror {label} records, its CPU a GiB", "s", "lower", Goal(1.0), digits=2),
+            Row(f"mirror.{key}", f"mirror {label} records, peer: MirrorMaker", "MB/s", "higher", Goal(1.0)),
+            Row(
+                f"mirror.{key}.cpu",
+                f"mirror {label} records, CPU of the mirror per GiB",
+                "s",
+                "lower",
+                Goal(1.0),
+                digits=2,
+            ),
         )
     )
 
@@ -72,7 +80,7 @@ class Mirror(Measurement):
 
 
 def _fill(port: int, topic: str, size: int, payload: int) -> int:
-    """Makes the topic; returns how many records it has."""
+    """Create and fill the topic; return the number of its records."""
     values = frames.plain_values(size, frames.records_that_fill(size, BATCH))
     now = int(time.time() * 1000)
     records = build([(now, b"key-%d" % number, value, ()) for number, value in enumerate(values)])
@@ -80,12 +88,12 @@ def _fill(port: int, topic: str, size: int, payload: int) -> int:
     with RawClient(port) as client:
         client.create_topic(topic, PARTITIONS)
         for partition in range(PARTITIONS):
-            client.stream(frames.produce(topic, records, 1, partition), each - 1, 5)  # which sends one before it counts
+            client.stream(frames.produce(topic, records, 1, partition), each - 1, 5)  # sends one more before the others
     return each * len(values) * PARTITIONS
 
 
 def _command(kind: str, source: Broker, target: Broker, topic: str) -> Sequence[str]:
-    """Both take the same two files."""
+    """Return the command line of a mirror; both mirrors read the same two property files."""
     consumer, producer = (_written(broker.data / f"{topic}.properties", broker) for broker in (source, target))
     with consumer.open("a") as file:
         file.write(f"group.id=mirror-{topic}\nauto.offset.reset=earliest\n")
@@ -102,9 +110,9 @@ def _written(file: Path, broker: Broker) -> Path:
 
 
 def _middle(mirror: Child, target: Broker, topic: str, count: int) -> tuple[float, float]:
-    """Seconds, and those of its processor, for half of the records from about the first quarter on."""
+    """Return wall and CPU seconds of the mirror for half of the records, beginning after about the first quarter."""
     places = {(topic, partition): LATEST for partition in range(PARTITIONS)}
-    begin = 0, time.perf_counter(), cpu_seconds(mirror.pid)  # the last look before the first quarter was there
+    begin = 0, time.perf_counter(), cpu_seconds(mirror.pid)  # the last poll before a quarter was copied
     since, before = time.monotonic(), 0
     with Admin(target.bootstrap) as admin:
         while True:

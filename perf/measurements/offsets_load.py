@@ -1,4 +1,4 @@
-"""What a coordinator needs to load a million offsets when it starts, and what they take in memory."""
+"""The time that a coordinator takes to load a million offsets at a start, and the memory that they take."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perf.raw_client import RawClient, Refused
 TOPIC = "loaded"
 PARTITIONS = 100
 OFFSET = 777
-# One partition, and one segment of it: what is loaded is what was written.
+# One partition with one segment, so that exactly the written records are loaded.
 SETTINGS: Mapping[str, str] = {
     "offsets.topic.num.partitions": "1",
     "offsets.topic.segment.bytes": str(1 << 30),
@@ -24,11 +24,11 @@ SETTINGS: Mapping[str, str] = {
 
 class OffsetsLoad(Measurement):
     name = "offsets_load"
-    about = "load of a million offsets, of 10,000 groups in 100 partitions each, committed by the broker's own clients"
+    about = "load of a million committed offsets: 10,000 groups with 100 partitions each"
     rows = (
         Row("offsets_load.seconds", "load of 1 M offsets", "s", "lower", Goal(1 / 1.5), digits=3),
-        Row("offsets_load.first", "process start to the first fetch of one of 1 M offsets", "s", "lower", digits=3),
-        Row("offsets_load.memory", "resident memory after it", "MiB", "lower"),
+        Row("offsets_load.first", "process start to the first fetched offset of 1 M", "s", "lower", digits=3),
+        Row("offsets_load.memory", "resident memory after the load", "MiB", "lower"),
     )
 
     def run(self, bench: Bench, kind: str) -> Figures:
@@ -46,12 +46,12 @@ class OffsetsLoad(Measurement):
             with bench.fleet.running(kind, path, SETTINGS) as broker, RawClient(broker.port) as client:
                 for group in (groups[0], groups[-1]):
                     if committed(client, group, TOPIC, PARTITIONS) != [OFFSET] * PARTITIONS:
-                        raise Refused(f"the offsets of {group} are not what was committed")
+                        raise Refused(f"the offsets of {group} differ from the committed ones")
                 first = time.perf_counter() - broker.began
                 memory = resident_bytes(broker.pid)
-            said = broker.child.said()  # it may be said after the first fetch
+            said = broker.child.said()  # after the stop: the line may come after the first fetch
         if share < 1:
-            bench.note("offsets_load", f"load of offsets: {share * 1_000_000:,.0f} were loaded, the time is for 1 M")
+            bench.note("offsets_load", f"load of offsets: {share * 1_000_000:,.0f} loaded, the time is for 1 M")
         return {
             "offsets_load.seconds": _seconds(kind, said, first) / share,
             "offsets_load.first": first,
@@ -60,7 +60,8 @@ class OffsetsLoad(Measurement):
 
 
 def _seconds(kind: str, said: str, most: float) -> float:
-    """Both brokers say how long it took; kafkapy says nothing of a load that is not worth it, which took `most`."""
+    """Return the time of the load in the broker's log, in seconds; `most` if kafkapy does not log it, because the load
+    was short."""
     if kind == "kafka":
         found = re.search(r"Finished loading offsets .* from __consumer_offsets-0 in (\d+) milliseconds", said)
         if found is None:

@@ -1,7 +1,7 @@
-"""The ConsumerConnector beside other consumers for Python: the same topic on the same kind of broker, ours.
+"""The ConsumerConnector compared with other Python consumers: the same topic, on a kafkapy broker.
 
-The side `kafka` of a row is here the other client, which its label names, not Apache Kafka's broker. Each client is a
-process of its own; the time is that of the middle half of its records, so that what it reads ahead counts for nothing.
+In these rows the side `kafka` is the other client, which the label names, not Apache Kafka's broker. Each client runs
+in its own process. The time is that of the middle half of its records, so that its prefetched records do not count.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ SIZE = 1024
 BATCH = 64 * 1024
 PARTITIONS = 2
 TOPIC = "original"
-# Who, in words; our goal beside it; which part of the records it reads.
+# The label, the goal of kafkapy, and the number by which the count of records is divided for this client.
 OTHERS = {
     CONFLUENT: ("confluent-kafka", 0.8, 1),
-    CONFLUENT_LISTS: (f"confluent-kafka, {LIST} a call", None, 1),
+    CONFLUENT_LISTS: (f"confluent-kafka, {LIST} per call", None, 1),
     KAFKA_PYTHON: ("kafka-python", 2.0, 8),
 }
 
 
 class OriginalConsumer(Measurement):
     name = "original_consumer"
-    about = "1 KiB records through the ConsumerConnector, beside confluent-kafka and kafka-python"
-    quick = False  # it needs ZooKeeper
+    about = "1 KiB records through the ConsumerConnector, compared with confluent-kafka and kafka-python"
+    quick = False  # needs ZooKeeper
     rows = tuple(
         row
         for other, (label, goal, _) in OTHERS.items()
         for row in (
-            Row(f"original_consumer.{other}", f"ConsumerConnector beside {label}", "k records/s", "higher",
+            Row(f"original_consumer.{other}", f"ConsumerConnector, peer: {label}", "k records/s", "higher",
                 None if goal is None else Goal(goal)),
-            Row(f"original_consumer.{other}.cpu", f"ConsumerConnector beside {label}, its CPU", "µs/record", "lower",
+            Row(f"original_consumer.{other}.cpu", f"ConsumerConnector, peer: {label}, CPU", "µs/record", "lower",
                 digits=2),
         )
     )  # fmt: skip
@@ -58,20 +58,20 @@ class OriginalConsumer(Measurement):
 
 
 def _measured(client: str, address: str, count: int) -> Took:
-    """Of the first `count` records."""
+    """Measure a client with the first `count` records."""
     middle = count // 2
     return measured("consume", client, address, TOPIC, str(middle), str(count // 4), count=middle)
 
 
 def _fill(port: int, count: int) -> int:
-    """Makes the topic with about `count` records; returns how many."""
+    """Create the topic with about `count` records; return how many."""
     values = frames.plain_values(SIZE, frames.records_that_fill(SIZE, BATCH))
     records = frames.batch(values)
     each = max(2, count // PARTITIONS // len(values))
     with RawClient(port) as client:
         client.create_topic(TOPIC, PARTITIONS)
         for partition in range(PARTITIONS):
-            client.stream(frames.produce(TOPIC, records, 1, partition), each - 1, 5)  # which sends one before it counts
+            client.stream(frames.produce(TOPIC, records, 1, partition), each - 1, 5)  # sends one more before the others
     return each * len(values) * PARTITIONS
 
 

@@ -1,6 +1,6 @@
-"""The original Producer, async, beside kafka-python's: record by record, with keys, on the same kind of broker, ours.
+"""The original Producer, async, compared with kafka-python's: record by record, with keys, on a kafkapy broker.
 
-The side `kafka` of a row is here kafka-python, not Apache Kafka's broker. Each client is a process of its own.
+In these rows the side `kafka` is kafka-python, not Apache Kafka's broker. Each client runs in its own process.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from perf.raw_client import RawClient
 
 SIZES = {100: "100b", 1024: "1k"}
 PARTITIONS = 3
-LEAST = 256  # a record counts as so many bytes at least: what small ones cost is not their bytes
+LEAST = 256  # a record counts as at least this many bytes: the cost of small ones is not in their bytes
 
 
 class OriginalProducer(Measurement):
     name = "original_producer"
-    about = "the original Producer beside kafka-python's, record by record, with keys, acks=1"
-    quick = False  # kafka-python takes its time
+    about = "the original Producer compared with kafka-python's, record by record, with keys, acks=1"
+    quick = False  # kafka-python takes too long
     rows = tuple(
         row
         for size, key in SIZES.items()
         for row in (
-            Row(f"original_producer.{key}", f"Producer, {size} B, beside kafka-python", "k records/s", "higher",
+            Row(f"original_producer.{key}", f"Producer, {size} B, peer: kafka-python", "k records/s", "higher",
                 Goal(2.0)),
-            Row(f"original_producer.{key}.cpu", f"Producer, {size} B, beside kafka-python, its CPU", "µs/record",
+            Row(f"original_producer.{key}.cpu", f"Producer, {size} B, peer: kafka-python, CPU", "µs/record",
                 "lower", digits=2),
         )
     )  # fmt: skip

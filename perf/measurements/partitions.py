@@ -1,4 +1,4 @@
-"""A broker with more and more partitions: what each costs idle, and what all cost at a start, a stop and a request."""
+"""A broker with more and more partitions: the cost of an idle one, and of all at a start, a stop and a request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perf.measurement import KAFKA, Bench, Figures, Goal, Measurement, Row
 from perf.raw_client import METADATA_VERSION, RawClient
 
 MOST_A_TOPIC = 1000
-THEIRS = 1000  # Apache Kafka takes minutes for more
+THEIRS = 1000  # most partitions of Apache Kafka: more take minutes
 ASKED = 5
 STOP_PATIENCE = 150.0
 KIB, MIB = 1 << 10, 1 << 20
@@ -24,15 +24,15 @@ PRODUCE = ("partitions.produce", "produce of one record, spread over all, broker
 METADATA_OF_ALL = ("partitions.metadata", "metadata of all topics", "ms", "partitions")
 STOP = ("partitions.stop", "clean stop, all written to", "s", "partitions")
 STOP_IDLE = ("partitions.stop_idle", "clean stop, none written to", "s", "partitions")
-START = ("partitions.start", "clean start until every partition is led", "s", "partitions")
+START = ("partitions.start", "clean start until every partition has a leader", "s", "partitions")
 START_CPU = ("partitions.start_cpu", "clean start, broker CPU", "s", "partitions")
-MEMORY = ("partitions.memory", "memory of its own, idle", "MiB", "partitions")
+MEMORY = ("partitions.memory", "anonymous memory, idle", "MiB", "partitions")
 FILES = ("partitions.files", "open files after a clean start", "", "partitions")
 
 
 class Partitions(Measurement):
     name = "partitions"
-    quick = False  # its many sizes take their time
+    quick = False  # the many sizes take too long
     about = "1 to 10,000 partitions: idle memory, clean start and stop, creation, produce to all, metadata of all"
     rows = (
         Row("partitions.memory", "memory of an idle partition", "KiB", "lower", Goal(8, None), digits=1),
@@ -41,7 +41,7 @@ class Partitions(Measurement):
         Row("partitions.stop", "clean stop, all written to", "s", "lower", digits=2),
         Row("partitions.stop_idle", "clean stop, none written to", "s", "lower", digits=2),
         Row("partitions.create", "creating a partition, CPU", "ms", "lower", digits=2),
-        Row("partitions.produce", "produce spread over all partitions, CPU a request", "us", "lower", digits=1),
+        Row("partitions.produce", "produce spread over all partitions, CPU per request", "us", "lower", digits=1),
         Row("partitions.metadata", "metadata of all partitions", "ms", "lower", digits=1),
         Row("partitions.files", "open files after a clean start", "files", "lower"),
     )
@@ -65,11 +65,11 @@ class Partitions(Measurement):
                 bench.point(curve, kind, size, found[curve[0]])
             bench.point(MEMORY, kind, size, memory[size] / MIB)
         each = {"partitions.memory": slope(memory.items()) / KIB}
-        return found | each if sizes[-1] == bench.scale.most else each  # the curves have the others
+        return found | each if sizes[-1] == bench.scale.most else each  # smaller sizes are only in the curves
 
 
 def _topics(size: int) -> dict[str, int]:
-    """Partitions by topic."""
+    """Return topic -> number of partitions, for `size` partitions in all."""
     return {f"many-{at}": min(MOST_A_TOPIC, size - at) for at in range(0, size, MOST_A_TOPIC)}
 
 
@@ -105,10 +105,10 @@ def _made(broker: Broker, size: int) -> Figures:
 
 
 def _until_led(broker: Broker, size: int) -> tuple[float, float]:
-    """(seconds since the process was made, its CPU seconds) when every partition is led."""
+    """Wait until every partition has a leader; return the seconds since the start of the process, and its CPU time."""
     with RawClient(broker.port) as client:
         for topic in [*_topics(size), "first"]:
-            wait_for(lambda topic=topic: client.without_leader(topic) == 0, f"{topic} is not led", 0.1)
+            wait_for(lambda topic=topic: client.without_leader(topic) == 0, f"{topic} has no leader", 0.1)
     return time.perf_counter() - broker.began, cpu_seconds(broker.pid)
 
 

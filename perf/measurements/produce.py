@@ -19,20 +19,20 @@ ACKS = {1: "1", frames.ACKS_ALL: "all"}
 def stream(
     broker: Broker, topic: str, size: int, values: list[bytes], records: bytes, acks: int, payload: int
 ) -> float:
-    """Produces about `payload` bytes of values as copies of the batch `records`; returns seconds for all."""
+    """Produce about `payload` bytes of values as copies of the batch `records`; return the seconds for `payload`."""
     with RawClient(broker.port) as client:
         frame = frames.produce(topic, records, acks)
         before = client.end_offset(topic)
         count = max(WINDOW, payload // (size * len(values)))
         seconds = client.stream(frame, count, WINDOW)
-        expected = before + (count + 1) * len(values)  # and the one that told the length of an answer
+        expected = before + (count + 1) * len(values)  # one more: the first, which shows the length of a response
         if client.end_offset(topic) != expected:
-            raise Refused(f"{topic} ends at {client.end_offset(topic)}, not at {expected}: some produce was refused")
+            raise Refused(f"{topic} ends at {client.end_offset(topic)}, not at {expected}: some produce failed")
     return seconds * payload / (count * size * len(values))
 
 
 def create_and_warm(bench: Bench, broker: Broker, topic: str, size: int, values: list[bytes], records: bytes) -> None:
-    """A fresh topic that has taken as much load as a JVM needs to compile the path."""
+    """Create a topic and produce to it until a JVM has compiled the code."""
     with RawClient(broker.port) as client:
         client.create_topic(topic)
     stream(broker, topic, size, values, records, 1, bench.scale.warm)
@@ -48,7 +48,7 @@ class Produce(Measurement):
             for acks in ACKS.values()
         ),
         *(
-            Row(f"produce.{key}.cpu", f"broker CPU a GiB produced, {label}", "s", "lower", Goal(0.4), digits=2)
+            Row(f"produce.{key}.cpu", f"broker CPU per GiB produced, {label}", "s", "lower", Goal(0.4), digits=2)
             for key, label, _ in SIZES.values()
         ),
     )
@@ -84,7 +84,7 @@ class Produce(Measurement):
 
 
 def receive_and_write(bench: Bench, frame: bytes, count: int) -> tuple[float, float]:
-    """Seconds and CPU seconds of the bare loop that receives `count` times `frame` and writes it to a file."""
+    """Run the bare loop that receives `frame` `count` times and writes it to a file; return wall and CPU seconds."""
     with bench.data() as path, bare_loop("receive", path / "bare") as (pid, port):
         with socket.create_connection(("127.0.0.1", port)) as connection, used(pid) as usage:
             for _ in range(count):

@@ -1,4 +1,4 @@
-"""The time of a rebalance: from the first member's join to the last one's assignment; and what others notice of it."""
+"""The time of a rebalance, from the first join to the last assignment, and the latency of a producer meanwhile."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 class Rebalance(Measurement):
     name = "rebalance"
     about = (
-        "join to last assignment of an established group, everybody with new metadata; and produce to ack at "
-        f"{RATE:,}/s alone and beside a group of {BESIDE:,} that rebalances every {EVERY_S:g} s"
+        "first join to last assignment in a stable group, all members with new metadata; and produce to ack at "
+        f"{RATE:,}/s, alone and while a group of {BESIDE:,} rebalances every {EVERY_S:g} s"
     )
     rows = (
         *(
@@ -40,7 +40,7 @@ class Rebalance(Measurement):
         Row("rebalance.cpu", f"broker CPU for a rebalance of {SIZES[-1]:,} members", "ms", "lower", digits=0),
         *(
             Row(f"rebalance.{when}.{share}", f"ack at {RATE}/s, {what}, {share}", "ms", "lower", digits=3)
-            for when, what in (("alone", "no rebalance"), ("beside", f"beside {BESIDE:,} members"))
+            for when, what in (("alone", "no rebalance"), ("beside", f"{BESIDE:,} members rebalance"))
             for share in SHARES
         ),
     )
@@ -51,7 +51,7 @@ class Rebalance(Measurement):
         with bench.broker(kind, SETTINGS) as broker:
             for size in SIZES:
                 with GroupMembers(broker.port, f"group-{size}", size) as members:
-                    for _ in range(20 if is_full else 3):  # so that a JVM has compiled what it will
+                    for _ in range(20 if is_full else 3):  # until a JVM has compiled its hot code
                         members.rebalance()
                     count = 15 if is_full else 5
                     with used(broker.pid) as usage:
@@ -72,7 +72,7 @@ class Rebalance(Measurement):
                 if when == "beside":
                     with _rebalancing(bench, broker) as said:
                         latencies = sorted(client.paced(frame, RATE, seconds)[0])
-                    bench.note(f"rebalance.{broker.kind}", f"{broker.kind}, beside produce: {said[0]}")
+                    bench.note(f"rebalance.{broker.kind}", f"{broker.kind}, during produce: {said[0]}")
                 else:
                     latencies = sorted(client.paced(frame, RATE, seconds)[0])
                 for share, part in SHARES.items():
@@ -82,7 +82,7 @@ class Rebalance(Measurement):
 
 @contextmanager
 def _rebalancing(bench: Bench, broker: Broker) -> Iterator[list[str]]:
-    """A process with a group that rebalances; at the end of the block the list holds what it says about it."""
+    """Run a process with a group that rebalances; at the end of the block the list has one sentence about it."""
     said: list[str] = []
     command = [sys.executable, "-m", "perf.group_members", str(broker.port), str(BESIDE), str(EVERY_S)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -90,7 +90,7 @@ def _rebalancing(bench: Bench, broker: Broker) -> Iterator[list[str]]:
             assert process.stdout is not None
             assert process.stdin is not None
             if process.stdout.readline() != "ready\n":
-                raise RuntimeError(f"{' '.join(command)} did not get its group together")
+                raise RuntimeError(f"{' '.join(command)} could not form its group")
             yield said
             process.stdin.close()
             count, seconds = process.stdout.readline().split()

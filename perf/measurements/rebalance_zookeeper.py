@@ -1,8 +1,9 @@
-"""The time of a rebalance through ZooKeeper: ours beside the high-level consumer of Kafka 0.8.2.2, on a broker of ours.
+"""The time of a rebalance through ZooKeeper: the ConsumerConnector and the high-level consumer of Kafka 0.8.2.2.
 
-The side `kafka` of a row is here that consumer, not Apache Kafka's broker. All members of a group are in one process,
-theirs in a JVM, with the settings as they come but for the number of tries. A group is settled when one more joins; the
-time is from its registration to the last claim of a partition, both by ZooKeeper's clock, in ms.
+In these rows the side `kafka` is that consumer, not Apache Kafka's broker; the broker is kafkapy. All members of a
+group are in one process (Kafka's in a JVM), with default settings except for the number of retries. One more member
+joins a stable group; the time is from its registration to the last claim of a partition, both by ZooKeeper's clock, in
+ms.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ TOPIC = "shared"
 class RebalanceZooKeeper(Measurement):
     name = "rebalance_zookeeper"
     about = (
-        f"from the join of the last of {', '.join(map(str, SIZES))} consumers to the moment when each of {PARTITIONS} "
-        "partitions is owned, through ZooKeeper, beside Kafka 0.8.2.2's consumer"
+        f"from the join of the last of {', '.join(map(str, SIZES))} consumers until each of {PARTITIONS} partitions "
+        "has an owner, through ZooKeeper, compared with Kafka 0.8.2.2's consumer"
     )
-    quick = False  # it waits for groups to come to rest, a minute in all
+    quick = False  # waits until groups are stable, a minute in all
     rows = (
         *(
-            Row(f"rebalance_zookeeper.{size}", f"rebalance of {size} in ZooKeeper, beside 0.8.2.2", "s", "lower",
+            Row(f"rebalance_zookeeper.{size}", f"rebalance of {size} in ZooKeeper, peer: 0.8.2.2", "s", "lower",
                 Goal(1.0), digits=2)
             for size in SIZES
         ),
-        Row("rebalance_zookeeper.cpu", f"CPU of the members for a rebalance of {SIZES[-1]}, beside 0.8.2.2", "s",
+        Row("rebalance_zookeeper.cpu", f"CPU of the members for a rebalance of {SIZES[-1]}, peer: 0.8.2.2", "s",
             "lower", digits=2),
     )  # fmt: skip
 
@@ -61,7 +62,7 @@ class RebalanceZooKeeper(Measurement):
 
 
 def _joins(members: Members, group: Group, size: int, count: int) -> tuple[float, float]:
-    """Seconds, and those of the members' processor, of the rebalance when the last one joins; medians of `count`."""
+    """Let one more member join `count` times; return the medians of the seconds and the members' CPU seconds."""
     for number in range(size - 1):
         members.say("join", f"m{number}")
     group.settled(size - 1)

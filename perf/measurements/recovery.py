@@ -1,8 +1,8 @@
-"""What a start costs when the last one did not end well: one segment whose end must be checked batch by batch.
+"""The time of a start after an unclean stop: one segment must be checked batch by batch.
 
-A broker fills a segment and is stopped cleanly; then the marks of the clean stop are removed, as if it had been
-killed: `.kafka_cleanshutdown` and the recovery point. Both brokers keep them in the same files. (Killing Apache
-Kafka instead would have the next start wait for ZooKeeper to forget the old session.)
+A broker fills a segment and is stopped cleanly; then the marks of the clean stop are deleted, as if it had been killed:
+`.kafka_cleanshutdown` and the recovery point. Both brokers keep them in the same files. (After killing Apache Kafka,
+the next start would wait for the old ZooKeeper session to expire.)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SEGMENT = f"{TOPIC}-0/{0:020}.log"
 
 class Recovery(Measurement):
     name = "recovery"
-    about = "start on an unclean segment of 1 GiB in the page cache; bare: one CRC-32C pass over the same file"
+    about = "start on an unclean segment of 1 GiB in the page cache; bare: one CRC-32C of the same file"
     rows = (
         Row("recovery.load", "recovery of an unclean 1 GiB segment", "s", "lower", Goal(0.19, None), digits=3),
         Row(
@@ -48,9 +48,9 @@ class Recovery(Measurement):
             make_unclean(path / "logs")
             size = (path / "logs" / SEGMENT).stat().st_size
             listening, unclean, said = _start(bench, kind, path, frame)
-        source = "its own log" if said is not None else "first ack unclean less first ack clean"
+        source = "the broker's log" if said is not None else "first ack unclean minus first ack clean"
         bench.note(
-            f"recovery.{kind}", f"recovery of {kind}: from {source}, a segment of {size:,} bytes, figure for 1 GiB"
+            f"recovery.{kind}", f"recovery of {kind}: from {source}, with a segment of {size:,} bytes, scaled to 1 GiB"
         )
         load = said if said is not None else max(0.0, unclean - clean)
         return {"recovery.load": load * GIB / size, "recovery.listening": listening, "recovery.first_ack": unclean}
@@ -72,7 +72,7 @@ class Recovery(Measurement):
 
 
 def _start(bench: Bench, kind: str, path: Path, frame: bytes) -> tuple[float, float, float | None]:
-    """Seconds from the start of the process to listening, and to the first ack; what the broker says of loading."""
+    """Start the broker; return the seconds to listening and to the first ack, and the loading time in its log."""
     with bench.fleet.running(kind, path) as broker:
         listening = time.perf_counter() - broker.began
         with RawClient(broker.port) as client:
@@ -82,6 +82,6 @@ def _start(bench: Bench, kind: str, path: Path, frame: bytes) -> tuple[float, fl
 
 
 def make_unclean(logs: Path) -> None:
-    """Takes away the marks of a clean stop."""
+    """Delete the marks of a clean stop."""
     for mark in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
         (logs / mark).unlink()

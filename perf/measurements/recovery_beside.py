@@ -1,8 +1,8 @@
-"""What a recovery costs those that it does not concern: produce to ack on one partition while others recover.
+"""The latency of a producer to one partition while other partitions recover.
 
-Apache Kafka serves nothing before all is recovered, so that only kafkapy is measured, with and without the recovery.
-The partitions that recover are hard links to one segment of 1 GiB, which stays in the page cache: the checksums, and
-with them the contention for processors and for the interpreter's lock, are those of as many segments.
+Apache Kafka serves no requests before everything is recovered, so only kafkapy is measured, with and without recovery.
+The recovering partitions are hard links to one segment of 1 GiB, which stays in the page cache: the checksums, and so
+the contention for CPUs and the GIL, are the same as with different segments.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ SHARES = {"p50": 0.5, "p99": 0.99}
 
 class RecoveryBeside(Measurement):
     name = "recovery_beside"
-    about = f"produce to ack at {RATE:,}/s on a partition that is ready, while others recover, and when they have"
+    about = f"produce to ack at {RATE:,}/s on a recovered partition, while others recover and afterwards"
     quick = False
     rows = tuple(
         Row(f"recovery_beside.{when}.{share}", f"ack at {RATE}/s, {what}, {share}", "ms", "lower", digits=3)
-        for when, what in (("during", "others recover"), ("after", "no recovery"))
+        for when, what in (("during", "other partitions recover"), ("after", "no recovery"))
         for share in SHARES
     )
 
@@ -55,7 +55,7 @@ class RecoveryBeside(Measurement):
                 client.wait_for_topic(BULK, create=False)
                 after = sorted(client.paced(frame, RATE, seconds)[0])
         bench.note(
-            "recovery_beside", f"recovery beside: {left} of {copies} partitions were still to recover at the end of it"
+            "recovery_beside", f"recovery_beside: {left} of {copies} partitions were not yet recovered at the end"
         )
         return {
             f"recovery_beside.{when}.{share}": percentile(latencies, part) * 1e3

@@ -1,4 +1,4 @@
-"""One record a request, pipelined on one connection: what a request costs when it carries next to nothing."""
+"""One record per request, pipelined on one connection: the cost of a request with almost no data."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ TOPIC = "requests"
 
 class Requests(Measurement):
     name = "requests"
-    about = f"one record of {SIZE} B a request, one connection, {WINDOW} in flight, acks=1, raw client"
+    about = f"one record of {SIZE} B per request, one connection, {WINDOW} in flight, acks=1, raw client"
     rows = (
-        Row("requests.rate", "one record a request, pipelined", "requests/s", "higher", Goal(3.0)),
-        Row("requests.cpu", "broker CPU a 100,000 requests", "s", "lower", Goal(0.3), digits=2),
+        Row("requests.rate", "one record per request, pipelined", "requests/s", "higher", Goal(3.0)),
+        Row("requests.cpu", "broker CPU per 100,000 requests", "s", "lower", Goal(0.3), digits=2),
     )
 
     def run(self, bench: Bench, kind: str) -> Figures:

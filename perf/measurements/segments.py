@@ -1,4 +1,4 @@
-"""A log of more and more segments: what an append, a read somewhere in it, and retention cost."""
+"""A log with more and more segments: the cost of an append, a fetch at a random offset, and deleting segments."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ TOPIC = "segments"
 VERSION = 1
 SETTINGS = {"log.retention.check.interval.ms": "200", "log.initial.task.delay.ms": "200"}
 
-APPEND = ("segments.append", "append that begins a segment, broker CPU", "us", "segments")
+APPEND = ("segments.append", "append that rolls the log, broker CPU", "us", "segments")
 READ = ("segments.read", "fetch at a random offset, broker CPU", "us", "segments")
-RETAIN = ("segments.retention", "retention of all segments but the last, broker CPU each", "us", "segments")
-THEIRS = 1000  # Apache Kafka takes minutes for more
-MEASURED_SHARE = 500  # of the scale's requests: each append that is measured makes three files
+RETAIN = ("segments.retention", "deleting all segments but the last, broker CPU each", "us", "segments")
+THEIRS = 1000  # most segments of Apache Kafka: more take minutes
+MEASURED_SHARE = 500  # appends are the scale's requests divided by this, because each creates three files
 
 
 class Segments(Measurement):
     name = "segments"
-    quick = False  # its many sizes take their time
-    about = "1 to 10,000 segments in one log: appends that each begin one, reads at random offsets, retention"
+    quick = False  # the many sizes take too long
+    about = "1 to 10,000 segments in one log: appends that roll it, fetches at random offsets, deletion"
     rows = (
-        Row("segments.append", "append that begins a segment, CPU", "us", "lower"),
+        Row("segments.append", "append that rolls the log, CPU", "us", "lower"),
         Row("segments.read", "fetch at a random offset, CPU", "us", "lower"),
-        Row("segments.retention", "retention of all of them, CPU a segment", "us", "lower"),
+        Row("segments.retention", "deleting all segments but the last, CPU per segment", "us", "lower"),
     )
 
     def run(self, bench: Bench, kind: str) -> Figures:
@@ -40,7 +40,7 @@ class Segments(Measurement):
             found = _measure(bench, kind, size)
             for curve in (APPEND, READ, RETAIN):
                 bench.point(curve, kind, size, found[curve[0]])
-        return found if sizes[-1] == bench.scale.most else {}  # the curve has them
+        return found if sizes[-1] == bench.scale.most else {}  # smaller sizes are only in the curves
 
 
 def _measure(bench: Bench, kind: str, size: int) -> Figures:
@@ -48,7 +48,7 @@ def _measure(bench: Bench, kind: str, size: int) -> Figures:
     records = frames.batch(frames.plain_values(100, 1))
     frame = frames.produce(TOPIC, records, 1)
     with bench.broker(kind, SETTINGS) as broker, RawClient(broker.port) as client:
-        # One batch a segment.
+        # One batch per segment.
         client.create_topic(TOPIC, segment_bytes=str(len(records) + 10), retention_ms="-1")
         for _ in ask_all(client, [frame] * size):
             pass
@@ -58,7 +58,7 @@ def _measure(bench: Bench, kind: str, size: int) -> Figures:
         fetch = frames.FetchFrame(TOPIC, len(records))
         places = random.Random(7)
         asked = [bytes(fetch.at(places.randrange(size))) for _ in range(10 * measured)]
-        for _ in ask_all(client, asked):  # opened, and checked
+        for _ in ask_all(client, asked):  # the first fetch opens and checks a segment
             pass
         with used(broker.pid) as reading:
             for _ in ask_all(client, asked):
@@ -66,7 +66,7 @@ def _measure(bench: Bench, kind: str, size: int) -> Figures:
         directory = broker.log_directory / f"{TOPIC}-0"
         with used(broker.pid) as retaining:
             _delete_records(client)
-            wait_for(lambda: _segments(directory) <= 1, "segments below the log start offset are still there", 0.05)
+            wait_for(lambda: _segments(directory) <= 1, "segments below the log start offset still exist", 0.05)
     return {
         "segments.append": appending.cpu / measured * 1e6,
         "segments.read": reading.cpu / (10 * measured) * 1e6,

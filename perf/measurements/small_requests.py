@@ -1,9 +1,9 @@
-"""One record a request on 1, 16, 64 and 256 connections, one request on the way on each; and fetches at the tail.
+"""One record per request on 1, 16, 64 and 256 connections, with one request in flight on each; and fetches at the tail.
 
-At the tail every record wakes as many consumers as there are connections, each with a fetch that waits for it.
+At the tail, all consumers (one per connection) have a waiting fetch, and every record goes to all of them.
 
-With one connection, broker and client are pinned to a core each: with free placement chance decides whether one waits
-for the other's core to wake up, and the same broker gives a third or all of its rate.
+With one connection, broker and client are pinned to one core each: with free placement, chance decides whether each
+waits for the other's core to wake up, and the same broker reaches between a third and all of its rate.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ def _rows_of(kind: str, what: str, count: int) -> list[Row]:
     key = f"small.{kind}.{count}"
     return [
         Row(f"{key}.rate", who, "/s", "higher"),
-        Row(f"{key}.cpu", f"broker CPU a 100,000, {who}", "s", "lower", Goal(0.3), digits=2),
+        Row(f"{key}.cpu", f"broker CPU per 100,000, {who}", "s", "lower", Goal(0.3), digits=2),
         *(Row(f"{key}.{share}", f"{share}, {who}", "ms", "lower", goal, 3) for share, (_, goal) in SHARES.items()),
     ]
 
 
 class SmallRequests(Measurement):
     name = "small_requests"
-    about = f"one record of {SIZE} B a request or a fetch, 1 to 256 connections, one on the way each; librdkafka beside"
+    about = f"one record of {SIZE} B per request or fetch, 1 to 256 connections, one in flight each; and librdkafka"
     quick = False
     rows = (
-        *(row for count in CONNECTIONS for row in _rows_of("produce", "one record a request", count)),
+        *(row for count in CONNECTIONS for row in _rows_of("produce", "one record per request", count)),
         *(row for count in CONNECTIONS for row in _rows_of("tail", "records to waiting fetches", count)),
-        Row("small.librdkafka.rate", "one record a request, librdkafka, linger 0", "/s", "higher", Goal(3.0)),
-        Row("small.librdkafka.cpu", "broker CPU a 100,000 of librdkafka's", "s", "lower", Goal(0.3), digits=2),
+        Row("small.librdkafka.rate", "one record per request, librdkafka, linger 0", "/s", "higher", Goal(3.0)),
+        Row("small.librdkafka.cpu", "broker CPU per 100,000, librdkafka, linger 0", "s", "lower", Goal(0.3), digits=2),
     )
 
     def run(self, bench: Bench, kind: str) -> Figures:
@@ -96,8 +96,8 @@ def _tail(bench: Bench, broker: Broker, connections: int) -> Figures:
 def _deliver(
     producer: RawClient, frame: bytes, consumers: Sequence[RawClient], fetch: frames.FetchFrame, rounds: int
 ) -> tuple[float, list[float]]:
-    """Each round a record is produced when all consumers wait for it. Returns seconds, and the time from the call that
-    sends a record to the moment at which each consumer has it."""
+    """In each round, produce a record when all consumers wait for it. Return the seconds, and the times from the call
+    that sends a record until each consumer has it."""
     answer = fetch.head + len(frames.batch(frames.plain_values(SIZE, 1)))
     acknowledgement = producer.produce_once(frame)
     offset = producer.end_offset(TAIL)
@@ -122,7 +122,7 @@ def _deliver(
             while missing:
                 ready = poller.poll(TIMEOUT)
                 if not ready:
-                    raise Refused(f"a fetch at the tail was not answered in {TIMEOUT:.0f} s")
+                    raise Refused(f"a fetch at the tail had no response after {TIMEOUT:.0f} s")
                 for fd, _ in ready:
                     missing[fd] -= by_fd[fd].recv_into(buffer)
                     if not missing[fd]:
@@ -135,7 +135,7 @@ def _deliver(
 
 
 def _librdkafka(bench: Bench, broker: Broker) -> Figures:
-    """One connection, requests of one record each, as many on the way as it sends by itself."""
+    """Measure librdkafka: one connection, one record per request, its own number of requests in flight."""
     from confluent_kafka import Producer
 
     count = bench.scale.requests // 4

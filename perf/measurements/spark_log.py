@@ -1,6 +1,7 @@
-"""How fast Spark reads segment files: `kafkapy-log` beside Spark's own source, which reads the same data from a broker.
+"""How fast Spark reads segment files with `kafkapy-log`, compared with Spark's own source, which reads from a broker.
 
-Same data, two partitions, local[2], warm, into nothing. The side `kafka` is Spark's own source 4.0.0 on our broker.
+The same data, two partitions, local[2], warm, into the noop sink. The side `kafka` is Spark's own source 4.0.0 with a
+kafkapy broker.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from perf.measurement import KAFKA, KAFKAPY, Bench, Figures, Goal, Measurement, 
 
 class SparkLog(Measurement):
     name = "spark-log"
-    about = "segment files into Spark (4.0.0) without a broker, beside Spark's own source and a broker"
-    quick = False  # as spark-read
+    about = "segment files into Spark (4.0.0) without a broker, compared with Spark's own source and a broker"
+    quick = False  # like spark-read
     rows = tuple(
         row
         for size in spark.SIZES.values()

@@ -1,4 +1,4 @@
-"""Batch and streaming reads through Spark: kafkapy's source beside Spark's own, warm, into a sink that does nothing."""
+"""Batch and streaming reads through Spark: kafkapy's source compared with Spark's own, warm, into the noop sink."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from perf import spark, spark_jobs
 from perf.brokers import Kafkapy
 from perf.measurement import KAFKA, Bench, Figures, Goal, Measurement, Row
 
-VERSIONS = {spark.OLDEST: "pyspark 4.0.0", spark.NEWEST: "ours on the newest"}
+VERSIONS = {spark.OLDEST: "pyspark 4.0.0", spark.NEWEST: "kafkapy on the newest"}
 
 
 class SparkRead(Measurement):
     name = "spark-read"
-    about = "rows read through Spark, batch and in one large micro-batch: kafkapy's source beside Spark's own (4.0.0)"
-    quick = False  # sessions of Spark take longer to start than --quick may last
+    about = "rows read through Spark, as batch and in one large micro-batch: kafkapy's source and Spark's own (4.0.0)"
+    quick = False  # Spark sessions take too long to start
     rows = tuple(
         row
         for how in ("read", "stream")
@@ -35,7 +35,7 @@ class SparkRead(Measurement):
                 for size in spark.SIZES
             }
             for version in VERSIONS:
-                if kind == KAFKA and version == spark.NEWEST:  # of later versions not all parts of it can be had
+                if kind == KAFKA and version == spark.NEWEST:  # some of its parts are not available for later versions
                     found |= {key.replace(spark.OLDEST, version): rate for key, rate in found.items()}
                     continue
                 with spark.driver(bench, kind, version) as driver:

@@ -1,4 +1,4 @@
-"""Rows written to a topic by Spark: kafkapy's sink beside Spark's own, at least once, acks as each has it."""
+"""Rows written to a topic by Spark: kafkapy's sink compared with Spark's own, at least once, each with default acks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ TOPIC = "written"
 
 class SparkSink(Measurement):
     name = "spark-sink"
-    about = "rows written through Spark (4.0.0) from two tasks to two partitions: kafkapy's sink beside Spark's own"
-    quick = False  # as spark-read
+    about = "rows written through Spark (4.0.0) from two tasks to two partitions: kafkapy's sink and Spark's own"
+    quick = False  # like spark-read
     rows = tuple(
         row
         for size in spark.SIZES.values()

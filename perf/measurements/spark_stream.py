@@ -1,4 +1,4 @@
-"""What a micro-batch costs: records that come one by one to a streaming query of kafkapy's source or of Spark's own."""
+"""The time of a micro-batch: records come one by one to a streaming query with kafkapy's source or Spark's own."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from perf.stats import percentile
 
 ROUNDS = 12
 TOPIC = "one-by-one"
-VERSIONS = {spark.OLDEST: "pyspark 4.0.0", spark.NEWEST: "ours on the newest"}
+VERSIONS = {spark.OLDEST: "pyspark 4.0.0", spark.NEWEST: "kafkapy on the newest"}
 
 
 class SparkStream(Measurement):
     name = "spark-stream"
-    about = "from a record in the log to the end of its micro-batch: kafkapy's source beside Spark's own (4.0.0)"
-    quick = False  # as spark-read
+    about = "from a record in the log to the end of its micro-batch: kafkapy's source and Spark's own (4.0.0)"
+    quick = False  # like spark-read
     rows = tuple(
         Row(f"spark.latency.{key}.{version}", f"Spark, {label}, {which}", "ms", "lower", goal)
         for version, which in VERSIONS.items()
         for key, label, goal in (
             ("median", "record to end of micro-batch, median", Goal(1.0)),
             ("p90", "record to end of micro-batch, p90", None),
-            ("batch", "a micro-batch by itself, median", Goal(1.0)),
+            ("batch", "duration of the micro-batch, median", Goal(1.0)),
         )
     )
 
@@ -37,7 +37,7 @@ class SparkStream(Measurement):
         with bench.broker(Kafkapy.kind) as broker, bench.data() as directory, RawClient(broker.port) as client:
             at = {"kafka.bootstrap.servers": broker.bootstrap, "startingOffsets": "earliest"}
             for version in VERSIONS:
-                if kind == KAFKA and version == spark.NEWEST:  # as in spark-read
+                if kind == KAFKA and version == spark.NEWEST:  # like in spark-read
                     found |= {key.replace(spark.OLDEST, version): figure for key, figure in found.items()}
                     continue
                 topic = f"{TOPIC}-{version}"

@@ -1,4 +1,4 @@
-"""From the start of the process to the first acknowledged record, on an empty directory, and the memory it then has."""
+"""The time from the process start to the first acknowledged record, on an empty directory, and the memory then."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOPIC = "start"
 
 class Start(Measurement):
     name = "start"
-    about = "process start to first acknowledged record (the topic is made on the way), fresh resident memory"
+    about = "process start to first acknowledged record (which creates the topic), fresh resident memory"
     rows = (
         Row("start.seconds", "process start to first acknowledged record", "s", "lower", Goal(0.3, None), digits=3),
         Row("start.memory", "resident memory, fresh", "MiB", "lower", Goal(40, None), digits=1),

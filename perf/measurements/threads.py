@@ -1,7 +1,7 @@
-"""Network threads and the interpreter's switch interval: what each number of them does to requests and to bytes.
+"""Network threads and Python's switch interval: their effect on small requests and large fetches.
 
-Of kafkapy alone. A thread that wants the interpreter's lock asks for it after the switch interval, so the interval
-bounds how long one processor waits for another that decodes, and how often they take it from each other.
+Only for kafkapy. A thread that waits for the GIL asks for it after the switch interval. So the interval bounds how long
+a network thread waits for a thread that runs Python code, and how often they switch.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def key_of(threads: int, interval_ms: float, what: str) -> str:
 def _rows_of(threads: int, interval_ms: float) -> tuple[Row, ...]:
     who = f"{threads} network thread{'s' if threads > 1 else ''}, switch interval {interval_ms:g} ms"
     return (
-        Row(key_of(threads, interval_ms, "rate"), f"one record a request, 64 connections, {who}", "/s", "higher"),
-        Row(key_of(threads, interval_ms, "cpu"), f"broker CPU a request, {who}", "us", "lower", digits=1),
+        Row(key_of(threads, interval_ms, "rate"), f"one record per request, 64 connections, {who}", "/s", "higher"),
+        Row(key_of(threads, interval_ms, "cpu"), f"broker CPU per request, {who}", "us", "lower", digits=1),
         Row(key_of(threads, interval_ms, "p99"), f"p99 of a request, {who}", "ms", "lower", digits=3),
         Row(key_of(threads, interval_ms, "fetched"), f"8 consumers of 1 MiB, {who}", "MB/s", "higher"),
-        Row(key_of(threads, interval_ms, "beside"), f"p99 of produce at {RATE}/s beside them, {who}", "ms", "lower",
-            digits=3),
+        Row(key_of(threads, interval_ms, "beside"), f"p99 of produce at {RATE}/s at the same time, {who}", "ms",
+            "lower", digits=3),
     )  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def _small(bench: Bench, broker: Broker) -> Figures:
 
 
 def _large(bench: Bench, broker: Broker, batch_bytes: int, batch_records: int, batches: int) -> Figures:
-    """The consumers are a process that says nothing: what they get is what the broker's process has sent."""
+    """Measure large fetches. The consumers run in a process that prints no figures, so the bytes on loopback count."""
     frame = frames.produce(BESIDE, frames.batch(frames.plain_values(100, 1)), 1)
     an_answer = MIB // batch_bytes
     places = places_in(batches, an_answer)
@@ -110,7 +110,7 @@ def _large(bench: Bench, broker: Broker, batch_bytes: int, batch_records: int, b
 
 
 def _sent() -> int:
-    """Bytes that loopback has carried, of all that runs here."""
+    """Return the bytes that loopback has carried, for all processes of the machine."""
     for line in Path("/proc/net/dev").read_text().splitlines():
         name, _, figures = line.partition(":")
         if name.strip() == "lo":

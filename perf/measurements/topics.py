@@ -1,4 +1,4 @@
-"""Topics made and deleted, one after the other, beside more and more that are there."""
+"""Creating and deleting topics, one after the other, while more and more other topics exist."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from perf.measurement import Bench, Figures, Measurement, Row
 from perf.raw_client import CREATE_TOPICS_VERSION, RawClient, check
 
 VERSION = 4
-MOST = 1000  # more of them take minutes to make
+MOST = 1000  # more topics take minutes to create
 MEASURED = 50
 TOGETHER = 200
 
-CREATE = ("topics.create", "making a topic of one partition, broker CPU", "ms", "topics")
+CREATE = ("topics.create", "creating a topic of one partition, broker CPU", "ms", "topics")
 DELETE = ("topics.delete", "deleting a topic of one partition, broker CPU", "ms", "topics")
 
 
 class Topics(Measurement):
     name = "topics"
-    quick = False  # its many sizes take their time
-    about = "topics of one partition made and deleted a second, beside up to 1,000 others"
+    quick = False  # the many sizes take too long
+    about = "topics of one partition created and deleted per second, with up to 1,000 others"
     rows = (
-        Row("topics.create", "topics made one after the other", "/s", "higher"),
+        Row("topics.create", "topics created one after the other", "/s", "higher"),
         Row("topics.delete", "topics deleted one after the other", "/s", "higher"),
-        Row("topics.create_cpu", "making a topic, CPU", "ms", "lower", digits=2),
+        Row("topics.create_cpu", "creating a topic, CPU", "ms", "lower", digits=2),
         Row("topics.delete_cpu", "deleting a topic, CPU", "ms", "lower", digits=2),
     )
 
@@ -45,7 +45,7 @@ class Topics(Measurement):
 
 
 def _keep(client: RawClient, numbers: Sequence[int]) -> None:
-    """Makes those that stay, many with a request."""
+    """Create the topics that stay, many per request."""
     make = CREATE_TOPICS.Request
     for at in range(0, len(numbers), TOGETHER):
         names = [f"kept-{number}" for number in numbers[at : at + TOGETHER]]

@@ -1,4 +1,4 @@
-"""Transactions of ten records each, of one producer and of several: what exactly-once costs a broker."""
+"""Transactions of ten records each, from one producer and from several."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ class Transactions(Measurement):
         for count in PRODUCERS
         for row in (
             Row(f"transactions.{count}.rate", f"transactions, producers: {count}", "/s", "higher", Goal(1.5)),
-            Row(f"transactions.{count}.cpu", f"broker CPU a 1,000 of them, producers: {count}", "s", "lower", digits=3),
+            Row(
+                f"transactions.{count}.cpu",
+                f"broker CPU per 1,000 transactions, producers: {count}",
+                "s",
+                "lower",
+                digits=3,
+            ),
         )
     )
 
@@ -43,13 +49,13 @@ class Transactions(Measurement):
                 with used(broker.pid) as usage:
                     seconds = run(producers, each)
                 end = client.end_offset(topic)
-                if end < (warm + each) * (RECORDS + 1) - 1:  # the last marker may still be on its way
-                    raise Refused(f"{topic} ends at {end} after {warm + each} transactions a producer")
+                if end < (warm + each) * (RECORDS + 1) - 1:  # the last marker may not be written yet
+                    raise Refused(f"{topic} ends at {end} after {warm + each} transactions per producer")
                 repeated = sum(producer.repeated for producer in producers)
                 bench.note(
                     f"transactions.{count}.{kind}",
-                    f"transactions, producers: {count}: {kind} told CONCURRENT_TRANSACTIONS "
-                    f"{repeated / (warm + each) / count:.2f} times a transaction",
+                    f"transactions, producers: {count}: {kind} returned CONCURRENT_TRANSACTIONS "
+                    f"{repeated / (warm + each) / count:.2f} times per transaction",
                 )
                 for producer in producers:
                     producer.client.socket.close()

@@ -1,11 +1,11 @@
-"""Copy against zero-copy: the same fetches answered by sendfile and by read and send, beside loops that only do that.
+"""Compares copying with zero-copy: the same fetches with sendfile and with read and send, in brokers and in bare loops.
 
-Each answer has `size` bytes of a log. What is compared is within one run: the broker with kafkapy.zero.copy.enable on
-and off, a loop of sendfile and one of read and send, Apache Kafka, which has sendfile only.
+Each response has `size` bytes of a log. One run compares the broker with kafkapy.zero.copy.enable on and off, a bare
+loop with sendfile and one with read and send, and Apache Kafka, which has only sendfile.
 
-The log is in the page cache; cold, it was dropped from there just before, and is read once; with little memory it is
-read twice by a broker that has room for half of it. Then each consumer has a part of the log to itself, and a row says
-how much came from disk.
+The log is in the page cache, except in two states. "Cold": it was just dropped from the page cache and is read once.
+"Little memory": it is read twice by a broker whose page cache has room for half of it. In these states each consumer
+reads its own part of the log, and a row has the share that came from disk.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from perf.stats import percentile
 
 KIB = 1024
 SIZES = (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 8 * MIB)
-CONSUMERS = (8, 64)  # beside one, at 1 MiB
-FEW = (1, 8)  # cold, and with little memory
+CONSUMERS = (8, 64)  # in addition to one, at 1 MiB
+FEW = (1, 8)  # cold and with little memory
 PASSES = {"cold": 1, "little memory": 2}
 ONE = 1
 MODES = {"sendfile": "true", "copy": "false"}
-BATCH = 4 * KIB  # no batch is longer than the smallest answer
+BATCH = 4 * KIB  # no batch is longer than the smallest response
 SIZE = 1000  # of a record
 TOPIC = "copies"
-LEAST = 64 * MIB  # of memory that a broker gets for files
-SHARE = 2  # of what other streams take: there are many sizes, and all of it is to be in one segment
+LEAST = 64 * MIB  # least memory of a broker for files
+SHARE = 2  # the bytes are those of other streams divided by this: there are many sizes, and one segment must have all
 BESIDE_RATE = 500
-BESIDE = {"beside": "", "beside, little memory": " with little memory"}
+BESIDE = {"beside": "", "beside, little memory": " and little memory"}
 
 
 def _named(size: int) -> str:
@@ -46,7 +46,7 @@ def _named(size: int) -> str:
 
 
 def _loads() -> Iterator[tuple[int, int]]:
-    """Answer size and consumers."""
+    """Yield (size of a response, number of consumers)."""
     for size in SIZES:
         yield size, ONE
     for consumers in CONSUMERS:
@@ -62,27 +62,27 @@ def _rows() -> Iterator[Row]:
         for mode in MODES:
             what = f"{_named(size)}, {mode}" + (f", {consumers} consumers" if consumers > 1 else "")
             yield Row(
-                _key(mode, size, consumers, "rate"), f"answers of {what}", "MB/s", "higher",
+                _key(mode, size, consumers, "rate"), f"responses of {what}", "MB/s", "higher",
                 Goal(0.9, BARE) if consumers == 1 and size >= 64 * KIB else None,
             )  # fmt: skip
-            yield Row(_key(mode, size, consumers, "cpu"), f"CPU a GiB, {what}", "s", "lower", digits=3)
+            yield Row(_key(mode, size, consumers, "cpu"), f"CPU per GiB, {what}", "s", "lower", digits=3)
             yield Row(_key(mode, size, consumers, "system"), f"of it in the kernel, {what}", "s", "lower", digits=3)
     for state, consumers, mode in itertools.product(PASSES, FEW, MODES):
         what = f"1 MiB, {state}, {mode}" + (f", {consumers} consumers" if consumers > 1 else "")
         key = f"zero-copy.{state}.{mode}.{consumers}"
-        yield Row(f"{key}.rate", f"answers of {what}", "MB/s", "higher")
-        yield Row(f"{key}.cpu", f"CPU a GiB, {what}", "s", "lower", digits=3)
+        yield Row(f"{key}.rate", f"responses of {what}", "MB/s", "higher")
+        yield Row(f"{key}.cpu", f"CPU per GiB, {what}", "s", "lower", digits=3)
         yield Row(f"{key}.system", f"of it in the kernel, {what}", "s", "lower", digits=3)
-        yield Row(f"{key}.missed", f"read from disk, {what}", "% of what is sent", "lower")
+        yield Row(f"{key}.missed", f"read from disk, {what}", "% of the bytes sent", "lower")
     for (key, beside), mode in itertools.product(BESIDE.items(), MODES):
         yield Row(
-            f"zero-copy.{key}.{mode}", f"p99 of produce at {BESIDE_RATE}/s beside 8 consumers of 1 MiB{beside}, {mode}",
+            f"zero-copy.{key}.{mode}", f"p99 of produce at {BESIDE_RATE}/s with 8 consumers of 1 MiB{beside}, {mode}",
             "ms", "lower", digits=3,
         )  # fmt: skip
 
 
 def loads_in_words() -> Iterator[tuple[str, str]]:
-    """Each load, and its rows' key up to what was measured, with {mode} in it."""
+    """Yield each load in words, and the beginning of its row keys, with a placeholder {mode}."""
     for size, consumers in _loads():
         many = f", {consumers} consumers" if consumers > 1 else ""
         yield f"{_named(size)}{many}", f"zero-copy.{{mode}}.{consumers}.{size}"
@@ -93,9 +93,7 @@ def loads_in_words() -> Iterator[tuple[str, str]]:
 
 class ZeroCopy(Measurement):
     name = "zero_copy"
-    about = (
-        "fetches of 4 KiB to 8 MiB by sendfile and by read and send, 1 to 64 consumers; hot, cold, with little memory"
-    )
+    about = "fetches of 4 KiB to 8 MiB with sendfile and with copying, 1 to 64 consumers; hot, cold, with little memory"
     quick = False
     rows = tuple(_rows())
 
@@ -169,7 +167,7 @@ def _p99(bench: Bench, producer: RawClient) -> float:
 
 
 def _from_disk(load: tuple[int, Asks, int, int], broker: Broker, log: Path, mode: str, state: str) -> Figures:
-    """The log is read by few consumers, each a part of its own, as often as PASSES says."""
+    """Read the log, with PASSES passes, with few consumers, each its own part."""
     found: Figures = {}
     port, asks, answer, places = load
     for consumers in FEW:

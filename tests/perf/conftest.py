@@ -1,4 +1,4 @@
-"""Makes the top-level package `perf` importable and hands out a bench for a few megabytes."""
+"""Makes the top-level package `perf` importable and provides a bench for a few megabytes."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Processor time and placement of a process tree, and what the bare loops do with the bytes."""
+"""CPU time and affinity of a process tree, and the bytes that bare loops move."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ BURN = "import time\nwhile time.process_time() < 0.15: pass\n"
 SHELL = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BURN!r}]); print(flush=True); sys.stdin.read()"
 
 
-def test_time_of_children_that_ended_is_counted_and_the_callers_is_not() -> None:
+def test_cpu_time_includes_ended_children_and_excludes_the_caller() -> None:
     parent = subprocess.Popen([sys.executable, "-c", SHELL], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert parent.stdin
     assert parent.stdout
@@ -57,7 +57,7 @@ def test_the_receiving_loop_writes_every_byte(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("how", ["sendfile", "copy"])
-def test_the_sending_loops_send_the_part_they_are_asked_for(bench: Bench, how: str) -> None:
+def test_the_sending_loops_send_the_requested_part(bench: Bench, how: str) -> None:
     with bench.data() as path:
         (path / "bare").write_bytes(bytes(CHUNK) + b"\x01" * (CHUNK + 7))
         with bare_loop(how, path / "bare") as (_, port), RawClient(port) as client:

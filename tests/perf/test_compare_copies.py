@@ -1,4 +1,4 @@
-"""scripts/compare-copies: tables and plots of what was measured, and which packages the suite starts without."""
+"""scripts/compare-copies prints tables and draws plots of its measurement; --help works without optional packages."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ def test_help_needs_none_of_the_extras(module):
     assert "--help" in done.stdout
 
 
-def test_tables_and_plots_are_made_of_what_was_measured(monkeypatch, tmp_path, capsys):
+def test_tables_and_plots_have_the_measured_figures(monkeypatch, tmp_path, capsys):
     asked = []
 
     def measured(words, show):
@@ -61,9 +61,9 @@ def test_tables_and_plots_are_made_of_what_was_measured(monkeypatch, tmp_path, c
     said = capsys.readouterr().out
     lines = [line.split("  ") for line in said.splitlines()]
     cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
-    assert ["answers", "bare loop, sendfile", "kafkapy, sendfile", "bare loop, copy", "kafkapy, copy"] in cells
+    assert ["responses", "bare loop, sendfile", "kafkapy, sendfile", "bare loop, copy", "kafkapy, copy"] in cells
     assert ["4 KiB", "8 · 8.00", "6 · 6.00", "8 · 8.00", "3 · 3.00"] in cells
-    assert ["1 MiB", "1.00 ×", "1.00 ×", "2.00 ×", "2.00 ×"] in cells  # sendfile to copy
+    assert ["1 MiB", "1.00 ×", "1.00 ×", "2.00 ×", "2.00 ×"] in cells  # sendfile / copy
     assert "- a note\n" in said
     for name in ("zero_copy.rate.png", "zero_copy.cpu.png"):
         assert f"- plot: {tmp_path / name}\n" in said

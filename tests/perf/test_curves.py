@@ -1,4 +1,4 @@
-"""How a cost grows, in words and numbers."""
+"""The growth of a cost, in words and numbers."""
 
 import pytest
 
@@ -17,11 +17,11 @@ from perf.measurement import FULL, KAFKAPY, QUICK, TINY
         ([(100, 50.0), (1000, 5.0)], "does not grow with"),
     ],
 )
-def test_growth_is_told_by_the_two_largest_sizes(points, words):
+def test_growth_is_described_by_the_two_largest_sizes(points, words):
     assert growth(points) == words
 
 
-def test_what_one_more_costs_leaves_out_what_is_there_anyway():
+def test_the_cost_of_one_more_excludes_fixed_costs():
     assert slope([(1000, 30.0), (0, 10.0), (100, 12.0)]) == 0.02
     assert slope([(1, 10.0), (1000, 9.0)]) == 0.0
 
@@ -36,8 +36,10 @@ def test_a_curve_has_the_median_of_its_runs_at_each_size_and_says_it_in_a_senten
     assert curve.as_json("stop")["figures"][KAFKAPY]["1000"] == [3.0, 1.0, 2.0]
 
 
-@pytest.mark.parametrize(("many", "one"), [("segments", "segment"), ("partitions a session", "partition a session")])
-def test_one_is_told_as_one(many, one):
+@pytest.mark.parametrize(
+    ("many", "one"), [("segments", "segment"), ("partitions per session", "partition per session")]
+)
+def test_a_size_of_one_has_the_singular(many, one):
     curve = Curve("fetch", "us", many)
     curve.add(KAFKAPY, 1, 70.0)
     curve.add(KAFKAPY, 1000, 75.0)

@@ -1,4 +1,4 @@
-"""Prebuilt requests are what they claim to be."""
+"""The contents and lengths of prebuilt requests."""
 
 import zlib
 
@@ -10,7 +10,7 @@ from kafkapy.protocol.headers import read_request_header, response_frame
 from perf import flights, frames
 
 
-def test_values_have_the_size_and_number_asked_for() -> None:
+def test_values_have_the_requested_size_and_number() -> None:
     for values in (frames.plain_values(100, 3), frames.text_values(1024, 3)):
         assert len(values) == 3
     assert {len(value) for value in frames.plain_values(100, 3)} == {100}

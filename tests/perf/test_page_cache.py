@@ -1,4 +1,4 @@
-"""A process that has less memory for files than they are long."""
+"""A process whose page cache is smaller than its files."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ MIB = 1 << 20
 READ_WHEN_TOLD = "import sys\nfor line in sys.stdin: print(len(open(line.strip(), 'rb').read(1 << 20)), flush=True)"
 
 
-def test_a_process_works_on_with_little_memory_and_is_let_out_again(tmp_path: Path) -> None:
+def test_a_process_works_with_little_memory_and_leaves_the_cgroup_afterwards(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(os.urandom(2 * MIB))
     groups = Path("/proc/self/cgroup").read_text()

@@ -1,4 +1,4 @@
-"""Plots are made of the JSON alone."""
+"""Plots are drawn from the JSON files alone."""
 
 import json
 
@@ -18,7 +18,7 @@ COPIES = [
 
 @pytest.fixture
 def written(tmp_path):
-    """Writes a result of a run and says where."""
+    """Return a function that writes the result of a run and returns its path."""
 
     def write(name="result.json", **parts):
         file = tmp_path / name
@@ -28,7 +28,7 @@ def written(tmp_path):
     return write
 
 
-def test_curves_copies_and_the_soak_become_pictures(written, tmp_path, capsys):
+def test_curves_copies_and_the_soak_become_plots(written, tmp_path, capsys):
     curve = Curve("clean stop", "s", "partitions")
     for side, cost in ((KAFKA, 2.0), (KAFKAPY, 1.0)):
         for size in (1, 10, 100):
@@ -44,7 +44,7 @@ def test_curves_copies_and_the_soak_become_pictures(written, tmp_path, capsys):
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in to.iterdir())
 
 
-def test_a_file_that_is_no_result_is_named(tmp_path):
+def test_an_error_names_a_file_that_is_not_a_result(tmp_path):
     file = tmp_path / "other.json"
     file.write_text("{}")
     with pytest.raises(SystemExit, match=r"other\.json cannot be read as a result"):

@@ -1,4 +1,4 @@
-"""In which order things are measured, and what happens when one fails or time is up."""
+"""The order of measurements, failures, and the time limit."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ NO_BENCH = cast(Bench, SimpleNamespace(close=lambda: None))
 
 
 class Recorded(Measurement):
-    about = "writes down when it was called"
+    about = "records its calls"
 
     def __init__(self, name: str, calls: list[str]) -> None:
         self.name = name
@@ -54,7 +54,7 @@ def test_the_sides_take_turns_in_every_run() -> None:
 
 
 class Clock:
-    """Time passes by what measurements take, and by nothing else."""
+    """A clock that only measurements move forward."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
@@ -76,7 +76,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def test_all_is_measured_once_before_anything_again_and_again_what_still_fits(clock: Clock) -> None:
+def test_everything_is_measured_once_and_then_again_if_it_still_fits(clock: Clock) -> None:
     calls: list[str] = []
     collected = Collected()
     each = [Timed(name, calls, clock, seconds) for name, seconds in (("a", 20), ("b", 100), ("c", 10))]
@@ -89,7 +89,7 @@ def test_all_is_measured_once_before_anything_again_and_again_what_still_fits(cl
     assert not collected.left_out
 
 
-def test_the_whole_suite_ends_in_time_whatever_its_measurements_take(clock: Clock) -> None:
+def test_the_whole_suite_ends_in_time_even_if_measurements_are_slow(clock: Clock) -> None:
     each = [Timed(f"m{number}", [], clock, 7.0 * number) for number in range(12)]
     collected = Collected()
     run(NO_BENCH, each, [KAFKA, KAFKAPY], 5, 300, collected)
@@ -98,7 +98,7 @@ def test_the_whole_suite_ends_in_time_whatever_its_measurements_take(clock: Cloc
     assert set(collected.figures) == {each.name for each in each if each.name not in collected.left_out}
 
 
-def test_a_failure_is_told_and_the_rest_is_still_measured(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_is_reported_and_the_rest_is_still_measured(capsys: pytest.CaptureFixture[str]) -> None:
     collected = Collected()
     run(NO_BENCH, [Failing("a", []), Recorded("b", [])], [KAFKA, KAFKAPY], 1, 60, collected)
     assert collected.failures == ["a of kafkapy, run 1: ConnectionError: closed"]
@@ -107,7 +107,7 @@ def test_a_failure_is_told_and_the_rest_is_still_measured(capsys: pytest.Capture
     assert set(collected.figures["b"]) == {KAFKA, KAFKAPY}
 
 
-def test_what_would_end_too_late_is_left_out_and_named() -> None:
+def test_a_measurement_that_would_end_too_late_is_left_out_and_listed() -> None:
     calls: list[str] = []
     collected = Collected()
     run(NO_BENCH, [Recorded("a", calls)], [KAFKAPY], 1, -1.0, collected)
@@ -121,7 +121,7 @@ class Endless(Recorded):
         return super().run(bench, kind)
 
 
-def test_a_step_of_the_whole_suite_that_takes_too_long_is_ended_named_and_not_tried_again(
+def test_a_step_of_the_whole_suite_that_takes_too_long_is_ended_listed_and_not_repeated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(runner, "STEP_SECONDS", 0.1)
@@ -137,16 +137,16 @@ def test_the_json_holds_every_figure(tmp_path: Path) -> None:
     file = tmp_path / "results" / "run.json"
     comparisons = compare([Row("a", "label", "s", "lower")], measured)
     write_json(file, {"kernel": "k"}, comparisons, measured, {"x": "a note"}, {"scale": "tiny"})
-    told = json.loads(file.read_text())
-    assert told["machine"] == {"kernel": "k"}
-    assert told["notes"] == ["a note"]
-    assert told["rows"][0]["figures"] == measured["a"]
-    assert told["rows"][0]["medians"] == {KAFKA: 2.0, KAFKAPY: 1.0}
-    assert told["rows"][0]["ratio"] == 0.5
+    result = json.loads(file.read_text())
+    assert result["machine"] == {"kernel": "k"}
+    assert result["notes"] == ["a note"]
+    assert result["rows"][0]["figures"] == measured["a"]
+    assert result["rows"][0]["medians"] == {KAFKA: 2.0, KAFKAPY: 1.0}
+    assert result["rows"][0]["ratio"] == 0.5
 
 
 class WhereItRuns(Recorded):
-    """Writes down in which directory the broker that was started runs."""
+    """Records the working directory of the started broker."""
 
     def run(self, bench: Bench, kind: str) -> Figures:
         with bench.broker(kind) as broker:
@@ -155,7 +155,7 @@ class WhereItRuns(Recorded):
         return {self.name: float(len(self.calls))}
 
 
-def test_the_broker_of_another_checkout_is_a_side_of_its_own(tmp_path: Path) -> None:
+def test_the_broker_of_another_checkout_is_a_separate_side(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "kafkapy").symlink_to(ROOT / "kafkapy")

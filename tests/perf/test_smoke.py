@@ -1,11 +1,11 @@
-"""Every measurement against a kafkapy that was started as a user starts it, with a few megabytes."""
+"""Measurements run with a few megabytes on a kafkapy broker that is started as a user starts it."""
 
 import pytest
 
 from perf.measurement import KAFKAPY, Bench, Measurement
 from perf.measurements import ALL
 
-OTHERS = {"java", "rebalance_zookeeper"}  # what needs other programs, or waits for long
+OTHERS = {"java", "rebalance_zookeeper"}  # they need other programs, or wait long
 MEASUREMENTS = [each for each in ALL if each.name not in OTHERS and not each.name.startswith("spark-")]
 # One of each family: writing, reading, small requests, processes, coordinators, many topics, files, clients.
 QUICK = {

@@ -1,4 +1,4 @@
-"""Medians, ratios, goals and the word on a difference that is none."""
+"""Medians, ratios, goals, and differences smaller than the spread."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def compared(goal: Goal | None, better: str = "higher", **sides: list[float]) ->
     return compare([row], {"row": sides})[0]
 
 
-def test_the_ratio_is_ours_to_theirs_by_the_medians() -> None:
+def test_the_ratio_is_kafkapy_to_the_reference_by_the_medians() -> None:
     found = compared(None, kafka=[90, 100, 500], kafkapy=[300, 1, 200])
     assert found.ratio == 2.0
 
@@ -31,7 +31,9 @@ def test_the_ratio_is_ours_to_theirs_by_the_medians() -> None:
         (None, "lower", 1, None),
     ],
 )
-def test_a_goal_is_held_against_its_own_side(goal: Goal | None, better: str, ours: float, reached: bool | None) -> None:
+def test_a_goal_is_compared_with_its_own_side(
+    goal: Goal | None, better: str, ours: float, reached: bool | None
+) -> None:
     assert compared(goal, better, kafka=[100], kafkapy=[ours], bare=[10]).reached is reached
 
 
@@ -41,7 +43,7 @@ def test_a_goal_without_its_other_side_is_neither_reached_nor_missed() -> None:
     assert verdict(found) == ""
 
 
-def test_a_difference_smaller_than_the_spread_is_named() -> None:
+def test_a_difference_smaller_than_the_spread_is_reported() -> None:
     assert verdict(compared(Goal(1.0), kafka=[100, 140], kafkapy=[125, 130])) == "reached; spread > difference"
     assert verdict(compared(None, kafka=[100, 140], kafkapy=[125, 130])) == "spread > difference"
     assert verdict(compared(Goal(1.0), kafka=[100, 110], kafkapy=[200, 210])) == "reached"

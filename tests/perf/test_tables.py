@@ -1,4 +1,4 @@
-"""Tables of the documents are made of the JSON alone."""
+"""The tables of the documents are made from the JSON files alone."""
 
 import json
 
@@ -12,7 +12,7 @@ from perf.stats import compare
 
 @pytest.fixture
 def written(tmp_path):
-    """Writes a result with one row and says where."""
+    """Return a function that writes a result with one row and returns its path."""
 
     def write(name, key, label="a figure", notes=(), **sides):
         rows = [Row(key, label, "MB/s", "higher", Goal(1.2))]
@@ -40,7 +40,7 @@ def filled(page, tmp_path, *files):
     return path.read_text()
 
 
-def test_a_place_gets_the_rows_that_begin_with_its_name_and_the_rest_stays(written, tmp_path):
+def test_a_place_gets_the_rows_whose_keys_begin_with_its_name_and_other_text_stays(written, tmp_path):
     file = written("r.json", "produce.1k.acks1", kafka=[100.0, 110.0], kafkapy=[300.0, 320.0], bare=[500.0])
     page = (
         "before\n<!-- perf: produce. -->\nold\n<!-- /perf -->\nbetween\n<!-- perf: spark. -->\nkept\n<!-- /perf -->\n"
@@ -66,7 +66,7 @@ def test_the_file_named_last_counts(written, tmp_path):
     assert "*kafkapy 1.0 at b.json*" in text
 
 
-def test_what_misses_its_goal_is_listed_and_what_an_older_run_left_is_told_apart(written, tmp_path):
+def test_missed_goals_are_listed_and_tables_of_older_runs_keep_their_revision(written, tmp_path):
     first = written("a.json", "produce.1k.acks1", kafka=[100.0], kafkapy=[90.0])
     second = written("b.json", "consume.1k", kafka=[100.0], kafkapy=[200.0])
     page = "<!-- perf: missed -->\n<!-- /perf -->\n<!-- perf: produce. -->\n<!-- /perf -->\n"
@@ -84,7 +84,7 @@ def test_the_headline_says_where_it_was_measured(written, tmp_path):
     assert "| consume 1 KiB records, hot, MB/s | 1,000 | 2,000 | 2.00 × |" in text.splitlines()
 
 
-def test_copies_have_a_line_a_load_and_another_for_how_the_two_ways_compare(tmp_path):
+def test_copies_have_a_line_per_load_and_another_with_the_ratios(tmp_path):
     rows = [
         {"key": f"zero-copy.{mode}.1.4096.{what}", "medians": dict.fromkeys((KAFKA, KAFKAPY, BARE), figure)}
         for mode, figure in (("sendfile", 1.5), ("copy", 3.0))
@@ -97,7 +97,7 @@ def test_copies_have_a_line_a_load_and_another_for_how_the_two_ways_compare(tmp_
     assert "| 4 KiB | 0.50 × | 0.50 × | 0.50 × | 0.50 × |" in lines
 
 
-def test_threads_have_a_line_a_setting_and_the_best_of_each_column(written, tmp_path):
+def test_threads_have_a_line_per_setting_and_the_best_of_each_column(written, tmp_path):
     first = written("a.json", "threads.1.0.5.rate", kafkapy=[100.0])
     second = written("b.json", "threads.2.5.rate", kafkapy=[200.0, 220.0])
     text = filled("<!-- perf: threads -->\n<!-- /perf -->\n", tmp_path, first, second)
@@ -131,9 +131,7 @@ def test_growth_steps_and_the_soak_have_their_places(tmp_path):
     page = "".join(f"<!-- perf: {name} -->\n<!-- /perf -->\n" for name in NAMES)
     text = filled(page, tmp_path, run, soak, steps)
     assert "- making a topic: kafkapy 1 ms: does not grow" in text
-    assert (
-        "| median p99 of acks, last ten minutes to the ten that follow the first ten | 1.00 | ≤ 1.2 | reached |" in text
-    )
+    assert "| median p99 of acks, last ten minutes / minutes 10 to 20 | 1.00 | ≤ 1.2 | reached |" in text
     assert "| decode | 1.0 |  |" in text
     pictures = [line for line in text.splitlines() if line.startswith("![")]
     assert pictures == [
