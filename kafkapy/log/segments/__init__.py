@@ -1,1 +1,1 @@
-"""Segments: their files, the list of a log's segments, deletion and splitting."""
+"""Segments: the files of a segment, the list of a log's segments, and the deletion and splitting of segments."""

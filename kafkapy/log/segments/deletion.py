@@ -22,17 +22,18 @@ _log = logging.getLogger(__name__)
 def delete_segments(
     env: Environment, gone: Sequence[Segment], snapshots: SnapshotFiles, delay_ms: int, why: str
 ) -> None:
-    """Delete the files of segments that are no longer in the list, and the snapshots at their base offsets.
+    """Delete the files of segments that have left their log's list, and the producer snapshots at their base offsets.
 
-    Raises OSError if a rename fails.
+    The files are renamed at once, and removed after `delay_ms`. `why` is the reason for the log message. Raises OSError
+    if a rename fails.
     """
     remove_later(env, gone, mark_deleted(gone, snapshots, why), delay_ms)
 
 
 def mark_deleted(gone: Sequence[Segment], snapshots: SnapshotFiles, why: str) -> list[str]:
-    """Rename the files of these segments to `.deleted`, and return the new paths of the renamed snapshots.
+    """Rename the files of these segments and the producer snapshots at their base offsets to `.deleted`.
 
-    Raises OSError.
+    Return the new paths of the snapshots. `why` is the reason for the log message. Raises OSError.
     """
     if not gone:
         return []
@@ -49,10 +50,10 @@ def mark_deleted(gone: Sequence[Segment], snapshots: SnapshotFiles, why: str) ->
 
 
 def remove_later(env: Environment, gone: Sequence[Segment], snapshots: Sequence[str], delay_ms: int) -> None:
-    """Remove the renamed files after the delay. Without a delay, another thread may remove them before this returns.
+    """Remove the already renamed files of the segments `gone`, and the files `snapshots`, after `delay_ms`.
 
-    The segments must have left the list: a reader or a flush that misses the file of a listed segment takes the log
-    directory offline.
+    Without a delay, another thread may remove them before this returns. The segments must have been removed from their
+    log's list: a reader or a flush that does not find the file of a listed segment takes the log directory offline.
     """
     if not gone:
         return

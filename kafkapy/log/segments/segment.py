@@ -26,7 +26,7 @@ WITHOUT_ENTRIES = 1 << 62  # an index interval that is never reached, for scans 
 
 
 class Segment(SegmentFiles):
-    """A segment, written under the log's lock and read without a lock."""
+    """A segment: a .log file and its three indexes. The caller holds the log's lock to write; reads need no lock."""
 
     __slots__ = (
         "_clock",
@@ -57,9 +57,9 @@ class Segment(SegmentFiles):
     def create(
         cls, files: Files, directory: str, base_offset: int, config: LogConfig, clock: Clock, *, suffix: str = ""
     ) -> Segment:
-        """Create an empty active segment. Existing files of these names are emptied.
+        """Create the files of an empty active segment. If files with these names exist, they are emptied.
 
-        `suffix`: the suffix of the file names (`.cleaned`) until `rename`.
+        `suffix` (such as `.cleaned`) is added to the file names, until `rename` changes it. Raises OSError.
         """
         segment = cls(files, directory, base_offset, config, clock)
         segment._suffix = suffix
@@ -76,9 +76,12 @@ class Segment(SegmentFiles):
         return segment
 
     def open(self, found: Mapping[str, Entry]) -> str | None:
-        """Take over existing files, `found` by suffix. Return a sentence if the indexes must be rebuilt, else None.
+        """Take over the segment's existing files.
 
-        A missing time index counts as empty, as in Kafka.
+        `found` has the directory entry of each file by its suffix (such as .log).
+
+        Return a sentence that says why the indexes must be rebuilt, None if they need not be. A missing time index
+        counts as empty, as in Kafka. Raises OSError.
         """
         self.size = found[names.LOG].size
         offsets, times = found.get(names.OFFSET_INDEX, _MISSING), found.get(names.TIME_INDEX, _MISSING)
@@ -98,7 +101,7 @@ class Segment(SegmentFiles):
         return None
 
     def seal(self) -> None:
-        """End the appends: add the last time index entry and trim the indexes.
+        """Finish a segment that gets no more appends: add the last time index entry and trim the files to their size.
 
         If this raises OSError, the segment is still active.
         """
@@ -113,11 +116,11 @@ class Segment(SegmentFiles):
         self.time_index.seal()
 
     def half_rolled(self) -> str | None:
-        """Return which change of a roll has not reached the disk, None if all have. For a loaded segment.
+        """Return a sentence that says which part of the segment's roll a crash has lost, None if the roll is complete.
 
-        Raises OSError. After a crash the last time index entry may be missing, or a preallocated file may not be cut.
-        If the log was truncated right before the roll, the indexes may still have entries for records that were cut
-        off.
+        Called for a segment that was just loaded. After a crash the last time index entry may be missing, or a
+        preallocated file may not be cut. If the log was truncated right before the roll, the indexes may still have
+        entries for records that were cut off. Raises OSError.
         """
         end = self.tail()
         if end.stopped_by is not None:
@@ -133,16 +136,19 @@ class Segment(SegmentFiles):
         return None
 
     def indexes_changed(self) -> None:
-        """Drop cached values, because the index files were replaced."""
+        """Drop the cached largest timestamp, because the index files were replaced."""
         self._max_timestamp = None
 
     @property
     def growing(self) -> bool:
-        """Return True if the indexes are in memory, which appends need."""
+        """Return True if the offset index and the time index are in memory, as appends require."""
         return self.time_index.growing and self.offset_index.growing
 
     def make_active(self) -> None:
-        """Load the indexes of the last segment for appends. Done at the first append, which most logs may never get."""
+        """Load the offset index and the time index into memory for appends.
+
+        Done at the first append, as most logs may never get one.
+        """
         self.offset_index.reopen_to_grow()
         self.time_index.reopen_to_grow()
 
@@ -150,7 +156,7 @@ class Segment(SegmentFiles):
 
     @property
     def max_timestamp(self) -> tuple[int, int]:
-        """(largest timestamp, last offset of its batch); (-1, base offset) if there is none."""
+        """The largest timestamp and the last offset of its batch; (-1, base offset) if no record has a timestamp."""
         # A reader must not cache the index entry: an append could set a newer timestamp after the reader has read the
         # entry, and the reader would overwrite that timestamp.
         known = self._max_timestamp
@@ -161,7 +167,10 @@ class Segment(SegmentFiles):
         self._max_timestamp = value
 
     def max_timestamp_before(self, offset: int) -> tuple[int, int]:
-        """Return `max_timestamp` of the batches before that of `offset`. Raises CorruptSegment, OSError."""
+        """Return (largest timestamp, last offset of its batch) of the batches before the batch that contains `offset`.
+
+        The result is (-1, base offset) if no record there has a timestamp. Raises CorruptSegment, OSError.
+        """
         largest = self.max_timestamp
         if largest[1] < offset:
             return largest
@@ -170,12 +179,18 @@ class Segment(SegmentFiles):
         return self._find_max_timestamp(entry, found[0] if found is not None else self.size)
 
     def largest_timestamp(self) -> int:
-        """Return the timestamp for retention and searches by time: the largest one, or the file's modification time."""
+        """Return the segment's largest timestamp in milliseconds, for retention and searches by time.
+
+        If no record has a timestamp, return the modification time of the .log file.
+        """
         stamp = self.max_timestamp[0]
         return stamp if stamp >= 0 else self.modified_ms()
 
     def first_timestamp(self) -> int:
-        """Return the max timestamp of the first batch; -1 if the segment is empty."""
+        """Return the max timestamp of the segment's first batch in milliseconds; -1 if the segment is empty.
+
+        Raises OSError.
+        """
         if self.first_timestamp_in_memory is None and self.size:
             found = self.files.scan(self.handle(), 0, self._end_of_first(), self.base_offset, WITHOUT_ENTRIES, False)
             self.first_timestamp_in_memory = found.max_timestamp
@@ -191,9 +206,9 @@ class Segment(SegmentFiles):
     # --- appends
 
     def ends_in_memory(self) -> bool:
-        """Return True if an append reads nothing from the disk.
+        """Return True if the last page of the .log file is in the page cache or full, so that an append reads nothing.
 
-        A write into a partly filled page reads that page if needed.
+        Otherwise an append may wait for the disk: the system reads a partly filled page before it writes into the page.
         """
         if self.size % mmap.PAGESIZE == 0:
             return True
@@ -203,12 +218,15 @@ class Segment(SegmentFiles):
             return False
 
     def entries_left(self) -> int:
-        """Return how many more entries fit into both indexes. One time index entry is reserved for `seal`."""
+        """Return the number of entries for which both the offset index and the time index have room.
+
+        One time index entry is reserved for `seal`.
+        """
         offsets, times = self.offset_index, self.time_index
         return min(offsets.capacity - offsets.count, times.capacity - 1 - times.count)
 
     def write(self, buffers: list[Buffer]) -> int:
-        """Write the buffers after the end of the segment and return their size. Does not change `size`.
+        """Write the buffers after the end of the segment and return their size in bytes. Does not change `size`.
 
         The first append after a start reads the indexes. If this raises OSError, the file is cut back to its old end.
         If cutting fails too, the errno is EIO, whatever the first error was: nothing more may be written to this file.
@@ -226,7 +244,11 @@ class Segment(SegmentFiles):
             raise
 
     def appended(self, size: int, last_offset: int, max_timestamp: int, offset_of_max: int) -> None:
-        """Account for an append of `size` bytes at the end: update the size, the largest timestamp and the indexes."""
+        """Update the size, the largest timestamp and the indexes after a batch of `size` bytes was written at the end.
+
+        `last_offset` and `max_timestamp` are those of the batch. `offset_of_max` is the offset that the time index gets
+        for `max_timestamp`.
+        """
         position = self.size
         self.size = position + size
         if position == 0:
@@ -242,7 +264,7 @@ class Segment(SegmentFiles):
         self.bytes_since_entry += size
 
     def truncate_to(self, offset: int) -> int:
-        """Remove the batch that contains `offset` and all later ones. Return how many bytes.
+        """Remove the batch that contains `offset` and all later ones. Return the number of removed bytes.
 
         The segment must be active.
         """
@@ -252,7 +274,10 @@ class Segment(SegmentFiles):
         return before - self.size
 
     def cut(self, offset: int, size: int) -> None:
-        """Cut the file to `size` bytes, and remove index entries for `offset` and later. The segment must be active."""
+        """Cut the .log file to `size` bytes, and remove the index entries for `offset` and later offsets.
+
+        The segment must be active. Raises OSError.
+        """
         self.make_active()
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -266,8 +291,9 @@ class Segment(SegmentFiles):
         self._max_timestamp = self._find_max_timestamp(self.time_index.last_entry, self.size)
 
     def _find_max_timestamp(self, entry: tuple[int, int], end: int) -> tuple[int, int]:
-        """Return the larger of this time index entry and the max timestamp of the batches from there to position
-        `end`.
+        """Return (largest timestamp, last offset of its batch) of the batches before byte position `end`.
+
+        `entry` is the last time index entry before that position; only the batches after this entry are scanned.
         """
         position = self.offset_index.lookup(entry[1])
         found = self.files.scan(self.handle(), position, end, self.base_offset, WITHOUT_ENTRIES, False)
@@ -278,14 +304,19 @@ class Segment(SegmentFiles):
     # --- searches
 
     def locate(self, offset: int, end: int, nowait: bool = False) -> tuple[int, int, int] | None:
-        """Return (position, size, base offset) of the first batch before `end` that ends at `offset` or later, or None.
+        """Return (position, size, base offset) of the first batch that ends at `offset` or later, or None.
 
-        Raises CorruptSegment, OSError; with `nowait`, BlockingIOError if the call would wait for the disk.
+        Only batches before byte position `end` count. Raises CorruptSegment, OSError; with `nowait`, BlockingIOError if
+        the call would wait for the disk.
         """
         position = self.offset_index.lookup(offset, nowait)
         return self.files.locate(self.handle(nowait), position if position < end else 0, end, offset, nowait)
 
     def tail(self) -> Scan:
-        """Scan the headers from the last index entry on: where the batches end, and why the scan stopped."""
+        """Scan the batch headers from the last offset index entry to the end of the segment, and return the Scan.
+
+        The Scan says where the last valid batch ends, and why the scan stopped there if that is not the end of the
+        segment.
+        """
         begin = min(self.offset_index.lookup(self.offset_index.last_offset), self.size)
         return self.files.scan(self.handle(), begin, self.size, self.base_offset, WITHOUT_ENTRIES, False)

@@ -16,7 +16,10 @@ from kafkapy.log.storage.named_file import NamedFile
 
 
 class SegmentFiles(NamedFile):
-    """A .log file and its three indexes. The .log file's size is kept here and never asked of the file system."""
+    """The .log file of a segment and its three indexes.
+
+    The size of the .log file is kept here and never asked of the file system.
+    """
 
     __slots__ = (
         "_suffix",
@@ -55,13 +58,19 @@ class SegmentFiles(NamedFile):
         return self.path(names.LOG)
 
     def pin_all(self) -> None:
-        """Keep open the files that readers open by name. The transaction index is in memory and needs no descriptor."""
+        """Open the .log file, the offset index and the time index, and keep them open until `let_go`.
+
+        Called before other files take their names. The transaction index is in memory and needs no descriptor.
+        """
         self.pin()
         self.offset_index.pin()
         self.time_index.pin()
 
     def rename(self, suffix: str) -> None:
-        """Change the last suffix of all file names ("", ".swap", ".deleted"). A missing file is ignored."""
+        """Replace the ending of all file names of the segment by `suffix` ("", ".swap" or ".deleted").
+
+        A missing file is ignored.
+        """
         for kind in (names.LOG, *names.INDEXES):
             old = self.path(kind)
             try:
@@ -71,23 +80,26 @@ class SegmentFiles(NamedFile):
         self._suffix = suffix
 
     def delete(self) -> None:
-        """Remove the files. A reader that holds a region of the .log file can still read it."""
+        """Remove the segment's files.
+
+        A reader that still has the .log file open, through a FileRegion, can go on reading it.
+        """
         self.retire()
         for kind in (names.LOG, *names.INDEXES):
             self.files.unlink(self.path(kind))
         self.part()
 
     def part(self) -> None:
-        """Break the reference cycles between the segment and its indexes, so that they need no garbage collection.
+        """Break the reference cycles between the segment and its indexes, so that no garbage collection is needed.
 
-        Call it when the files are no longer needed by name.
+        Called when the segment's files are no longer opened by name.
         """
         self.on_damage = None
         for index in (self.offset_index, self.time_index, self.txn_index):
             index.place = NOWHERE
 
     def let_go(self) -> None:
-        """Drop the descriptors. Each one closes when its last reader is done with it."""
+        """Drop the descriptors of the segment's files. Each descriptor closes when its last reader is done with it."""
         super().let_go()
         self.offset_index.let_go()
         self.time_index.let_go()
@@ -100,14 +112,20 @@ class SegmentFiles(NamedFile):
     # --- the state of the indexes
 
     def damage(self) -> str | None:
-        """Return what is wrong with the indexes, after checking all entries, or None. Raises OSError."""
+        """Check all entries of the offset index and the time index.
+
+        Return a sentence that describes the damage, None if both are valid. Raises OSError.
+        """
         for index in (self.offset_index, self.time_index):
             if not index.growing and not index.check():
                 return f"{os.path.basename(index.path)}: {index.damage}"
         return None
 
     def damaged(self) -> None:
-        """Call the `on_damage` callback, only the first time. An index calls this when a search finds damage."""
+        """Call the `on_damage` callback with this segment, but only once.
+
+        An index calls this when a search finds damage.
+        """
         on_damage, self.on_damage = self.on_damage, None
         if on_damage is not None:
             on_damage(self)
@@ -115,19 +133,19 @@ class SegmentFiles(NamedFile):
     # --- durability
 
     def write_behind(self) -> None:
-        """Write the index entries that are only in memory. Called under the log's lock."""
+        """Write the index entries that are only in memory to the index files. Called under the log's lock."""
         self.offset_index.write_behind()
         self.time_index.write_behind()
         self.txn_index.write_behind()
 
     def mark_unsynced(self) -> None:
-        """Have the next sync write all index files, even if unchanged: a killed process may not have synced them."""
+        """Have the next sync include unchanged index files too, because a killed process may not have synced them."""
         self.offset_index.mark_unsynced()
         self.time_index.mark_unsynced()
         self.txn_index.mark_unsynced()
 
     def sync(self) -> None:
-        """Make the records and the written part of the indexes durable. Raises OSError."""
+        """Make the records and the index entries that are in the index files durable. Raises OSError."""
         self.sync_records()
         self.sync_indexes()
 
@@ -135,13 +153,16 @@ class SegmentFiles(NamedFile):
         self.files.sync(self.handle())
 
     def sync_indexes(self) -> None:
-        """Sync the index files. For in-memory entries call `write_behind` first, under the log's lock."""
+        """Sync the index files.
+
+        To include the entries that are only in memory, call `write_behind` first, under the log's lock.
+        """
         self.offset_index.sync()
         self.time_index.sync()
         self.txn_index.sync()
 
     def set_modified_ms(self, time_ms: int) -> None:
-        """Set the modification time of the .log, .index and .timeindex files."""
+        """Set the modification time of the .log, .index and .timeindex files, in milliseconds since the epoch."""
         for kind in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
             self.files.set_modified_ms(self.path(kind), time_ms)
 

@@ -20,7 +20,7 @@ Position = tuple[Segment, int]
 
 
 class SegmentList:
-    """The segments, ascending by base offset. The last one is the active segment."""
+    """The segments of a log, ascending by base offset, in `items`. The last one is the active segment."""
 
     __slots__ = ("_bases", "_positions", "items")
 
@@ -49,11 +49,14 @@ class SegmentList:
         return sum(segment.size for segment in self.items)
 
     def position(self, offset: int) -> Position | None:
-        """Return the cached position of the batch with `offset`, or None."""
+        """Return the cached (segment, byte position) of the batch that contains `offset`, None if it is not cached."""
         return self._positions.get(offset)
 
     def remember(self, offset: int, position: Position) -> None:
-        """Cache the position of the batch with `offset`. Called by appends and readers, without a common lock."""
+        """Cache `position`, that is (segment, byte position), of the batch that contains `offset`.
+
+        Appends and readers call this without a common lock.
+        """
         positions = self._positions
         if len(positions) >= _POSITIONS:
             # list() copies the keys atomically. Two threads may drop the same keys.
@@ -62,23 +65,23 @@ class SegmentList:
         positions[offset] = position
 
     def floor(self, offset: int) -> int:
-        """Return the index of the segment that would contain `offset`, -1 if the offset is below all segments."""
+        """Return the index in `items` of the segment that would contain `offset`, -1 if `offset` lies below all."""
         return bisect_right(self._bases, offset) - 1
 
     def between(self, start: int, end: int) -> tuple[Segment, ...]:
-        """Return the segments with offsets from `start` to before `end` (Kafka's LogSegments.values)."""
+        """Return the segments that contain offsets from `start` to before `end` (Kafka's LogSegments.values)."""
         if start >= end:
             return ()
         first = max(self.floor(start), 0)
         return tuple(segment for segment in self.items[first:] if segment.base_offset < end)
 
     def after(self, segment: Segment) -> Segment | None:
-        """Return the segment after this one, which itself may no longer be in the list."""
+        """Return the segment that follows `segment` by offset, or None. `segment` may no longer be in the list."""
         at = bisect_right(self._bases, segment.base_offset)
         return self.items[at] if at < len(self.items) else None
 
     def with_added(self, segment: Segment) -> SegmentList:
-        """Return a list with this segment added, or replacing the segment with the same base offset."""
+        """Return a new list that also contains `segment`, in place of a segment with the same base offset."""
         if not self.items or segment.base_offset > self._bases[-1]:  # a roll: nothing to sort
             added = SegmentList()
             added.items, added._bases = (*self.items, segment), [*self._bases, segment.base_offset]
@@ -87,6 +90,6 @@ class SegmentList:
         return SegmentList([*(one for one in self.items if one.base_offset != segment.base_offset), segment])
 
     def without(self, gone: Iterable[Segment]) -> SegmentList:
-        """Return a list without these segments."""
+        """Return a new list that does not contain the segments in `gone`."""
         dropped = set(map(id, gone))
         return SegmentList(one for one in self.items if id(one) not in dropped)

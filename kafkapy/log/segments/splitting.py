@@ -1,7 +1,8 @@
 """Split a segment whose offsets do not fit into its indexes, as Kafka does at the start (KAFKA-6264).
 
-A crash is handled as in a cleaning: a `.cleaned` file is not finished, a `.swap` file is, and the next start discards
-or completes the split. Source: Kafka's LocalLog.splitOverflowedSegment and replaceSegments.
+A crash is handled as after a crash of the log cleaner: files that end with `.cleaned` are incomplete, and the next
+start removes them; files that end with `.swap` are complete, and the next start finishes the split. Source: Kafka's
+LocalLog.splitOverflowedSegment and replaceSegments.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ class _Part(NamedTuple):
 
 
 def split(segment: Segment, config: LogConfig, clock: Clock) -> list[int]:
-    """Replace the segment by several, and return their base offsets. Raises OSError.
+    """Replace the segment's files by the files of several segments, and return the base offsets of these.
 
-    Bytes at the end that are not a valid batch are copied to the last part; recovery handles them.
+    Raises OSError.
+
+    Bytes at the end that are not a valid batch are copied to the last new segment; recovery handles them.
     """
     made = [_make(segment, part, config, clock) for part in _parts(segment)]
     # Renamed from the last to the first, because a start ignores every `.swap` after the first `.cleaned`.
@@ -60,9 +63,10 @@ def _parts(segment: Segment) -> list[_Part]:
 
 
 def _base_offset_at(segment: Segment, position: int) -> int:
-    """Return the first offset of the batch at `position`.
+    """Return the offset of the first record in the batch at byte `position`.
 
-    For a compressed message of formats 0 and 1 that needs its content.
+    For a compressed message of format 0 or 1, the message must be decompressed, because its header contains the last
+    offset.
     """
     head = segment.files.pread(segment.handle(), _HEADER, position)
     size = int.from_bytes(head[8:12], "big", signed=True) + 12

@@ -1,11 +1,11 @@
-"""A lock for rearranging the segments of a log, which operations that cannot wait take from those that can.
+"""A lock for operations that rearrange the segments of a log. Urgent operations interrupt the current holder.
 
 Cleaning and retention run again later, so they only try to get the lock and skip the log if another thread holds it. A
 truncation or the deletion of the log cannot be skipped: it asks the cleaning in progress to stop, waits until the lock
 is free, and takes it. Kafka has this as states of its cleaner manager: LogCleaningInProgress, LogCleaningAborted,
 LogCleaningPaused.
 
-Lock order: the upkeep before a log's flush lock and lock. Appends and rolls at the log's end do not need the upkeep.
+Lock order: Upkeep, the log's flush lock, the log's lock. Appends and rolls at the log's end do not need Upkeep.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from kafkapy.runtime.clock import Clock
 
 
 class Interrupted(Exception):
-    """Raised when another operation needs the log: leave the log unchanged, and release its upkeep."""
+    """Raised to make the current holder of a log's Upkeep lock stop, leave the log unchanged, and release the lock."""
 
 
 class Upkeep:
-    """The upkeep lock of one log."""
+    """The lock of one log for operations that rearrange its segments: cleaning, retention, truncation and deletion."""
 
     __slots__ = ("_condition", "_holder", "_wanted")
 
     def __init__(self, condition: threading.Condition | None = None) -> None:
-        """`condition`: shared by many logs, because waiting is rare. Each log waits only for its own state."""
+        """`condition` may be shared by many logs, because waiting is rare. Each log waits only for its own lock."""
         self._condition = condition if condition is not None else threading.Condition(threading.Lock())
-        self._holder: int | None = None  # the thread that holds the upkeep
-        self._wanted = 0  # how many threads are in, or wait for, `interrupting`
+        self._holder: int | None = None  # the id of the thread that holds the lock
+        self._wanted = 0  # number of threads that wait or run in `interrupting`
 
     def try_begin(self) -> bool:
-        """Take the upkeep, until `end`. Return False if another thread holds it or waits for it."""
+        """Take the lock, until `end`. Return False if another thread holds the lock or waits for it."""
         with self._condition:
             if self._holder is not None or self._wanted:
                 return False
@@ -41,16 +41,16 @@ class Upkeep:
             return True
 
     def end(self) -> None:
-        """Release the upkeep."""
+        """Release the lock that `try_begin` has taken."""
         with self._condition:
             self._holder = None
             self._condition.notify_all()
 
     @contextmanager
     def interrupting(self) -> Iterator[None]:
-        """Interrupt the holder, wait until it has released the upkeep, and hold the upkeep while the block runs.
+        """Ask the holder to stop, wait until the lock is free, and hold the lock while the `with` block runs.
 
-        If this thread is the holder already, the block runs at once and the upkeep stays held afterwards.
+        If this thread is the holder already, the block runs at once, and the lock stays held afterwards.
         """
         me = threading.get_ident()
         with self._condition:
@@ -71,13 +71,14 @@ class Upkeep:
                     self._condition.notify_all()
 
     def check(self) -> None:
-        """Raise Interrupted if another thread needs the log. Called by the holder."""
+        """Raise Interrupted if another thread waits for the lock in `interrupting`. The holder calls this regularly."""
         if self._wanted:
             raise Interrupted
 
     def pause(self, clock: Clock, seconds: float, stopped: Callable[[], bool]) -> None:
-        """Wait for `seconds`, but return when another thread needs the log or `stopped` is true. Called by the
-        holder.
+        """Wait for `seconds`, or until another thread asks the holder to stop or `stopped` returns True.
+
+        Called by the holder.
         """
         deadline = clock.monotonic() + seconds
         with self._condition:
@@ -85,6 +86,6 @@ class Upkeep:
                 clock.wait_until(self._condition, deadline)
 
     def wake(self) -> None:
-        """Make `pause` check `stopped` again."""
+        """Make a thread that waits in `pause` call `stopped` again."""
         with self._condition:
             self._condition.notify_all()
