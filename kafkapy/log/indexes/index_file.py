@@ -8,8 +8,8 @@ that a crash of the process loses do not matter: the segment was not flushed eit
 
 A sealed index exists only as its file, trimmed to its entries, and is searched there. An index that was already there
 when the broker started is checked before its first search: another broker may have written it, or the disk may have
-lost a part. A damaged index is not fatal, because every search can begin at the start of the segment. The segment is
-notified, and the index is rebuilt in the background.
+lost a part. A damaged index is not fatal, because every search can begin at the start of the segment. The segment's
+`damaged` method is called, and the index is rebuilt in the background.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _log = logging.getLogger(__name__)
 
 
 def parts_of(data: bytes, width: int) -> Iterator[memoryview]:
-    """Yield `data` in parts of whole `width`-byte entries, for work that would hold the GIL too long over all of it."""
+    """Yield parts of `data` that consist of whole entries of `width` bytes.
+
+    For work that would hold the GIL too long if it were done on all of `data` at once.
+    """
     view = memoryview(data)
     for at in range(0, len(view), _PART * width):
         yield view[at : at + _PART * width]
@@ -47,7 +50,10 @@ def numbers_in(code: str, data: bytes) -> array[int]:
 
 
 class Place(Protocol):
-    """The location of an index file: the segment that the index belongs to, which may be renamed."""
+    """The interface of the segment to which an index belongs.
+
+    It supplies the path of the index file, which changes when the segment is renamed.
+    """
 
     @property
     def size(self) -> int:
@@ -56,12 +62,12 @@ class Place(Protocol):
 
     def path(self, suffix: str) -> str: ...
     def damaged(self) -> None:
-        """Called when a search finds that the index is damaged. May be called more than once."""
+        """Report that a search has found damage in the index. May be called more than once."""
         ...
 
 
 class _Nowhere:
-    """The Place of an index whose segment is deleted."""
+    """The Place of an index whose segment is deleted: there is no path any more."""
 
     size = 0
 
@@ -76,7 +82,7 @@ NOWHERE: Place = _Nowhere()
 
 
 class IndexFile(NamedFile):
-    """An index file with one writer and readers that take no lock. Sizes are in entries unless the name says bytes."""
+    """An index file with one writer; readers take no lock. `count` and `capacity` are numbers of entries."""
 
     __slots__ = (
         "_changed",
@@ -112,36 +118,37 @@ class IndexFile(NamedFile):
     # --- where the entries are: for the subclasses
 
     def _clear(self) -> None:
-        """Start an empty in-memory list of entries."""
+        """Start with an empty list of entries in memory."""
         raise NotImplementedError
 
     def _load(self, data: bytes) -> None:
-        """Load the entries of a file into memory."""
+        """Decode `data`, the content of the index file, into the entries in memory."""
         raise NotImplementedError
 
     def _encoded(self, first: int, end: int) -> bytes:
-        """Return the entries from number `first` up to, but not including, `end` as they are encoded in the file."""
+        """Return the entries from number `first` up to, but not including, `end`, encoded as in the file."""
         raise NotImplementedError
 
     def _drop(self) -> None:
-        """Drop the in-memory entries, all of which are in the file now."""
+        """Drop the entries in memory, all of which are in the file now."""
         raise NotImplementedError
 
     def _first_bad(self, data: bytes) -> int:
-        """Return the number of the first entry that cannot be right, -1 if there is none."""
+        """Return the number of the first invalid entry in `data`, the content of an index file; -1 if there is none."""
         raise NotImplementedError
 
     # --- life
 
     def create(self) -> None:
-        """Create the file at full length. An existing file of that name is emptied."""
+        """Create the index file without entries, at its full length. An existing file of that name is emptied."""
         file = self._emptied()
         self.files.truncate(file, self.capacity * self.width)
 
     def open(self, size_bytes: int, data: bytes | None = None) -> None:
-        """Take over a sealed index of `size_bytes` bytes without opening the file, which the first search does.
+        """Take over an existing index file of `size_bytes` bytes. The file itself is opened by the first search.
 
-        `data`: the content of the file, if the caller has read it already.
+        `data`: the content of the file, if the caller has read it already. Without `data`, `check` reads the content
+        later.
         """
         self.count = self._written = size_bytes // self.width
         self.growing = False
@@ -149,7 +156,9 @@ class IndexFile(NamedFile):
         self._trusted = not size_bytes or (data is not None and not self.damage and self._first_bad(data) < 0)
 
     def check(self, nowait: bool = False) -> bool:
-        """Return True if the entries may be used. The first call reads and checks all of them.
+        """Return True if the index may be searched, False if it is damaged.
+
+        The first call reads and checks all entries.
 
         Raises OSError; with `nowait`, BlockingIOError if the entries would have to be read.
         """
@@ -168,7 +177,7 @@ class IndexFile(NamedFile):
         return False
 
     def reopen_to_grow(self) -> None:
-        """Let a sealed index take entries again, as the active segment's. A damaged index starts empty."""
+        """Load the entries of a sealed index into memory, so that it can take more. A damaged index starts empty."""
         if not self.growing:
             data = self.files.pread(self.handle(), self.count * self.width, 0) if self.check() else b""
             self.let_go()
@@ -179,7 +188,7 @@ class IndexFile(NamedFile):
         self._reserve()
 
     def rebuild(self) -> None:
-        """Empty the index so that it can be rebuilt."""
+        """Remove all entries from the index and from its file. The caller then adds the entries of the segment."""
         self._emptied()
 
     def _emptied(self) -> FileHandle:
@@ -194,14 +203,14 @@ class IndexFile(NamedFile):
         return file
 
     def trim(self) -> None:
-        """Write the in-memory entries and cut the file to the length of its entries. Entries may still be added."""
+        """Write the entries in memory to the file and cut the file after the last entry. Entries may still be added."""
         if self.growing:
             self.write_behind()
             self.files.truncate(self._opened(), self.count * self.width)
             self._changed = True
 
     def seal(self) -> None:
-        """Drop the in-memory entries: from now on they are only in the file. Call `trim` first. Cannot fail."""
+        """Drop the entries in memory: from now on they are only in the file. Call `trim` first. Raises nothing."""
         self.growing = False
         self._drop()
 
@@ -211,7 +220,8 @@ class IndexFile(NamedFile):
     def _opened(self, *, create: bool = False) -> FileHandle:
         """Return the open file for one operation.
 
-        Growing indexes keep no descriptor, as there may be thousands of them.
+        An index that entries are added to keeps no descriptor between operations, as there may be thousands of such
+        indexes.
         """
         return self._handle or self.files.open(self.path, create=create)
 
@@ -221,7 +231,7 @@ class IndexFile(NamedFile):
         self.files.truncate(self._opened(), max(self.capacity, self.count) * self.width)
 
     def _added(self) -> None:
-        """Count an entry that was added in memory, and write out a full page of entries."""
+        """Count an entry that was added in memory, and write the entries to the file when a page is full."""
         self.count += 1
         # The first entry is written at once. Kafka's tools, run on the files of a live broker, take zeros after an
         # entry for the end of the index, but zeros at the start of the file for entries.
@@ -234,7 +244,7 @@ class IndexFile(NamedFile):
                 _log.warning("%s: %s; its last %d entries stay in memory", self.path, error, self.count - self._written)
 
     def write_behind(self) -> None:
-        """Write the entries that are only in memory. Does not sync the file."""
+        """Write the entries that are only in memory to the file. Does not sync the file. Raises OSError."""
         while self._written < self.count:
             # In parts: encoding the entries of a whole segment at once would hold the GIL for long.
             first, end = self._written, min(self.count, self._written + _PART)
@@ -243,11 +253,14 @@ class IndexFile(NamedFile):
             self._written = end
 
     def mark_unsynced(self) -> None:
-        """Have the next sync write the file, even if it is unchanged: a killed process may not have synced it."""
+        """Have the next `sync` sync the file even if unchanged, because a killed process may not have synced it."""
         self._changed = True
 
     def sync(self) -> None:
-        """Sync what is written to the file. For in-memory entries call `write_behind` first, under the log's lock."""
+        """Sync the index file if it has changed.
+
+        To include the entries in memory, call `write_behind` first, under the log's lock. Raises OSError.
+        """
         if self._changed:
             self._changed = False  # cleared first: a write during the sync must set it again for the next sync
             try:
@@ -257,6 +270,6 @@ class IndexFile(NamedFile):
                 raise
 
     def _cut(self, count: int) -> None:
-        """Adjust the counters after the in-memory entries were cut down to `count`."""
+        """Adjust the counters after the entries in memory were reduced to the first `count`."""
         self.count = count
         self._written = min(self._written, count)

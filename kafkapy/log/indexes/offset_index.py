@@ -21,7 +21,7 @@ _LOW = 0xFFFFFFFF
 
 
 class OffsetIndex(IndexFile):
-    """The offset index of a segment. Lookups take no lock. IndexFile describes how an index is opened and closed."""
+    """The offset index of a segment. Lookups take no lock. IndexFile describes how an index is opened and sealed."""
 
     __slots__ = ("_entries", "_last")
 
@@ -55,7 +55,10 @@ class OffsetIndex(IndexFile):
         self._last = None
 
     def take(self, entries: bytes) -> None:
-        """Replace all entries by those that `segment_scan.scan` has returned. Call `rebuild` first."""
+        """Replace all entries by `entries`, which is in the format that `segment_scan.scan` returns.
+
+        Call `rebuild` first.
+        """
         self._entries = numbers_in("Q", entries)
         self.count = len(self._entries)
         self._last = None
@@ -92,7 +95,10 @@ class OffsetIndex(IndexFile):
         return self.base_offset + int.from_bytes(data, "big", signed=True)
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry. `offset` must be greater than the last entry's and at most 2^31 - 1 above the base offset."""
+        """Add an entry: the batch that ends with `offset` begins at byte `position` of the segment.
+
+        `offset` must be greater than that of the last entry, and at most 2^31 - 1 above the base offset.
+        """
         entries = self._entries
         assert entries is not None
         entries.append((offset - self.base_offset) << 32 | position)
@@ -100,7 +106,7 @@ class OffsetIndex(IndexFile):
         self._added()
 
     def lookup(self, offset: int, nowait: bool = False) -> int:
-        """Return the position at which a search for `offset` begins; 0 if no entry is at or below `offset`.
+        """Return the byte position at which a search for `offset` begins; 0 if no entry is at or below `offset`.
 
         Raises OSError; with `nowait`, BlockingIOError if the call would wait for the disk.
         """
@@ -140,7 +146,7 @@ class OffsetIndex(IndexFile):
         return self.base_offset + found[0] if found is not None else None
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the entries for `offset` and later offsets. The index must be growing."""
+        """Remove the entries for `offset` and later offsets. The entries must be in memory (`growing`)."""
         entries = self._entries
         assert entries is not None
         relative = offset - self.base_offset

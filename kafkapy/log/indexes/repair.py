@@ -1,5 +1,6 @@
-"""Rebuild the damaged indexes of a rolled segment in the background. Meanwhile searches scan from the segment's
-start.
+"""Rebuild the damaged indexes of a rolled segment in the background.
+
+Until the indexes are rebuilt, searches scan from the start of the segment.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ TEMPORARY = ".tmp"
 
 
 def repair_indexes(log: PartitionLog, segment: Segment) -> None:
-    """Rebuild the segment's offset index and time index if they are damaged. Runs in the background.
+    """Rebuild the segment's offset index and time index if one of them is damaged. Runs in the background.
 
     Does nothing if the segment or the log was deleted meanwhile. Raises OSError.
     """
@@ -71,7 +72,7 @@ def _repair(log: PartitionLog, segment: Segment) -> None:
 
 
 class _Beside:
-    """The Place of the new indexes: temporary file names, until they replace the old indexes."""
+    """The Place of the new indexes: files with temporary names beside the damaged index files, which they replace."""
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment

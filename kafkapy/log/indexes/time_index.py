@@ -1,7 +1,7 @@
 """The time index: maps a timestamp to an offset (Kafka's TimeIndex, KIP-33).
 
-An entry is 12 bytes, big-endian: a timestamp and a relative offset. No record up to this offset is younger than this
-timestamp. The offset is the last one of the batch that has the timestamp. Entries ascend in both fields.
+An entry is 12 bytes, big-endian: a timestamp and a relative offset. No record up to this offset has a later timestamp.
+The offset is the last offset of the batch that has the timestamp. Entries ascend in both fields.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENTRY = Struct(">qi")
 
 
 def _lanes_in(data: bytearray, at: int, numbers: array[int]) -> None:
-    """Write the numbers, big-endian, at byte `at` of each entry in `data`."""
+    """Write the numbers, big-endian, at byte `at` of each 12-byte entry in `data`."""
     if sys.byteorder == "little":
         numbers.byteswap()
     source, width = numbers.tobytes(), numbers.itemsize
@@ -35,7 +35,7 @@ def _lanes_in(data: bytearray, at: int, numbers: array[int]) -> None:
 
 
 def _lanes_out(data: memoryview, at: int, code: str) -> array[int]:
-    """Return the numbers at byte `at` of each entry, as an array of type `code`."""
+    """Return the big-endian numbers at byte `at` of each 12-byte entry in `data`, as an array of type `code`."""
     numbers = array(code)
     width = numbers.itemsize
     found = bytearray(len(data) // _ENTRY.size * width)
@@ -48,7 +48,7 @@ def _lanes_out(data: memoryview, at: int, code: str) -> array[int]:
 
 
 class TimeIndex(IndexFile):
-    """A time index. Lookups take no lock. The life cycle is that of IndexFile."""
+    """The time index of a segment. Lookups take no lock. IndexFile describes how an index is opened and sealed."""
 
     __slots__ = ("_entries", "_last")
 
@@ -78,7 +78,10 @@ class TimeIndex(IndexFile):
         self._entries = stamps, offsets
 
     def take(self, stamps: bytes, offsets: bytes) -> None:
-        """Take all entries at once, as `segment_scan.scan` returns them. Call `rebuild` first."""
+        """Replace all entries by `stamps` and `offsets`, in the format that `segment_scan.scan` returns.
+
+        Call `rebuild` first.
+        """
         self._entries = entries = numbers_in("q", stamps), numbers_in("i", offsets)
         self.count = len(entries[0])
 
@@ -100,7 +103,7 @@ class TimeIndex(IndexFile):
 
     @property
     def last_entry(self) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry; (-1, base offset) if there is none."""
+        """The (timestamp, offset) of the last entry; (-1, base offset) if there is no entry."""
         # The count first: the index may be reopened to grow between the two reads, and a count read after that could
         # include entries that are not in the file yet.
         count, entries = self.count, self._entries
@@ -116,9 +119,9 @@ class TimeIndex(IndexFile):
         return last[1]
 
     def entry_before(self, offset: int) -> tuple[int, int]:
-        """Return the last entry for an offset below `offset`; (-1, base offset) if there is none.
+        """Return (timestamp, offset) of the last entry whose offset is below `offset`.
 
-        Raises OSError if reading fails.
+        The result is (-1, base offset) if there is no such entry. Raises OSError if reading fails.
         """
         # The count first: the index may be reopened to grow between the two reads, and a count read after that could
         # include entries that are not in the file yet.
@@ -130,18 +133,18 @@ class TimeIndex(IndexFile):
         return self._read(slot - 1) if slot else (NO_TIMESTAMP, self.base_offset)
 
     def _before(self, slot: int, entries: tuple[array[int], array[int]]) -> tuple[int, int]:
-        """Return the in-memory entry before number `slot`; (-1, base offset) if there is none."""
+        """Return (timestamp, offset) of in-memory entry number `slot` - 1; (-1, base offset) if `slot` is 0."""
         if not slot:
             return NO_TIMESTAMP, self.base_offset
         return entries[0][slot - 1], self.base_offset + entries[1][slot - 1]
 
     def _read(self, slot: int) -> tuple[int, int]:
-        """Return entry number `slot` from the file."""
+        """Return (timestamp, offset) of entry number `slot`, read from the file. Raises OSError."""
         stamp, relative = _ENTRY.unpack(self.files.pread(self.handle(), self.width, slot * self.width))
         return stamp, self.base_offset + relative
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry if its timestamp is larger than the last one's."""
+        """Add an entry if `timestamp` is larger than the timestamp of the last entry; otherwise do nothing."""
         assert self._entries is not None
         stamps, offsets = self._entries
         if timestamp > (stamps[-1] if stamps else NO_TIMESTAMP):
@@ -151,9 +154,9 @@ class TimeIndex(IndexFile):
             self._added()
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
-        """Return the last entry with a timestamp up to `timestamp`; (-1, base offset) if there is none.
+        """Return (timestamp, offset) of the last entry whose timestamp is not above `timestamp`.
 
-        Raises OSError if reading fails.
+        The result is (-1, base offset) if there is no such entry. Raises OSError if reading fails.
         """
         # The count first: the index may be reopened to grow between the two reads, and a count read after that could
         # include entries that are not in the file yet.
@@ -167,7 +170,7 @@ class TimeIndex(IndexFile):
         return found[1], self.base_offset + found[2]
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the entries for `offset` and later offsets. The index must be growing."""
+        """Remove the entries for `offset` and later offsets. The entries must be in memory (`growing`)."""
         assert self._entries is not None
         stamps, offsets = self._entries
         # An append that ran out of memory may have extended only one of the arrays.

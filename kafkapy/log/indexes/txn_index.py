@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class TxnIndexError(ValueError):
-    """Raised when the file's content is not valid. The segment has to be scanned to rebuild the index."""
+    """Raised when the content of a .txnindex file is invalid. The segment must be scanned to rebuild the index."""
 
 
 class AbortedTxn(NamedTuple):
@@ -41,9 +41,10 @@ class AbortedTxn(NamedTuple):
 
 
 class TxnIndex:
-    """The transaction index of a segment. One writer; readers take no lock.
+    """The transaction index of a segment: one AbortedTxn for each transaction whose abort marker is in the segment.
 
-    Entries are in the order of their abort markers, that is, sorted by `last_offset`.
+    Only one thread at a time may write; readers take no lock. Entries are in the order of their abort markers, that is,
+    sorted by `last_offset`.
     """
 
     __slots__ = ("_changed", "_created", "_files", "_numbers", "_written", "base_offset", "place")
@@ -71,9 +72,10 @@ class TxnIndex:
         return tuple(AbortedTxn(*numbers[at : at + _FIELDS]) for at in range(0, len(numbers), _FIELDS))
 
     def overlapping(self, offset: int, upper: int, found: list[tuple[int, int]]) -> bool:
-        """Append (producer id, first offset) of the transactions that reach `offset` and begin before `upper`.
+        """Add to `found` this segment's aborted transactions that overlap the offsets from `offset` to before `upper`.
 
-        Return True if later segments cannot have more of them (TransactionIndex.collectAbortedTxns).
+        A transaction is added as (producer id, first offset). Return True if later segments cannot have more such
+        transactions. Source: Kafka's TransactionIndex.collectAbortedTxns.
         """
         numbers = self._numbers
         count = len(numbers) // _FIELDS
@@ -86,7 +88,10 @@ class TxnIndex:
         return False
 
     def load(self) -> None:
-        """Read the file, which must exist. Raises TxnIndexError, OSError."""
+        """Read all entries from the .txnindex file, which must exist.
+
+        Raises OSError, and TxnIndexError for invalid content.
+        """
         path = self._path
         data = self._files.read(path)
         whole = len(data) - len(data) % _ENTRY.size
@@ -107,7 +112,8 @@ class TxnIndex:
     def append(self, entry: AbortedTxn) -> None:
         """Add an entry and write it to the file. Raises OSError.
 
-        On a full disk the entry stays in memory until a later write succeeds, because its marker is already in the log.
+        On a full disk the entry stays in memory until a later write succeeds, because its abort marker is already in
+        the log.
         """
         if self._numbers:
             self._numbers.extend(entry)
@@ -131,7 +137,7 @@ class TxnIndex:
             self._written = count
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the transactions whose abort marker is at `offset` or later."""
+        """Remove the transactions whose abort marker is at `offset` or later. Raises OSError."""
         numbers, count = self._numbers, len(self)
         kept = bisect_left(range(count), offset, key=lambda n: numbers[n * _FIELDS + 2])
         if kept < count:
@@ -142,7 +148,10 @@ class TxnIndex:
             self._numbers = numbers[: kept * _FIELDS]
 
     def replace(self, entries: Sequence[AbortedTxn]) -> None:
-        """Replace all entries. After a crash the file has either the old or the new entries, and both are valid."""
+        """Replace all entries by `entries`, in memory and in the file. Raises OSError.
+
+        After a crash the file has either the old or the new entries, and both are valid.
+        """
         numbers = array("q", [number for entry in entries for number in entry])
         if entries:
             path, data = self._path, _encoded(numbers)
@@ -156,7 +165,7 @@ class TxnIndex:
         self._written = len(entries)
 
     def reset(self) -> None:
-        """Remove all entries."""
+        """Remove all entries, in memory and from the file if there is one. Raises OSError."""
         if self._files.exists(self._path):
             self._files.truncate(self._opened(), 0)
             self._changed = True
@@ -164,11 +173,14 @@ class TxnIndex:
         self._written = 0
 
     def mark_unsynced(self) -> None:
-        """Have the next sync write the file, if it exists: a killed process may not have synced it."""
+        """Have the next `sync` sync the file, if there is one, because a killed process may not have synced it."""
         self._changed = self._files.exists(self._path)
 
     def sync(self) -> None:
-        """Sync the file and, if it is new, its name, which no flush of the records would sync."""
+        """Sync the file if it has changed and, if it is new, its directory, which no flush of the records would sync.
+
+        Raises OSError.
+        """
         if self._changed:
             self._changed = False  # cleared first: a write during the sync must set it again for the next sync
             try:
@@ -181,7 +193,7 @@ class TxnIndex:
                 raise
 
     def _opened(self, *, create: bool = False) -> FileHandle:
-        """Return the open file for one operation."""
+        """Return the file, opened for one operation. With `create`, create it if it does not exist."""
         return self._files.open(self._path, create=create)
 
 
