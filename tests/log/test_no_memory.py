@@ -153,3 +153,12 @@ def test_batches_written_before_memory_ran_out_are_not_refused(tmp_path, monkeyp
     assert refused(others)
     assert values_of(log) == [(0, b"a")]
     assert log.append([batch("b")], 0)[0].base_offset == 1
+
+
+def test_after_an_append_for_which_memory_runs_out_the_producer_state_ends_where_the_log_ends(tmp_path, monkeypatch):
+    log = Bench(tmp_path, **SETTINGS).load()
+    log.append([batch("a")], 0)
+    with monkeypatch.context() as patch:
+        NoMemory(patch, SegmentList, "remember")
+        assert refused(log.append([batch("no")], 0))
+    assert log.producers.end_offset == log.log_end_offset == 1

@@ -305,8 +305,8 @@ class Append:
         if self._updates is not None:
             for aborted in self._updates.apply():
                 segment.txn_index.append(aborted)
-        log.producers.end_offset = self._next
         log.appended_locked(first_offset, position, self._next)
+        log.producers.end_offset = self._next  # last: if the line before fails, the records are undone
         self._buffers, self._pending = [], []
 
     def _refuse_unwritten(self, count: int, error: OSError) -> None:
