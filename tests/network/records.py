@@ -72,7 +72,7 @@ class Records:
 
     def write(self) -> bool:
         while self._unsent:
-            sent = syscalls.send(self.conn.fd, self._unsent)
+            sent = syscalls.sendmsg(self.conn.fd, [self._unsent], 0, 1)
             if sent < 0:
                 return False
             self._unsent = self._unsent[sent:]
