@@ -188,11 +188,9 @@ class LogManager:
     ) -> PartitionLog:
         """Return the partition's log. If there is none, create it in the directory that has the fewest logs.
 
-        Raises KafkaError.
-
         While a directory is offline, only a partition that the caller knows to be new (`is_new`) is created. The log of
         any other partition may be in the offline directory, and an empty log in its place would look like the loss of
-        all records.
+        all records. Raises KafkaError, usually KAFKA_STORAGE_ERROR, if the log can be neither opened nor created.
         """
         key = (topic, partition)
         self.loading.make_way(key)
@@ -219,9 +217,10 @@ class LogManager:
         return log
 
     def _open_refused(self, key: TopicPartition, config: LogConfig) -> None:
-        """Open a log that was refused because of its topic's settings, which have changed. May recover it for minutes.
+        """Open a log that could not be opened before because of its topic's settings, which have changed since.
 
-        Raises KafkaError if it was refused for another reason, or cannot be opened now.
+        This may recover the log for minutes. Raises KafkaError if the log was refused for another reason, or cannot be
+        opened now either.
         """
         with self._opening:
             refused = self._refused.get(key)

@@ -90,10 +90,10 @@ class PartitionLog:
     ) -> PartitionLog:
         """Open the log in `directory`, or create an empty log there. Unless `clean`, first recover the log.
 
-        `clean` means that the log directory was shut down cleanly. A recovery checks all records from `recovery_point`
-        on and may take long; `watch` follows its progress and can stop it. `topic_id` (16 bytes) is written to
-        partition.metadata if that file does not exist. Raises KafkaError INCONSISTENT_TOPIC_ID if the file has another
-        topic id, and OSError.
+        `clean` means that the broker has shut down the log directory cleanly. A recovery checks all records from
+        `recovery_point` on and may take long; `watch` follows its progress and can stop it. `topic_id` (16 bytes) is
+        written to partition.metadata if that file does not exist. Raises KafkaError INCONSISTENT_TOPIC_ID if the file
+        has another topic id, and OSError.
         """
         loader = LogLoader(
             env,
@@ -206,7 +206,7 @@ class PartitionLog:
     def set_high_watermark(self, offset: int) -> None:
         """Set the high watermark of a log that has no leader yet.
 
-        An `offset` outside the log is limited to the log's range.
+        An `offset` outside the log is replaced by the log start offset or by the end offset.
         """
         with self._high_watermark_lock:
             self.high_watermark = max(min(offset, self.end[0]), self.log_start_offset)
@@ -510,11 +510,12 @@ class PartitionLog:
     ) -> ReadResult | Busy:
         """Return a region of at most `max_bytes` that begins with the batch of `offset` and ends before `max_offset`.
 
-        As in Kafka, the region begins with the whole batch even if `offset` is inside it, may end inside a batch, and
-        never extends into the next segment. If the first batch is larger than `max_bytes`, there is no region and
-        `first_entry_incomplete` is set; with `min_one` that batch is returned whole, with `cut` as much of it as fits.
-        With `blocking=False`, returns BUSY if the position has to be read from the disk. Raises LogDirFailure, and
-        KafkaError OFFSET_OUT_OF_RANGE if `offset` is below the log start offset or above the end offset.
+        The region is in a ReadResult. As in Kafka, it begins with the whole batch even if `offset` is inside that
+        batch, may end inside a batch, and never extends into the next segment. If the first batch is larger than
+        `max_bytes`, there is no region and `first_entry_incomplete` is set; with `min_one` that batch is returned
+        whole, with `cut` as much of it as fits. With `blocking=False`, returns BUSY if the position has to be read from
+        the disk. Raises LogDirFailure, and KafkaError OFFSET_OUT_OF_RANGE if `offset` is below the log start offset or
+        above the end offset.
         """
         self.env.check()
         try:

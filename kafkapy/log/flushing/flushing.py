@@ -1,8 +1,9 @@
 """Make a log's records durable up to its recovery point (Kafka's UnifiedLog.flush).
 
-A flush syncs records only, because acknowledgements may wait for it. The indexes of the active segment are not synced:
-a start after a crash rebuilds the indexes from the segment that holds the recovery point on. They are synced before the
-recovery point is written to its checkpoint, because later starts trust everything below it, and after a roll.
+A flush syncs the records but not the indexes of the active segment, because acknowledgements may wait for the flush.
+After a crash, a start rebuilds the indexes of the segment that contains the recovery point and of all later segments.
+The indexes are synced after a roll, and before the recovery point is written to its checkpoint, because later starts
+trust everything below that recovery point.
 
 A sync that failed is not repeated: the kernel may have dropped the pages that it could not write, and reports that only
 once. The log directory goes offline instead.

@@ -67,7 +67,7 @@ class Place(Protocol):
 
 
 class _Nowhere:
-    """The Place of an index whose segment is deleted: there is no path any more."""
+    """A Place for the index of a deleted segment: `path` raises FileNotFoundError."""
 
     size = 0
 
@@ -177,7 +177,7 @@ class IndexFile(NamedFile):
         return False
 
     def reopen_to_grow(self) -> None:
-        """Load the entries of a sealed index into memory, so that it can take more. A damaged index starts empty."""
+        """Load the entries of a sealed index into memory, as appends require. A damaged index starts empty."""
         if not self.growing:
             data = self.files.pread(self.handle(), self.count * self.width, 0) if self.check() else b""
             self.let_go()

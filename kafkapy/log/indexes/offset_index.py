@@ -123,7 +123,7 @@ class OffsetIndex(IndexFile):
         return found[2] if found is not None else 0
 
     def offset_after(self, position: int, nowait: bool = False) -> int | None:
-        """Return the offset of the first entry at or after `position`, or None if there is no such entry.
+        """Return the offset of the first entry whose position is at or after `position`, or None.
 
         All records before `position` have lower offsets. If the first entry of the index is exactly at `position`, the
         second entry is used instead, because Kafka's search never compares the first entry. Raises the errors of

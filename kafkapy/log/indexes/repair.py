@@ -35,7 +35,11 @@ def repair_indexes(log: PartitionLog, segment: Segment) -> None:
 
 
 def _repair(log: PartitionLog, segment: Segment) -> None:
-    """Rebuild the indexes under temporary names, and replace the damaged ones under the log's lock."""
+    """Rebuild the damaged indexes in files with temporary names, which then replace the damaged files.
+
+    Does nothing if the indexes are undamaged, if the segment itself is damaged, or if it was changed or removed
+    meanwhile.
+    """
     size, damage = segment.size, segment.damage()
     if damage is None:
         return
@@ -72,7 +76,7 @@ def _repair(log: PartitionLog, segment: Segment) -> None:
 
 
 class _Beside:
-    """The Place of the new indexes: files with temporary names beside the damaged index files, which they replace."""
+    """A Place for the rebuilt indexes: their files have temporary names until they replace the damaged index files."""
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment

@@ -1,10 +1,10 @@
 """Convert records for clients that only know older message formats, while they are sent and in bounded memory.
 
 The response announces a fixed length before anything but the first batch is converted: the length of the region in the
-log, or that of the first converted batch if it is larger, so that the client always gets at least one whole batch. If
-the converted records are shorter, the rest is filled with a message that claims to be longer than the space left, which
-every client treats as a cut-off message. Source: Kafka's LazyDownConversionRecords and LazyDownConversionRecordsSend
-(KIP-283).
+log, or the length of the first converted batch if it is larger, so that the client always gets at least one whole
+batch. If the converted records are shorter, the rest is filled with a message that claims to be longer than the space
+left, which every client treats as an incomplete message. Source: Kafka's LazyDownConversionRecords and
+LazyDownConversionRecordsSend (KIP-283).
 """
 
 from __future__ import annotations
