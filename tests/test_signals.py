@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-NEEDS_SIGINT = "tests/tools/log/test_tail.py::test_it_follows_until_it_is_interrupted"
+NEEDS_SIGINT = "tests/tools/log/test_tail.py::test_the_command_follows_until_it_is_interrupted"
 
 
 def test_children_can_be_interrupted_where_the_shell_ignores_sigint():

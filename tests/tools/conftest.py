@@ -1,4 +1,4 @@
-"""How tests call the command line: in this process, with what it printed and its exit code."""
+"""The command line for tests: run in this process, with its output and its exit code."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class Said(NamedTuple):
 
 @pytest.fixture
 def kafkapy(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
-    """`kafkapy("log", "dump", path)` runs that command."""
+    """Return a function that runs a command: `kafkapy("log", "dump", path)`."""
     monkeypatch.delenv("KAFKAPY_DEBUG", raising=False)
 
     def call(*words: object) -> Said:

@@ -1,4 +1,4 @@
-"""The commands against a running broker."""
+"""The commands with a running broker."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 
 @pytest.fixture
 def run(kafkapy, kafkapy_broker, monkeypatch):
-    """Calls a command that must succeed; gives what it printed."""
+    """Return a function that runs a command that must succeed and returns its output."""
     monkeypatch.setenv("KAFKAPY_BOOTSTRAP_SERVER", kafkapy_broker.bootstrap_servers)
 
     def call(*words):
@@ -25,7 +25,7 @@ def run(kafkapy, kafkapy_broker, monkeypatch):
 
 @pytest.fixture
 def fails(kafkapy, run):
-    """Calls a command that must fail; gives its sentence."""
+    """Return a function that runs a command that must fail and returns its error."""
 
     def call(*words):
         code, _, err = kafkapy(*words)
@@ -38,7 +38,7 @@ def fails(kafkapy, run):
 
 @pytest.fixture
 def lines(tmp_path):
-    """A file with these lines."""
+    """Return a function that writes a file with the given lines."""
 
     def write(*texts):
         path = tmp_path / "lines"
@@ -49,19 +49,19 @@ def lines(tmp_path):
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_lines_of_a_file_come_back(run, lines, kafkapy_topic, codec):
+def test_lines_of_a_file_are_produced_and_consumed(run, lines, kafkapy_topic, codec):
     said = run("produce", kafkapy_topic, lines("one", "", "drei: ä"), "--codec", codec)
     assert said.startswith(f"3 records stored in {kafkapy_topic} in ")
     assert run("consume", kafkapy_topic) == "one\n\ndrei: ä\n"
 
 
-def test_a_last_line_without_end_and_windows_ends_are_lines_too(run, tmp_path, kafkapy_topic):
+def test_a_last_line_without_newline_and_windows_newlines_are_accepted(run, tmp_path, kafkapy_topic):
     (tmp_path / "lines").write_bytes(b"a\r\nb")
     run("produce", kafkapy_topic, tmp_path / "lines")
     assert run("consume", kafkapy_topic) == "a\nb\n"
 
 
-def test_standard_input_is_read_where_no_file_is_named(run, kafkapy_broker, kafkapy_topic):
+def test_standard_input_is_read_if_no_file_is_given(run, kafkapy_broker, kafkapy_topic):
     done = subprocess.run(
         [sys.executable, "-m", "kafkapy", "produce", kafkapy_topic, "-b", kafkapy_broker.bootstrap_servers],
         input="a\nb\n",
@@ -73,19 +73,19 @@ def test_standard_input_is_read_where_no_file_is_named(run, kafkapy_broker, kafk
     assert run("consume", kafkapy_topic) == "a\nb\n"
 
 
-def test_keys_are_parted_from_values(run, lines, kafkapy_topic):
+def test_keys_are_separated_from_values(run, lines, kafkapy_topic):
     run("produce", kafkapy_topic, lines("k:v:w", ":x"), "--key-separator", ":")
     assert run("consume", kafkapy_topic, "--format", "key-value") == "k\tv:w\n\tx\n"
     assert run("consume", kafkapy_topic, "--format", "key-value", "-K", "=") == "k=v:w\n=x\n"
 
 
-def test_a_line_without_key_is_named_and_what_precedes_it_is_stored(run, fails, lines, kafkapy_topic):
+def test_a_line_without_key_is_reported_and_the_lines_before_it_are_stored(run, fails, lines, kafkapy_topic):
     sentence = fails("produce", kafkapy_topic, lines("a:b", "none", "c:d"), "--key-separator", ":")
     assert sentence == "kafkapy: line 2 has no key: ':' is not in 'none' (the 1 record before it was sent).\n"
     assert run("consume", kafkapy_topic) == "b\n"
 
 
-def test_json_lines_go_there_and_back(run, lines, tmp_path, kafkapy_topic):
+def test_json_lines_are_produced_and_consumed(run, lines, tmp_path, kafkapy_topic):
     record = {"key": "k", "value": {"base64": "AP8="}, "headers": [["h", "x"], ["h", None]], "timestamp": 1600000000000}
     run("produce", kafkapy_topic, lines(json.dumps(record), "", '{"value": {"a": 1}, "partition": 0}'), "--json")
     printed = run("consume", kafkapy_topic, "--json")
@@ -98,7 +98,7 @@ def test_json_lines_go_there_and_back(run, lines, tmp_path, kafkapy_topic):
     assert [dict(one, offset=one["offset"] - 2) for one in again] == [first, second]
 
 
-def test_consuming_begins_where_it_is_told_and_ends_where_it_is_told(run, lines, kafkapy_topic):
+def test_consume_begins_and_ends_where_the_options_say(run, lines, kafkapy_topic):
     stamped = [json.dumps({"value": str(n), "timestamp": f"2024-01-0{n}T00:00:00Z"}) for n in range(1, 6)]
     run("produce", kafkapy_topic, lines(*stamped), "--json")
 
@@ -117,7 +117,7 @@ def test_consuming_begins_where_it_is_told_and_ends_where_it_is_told(run, lines,
     assert values("--max", 2, "--follow") == ["1", "2"]
 
 
-def test_followed_records_are_printed_as_they_come_until_ctrl_c(run, lines, kafkapy_topic, kafkapy_broker):
+def test_followed_records_are_printed_as_they_arrive_until_ctrl_c(run, lines, kafkapy_topic, kafkapy_broker):
     run("produce", kafkapy_topic, lines("before"))
     command = [sys.executable, "-m", "kafkapy", "consume", kafkapy_topic, "--follow"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as consuming:
@@ -150,7 +150,7 @@ def test_one_partition_can_be_read_alone(run, lines, kafkapy_topic):
     assert run("consume", kafkapy_topic, "--partition", 1) == "b\n"
 
 
-def test_topics_are_made_shown_changed_and_deleted(run, fails):
+def test_topics_are_created_shown_changed_and_deleted(run, fails):
     assert (
         run("topics", "create", "made", "-p", 2, "-c", "retention.ms=60000")
         == "Created topic made with 2 partitions.\n"
@@ -190,11 +190,11 @@ def test_settings_are_shown_and_changed(run, fails, kafkapy_topic):
     assert (entry["name"], entry["value"]) == ("cleanup.policy", "delete,compact")
 
 
-def test_without_settings_for_all_brokers_it_says_where_to_look(run):
+def test_without_settings_for_all_brokers_the_command_says_where_to_look(run):
     assert "Nothing is set for all brokers together; --broker ID " in run("configs", "describe", "--all-brokers")
 
 
-def test_what_is_not_there_is_named(fails, lines, kafkapy_topic):
+def test_the_error_names_a_missing_topic_partition_or_file(fails, lines, kafkapy_topic):
     assert "topic 'nowhere'" in fails("consume", "nowhere")
     assert "topic 'nowhere'" in fails("topics", "describe", "nowhere")
     assert "no partition 7: it has 1" in fails("consume", kafkapy_topic, "--partition", 7)
@@ -205,7 +205,8 @@ def test_what_is_not_there_is_named(fails, lines, kafkapy_topic):
 
 @pytest.fixture
 def on_terminal(kafkapy_broker):
-    """Runs a command whose standard error, and unless `piped` also output, is a terminal; gives what it showed."""
+    """Return a function that runs a command with standard error on a terminal, and standard output too unless `piped`,
+    and returns what the terminal showed."""
 
     def call(*words, piped=False):
         master, slave = pty.openpty()
@@ -220,7 +221,7 @@ def on_terminal(kafkapy_broker):
         try:
             while piece := os.read(master, 65536):
                 shown += piece
-        except OSError:  # how a terminal ends when the last one at its other side is gone
+        except OSError:  # a terminal ends like this when the last process on its other side is gone
             pass
         os.close(master)
         assert child.wait() == 0
@@ -239,12 +240,12 @@ def test_lines_on_a_terminal_are_not_mixed_with_progress(on_terminal, lines, kaf
     assert on_terminal("consume", kafkapy_topic) == "a\r\nb\r\n"
 
 
-def test_a_table_has_a_head_line_on_a_terminal_and_none_elsewhere(on_terminal, run, kafkapy_topic):
+def test_a_table_has_a_header_only_on_a_terminal(on_terminal, run, kafkapy_topic):
     assert "────" in on_terminal("topics", "list")
     assert "─" not in run("topics", "list")
 
 
-def test_names_that_no_request_can_hold_are_told_in_a_sentence(fails):
+def test_names_too_long_for_a_request_are_reported_in_a_sentence(fails):
     assert "topic 'a\\udcff': it is not in UTF-8" in fails("topics", "describe", "a\udcff")
     for words in (["topics", "create"], ["consume"], ["configs", "describe", "--topic"]):
         assert "a string of 40000 bytes is longer than 32767" in fails(*words, "x" * 40_000)

@@ -1,4 +1,4 @@
-"""`kafkapy groups`, `kafkapy transactions` and `kafkapy consume --group` against a running broker."""
+"""`kafkapy groups`, `kafkapy transactions` and `kafkapy consume --group` with a running broker."""
 
 import json
 import os
@@ -21,14 +21,14 @@ from kafkapy.tools.consume import kafka_member
 
 @pytest.fixture(scope="module")
 def group_broker():
-    """One that does not wait for further members of a new group."""
+    """Start a broker that does not wait for further members of a new group."""
     with Broker(group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=3) as broker:
         yield broker
 
 
 @pytest.fixture
 def topic(group_broker, request):
-    """A topic with three partitions, in each the values p-0 to p-9."""
+    """Create a topic with three partitions, each with the values p-0 to p-9."""
     name = re.sub(r"\W", "-", request.node.name)
     with Admin(group_broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(name, 3)])
@@ -45,7 +45,7 @@ def send(broker, topic, numbers):
 
 @pytest.fixture
 def run(kafkapy, group_broker, monkeypatch):
-    """Calls a command that must succeed; gives what it printed."""
+    """Return a function that runs a command that must succeed and returns its output."""
     monkeypatch.setenv("KAFKAPY_BOOTSTRAP_SERVER", group_broker.bootstrap_servers)
 
     def call(*words):
@@ -58,7 +58,7 @@ def run(kafkapy, group_broker, monkeypatch):
 
 @pytest.fixture
 def fails(kafkapy, run):
-    """Calls a command that must fail with one sentence; gives that."""
+    """Return a function that runs a command that must fail with one sentence and returns it."""
 
     def call(*words):
         code, _, err = kafkapy(*words)
@@ -70,7 +70,7 @@ def fails(kafkapy, run):
 
 @pytest.fixture
 def member(group_broker, tmp_path):
-    """Starts `kafkapy consume TOPIC --group GROUP --follow` in a process; its output goes to a file."""
+    """Return a function that starts `kafkapy consume TOPIC --group GROUP --follow` as a process; output to a file."""
     children = []
 
     def start(topic, group, address=group_broker.bootstrap_servers):
@@ -101,7 +101,7 @@ def until(condition, timeout=30):
 
 
 def offsets(run, group):
-    """What the group has committed, by partition."""
+    """Return the group's committed offsets by partition."""
     (described,) = json.loads(run("groups", "describe", group, "--json"))
     return {one["partition"]: one["committed"] for one in described["offsets"]}
 
@@ -110,7 +110,7 @@ def everything(numbers=range(10)):
     return {f"{partition}-{number}" for partition in range(3) for number in numbers}
 
 
-def test_a_group_goes_on_where_it_has_come_to(run, topic):
+def test_a_group_resumes_at_its_committed_offsets(run, topic):
     first = run("consume", topic, "--group", "goes-on", "--max", 7).split()
     assert len(first) == 7
     assert sum(offsets(run, "goes-on").values()) == 7
@@ -121,19 +121,19 @@ def test_a_group_goes_on_where_it_has_come_to(run, topic):
     assert offsets(run, "goes-on") == {0: 10, 1: 10, 2: 10}
 
 
-def test_a_group_that_begins_at_the_end_goes_on_from_there(run, topic, group_broker):
+def test_a_group_that_begins_at_the_end_continues_from_there(run, topic, group_broker):
     assert run("consume", topic, "--group", "begins-late", "--from", "latest") == ""
     send(group_broker, topic, [10])
     printed = run("consume", topic, "--group", "begins-late", "--from", "latest", "--json")
     assert {json.loads(line)["value"] for line in printed.splitlines()} == everything([10])
 
 
-def test_none_is_printed_and_committed_of_no_records(run, fails, topic):
+def test_without_records_nothing_is_printed_or_committed(run, fails, topic):
     assert run("consume", topic, "--group", "wants-none", "--max", 0) == ""
     assert fails("groups", "describe", "wants-none") == "kafkapy: there is no group 'wants-none'.\n"
 
 
-def test_no_group_is_made_for_a_topic_that_is_not_there(run, fails):
+def test_no_group_is_created_for_a_topic_that_does_not_exist(run, fails):
     assert "topic 'nowhere'" in fails("consume", "nowhere", "--group", "none")
     assert "none" not in run("groups", "list")
 
@@ -172,7 +172,7 @@ def test_members_share_the_partitions_and_each_record_is_printed_once(run, topic
     assert set(printed.values()) == {1}
 
 
-def test_a_member_survives_a_broker_that_dies_and_comes_back(tmp_path, monkeypatch, member):
+def test_a_member_survives_a_restart_of_a_killed_broker(tmp_path, monkeypatch, member):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -239,7 +239,7 @@ def test_a_group_is_shown_with_its_members_and_its_lag(run, topic, member, group
     assert row.split() == ["shown", "Stable", "classic", "consumer", "1001"]
 
 
-def test_a_reset_of_all_topics_is_of_what_was_committed(run, topic):
+def test_a_reset_of_all_topics_covers_the_committed_partitions(run, topic):
     other = f"{topic}-2"
     run("topics", "create", other)
     run("groups", "reset-offsets", "of-all", "-t", topic, "-t", other, "--to-latest", "--execute")
@@ -248,7 +248,7 @@ def test_a_reset_of_all_topics_is_of_what_was_committed(run, topic):
     assert plan.splitlines() == [*(f"{topic},{number},0" for number in range(3)), f"{other},0,0"]
 
 
-def test_a_reset_is_shown_first_and_then_carried_out(run, topic):
+def test_a_reset_is_first_shown_and_then_executed(run, topic):
     words = ["groups", "reset-offsets", "moved", "--topic", topic, "--to-offset", 4]
     shown = run(*words).splitlines()
     assert shown[0].split() == ["group", "topic", "partition", "committed", "new"]
@@ -264,7 +264,7 @@ def test_a_reset_is_shown_first_and_then_carried_out(run, topic):
     assert line["note"].endswith(" is after the end")
 
 
-def test_a_reset_of_what_is_not_there_is_refused(run, fails, topic):
+def test_a_reset_of_missing_topics_or_partitions_is_refused(run, fails, topic):
     def refused(*words):
         return fails("groups", "reset-offsets", *words, "--execute")
 
@@ -277,7 +277,7 @@ def test_a_reset_of_what_is_not_there_is_refused(run, fails, topic):
     assert "there is no group 'g'" in fails("groups", "describe", "g")
 
 
-def test_a_plan_in_a_file_is_for_the_groups_that_it_names(run, fails, topic, tmp_path):
+def test_a_plan_in_a_file_applies_to_the_groups_that_it_names(run, fails, topic, tmp_path):
     file = tmp_path / "plan.csv"
     file.write_text(f"one,{topic},0,3\ntwo,{topic},1,4\n")
     assert run("groups", "reset-offsets", "--from-file", file, "--execute").endswith("Committed 2 offsets.\n")
@@ -325,7 +325,7 @@ def test_a_transaction_is_shown_and_aborted(run, fails, topic, group_broker):
         assert "has no open transaction: it is " in fails("transactions", "abort", "shown-and-aborted")
 
 
-def test_what_is_not_there_is_named(run, fails, topic):
+def test_the_error_names_a_missing_group_or_transaction(run, fails, topic):
     assert fails("transactions", "describe", "nobody") == "kafkapy: there is no transactional id 'nobody'.\n"
     assert fails("transactions", "abort", "nobody") == "kafkapy: there is no transactional id 'nobody'.\n"
     assert "topic 'nowhere'" in fails("transactions", "describe-producers", "nowhere")
@@ -336,7 +336,7 @@ def test_what_is_not_there_is_named(run, fails, topic):
     assert run("transactions", "describe-producers", topic, "-p", 1).startswith("partition  producer id")
 
 
-def test_who_waits_for_a_group_that_does_not_begin_is_told(kafkapy, monkeypatch):
+def test_consume_says_that_it_waits_for_a_group_that_does_not_start(kafkapy, monkeypatch):
     monkeypatch.setattr(kafka_member, "JOIN_WARNING_AFTER_S", 0.0)
     with Broker(offsets_topic_replication_factor=3) as broker:
         address = broker.bootstrap_servers

@@ -1,4 +1,4 @@
-"""The command as a whole: exit codes, one sentence for each error, and what is loaded."""
+"""The command as a whole: exit codes, one sentence for each error, and imported modules."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from kafkapy.version import VERSION
 
 
 def run(*words, code=None, **env):
-    """A real process: what it printed and its exit code."""
+    """Run the command in a process; return its output and its exit code."""
     command = [sys.executable, "-m", "kafkapy", *words] if code is None else [sys.executable, "-c", code]
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **env}, check=False)
 
@@ -26,7 +26,7 @@ def test_a_process_says_its_version_and_exits_0():
     assert (done.returncode, done.stdout, done.stderr) == (0, f"kafkapy {VERSION}\n", "")
 
 
-def test_a_process_that_was_called_wrongly_exits_2_with_a_sentence():
+def test_a_process_with_wrong_arguments_exits_2_with_a_sentence():
     done = run("topics", "list", "--nonsense")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "kafkapy: No such option: --nonsense. See: kafkapy topics list --help.\n"
@@ -38,7 +38,7 @@ def test_a_process_that_failed_exits_1_with_a_sentence():
     assert done.stderr == "kafkapy: No connection to 127.0.0.1:1: connection refused. Is a broker listening there?\n"
 
 
-def test_a_traceback_is_there_for_those_who_ask_for_it():
+def test_a_traceback_is_shown_if_requested():
     done = run("topics", "list", "-b", "127.0.0.1:1", KAFKAPY_DEBUG="1")
     assert done.returncode == 1
     assert "Traceback" in done.stderr
@@ -57,7 +57,7 @@ def test_an_interrupted_process_exits_130():
     assert (done.returncode, done.stderr) == (130, "")
 
 
-def test_a_reader_that_has_seen_enough_is_no_failure():
+def test_a_closed_pipe_is_no_failure():
     names = "a" * 60
     code = (
         "import sys\n"
@@ -74,7 +74,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure():
         assert child.wait() == 0
 
 
-def test_a_command_whose_reader_has_seen_enough_is_no_failure(tmp_path):
+def test_a_command_whose_reader_closes_the_pipe_is_no_failure(tmp_path):
     (tmp_path / "t-0").mkdir()
     records = [(0, b"k", b"v" * 100, ())] * 10_000
     (tmp_path / "t-0" / "00000000000000000000.log").write_bytes(build(records))
@@ -159,7 +159,7 @@ def test_a_command_whose_reader_has_seen_enough_is_no_failure(tmp_path):
         (["start", "-o", "num.partitions=many"], "-o num.partitions=many: "),
     ],
 )
-def test_a_wrong_call_is_told_in_a_sentence(kafkapy, words, sentence):
+def test_wrong_arguments_are_reported_in_a_sentence(kafkapy, words, sentence):
     code, out, err = kafkapy(*words)
     assert (code, out) == (2, "")
     assert err.startswith("kafkapy: ")
@@ -168,7 +168,7 @@ def test_a_wrong_call_is_told_in_a_sentence(kafkapy, words, sentence):
     assert err.count("\n") == 1
 
 
-def test_a_word_that_is_nearly_a_command_is_told_which(kafkapy):
+def test_a_misspelled_command_gets_a_suggestion(kafkapy):
     assert kafkapy("log", "dmp") == (
         2,
         "",
@@ -190,7 +190,7 @@ def test_names_of_any_bytes_are_shown_in_any_locale(tmp_path, command):
 
 
 @pytest.mark.parametrize("words", [[], ["topics"], ["groups"], ["transactions"], ["configs"], ["log"]])
-def test_a_command_without_its_rest_shows_its_help_and_is_a_wrong_call(kafkapy, words):
+def test_a_command_without_its_subcommand_shows_its_help_and_exits_2(kafkapy, words):
     code, out, err = kafkapy(*words)
     assert code == 2
     assert "Usage: kafkapy" in out + err
@@ -213,7 +213,7 @@ def test_every_command_has_help(kafkapy, words):
         assert f"Usage: kafkapy {' '.join(words)}" in " ".join(out.split())
 
 
-def test_a_file_that_cannot_be_read_is_named(kafkapy, tmp_path):
+def test_the_error_names_a_file_that_cannot_be_read(kafkapy, tmp_path):
     code, _, err = kafkapy("start", tmp_path / "none.properties")
     assert (code, err) == (
         1,
@@ -228,7 +228,7 @@ def test_a_wrong_setting_in_a_file_is_a_failure_that_names_it(kafkapy, tmp_path)
     assert err.startswith("kafkapy: num.partitions=many: ")
 
 
-def test_an_error_that_nobody_foresaw_says_how_to_see_more(kafkapy, monkeypatch):
+def test_an_unexpected_error_says_how_to_see_the_traceback(kafkapy, monkeypatch):
     def broken(args):
         raise TypeError("boo")
 
@@ -238,7 +238,7 @@ def test_an_error_that_nobody_foresaw_says_how_to_see_more(kafkapy, monkeypatch)
     assert err == ("kafkapy: unexpected error: TypeError: boo; run it again with KAFKAPY_DEBUG=1 for a traceback.\n")
 
 
-def test_the_start_of_a_broker_loads_no_library_that_it_does_not_need():
+def test_the_start_of_a_broker_imports_no_unneeded_library():
     code = (
         "import sys\n"
         "from kafkapy.tools import main, start\n"
@@ -258,7 +258,7 @@ def test_help_names_all_commands(kafkapy):
     assert all(f"│ {name} " in out for name in LOG_COMMANDS)
 
 
-def test_a_command_loads_nothing_that_only_others_need():
+def test_a_command_imports_nothing_that_only_other_commands_need():
     code = (
         "import sys\n"
         "from kafkapy.tools import main\n"
@@ -284,13 +284,13 @@ def test_a_shell_can_complete_commands_and_options(words, completed):
     assert done.stdout.split() == [completed]
 
 
-def test_signals_are_not_left_changed_by_other_commands(kafkapy):
+def test_other_commands_restore_the_signal_handlers(kafkapy):
     before = signal.getsignal(signal.SIGINT)
     kafkapy("--version")
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_compiled_module_of_older_sources_is_named_with_what_to_do():
+def test_the_error_for_an_outdated_compiled_module_says_what_to_do():
     with pytest.raises(ImportError) as failed:
         from kafkapy._ext.varint import of_a_later_version  # noqa: F401
     sentence = main_module.sentence_of(failed.value)

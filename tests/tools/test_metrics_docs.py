@@ -1,4 +1,4 @@
-"""docs/metrics.md, and the pages that brokers and mirrors really serve."""
+"""docs/metrics.md compared with the pages that brokers and mirrors serve."""
 
 import urllib.request
 from pathlib import Path
@@ -14,14 +14,14 @@ from tests.server.requests import batch, fetch_request, make_topic, metrics_addr
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 BROKER = {name: metric for table in BROKER_TABLES.values() for name, metric in table.items()}
-FROM_PROMETHEUS = {"le"}  # a histogram's buckets
+FROM_PROMETHEUS = {"le"}  # the label of a histogram's buckets
 
 
-def test_the_committed_page_is_what_the_tables_say():
+def test_the_committed_page_matches_the_tables():
     assert DOCS.read_text() == page(), "run: python -m kafkapy.tools.metrics_docs > docs/metrics.md"
 
 
-def test_no_name_is_in_two_tables():
+def test_no_metric_is_in_two_tables():
     tables = [*BROKER_TABLES.values(), MIRROR_TABLE]
     assert sum(map(len, tables)) == len(BROKER | MIRROR_TABLE)
 
@@ -53,12 +53,12 @@ def test_a_mirror_serves_the_metrics_of_its_table_and_no_others():
 
 
 def defined(table):
-    """The kind and the label names of each metric of a table, by its name."""
+    """Return the kind and the label names of each metric of a table, by its name."""
     return {name: (metric.kind, {frozenset(metric.labels)}) for name, metric in table.items()}
 
 
 def scrape(address):
-    """The kind and the label names of each metric on a page, by its name in the tables."""
+    """Return the kind and the label names of each metric on a page, by its name in the tables."""
     with urllib.request.urlopen(f"http://{address}/metrics") as answer:
         text = answer.read().decode()
     return {

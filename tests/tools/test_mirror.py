@@ -1,4 +1,4 @@
-"""`kafkapy mirror`: bad calls, and a whole run."""
+"""`kafkapy mirror`: wrong arguments, and a whole run."""
 
 import signal
 import subprocess
@@ -18,7 +18,7 @@ PATIENCE_S = 60.0
 
 @pytest.fixture
 def files(tmp_path):
-    """Properties of a source and a target where nobody is."""
+    """Write properties of a source and a target at addresses without a broker."""
     (tmp_path / "src").write_text("bootstrap.servers=127.0.0.1:1\ngroup.id=g\n")
     (tmp_path / "dst").write_text("bootstrap.servers=127.0.0.1:1\n")
     (tmp_path / "wrong").write_text("bootstrap.servers=127.0.0.1:1\ngroup.id=g\nfetch.max.byte=1\n")
@@ -49,7 +49,7 @@ def files(tmp_path):
         (1, ["--whitelist", "a"], "No connection to 127.0.0.1:1: connection refused. Is a broker listening there?"),
     ],
 )
-def test_a_bad_call_is_one_sentence(kafkapy, files, code, words, says):
+def test_wrong_arguments_are_reported_in_one_sentence(kafkapy, files, code, words, says):
     words = [str(files / "wrong") if word == "{wrong}" else word for word in words]
     said = kafkapy("mirror", "--consumer", files / "src", "--producer", files / "dst", *words)
     assert (said.code, said.out) == (code, "")
@@ -65,7 +65,7 @@ def brokers():
         yield [broker.bootstrap_servers for broker in (one, two, three)]
 
 
-def test_two_sources_go_into_one_target_and_sigterm_commits_and_leaves(brokers, tmp_path):
+def test_two_sources_are_copied_to_one_target_and_sigterm_commits_and_leaves_the_groups(brokers, tmp_path):
     *sources, target = brokers
     for number, source in enumerate(sources):
         (tmp_path / f"{number}.properties").write_text(f"bootstrap.servers={source}\ngroup.id=g\n")
@@ -124,7 +124,7 @@ sys.exit(main(["mirror", *sys.argv[1:]]))
 """
 
 
-def test_the_second_signal_ends_it_at_once(files):
+def test_the_second_signal_ends_the_mirror_at_once(files):
     words = ["--consumer", str(files / "src"), "--producer", str(files / "dst"), "--whitelist", "a"]
     with subprocess.Popen([sys.executable, "-c", STUCK, *words], stderr=subprocess.PIPE, text=True) as mirror:
         assert mirror.stderr is not None
@@ -151,7 +151,7 @@ class Stderr:
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_the_progress_line_is_rewritten_on_a_terminal_and_a_line_now_and_then_elsewhere(monkeypatch, terminal):
+def test_the_progress_line_is_rewritten_on_a_terminal_and_printed_periodically_elsewhere(monkeypatch, terminal):
     out, now = Stderr(terminal), [100.0]
     monkeypatch.setattr(mirror_progress.sys, "stderr", out)
     monkeypatch.setattr(mirror_progress.time, "monotonic", lambda: now[0])

@@ -17,7 +17,7 @@ _OFFSETS = st.dictionaries(st.tuples(_NAMES, _PARTITIONS), st.integers(0, 2**63 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.dictionaries(_NAMES, _OFFSETS, min_size=1, max_size=3))
-def test_what_is_written_is_read_again(tmp_path: Path, groups: dict[str, dict[tuple[str, str], int]]) -> None:
+def test_written_offsets_are_read_back(tmp_path: Path, groups: dict[str, dict[tuple[str, str], int]]) -> None:
     write_lines(tmp_path / "offsets", groups)
     assert read_lines(tmp_path / "offsets") == groups
 
@@ -36,7 +36,7 @@ def test_what_is_written_is_read_again(tmp_path: Path, groups: dict[str, dict[tu
         "t,0,1",
     ],
 )
-def test_a_line_that_is_none_is_named(tmp_path: Path, line: str) -> None:
+def test_the_error_names_an_invalid_line(tmp_path: Path, line: str) -> None:
     file = tmp_path / "offsets"
     file.write_text(f"/consumers/g/offsets/t/1:5\n\n{line}\n")
     with pytest.raises(ToolError) as error:
@@ -44,7 +44,7 @@ def test_a_line_that_is_none_is_named(tmp_path: Path, line: str) -> None:
     assert str(error.value) == f"{file}, line 3: {line!r} is not /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET"
 
 
-def test_an_offset_that_is_there_twice_is_refused_unless_it_is_the_same(tmp_path: Path) -> None:
+def test_two_different_offsets_of_a_partition_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "offsets"
     file.write_text("/consumers/g/offsets/t/1:5\n" * 2)
     assert read_lines(file) == {"g": {("t", "1"): 5}}
@@ -64,6 +64,6 @@ def test_a_file_without_lines_is_refused(tmp_path: Path, content: bytes) -> None
 
 
 @pytest.mark.parametrize("name", ["a/b", "a:b", "a\nb"])
-def test_a_group_that_no_line_can_name_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_group_whose_name_no_line_can_hold_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ToolError, match="cannot be in a file of lines"):
         write_lines(tmp_path / "offsets", {name: {("t", "0"): 1}})

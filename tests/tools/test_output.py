@@ -1,4 +1,4 @@
-"""Tables as people and as `grep` see them."""
+"""Tables on a terminal and in a pipe."""
 
 import json
 
@@ -22,13 +22,13 @@ def test_in_a_pipe_a_table_is_plain_columns_that_are_never_folded(capsys):
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_what_is_in_a_cell_is_shown_as_it_is(capsys, monkeypatch, terminal):
+def test_the_contents_of_a_cell_are_shown_unchanged(capsys, monkeypatch, terminal):
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
     print_table(["name"], [[ODD]])
     assert "[bold]:smile:" in capsys.readouterr().out
 
 
-def test_a_cell_stays_in_its_line(capsys):
+def test_a_cell_stays_on_one_line(capsys):
     print_table(["a", "b"], [["one\ntwo\r", "x"]])
     assert capsys.readouterr().out == f"a{' ' * 11}b\none\\ntwo\\r  x\n"
 
@@ -38,7 +38,7 @@ ESCAPED = r"g\x1b[31mred\x1b]0;title\x07\x9b2J\u202e"
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_other_peoples_text_cannot_control_the_terminal(capsys, monkeypatch, terminal):
+def test_text_from_clients_cannot_control_the_terminal(capsys, monkeypatch, terminal):
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
     print_table(["name"], [[HOSTILE]], title=HOSTILE)
     written = capsys.readouterr().out
@@ -59,14 +59,14 @@ def test_headlines_of_groups_are_escaped_too(capsys):
     assert capsys.readouterr().out.count(f"Group {ESCAPED}: Empty, no members") == 2
 
 
-def test_json_has_the_text_itself(capsys):
+def test_json_has_the_unescaped_text(capsys):
     print_json({"group": HOSTILE})
     assert json.loads(capsys.readouterr().out) == {"group": HOSTILE}
 
 
 @pytest.fixture
 def shown(monkeypatch):
-    """What a bar is told while lines of a result come, with a clock of its own."""
+    """Return the calls that a progress bar gets while lines of a result are printed, with a clock of the test."""
     told = []
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setattr("rich.progress.Progress.start", lambda self: told.append("start"))
@@ -75,7 +75,7 @@ def shown(monkeypatch):
     return told
 
 
-def test_a_bar_makes_room_for_lines_and_comes_back_when_none_come(shown, monkeypatch):
+def test_a_bar_is_hidden_while_lines_are_printed_and_shown_again_after_them(shown, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
     with progress("Checking", 50, beside_lines=False) as advance:

@@ -14,13 +14,13 @@ def file(tmp_path):
     return tmp_path / "plan.csv"
 
 
-def test_a_plan_of_one_group_goes_to_a_file_and_back(file):
+def test_a_plan_of_one_group_is_written_and_read_back(file):
     write_plan(file, [Reset("g", "t", 0, 3, 5, ""), Reset("g", 'a "name", odd', 12, None, 0, "n")], with_group=False)
     assert file.read_text() == 't,0,5\n"a ""name"", odd",12,0\n'
     assert read_plan(file, ["h"]) == {"h": {("t", 0): 5, ('a "name", odd', 12): 0}}
 
 
-def test_a_plan_of_several_groups_goes_to_a_file_and_back(file):
+def test_a_plan_of_several_groups_is_written_and_read_back(file):
     write_plan(file, [Reset("g", "t", 0, 3, 5, ""), Reset("h", "t", 0, 3, 6, "")], with_group=True)
     assert read_plan(file, []) == read_plan(file, ["x", "y"]) == {"g": {("t", 0): 5}, "h": {("t", 0): 6}}
 
@@ -46,7 +46,7 @@ def test_lines_with_a_group_are_read_for_one_group_too(file):
         ('"t,0,5\n', ["g"], "is no file of lines TOPIC,PARTITION,OFFSET"),
     ],
 )
-def test_a_line_that_is_none_is_named(file, text, groups, sentence):
+def test_the_error_names_an_invalid_line(file, text, groups, sentence):
     file.write_text(text)
     with pytest.raises(ToolError) as error:
         read_plan(file, groups)
@@ -54,19 +54,19 @@ def test_a_line_that_is_none_is_named(file, text, groups, sentence):
     assert sentence in str(error.value)
 
 
-def test_bytes_that_are_no_text_are_told(file):
+def test_a_file_that_is_not_text_is_reported(file):
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ToolError, match="is no file of lines TOPIC,PARTITION,OFFSET"):
         read_plan(file, ["g"])
 
 
-def test_a_file_that_cannot_be_read_or_written_is_named(tmp_path):
+def test_the_error_names_a_file_that_cannot_be_read_or_written(tmp_path):
     with pytest.raises(ToolError, match=r"/none cannot be read: No such file"):
         read_plan(tmp_path / "none", ["g"])
     with pytest.raises(ToolError, match=r"cannot be written: Is a directory"):
         write_plan(tmp_path, [], with_group=False)
 
 
-def test_standard_output_takes_a_plan(capsys):
+def test_a_plan_can_be_written_to_standard_output(capsys):
     write_plan(Path("-"), [Reset("g", "t", 0, 3, 5, "")], with_group=False)
     assert capsys.readouterr().out == "t,0,5\n"

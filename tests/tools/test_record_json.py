@@ -20,7 +20,7 @@ headers = st.lists(st.tuples(st.text(max_size=5), content), max_size=3).map(tupl
         ConsumerRecord, st.just("t"), st.integers(0, 9), st.integers(0), st.integers(0), content, content, headers
     )
 )
-def test_what_consume_prints_produce_takes(record):
+def test_produce_accepts_the_output_of_consume(record):
     line = record_line(record).encode()
     assert parse_record(line, 1) == RecordLine(
         record.value, record.key, record.headers, record.partition, record.timestamp
@@ -62,7 +62,7 @@ def test_an_object_is_a_record(given, expected):
         (b'{"timestamp": "monday"}', "line 7: "),
     ],
 )
-def test_what_is_no_record_names_the_line(line, words):
+def test_the_error_for_an_invalid_record_names_the_line(line, words):
     with pytest.raises(ToolError) as error:
         parse_record(line, 7)
     assert words in str(error.value)

@@ -1,4 +1,4 @@
-"""Plans of resets: from what is committed and what is in the partitions to new offsets."""
+"""Plans of resets: new offsets from the committed offsets and the partitions' records."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from kafkapy.tools.groups.reset_plan import Goal, Reset, plan_goal, plan_offsets
 
 
 class Log:
-    """An admin that knows partitions with a record every 10 ms, from offset 100 at 1000 ms to before offset 200."""
+    """A fake admin of partitions with a record every 10 ms, from offset 100 at 1000 ms up to offset 199."""
 
     def __init__(self):
         self.asked = []
@@ -28,7 +28,8 @@ class Log:
 
 @pytest.fixture
 def plan():
-    """The plan of a goal for t-0 (committed: 150) and t-1 (nothing committed), as (new offset, note) pairs."""
+    """Return a function that plans a goal for t-0 (committed: 150) and t-1 (nothing committed), as (new offset, note)
+    pairs."""
 
     def make(goal, number=0, partitions=(("t", 1), ("t", 0))):
         lines = plan_goal(Log(), "g", partitions, {("t", 0): OffsetAndMetadata(150)}, goal, number)
@@ -45,11 +46,11 @@ def test_to_the_beginning_and_to_the_end(plan):
     assert plan(Goal.LATEST) == [(200, ""), (200, "")]
 
 
-def test_to_what_is_committed_and_to_the_end_where_nothing_is(plan):
+def test_to_the_committed_offset_or_else_to_the_end(plan):
     assert plan(Goal.CURRENT) == [(150, ""), (200, "nothing was committed: the end")]
 
 
-def test_to_a_time_and_to_the_end_where_no_record_is_so_young(plan):
+def test_to_a_time_or_to_the_end_if_no_record_is_so_late(plan):
     assert plan(Goal.TIME, 1230) == [(123, ""), (123, "")]
     assert plan(Goal.TIME, 5000) == [(200, "no record since then: the end")] * 2
 
@@ -58,26 +59,26 @@ def test_a_time_before_all_times_is_the_beginning(plan):
     assert plan(Goal.TIME, -1) == plan(Goal.AGE, 10**30) == [(100, ""), (100, "")]
 
 
-def test_by_an_age_is_to_that_time_before_now(plan, monkeypatch):
+def test_an_age_means_that_time_before_now(plan, monkeypatch):
     monkeypatch.setattr("time.time", lambda: 2.0)
     assert plan(Goal.AGE, 500) == [(150, ""), (150, "")]
 
 
-def test_to_an_offset_as_far_as_there_is_one(plan):
+def test_to_an_offset_limited_to_those_of_the_log(plan):
     assert plan(Goal.OFFSET, 120) == [(120, ""), (120, "")]
     assert plan(Goal.OFFSET, 200) == [(200, ""), (200, "")]
     assert plan(Goal.OFFSET, 201) == [(200, "201 is after the end")] * 2
     assert plan(Goal.OFFSET, 99) == [(100, "99 is before the first record")] * 2
 
 
-def test_by_some_records_from_what_is_committed(plan):
+def test_a_shift_is_relative_to_the_committed_offset(plan):
     assert plan(Goal.SHIFT, -10, [("t", 0)]) == [(140, "")]
     assert plan(Goal.SHIFT, 10, [("t", 0)]) == [(160, "")]
     assert plan(Goal.SHIFT, 1000, [("t", 0)]) == [(200, "1150 is after the end")]
     assert plan(Goal.SHIFT, -1000, [("t", 0)]) == [(100, "-850 is before the first record")]
 
 
-def test_what_is_not_committed_cannot_be_shifted(plan):
+def test_partitions_without_a_committed_offset_cannot_be_shifted(plan):
     with pytest.raises(ToolError, match="group 'g' has committed nothing for t:1, so there is nothing to shift there"):
         plan(Goal.SHIFT, 1)
 
@@ -89,7 +90,7 @@ def test_each_partition_can_have_an_offset_of_its_own():
     ]
 
 
-def test_nothing_is_asked_for_no_partitions():
+def test_no_request_is_sent_for_no_partitions():
     log = Log()
     assert plan_goal(log, "g", [], {}, Goal.LATEST, 0) == []
     assert log.asked == []

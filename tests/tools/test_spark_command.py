@@ -1,4 +1,4 @@
-"""`kafkapy spark load`: what is told before Spark starts."""
+"""`kafkapy spark load`: errors that are reported before Spark starts."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (["--follow", "--until", "2024-01-01"], "--follow has no end, but --until is one"),
     ],
 )
-def test_a_wrong_call_is_told_before_spark_starts(
+def test_wrong_arguments_are_reported_before_spark_starts(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], what: str
 ) -> None:
     to = [] if what == "--to" else ["--to", str(tmp_path / "landed")]
@@ -51,7 +51,7 @@ def test_a_wrong_call_is_told_before_spark_starts(
     assert not (tmp_path / "landed").exists()
 
 
-def test_a_broker_or_a_topic_that_is_not_there_is_told_before_spark_starts(
+def test_a_missing_broker_or_topic_is_reported_before_spark_starts(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kafkapy_broker: Broker
 ) -> None:
     monkeypatch.setattr(spark, "_session", None)
@@ -68,7 +68,7 @@ def test_columns_may_be_in_a_file(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert "there is no type 'nothing'" in text
 
 
-def test_what_has_to_be_installed_is_told(
+def test_the_error_says_what_to_install(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     to = ["--to", str(tmp_path / "landed")]
@@ -78,6 +78,8 @@ def test_what_has_to_be_installed_is_told(
     assert "pip install -e '.[spark]' in a checkout of kafkapy" in said(capsys, *to)
 
 
-def test_the_summary_says_where_values_are_kept_aside(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_summary_names_the_file_of_values_that_did_not_fit(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     spark._print(Summary(rejected=2), Path("landed"), rejected_of(Path("landed"), tmp_path))
     assert f"2 values did not fit and are kept aside in {tmp_path}/rejected:" in capsys.readouterr().out

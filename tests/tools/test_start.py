@@ -1,4 +1,4 @@
-"""How `kafkapy start` reads its call, and the line that says it is ready."""
+"""The arguments of `kafkapy start`, and the line that says that the broker is ready."""
 
 import gc
 import os
@@ -22,17 +22,17 @@ from kafkapy.version import VERSION
         (["-o", "a="], None, {"a": ""}),
     ],
 )
-def test_a_call_is_a_file_and_settings(args, file, overrides):
+def test_arguments_are_a_file_and_settings(args, file, overrides):
     assert parse(args) == (file, overrides)
 
 
 @pytest.mark.parametrize("args", [["-x"], ["a", "b"], ["-o"], ["-o", "=1"], ["--override", "x"]])
-def test_other_calls_are_wrong(args):
+def test_other_arguments_are_refused(args):
     with pytest.raises(CallError):
         parse(args)
 
 
-def test_settings_of_the_call_go_over_those_of_the_file(tmp_path):
+def test_settings_in_the_arguments_override_those_in_the_file(tmp_path):
     (tmp_path / "s.properties").write_text("num.partitions=3\nlog.dirs=/a\n")
     config = config_of(str(tmp_path / "s.properties"), {"num.partitions": "5"})
     assert (config.num_partitions, config.log_dirs) == (5, (Path("/a"),))
@@ -44,8 +44,8 @@ def test_the_ready_line_has_addresses_directories_and_pid():
 
 
 @pytest.mark.parametrize(("asked", "times"), [(1, 1), (3, 3), (1000, 51)])
-def test_the_collector_passes_over_the_logs_as_they_are_loaded(asked, times):
-    """Those that take longer than some seconds are recovered: of them there are looks until the last is there."""
+def test_the_garbage_collector_skips_the_logs_once_they_are_loaded(asked, times):
+    """If loading takes long because of recoveries, the loaded logs are frozen again and again until all are loaded."""
     patience = []
 
     class Server:

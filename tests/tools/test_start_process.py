@@ -1,4 +1,4 @@
-"""`kafkapy start` as a person or a service manager runs it: a process, its lines and its signals."""
+"""`kafkapy start` as a user or a service manager runs it: a process with output lines and signals."""
 
 import re
 import resource
@@ -18,7 +18,7 @@ FREE = "listeners=PLAINTEXT://127.0.0.1:0"
 
 @contextmanager
 def started(*words):
-    """The process, once it is ready, and its ready line."""
+    """Start the process; yield it with its ready line once it is ready."""
     child = subprocess.Popen(
         [sys.executable, "-m", "kafkapy", "start", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -40,12 +40,12 @@ def failed(*words):
 
 
 def no_room_for_threads():
-    """For a child: a thread's stack is as large as RLIMIT_STACK says, and does not fit into the address space."""
+    """Limit a child so that it can start no thread: a stack of RLIMIT_STACK does not fit into the address space."""
     resource.setrlimit(resource.RLIMIT_STACK, (2 << 30, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 
 
-def test_a_start_that_gets_no_thread_says_so_and_what_to_raise(tmp_path):
+def test_a_start_without_enough_threads_says_which_limit_to_raise(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "kafkapy", "start", "-o", f"log.dirs={tmp_path}", "-o", FREE],
         capture_output=True,
@@ -64,7 +64,7 @@ def test_a_start_that_gets_no_thread_says_so_and_what_to_raise(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_says_when_it_is_ready_and_a_signal_stops_it_cleanly(tmp_path, number):
+def test_the_broker_says_when_it_is_ready_and_a_signal_stops_it_cleanly(tmp_path, number):
     with started("-o", f"log.dirs={tmp_path}", "-o", FREE) as (child, line):
         ready = re.fullmatch(
             rf"kafkapy {re.escape(VERSION)} ready: PLAINTEXT://(127\.0\.0\.1:\d+) data={tmp_path} pid={child.pid}\n",
@@ -80,13 +80,13 @@ def test_it_says_when_it_is_ready_and_a_signal_stops_it_cleanly(tmp_path, number
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_settings_come_from_a_file_and_the_call(tmp_path):
+def test_settings_come_from_a_file_and_the_arguments(tmp_path):
     (tmp_path / "server.properties").write_text(f"log.dirs={tmp_path}/data\nlisteners=PLAINTEXT://127.0.0.1:1\n")
     with started(str(tmp_path / "server.properties"), "-o", FREE) as (_, line):
         assert f"data={tmp_path}/data " in line
 
 
-def test_several_listeners_are_all_named(tmp_path):
+def test_the_ready_line_names_all_listeners(tmp_path):
     listeners = "listeners=ONE://127.0.0.1:0,TWO://[::1]:0"
     protocols = "listener.security.protocol.map=ONE:PLAINTEXT,TWO:PLAINTEXT"
     more = ["-o", listeners, "-o", protocols, "-o", "inter.broker.listener.name=ONE"]
@@ -94,7 +94,7 @@ def test_several_listeners_are_all_named(tmp_path):
         assert re.search(r"ready: ONE://127\.0\.0\.1:\d+,TWO://\[::1\]:\d+ data=", line), line
 
 
-def test_a_second_signal_ends_it_at_once_with_130():
+def test_a_second_signal_ends_the_broker_at_once_with_130():
     code = (
         "import sys, threading, types\n"
         "class BrokerServer:\n"
@@ -118,7 +118,7 @@ def test_a_second_signal_ends_it_at_once_with_130():
         assert child.wait(60) == 130
 
 
-def test_a_broker_that_cannot_go_on_exits_1_with_its_reason():
+def test_a_broker_that_cannot_continue_exits_1_with_the_reason():
     code = (
         "import sys, types\n"
         "class BrokerServer:\n"
@@ -136,7 +136,7 @@ def test_a_broker_that_cannot_go_on_exits_1_with_its_reason():
     assert done.stderr == "kafkapy: The broker stopped: the disk is gone.\n"
 
 
-def test_a_port_that_is_in_use_is_named(tmp_path):
+def test_the_error_names_a_port_in_use(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, sentence = failed("-o", f"log.dirs={tmp_path}", "-o", f"listeners=PLAINTEXT://127.0.0.1:{port}")
@@ -144,21 +144,21 @@ def test_a_port_that_is_in_use_is_named(tmp_path):
     assert f"127.0.0.1:{port}" in sentence
 
 
-def test_a_directory_that_another_broker_uses_is_named(tmp_path):
+def test_the_error_names_a_directory_that_another_broker_uses(tmp_path):
     with started("-o", f"log.dirs={tmp_path}", "-o", FREE):
         code, sentence = failed("-o", f"log.dirs={tmp_path}", "-o", FREE)
     assert code == 1
     assert str(tmp_path) in sentence
 
 
-def test_a_directory_that_is_a_file_is_named(tmp_path):
+def test_the_error_names_a_log_directory_that_is_a_file(tmp_path):
     (tmp_path / "file").write_text("")
     code, sentence = failed("-o", f"log.dirs={tmp_path}/file", "-o", FREE)
     assert code == 1
     assert f"{tmp_path}/file" in sentence
 
 
-def test_a_zookeeper_that_is_not_there_is_told_in_a_sentence(tmp_path):
+def test_an_unreachable_zookeeper_is_reported_in_a_sentence(tmp_path):
     where = "zookeeper.connect=127.0.0.1:1\nzookeeper.connection.timeout.ms=300\n"
     (tmp_path / "server.properties").write_text(f"log.dirs={tmp_path}\n{where}")
     code, sentence = failed(str(tmp_path / "server.properties"))
@@ -167,8 +167,8 @@ def test_a_zookeeper_that_is_not_there_is_told_in_a_sentence(tmp_path):
     assert "127.0.0.1:1" in sentence
 
 
-# The signal comes at the first, the second, the third ... step that the main thread takes once it has said that it is
-# ready; the alarm, when it has taken so few that it waits before.
+# The signal comes at the first, the second, the third ... step of the main thread after the ready line. The alarm sends
+# it if the main thread waits before it has done so many steps.
 AT_EVERY_STEP = """
 import signal, sys
 from kafkapy.server import broker
@@ -214,7 +214,7 @@ print(step)
 """
 
 
-def test_a_signal_ends_it_at_whatever_step_it_comes(tmp_path):
+def test_a_signal_ends_the_broker_at_whatever_step_it_arrives(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", AT_EVERY_STEP, str(tmp_path)], capture_output=True, text=True, check=False, timeout=60
     )
@@ -222,7 +222,7 @@ def test_a_signal_ends_it_at_whatever_step_it_comes(tmp_path):
     assert int(done.stdout.split()[-1]) > 2
 
 
-def test_a_start_without_the_library_for_zookeeper_is_refused_before_anything_is_made(tmp_path):
+def test_a_start_without_the_zookeeper_client_is_refused_before_anything_is_created(tmp_path):
     data = tmp_path / "data"
     words = ["start", "-o", "zookeeper.connect=127.0.0.1:1", "-o", f"log.dirs={data}"]
     script = f"import sys; sys.modules['kazoo'] = None\nfrom kafkapy.tools.main import main\nsys.exit(main({words!r}))"

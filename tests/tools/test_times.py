@@ -1,4 +1,4 @@
-"""Times and durations that people write and read."""
+"""Times and durations as users write and read them."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_a_duration_is_read(text, milliseconds):
 
 
 @pytest.mark.parametrize("text", ["", "5", "P", "PT", "1w", "-5s", "5s1m", "1m 5s", "soon", "٣s"])
-def test_what_is_no_duration_is_named(text):
+def test_the_error_names_an_invalid_duration(text):
     with pytest.raises(CallError, match=r"--x .* is no duration, as in 90s, 15m, 1d12h or PT1H30M"):
         duration_of("--x", text)
 

@@ -1,4 +1,4 @@
-"""`kafkapy zk` on the tree of a broker that keeps it itself. With a ZooKeeper: tests/zookeeper."""
+"""`kafkapy zk` on a broker's embedded metadata. The tests with ZooKeeper are in tests/zookeeper."""
 
 import json
 
@@ -10,7 +10,7 @@ from kafkapy.metadata.tree import Create, Set
 
 @pytest.fixture
 def home(tmp_path):
-    """A directory with a small tree."""
+    """Return a log directory with a small metadata tree."""
     tree = LocalTree(tmp_path / FILE_NAME)
     tree.ensure("/brokers/topics/t", "/config")
     tree.commit([Set("/brokers/topics/t", b'{"partitions":{"0":[1]}}'), Create("/config/a", b"plain \xff")])
@@ -25,7 +25,7 @@ def test_the_names_below_a_node(kafkapy, home):
     assert json.loads(kafkapy("zk", "ls", "-d", home, "--json").out) == ["brokers", "config"]
 
 
-def test_what_a_node_holds(kafkapy, home):
+def test_get_shows_the_data_of_a_node(kafkapy, home):
     assert kafkapy("zk", "get", "/brokers/topics/t", "-d", home).out == '{"partitions":{"0":[1]}}\n'
     assert kafkapy("zk", "get", "/config/a", "-d", home).out == "plain \\xff\n"
     found = json.loads(kafkapy("zk", "get", "/brokers/topics/t", "-d", home, "--json").out)
@@ -67,11 +67,11 @@ def test_the_directory_may_come_from_the_brokers_properties(kafkapy, home):
         ),
     ],
 )
-def test_a_wrong_call_is_told(kafkapy, home, code, words, says):
+def test_wrong_arguments_are_reported(kafkapy, home, code, words, says):
     assert kafkapy("zk", *words, "-d", home) == (code, "", f"kafkapy: {says}\n")
 
 
-def test_a_place_is_needed(kafkapy, tmp_path):
+def test_a_directory_or_a_zookeeper_must_be_given(kafkapy, tmp_path):
     said = kafkapy("zk", "ls")
     assert (said.code, "--zookeeper HOST:PORT/CHROOT or --directory" in said.err) == (2, True)
     said = kafkapy("zk", "ls", "-d", tmp_path)
@@ -81,7 +81,7 @@ def test_a_place_is_needed(kafkapy, tmp_path):
     assert (said.code, "cannot be read: No such file" in said.err) == (1, True)
 
 
-def test_the_tree_of_a_broker_that_runs_is_its_own(kafkapy, kafkapy_broker):
+def test_the_metadata_of_a_running_broker_cannot_be_opened(kafkapy, kafkapy_broker):
     said = kafkapy("zk", "ls", "-d", kafkapy_broker.log_dir)
     assert (said.code, said.out) == (1, "")
     assert said.err.endswith("is in use by a running broker: stop it first.\n")

@@ -1,4 +1,4 @@
-"""`kafkapy log adopt`, as it is typed."""
+"""The command `kafkapy log adopt`."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 
 @pytest.fixture
 def kafka(tmp_path):
-    """A copy of a directory of Kafka 3.9.1."""
+    """Return a copy of a log directory of Kafka 3.9.1."""
     shutil.copytree(GOLDEN / "kafka-3.9.1-v2" / "data", tmp_path / "kafka")
     return tmp_path / "kafka"
 
@@ -86,10 +86,10 @@ def test_a_zookeeper_that_does_not_answer(kafkapy, kafka, monkeypatch, caplog):
     assert code == 1
     assert "ZooKeeper at 127.0.0.1:1/kafka does not answer within" in err
     assert err.count("\n") == 1
-    assert not caplog.records  # those of the library would be shown too
+    assert not caplog.records  # warnings of the ZooKeeper client would be shown too
 
 
-def test_kafka_0_7_is_told_where_to_go(kafkapy):
+def test_a_directory_of_kafka_0_7_is_referred_to_log_import(kafkapy):
     code, _, err = kafkapy("log", "adopt", GOLDEN / "kafka-0.7.2" / "data", "--dry-run")
     assert code == 1
     assert "kafkapy log import" in err

@@ -1,4 +1,4 @@
-"""`log diff`: replicas that are the same however their segments begin, and every way in which they may not be."""
+"""`log diff`: equal replicas whose segments begin at different offsets, and each kind of difference."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ def batch(offset, *values, **more):
 
 @pytest.fixture
 def replicas(tmp_path):
-    """Makes two partition directories of {segment base: batches}, and compares them."""
+    """Return a function that creates two partition directories from {segment base: batches} and compares them."""
 
     def make(name, segments, files):
         directory = tmp_path / name / "t-0"
@@ -57,7 +57,7 @@ def test_segments_may_begin_anywhere(kafkapy, replicas):
     assert [replica["segments"] for replica in found["replicas"]] == [1, 3]
 
 
-def test_retention_and_lag_are_no_difference(kafkapy, replicas):
+def test_different_starts_and_ends_are_no_difference(kafkapy, replicas):
     one, other = replicas({0: BATCHES[:2]}, {2: BATCHES[1:]})
     found = compared(kafkapy, one, other)
     assert (found["differ"], found["same"], found["from"], found["to"]) == (False, 1, 2, 3)
@@ -69,7 +69,7 @@ def test_retention_and_lag_are_no_difference(kafkapy, replicas):
     ]
 
 
-def test_a_log_start_offset_in_the_checkpoint_counts(kafkapy, replicas):
+def test_the_log_start_offset_in_the_checkpoint_is_used(kafkapy, replicas):
     changed = batch(0, "a", "x")
     one, other = replicas({0: [changed, *BATCHES[1:]]}, {0: BATCHES})
     assert compared(kafkapy, one, other)["differ"]
@@ -88,7 +88,7 @@ def test_a_log_start_offset_in_the_checkpoint_counts(kafkapy, replicas):
         (build_set([(0, b"k", b"c")], 1, base_offset=2), "differ in message format 2 and 1"),
     ],
 )
-def test_the_first_difference_is_shown_in_its_batch(kafkapy, replicas, changed, words):
+def test_the_first_difference_is_shown_with_its_batch(kafkapy, replicas, changed, words):
     one, other = replicas({0: BATCHES}, {0: [BATCHES[0], changed, BATCHES[2]]})
     found = compared(kafkapy, one, other)
     counts = [found[name] for name in ("same", "different", "onlyInFirst", "onlyInSecond")]
@@ -100,8 +100,8 @@ def test_the_first_difference_is_shown_in_its_batch(kafkapy, replicas, changed, 
     )
 
 
-def test_batches_that_only_one_has_are_counted(kafkapy, replicas):
-    """As after compaction that has come to different places."""
+def test_batches_that_only_one_replica_has_are_counted(kafkapy, replicas):
+    """Compaction may have progressed differently on the replicas."""
     one, other = replicas({0: BATCHES}, {0: [BATCHES[0], BATCHES[2]]})
     found = compared(kafkapy, one, other)
     assert (found["same"], found["different"], found["onlyInFirst"], found["onlyInSecond"]) == (2, 0, 1, 0)
@@ -110,13 +110,13 @@ def test_batches_that_only_one_has_are_counted(kafkapy, replicas):
     assert (found["onlyInFirst"], found["onlyInSecond"]) == (0, 1)
 
 
-def test_other_bounds_of_batches_are_told(kafkapy, replicas):
+def test_different_bounds_of_batches_are_reported(kafkapy, replicas):
     one, other = replicas({0: BATCHES}, {0: [batch(0, "a"), batch(1, "b", "c"), BATCHES[2]]})
     found = compared(kafkapy, one, other)
     assert (found["firstDifferenceOffset"], found["same"]) == (0, 1)
 
 
-def test_records_that_compaction_has_taken_out_of_a_batch_are_told(kafkapy, replicas):
+def test_records_that_compaction_has_removed_from_a_batch_are_reported(kafkapy, replicas):
     fewer = build([(0, b"k", b"d", ())], base_offset=3, leader_epoch=0)
     fewer = bytearray(fewer)
     fewer[23:27] = (1).to_bytes(4, "big")
@@ -128,12 +128,12 @@ def test_records_that_compaction_has_taken_out_of_a_batch_are_told(kafkapy, repl
     ("epochs", "other_epochs", "words"),
     [
         ("0\n1\n0 0\n", "0\n1\n0 0\n", None),
-        ("0\n2\n0 0\n1 9\n", "0\n1\n0 0\n", None),  # behind what both have
+        ("0\n2\n0 0\n1 9\n", "0\n1\n0 0\n", None),  # after the offsets that both have
         ("0\n2\n0 0\n1 3\n", "0\n1\n0 0\n", "the leader epochs differ: 0 from 0, 1 from 3 in"),
         ("0\n1\n0 0\n", None, None),
     ],
 )
-def test_leader_epochs_are_compared_where_both_have_records(kafkapy, replicas, epochs, other_epochs, words):
+def test_leader_epochs_are_compared_for_offsets_that_both_have(kafkapy, replicas, epochs, other_epochs, words):
     name = "leader-epoch-checkpoint"
     files = ([(name, epochs)], [(name, other_epochs)] if other_epochs else [])
     one, other = replicas({0: BATCHES}, {0: BATCHES}, *files)
@@ -168,8 +168,8 @@ def test_whole_log_directories_are_compared_partition_by_partition(kafkapy, tmp_
     assert sum(line.get("same", 0) for line in lines) > 300
 
 
-def test_pairs_of_empty_replicas_have_no_line_of_their_own(kafkapy, tmp_path):
-    """Wherever they begin; of a pair of which one is empty it is said what only the other has."""
+def test_pairs_of_empty_replicas_get_no_line(kafkapy, tmp_path):
+    """The offset at which empty replicas begin does not matter. If only one is empty, the other's records are shown."""
     for side, base, extra in (("one", 0, BATCHES), ("other", 7, [])):
         for name, begin, data in (("e-0", 0, []), ("e-1", base, []), ("h-0", base, extra), ("t-0", 0, BATCHES)):
             (tmp_path / side / name).mkdir(parents=True)
@@ -187,7 +187,7 @@ def test_pairs_of_empty_replicas_have_no_line_of_their_own(kafkapy, tmp_path):
     assert alone.splitlines()[-1] == "They have no offsets in common."
 
 
-def test_of_many_partitions_those_that_differ_are_told_at_length(kafkapy, tmp_path):
+def test_of_many_partitions_only_different_ones_are_shown_in_detail(kafkapy, tmp_path):
     for number in range(3):
         for name, value in (("one", "a"), ("other", "b" if number == 1 else "a")):
             directory = tmp_path / name / f"t-{number}"
@@ -226,12 +226,12 @@ def test_older_formats_are_compared(kafkapy, tmp_path, folder):
         (GOLDEN / "kafka-0.7.2" / "data" / "none-0", V2 / "v2-none-0", 1, "is of Kafka 0.7"),
     ],
 )
-def test_what_cannot_be_compared_gets_a_sentence(kafkapy, one, other, code, words):
+def test_paths_that_cannot_be_compared_are_reported_in_a_sentence(kafkapy, one, other, code, words):
     ended, _, err = kafkapy("log", "diff", one, other)
     assert (ended, words in err) == (code, True)
 
 
-def test_a_segment_that_cannot_be_read_is_named(kafkapy, replicas):
+def test_the_error_names_a_segment_that_cannot_be_read(kafkapy, replicas):
     one, other = replicas({0: BATCHES}, {0: BATCHES, 5: [b""]})
     (other / f"{0:020d}.log").unlink()
     (other / f"{0:020d}.log").mkdir()
@@ -239,7 +239,7 @@ def test_a_segment_that_cannot_be_read_is_named(kafkapy, replicas):
     assert (code, err.startswith(f"kafkapy: {other}/{0:020d}.log: Is a directory")) == (1, True)
 
 
-def test_checkpoints_with_garbage_get_a_sentence(kafkapy, replicas):
+def test_checkpoints_with_garbage_are_reported_in_a_sentence(kafkapy, replicas):
     one, other = replicas({0: BATCHES}, {0: BATCHES}, [("leader-epoch-checkpoint", "x")])
     code, _, err = kafkapy("log", "diff", one, other)
     assert (code, err.count("\n"), "where a number belongs" in err) == (1, 1, True)

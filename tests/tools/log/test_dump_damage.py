@@ -1,4 +1,4 @@
-"""`log dump` on files that are damaged, cut, of another format, or no segments at all."""
+"""`log dump` on files that are damaged, truncated, of another format, or no segments at all."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ NAME = "00000000000000000000"
 
 @pytest.fixture
 def partition(tmp_path):
-    """A copy of a partition of Kafka's that may be damaged."""
+    """Return a copy of a partition that Kafka wrote, for a test to damage."""
     copy = tmp_path / "v2-none-0"
     shutil.copytree(GOLDEN, copy)
     for path in copy.iterdir():
@@ -51,7 +51,7 @@ def test_a_batch_cut_off_at_the_end_is_counted_as_invalid_bytes(kafkapy, partiti
     assert "no whole batch from position 2849 on: 239 bytes are left over" in err
 
 
-def test_zeros_at_the_end_are_told_by_position(kafkapy, partition):
+def test_zeros_at_the_end_are_reported_with_their_position(kafkapy, partition):
     log = partition / f"{NAME}.log"
     log.write_bytes(log.read_bytes() + bytes(100))
     code, out, err = kafkapy("log", "dump", log)
@@ -63,7 +63,7 @@ def test_zeros_at_the_end_are_told_by_position(kafkapy, partition):
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_flipped_magic_is_told_by_the_checksum(kafkapy, partition, magic):
+def test_a_flipped_magic_is_found_by_the_checksum(kafkapy, partition, magic):
     log = partition / f"{NAME}.log"
     change(log, 80 + 16, bytes([magic]))
     code, out, err = kafkapy("log", "dump", log)
@@ -71,7 +71,7 @@ def test_a_flipped_magic_is_told_by_the_checksum(kafkapy, partition, magic):
     assert "the message at position 80 (offset 1) has a wrong CRC" in err
 
 
-def test_a_magic_that_there_is_not_ends_the_file(kafkapy, partition):
+def test_an_unknown_magic_ends_the_file(kafkapy, partition):
     log = partition / f"{NAME}.log"
     change(log, 80 + 16, b"\7")
     code, out, err = kafkapy("log", "dump", log)
@@ -79,7 +79,7 @@ def test_a_magic_that_there_is_not_ends_the_file(kafkapy, partition):
     assert "no batch at position 80: magic 7 and" in err
 
 
-def test_bytes_that_are_no_segment_get_a_sentence(kafkapy, tmp_path):
+def test_bytes_that_are_no_segment_are_reported_in_a_sentence(kafkapy, tmp_path):
     path = tmp_path / f"{NAME}.log"
     path.write_bytes(b"This is a letter to my aunt, and no segment of Kafka. " * 10)
     code, _, err = kafkapy("log", "dump", path)
@@ -89,7 +89,7 @@ def test_bytes_that_are_no_segment_get_a_sentence(kafkapy, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "notes.log", "meta.properties.bak"])
-def test_a_file_that_is_not_a_segment_by_its_name_gets_a_sentence(kafkapy, tmp_path, name):
+def test_a_file_without_the_name_of_a_segment_is_reported_in_a_sentence(kafkapy, tmp_path, name):
     (tmp_path / name).write_bytes(b"x" * 100)
     code, out, err = kafkapy("log", "dump", tmp_path / name)
     assert (code, out) == (1, "")
@@ -107,30 +107,30 @@ def test_a_file_that_is_not_a_segment_by_its_name_gets_a_sentence(kafkapy, tmp_p
         (".kafka_cleanshutdown", b"no json", "Expecting value"),
     ],
 )
-def test_a_small_file_with_nonsense_gets_a_sentence(kafkapy, tmp_path, name, content, words):
+def test_a_small_file_with_nonsense_is_reported_in_a_sentence(kafkapy, tmp_path, name, content, words):
     (tmp_path / name).write_bytes(content)
     code, _, err = kafkapy("log", "dump", tmp_path / name)
     assert (code, words in err, err.count("\n")) == (1, True, 1)
 
 
-def test_the_next_file_is_dumped_after_one_that_cannot_be(kafkapy, partition):
+def test_a_file_that_cannot_be_dumped_does_not_stop_the_next_one(kafkapy, partition):
     bad = partition / "notes.txt"
     bad.write_bytes(b"x")
     code, out, _ = kafkapy("log", "dump", bad, partition / f"{NAME}.timeindex")
     assert (code, out.count("timestamp: ")) == (1, 3)
 
 
-def test_what_does_not_exist_is_named(kafkapy, tmp_path):
+def test_the_error_names_a_file_that_does_not_exist(kafkapy, tmp_path):
     code, _, err = kafkapy("log", "dump", tmp_path / "nothing.log")
     assert (code, err) == (1, f"kafkapy: {tmp_path}/nothing.log does not exist.\n")
 
 
-def test_a_directory_without_segments_is_told(kafkapy, tmp_path):
+def test_a_directory_without_segments_is_reported(kafkapy, tmp_path):
     code, _, err = kafkapy("log", "dump", tmp_path)
     assert (code, f"{tmp_path} has no segment files" in err) == (1, True)
 
 
-def test_index_entries_that_do_not_fit_are_told_newest_first(kafkapy, partition):
+def test_wrong_index_entries_are_reported_newest_first(kafkapy, partition):
     index = partition / f"{NAME}.index"
     change(index, 0, (22).to_bytes(4, "big"))
     change(index, 20, (5).to_bytes(4, "big"))  # no batch can begin there
@@ -171,14 +171,14 @@ def test_time_index_entries_are_checked_against_the_batches(kafkapy, partition):
 
 
 @pytest.mark.parametrize("position", [-7, 5, 1 << 30])
-def test_a_time_index_is_read_beside_a_damaged_offset_index(kafkapy, partition, position):
+def test_a_time_index_is_read_though_the_offset_index_is_damaged(kafkapy, partition, position):
     path = partition / f"{NAME}.timeindex"
     (partition / f"{NAME}.index").write_bytes(bytes(4) + position.to_bytes(4, "big", signed=True))
     code, _, err = kafkapy("log", "dump", path)
     assert (code, err) == (0, "")
 
 
-def test_an_index_needs_its_log_beside_it(kafkapy, partition):
+def test_an_index_needs_its_log_in_the_same_directory(kafkapy, partition):
     (partition / f"{NAME}.log").unlink()
     code, _, err = kafkapy("log", "dump", partition / f"{NAME}.index")
     assert (code, f"{NAME}.log is not in the same directory" in err) == (1, True)
@@ -208,14 +208,14 @@ def test_a_sanity_check_finds_an_offset_below_the_segment(kafkapy, partition):
         (lambda data: data[:20], "its CRC is"),
     ],
 )
-def test_a_damaged_snapshot_is_told(kafkapy, partition, damage, words):
+def test_a_damaged_snapshot_is_reported(kafkapy, partition, damage, words):
     path = partition / "00000000000000000033.snapshot"
     path.write_bytes(damage(path.read_bytes()))
     code, _, err = kafkapy("log", "dump", path)
     assert (code, words in err) == (1, True)
 
 
-def test_a_transaction_index_of_a_later_version_is_told(kafkapy, tmp_path):
+def test_a_transaction_index_of_a_later_version_is_reported(kafkapy, tmp_path):
     path = tmp_path / f"{NAME}.txnindex"
     path.write_bytes(b"\0\1" + bytes(32))
     code, _, err = kafkapy("log", "dump", path)
@@ -259,7 +259,7 @@ def test_decoded_values_are_json_in_json(kafkapy, tmp_path):
     assert [(one["key"], one["value"]) for one in records] == [("016b", {"b": [1, 2]}), (None, None)]
 
 
-def test_what_a_decoder_does_not_understand_is_shown_without_it(kafkapy, tmp_path):
+def test_records_that_a_decoder_cannot_read_are_shown_undecoded(kafkapy, tmp_path):
     log = tmp_path / f"{NAME}.log"
     log.write_bytes(build([(0, b"k", b"{", ()), (0, b"k", b"1", ())]))
     code, out, err = kafkapy("log", "dump", "--value-decoder", "json", log)
@@ -277,13 +277,13 @@ def test_what_a_decoder_does_not_understand_is_shown_without_it(kafkapy, tmp_pat
         (("--offsets-decoder", "--value-decoder", "hex"), "use one of --offsets-decoder"),
     ],
 )
-def test_a_decoder_that_there_is_not_is_a_wrong_call(kafkapy, options, words):
+def test_an_unknown_decoder_is_a_usage_error(kafkapy, options, words):
     code, _, err = kafkapy("log", "dump", *options, GOLDEN)
     assert (code, words in err) == (2, True)
 
 
 @pytest.mark.parametrize("option", ["--offsets-decoder", "--transaction-log-decoder"])
-def test_records_of_another_topic_are_told_by_a_decoder_of_an_internal_one(kafkapy, option):
+def test_a_decoder_of_an_internal_topic_reports_records_of_another_topic(kafkapy, option):
     code, out, err = kafkapy("log", "dump", option, GOLDEN / f"{NAME}.log")
     assert (code, err) == (0, "")
     assert "Traceback" not in out
@@ -305,7 +305,7 @@ def test_findings_are_objects_for_programs(kafkapy, partition):
     }
 
 
-def test_gaps_between_offsets_are_told_newest_first(kafkapy, partition):
+def test_gaps_between_offsets_are_reported_newest_first(kafkapy, partition):
     log = partition / f"{NAME}.log"
     data = log.read_bytes()
     log.write_bytes(data[:80] + data[209:357] + data[1197:])
@@ -335,7 +335,7 @@ def test_a_large_segment_is_read_in_little_memory(tmp_path):
 
 
 def test_a_length_of_gigabytes_takes_no_memory(kafkapy, tmp_path, monkeypatch):
-    """A batch that is said to be larger than batches are is only read when its checksum says that it is one."""
+    """A batch with an implausible length is loaded only if its checksum, computed in pieces, is right."""
     monkeypatch.setattr(stored_batches, "LARGE", 1 << 16)
     log = tmp_path / f"{NAME}.log"
     log.write_bytes(build([(0, None, bytes(3 << 20), ())]))
@@ -349,7 +349,7 @@ def test_a_length_of_gigabytes_takes_no_memory(kafkapy, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("data", "shown"),
     [
-        # What `new String(bytes, UTF_8)` gives on OpenJDK 17.
+        # The result of `new String(bytes, UTF_8)` on OpenJDK 17.
         (b"a\xed\xa0\x80b", "a\ufffdb"),
         (b"\xed\xa0", "\ufffd"),
         (b"\xed\xa0A", "\ufffdA"),
@@ -360,5 +360,5 @@ def test_a_length_of_gigabytes_takes_no_memory(kafkapy, tmp_path, monkeypatch):
         ("日本\0\n".encode(), "日本\0\n"),
     ],
 )
-def test_bytes_that_are_no_text_read_as_in_java(data, shown):
+def test_invalid_utf8_is_shown_as_by_java(data, shown):
     assert text(data) == shown

@@ -1,4 +1,4 @@
-"""`log dump` against what Kafka's own DumpLogSegments printed for the same files (tests/data/golden)."""
+"""`log dump` compared with the output of Kafka's DumpLogSegments for the same files (tests/data/golden)."""
 
 import gzip
 import json
@@ -14,17 +14,17 @@ from tests.harness.brokers import kafkapy_command
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 V2 = GOLDEN / "kafka-3.9.1-v2"
-# Folder and where its log directory is, of what Kafka 3.9.1 wrote and dumped, and of older brokers.
+# Folders with files written and dumped by Kafka 3.9.1 and by older brokers, each with its log directory.
 BY_3_9 = {"kafka-3.9.1-v2": "data", "kafka-3.9.1-v0-v1": "data", "kafka-3.9.1-recovery": "after"}
 OLDER = {"kafka-0.10.2.2": "data", "kafka-0.8.2.2": "data"}
 
-# Not as Kafka wrote it: the golden set has, in place of this file, the text of a hex listing of the first
-# .txnindex of the partition. Kafka's own dump of the true file is there, and it holds every field of every entry.
+# This file is not as Kafka wrote it: in its place the golden set has a hex listing of the partition's first .txnindex.
+# Kafka's dump of the original file is there, and has every field of every entry.
 LOST = ("v2-txn-0", "00000000000000000043.txnindex")
 
 
 def partitions(folders: dict[str, str]) -> list[tuple[str, str]]:
-    """(folder, partition) of each that has something in it."""
+    """Return (folder, partition) of all partitions that are not empty."""
     return [
         (folder, path.name)
         for folder, data in folders.items()
@@ -40,13 +40,13 @@ def kafkas_dump(folder: str, partition: str, kind: str = "") -> list[str]:
 
 
 def transaction_index(lines: list[str]) -> bytes:
-    """The bytes of a .txnindex of which Kafka's dump says what is in it: version, then four int64."""
+    """Return the bytes of a .txnindex with the entries in Kafka's dump: for each a version and four int64."""
     return b"".join(struct.pack(">hqqqq", *map(int, re.findall(r": (-?\d+)", line))) for line in lines)
 
 
 @pytest.fixture(scope="module")
 def mended(tmp_path_factory):
-    """The data directory of kafka-3.9.1-v2, with the lost file made from Kafka's dump of it."""
+    """Return the data directory of kafka-3.9.1-v2, with the missing file rebuilt from Kafka's dump of it."""
     directory = tmp_path_factory.mktemp("mended")
     partition, name = LOST
     for path in (V2 / "data").iterdir():
@@ -63,7 +63,7 @@ def mended(tmp_path_factory):
 
 @pytest.fixture
 def go_to(mended, monkeypatch):
-    """Makes a folder's data directory the working directory, because Kafka's dump has paths relative to it."""
+    """Return a function that changes to a folder's data directory: paths in Kafka's dump are relative to it."""
 
     def go(folder: str) -> None:
         monkeypatch.chdir(mended if folder == "kafka-3.9.1-v2" else GOLDEN / folder / (BY_3_9 | OLDER)[folder])
@@ -76,8 +76,8 @@ def data(go_to):
     go_to("kafka-3.9.1-v2")
 
 
-def test_a_transaction_index_of_kafka_is_what_its_dump_says():
-    """What stands in for the lost file is made as Kafka makes them: shown on one that is there."""
+def test_a_transaction_index_rebuilt_from_its_dump_equals_kafkas():
+    """The missing file is rebuilt from its dump; for a file that is there the same way gives Kafka's bytes."""
     lines = kafkas_dump("kafka-3.9.1-v2", "v2-txn-0")
     begin = lines.index("Dumping v2-txn-0/00000000000000000025.txnindex") + 1
     made = transaction_index(lines[begin : begin + 1])
@@ -85,7 +85,7 @@ def test_a_transaction_index_of_kafka_is_what_its_dump_says():
 
 
 @pytest.mark.parametrize(("folder", "partition"), partitions(BY_3_9))
-def test_the_dump_is_kafkas_line_by_line(kafkapy, go_to, folder, partition):
+def test_the_dump_equals_kafkas_line_by_line(kafkapy, go_to, folder, partition):
     go_to(folder)
     code, out, err = kafkapy("log", "dump", "--deep-iteration", "--print-data-log", partition)
     assert code == 0
@@ -127,8 +127,9 @@ def test_the_json_has_every_stored_batch_and_record(kafkapy, go_to, folder, part
 
 
 @pytest.mark.parametrize(("folder", "partition"), partitions(OLDER))
-def test_offsets_positions_and_contents_are_those_that_an_older_tool_printed(kafkapy, go_to, folder, partition):
-    """The older tools print one line a message, with other words; of a message in a wrapper the wrapper's position."""
+def test_offsets_positions_and_contents_equal_those_of_older_tools(kafkapy, go_to, folder, partition):
+    """The older tools print one line for each message, with other words, and for a message in a wrapper the wrapper's
+    position."""
     go_to(folder)
     _, out, _ = kafkapy("log", "dump", "--print-data-log", *sorted(Path(partition).glob("*.log")))
     found, position = [], 0
@@ -156,7 +157,7 @@ def test_indexes_by_the_rules_of_older_brokers_are_no_damage(kafkapy, go_to, fol
 
 
 @pytest.mark.parametrize("path", sorted((GOLDEN / "kafka-0.7.2" / "data").iterdir()), ids=lambda path: path.name)
-def test_segments_of_0_7_hold_what_0_7_read(kafkapy, monkeypatch, path):
+def test_segments_of_0_7_have_the_messages_that_0_7_read(kafkapy, monkeypatch, path):
     if not path.is_dir():
         return
     code, out, err = kafkapy("log", "dump", "--json", "--print-data-log", path)
@@ -172,7 +173,7 @@ def test_segments_of_0_7_hold_what_0_7_read(kafkapy, monkeypatch, path):
     assert found == wanted
 
 
-def test_a_segment_of_0_7_reads_like_one_of_later_formats(kafkapy, monkeypatch):
+def test_a_segment_of_0_7_is_shown_like_one_of_later_formats(kafkapy, monkeypatch):
     monkeypatch.chdir(GOLDEN / "kafka-0.7.2" / "data")
     code, out, err = kafkapy("log", "dump", "--print-data-log", "mixed-0")
     assert (code, err) == (0, "")
@@ -190,7 +191,7 @@ def test_a_segment_of_0_7_reads_like_one_of_later_formats(kafkapy, monkeypatch):
     assert "| offset: 55 magic: 1 payloadSize: 9 payload: in gzip 2" in out.splitlines()
 
 
-def test_checkpoints_of_kafka_read_as_text_and_as_json(kafkapy, monkeypatch):
+def test_checkpoints_of_kafka_are_shown_as_text_and_as_json(kafkapy, monkeypatch):
     monkeypatch.chdir(V2 / "data")
     names = ["log-start-offset-checkpoint", "cleaner-offset-checkpoint", "v2-none-0/leader-epoch-checkpoint"]
     names += ["v2-none-0/partition.metadata", "meta.properties", ".kafka_cleanshutdown"]
@@ -229,7 +230,7 @@ def test_checkpoints_of_kafka_read_as_text_and_as_json(kafkapy, monkeypatch):
 
 
 @pytest.mark.parametrize("folder", ["kafka-3.9.1-v0-v1", "kafka-0.8.2.2", "kafka-0.7.2"])
-def test_a_log_directory_stands_for_all_that_is_in_it(kafkapy, folder):
+def test_a_log_directory_stands_for_all_its_partitions(kafkapy, folder):
     directory = GOLDEN / folder / "data"
     _, out, _ = kafkapy("log", "dump", directory)
     dumped = {line.removeprefix("Dumping ") for line in out.splitlines() if line.startswith("Dumping ")}
@@ -273,12 +274,12 @@ def test_a_sanity_check_says_which_index_passed(kafkapy, data):
     assert (code, out.count(" passed sanity check.")) == (0, 2)
 
 
-def test_an_empty_index_is_told(kafkapy, data):
+def test_an_empty_index_is_reported(kafkapy, data):
     _, out, _ = kafkapy("log", "dump", "v2-txn-0/00000000000000000000.index")
     assert out.endswith("v2-txn-0/00000000000000000000.index is empty.\n")
 
 
-def test_files_can_be_given_as_kafkas_tool_takes_them(kafkapy, data):
+def test_files_can_be_given_as_for_kafkas_tool(kafkapy, data):
     names = ["v2-none-0/00000000000000000033.index", "v2-none-0/00000000000000000033.snapshot"]
     _, out, _ = kafkapy("log", "dump", "--files", ",".join(names))
     assert [line for line in out.splitlines() if line.startswith("Dumping")] == [f"Dumping {name}" for name in names]
@@ -290,7 +291,7 @@ def test_max_bytes_ends_after_the_last_batch_within_it(kafkapy, data):
     assert (out.count("baseOffset:"), "invalid" in out, err) == (2, False, "")
 
 
-def test_log_dump_ends_quietly_when_its_reader_has_seen_enough() -> None:
+def test_log_dump_ends_quietly_when_its_reader_closes_the_pipe() -> None:
     logs = sorted(str(path) for path in (V2 / "data").glob("*/*.log"))
     command = [*kafkapy_command(), "log", "dump", "--deep-iteration", "--print-data-log", *logs]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as dump:

@@ -1,4 +1,4 @@
-"""`kafkapy log export` on the files of real brokers, on damaged ones, and where it is refused."""
+"""`kafkapy log export` on the files of real brokers and on damaged ones, and refused calls."""
 
 import base64
 import errno
@@ -30,14 +30,14 @@ def lines(text):
 
 
 def content(value):
-    """A key or value of JSON, as bytes: both kinds of file write only bytes that are no text as base64."""
+    """Return the bytes of a key or value in JSON: both kinds of files write bytes that are not UTF-8 as base64."""
     if isinstance(value, dict):
         return base64.b64decode(value["base64"])
     return None if value is None else value.encode()
 
 
 def shown(record):
-    """What has to be equal in `expected` and in what was exported."""
+    """Return the fields that must be equal in `expected` and in the export."""
     headers = [(name, content(value)) for name, value in record.get("headers", ())]
     timestamp = -1 if record["timestamp"] is None else record["timestamp"]
     return record["offset"], timestamp, content(record["key"]), content(record["value"]), headers
@@ -51,7 +51,7 @@ def expected(folder, partition):
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_a_log_directory_comes_as_kafka_says_it_holds(kafkapy, folder):
+def test_an_exported_log_directory_has_the_records_that_kafka_lists(kafkapy, folder):
     said = kafkapy("log", "export", "--json", GOLDEN / folder / FOLDERS[folder])
     assert (said.code, said.err) == (0, "")
     found = {}
@@ -63,7 +63,7 @@ def test_a_log_directory_comes_as_kafka_says_it_holds(kafkapy, folder):
         assert records == list(expected(folder, partition)), partition
 
 
-def test_committed_records_are_those_that_a_consumer_got(kafkapy):
+def test_committed_records_equal_those_that_a_consumer_got(kafkapy):
     folder = GOLDEN / "kafka-3.9.1-v2"
     seen = 0
     for view in lines((folder / "consumer-view.jsonl").read_text()):
@@ -76,7 +76,7 @@ def test_committed_records_are_those_that_a_consumer_got(kafkapy):
     assert seen > 500
 
 
-def test_one_segment_alone_is_told_of_transactions_by_those_beside_it(kafkapy):
+def test_for_one_segment_transactions_are_looked_up_in_the_segments_around_it(kafkapy):
     partition = GOLDEN / "kafka-3.9.1-v2" / "data" / "v2-txn-0"
     whole = lines(kafkapy("log", "export", "--json", "--read-committed", partition).out)
     apart = [
@@ -90,7 +90,7 @@ def test_one_segment_alone_is_told_of_transactions_by_those_beside_it(kafkapy):
 @pytest.mark.parametrize(
     "partition", ["none-0", "gzip-0", "snappy-0", "mixed-0", "gzip-segments-0", "small-segments-0"]
 )
-def test_messages_of_kafka_07_come_with_the_offset_to_fetch_them_by(kafkapy, partition):
+def test_messages_of_kafka_07_have_the_offset_to_fetch_them_by(kafkapy, partition):
     said = kafkapy("log", "export", "--json", GOLDEN / "kafka-0.7.2" / "data" / partition)
     wanted = [
         (stored["offset"], content(message["payload"]))
@@ -150,7 +150,7 @@ def numbered(count, base_offset=0, **more):
 
 @pytest.fixture
 def topic(tmp_path):
-    """flights-0 with offsets 0 to 29 in three segments."""
+    """Create flights-0 with offsets 0 to 29 in three segments."""
     for offset in (0, 10, 20):
         segment(tmp_path / "flights-0", numbered(5, offset), numbered(5, offset + 5, codec=4), offset=offset)
     return tmp_path / "flights"
@@ -172,12 +172,12 @@ def offsets(said):
         (["--from", "99"], []),
     ],
 )
-def test_offsets_and_times_bound_what_comes(kafkapy, topic, bounds, wanted):
+def test_offsets_and_times_bound_the_export(kafkapy, topic, bounds, wanted):
     assert offsets(kafkapy("log", "export", "--json", *bounds, topic)) == list(wanted)
 
 
 @pytest.mark.parametrize("bound", ["-5", "soon", "2024-13-01"])
-def test_a_bound_that_is_none_is_refused(kafkapy, topic, bound):
+def test_an_invalid_bound_is_refused(kafkapy, topic, bound):
     said = kafkapy("log", "export", "--json", f"--from={bound}", topic)
     assert (said.code, said.out) == (2, "")
     assert said.err == f"kafkapy: --from '{bound}' is neither an offset nor a time as in 2024-01-31T12:00:00Z.\n"
@@ -217,7 +217,7 @@ def test_many_small_partitions_take_little_memory(kafkapy, tmp_path, monkeypatch
     assert sorted(found) == sorted((f"t{n % 3}", n, b"%d" % n) for n in range(20))
 
 
-def test_nothing_at_all_is_a_file_too(kafkapy, tmp_path):
+def test_an_empty_export_is_a_valid_file(kafkapy, tmp_path):
     segment(tmp_path / "empty-0")
     file = tmp_path / "empty.parquet"
     assert kafkapy("log", "export", "--parquet", file, tmp_path / "empty").code == 0
@@ -225,7 +225,7 @@ def test_nothing_at_all_is_a_file_too(kafkapy, tmp_path):
     assert "headers" in pq.read_table(file).schema.names
 
 
-def test_a_file_of_no_known_topic_has_none(kafkapy, tmp_path):
+def test_records_of_a_file_outside_a_partition_directory_have_no_topic(kafkapy, tmp_path):
     path = segment(tmp_path / "somewhere", numbered(1))
     (line,) = lines(kafkapy("log", "export", "--json", path).out)
     assert (line["topic"], line["partition"]) == (None, None)
@@ -234,7 +234,7 @@ def test_a_file_of_no_known_topic_has_none(kafkapy, tmp_path):
     assert [(row["topic"], row["partition"]) for row in pq.read_table(file).to_pylist()] == [(None, -1)]
 
 
-def test_a_file_that_is_there_is_replaced_only_by_force(kafkapy, topic, tmp_path):
+def test_an_existing_file_is_replaced_only_with_force(kafkapy, topic, tmp_path):
     file = tmp_path / "out.json"
     file.write_text("mine")
     said = kafkapy("log", "export", "--json", "--output", file, topic)
@@ -244,7 +244,7 @@ def test_a_file_that_is_there_is_replaced_only_by_force(kafkapy, topic, tmp_path
     assert len(lines(file.read_text())) == 30
 
 
-def test_a_place_that_cannot_be_written_is_named(kafkapy, topic, tmp_path):
+def test_the_error_names_a_path_that_cannot_be_written(kafkapy, topic, tmp_path):
     nowhere = tmp_path / "nowhere" / "out.parquet"
     said = kafkapy("log", "export", "--parquet", nowhere, topic)
     assert (said.code, said.err) == (
@@ -257,7 +257,7 @@ def test_a_place_that_cannot_be_written_is_named(kafkapy, topic, tmp_path):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_who_ends_it_finds_no_file(kafkapy, topic, tmp_path, monkeypatch, number, code):
+def test_an_interrupted_export_leaves_no_file(kafkapy, topic, tmp_path, monkeypatch, number, code):
     def ended(self, columns, place):
         assert list(tmp_path.glob(".*.part"))
         signal.raise_signal(number)
@@ -290,13 +290,13 @@ def test_a_disk_that_gets_full_leaves_no_file(kafkapy, topic, tmp_path, monkeypa
         (["--parquet", "x", "--columns", ",", "DIR"], "--columns needs the name of a column"),
     ],
 )
-def test_a_call_that_makes_no_sense_says_why(kafkapy, topic, words, reason):
+def test_contradicting_options_are_refused_with_the_reason(kafkapy, topic, words, reason):
     said = kafkapy("log", "export", *(topic if word == "DIR" else word for word in words))
     assert said.code == 2
     assert said.err.startswith(f"kafkapy: {reason}")
 
 
-def test_what_is_no_segment_gets_a_sentence(kafkapy, tmp_path):
+def test_a_path_that_is_no_segment_is_reported_in_a_sentence(kafkapy, tmp_path):
     text = tmp_path / "notes.txt"
     text.write_text("hello")
     said = kafkapy("log", "export", "--json", text)
@@ -314,7 +314,7 @@ def test_what_is_no_segment_gets_a_sentence(kafkapy, tmp_path):
     assert said.err.startswith(f"kafkapy: {nonsense} is damaged: the batch at position 0 ")
 
 
-def test_damage_is_told_and_the_rest_is_written(kafkapy, topic, tmp_path):
+def test_damage_is_reported_and_the_rest_is_written(kafkapy, topic, tmp_path):
     middle = tmp_path / "flights-0" / f"{10:020d}.log"
     data = bytearray(middle.read_bytes())
     start = len(numbered(5, 10))
@@ -337,7 +337,7 @@ def test_damage_is_told_and_the_rest_is_written(kafkapy, topic, tmp_path):
 
 
 @pytest.mark.parametrize("command", [["export", "--json"], ["export", "--json", "--read-committed"], ["stats"]])
-def test_a_disk_that_fails_is_an_error_and_not_the_end_of_the_file(kafkapy, topic, tmp_path, monkeypatch, command):
+def test_a_read_error_is_reported_and_not_taken_for_the_end_of_the_file(kafkapy, topic, tmp_path, monkeypatch, command):
     def failing(fd, buffers, position):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
@@ -348,7 +348,7 @@ def test_a_disk_that_fails_is_an_error_and_not_the_end_of_the_file(kafkapy, topi
     assert said.err == f"kafkapy: {path} could not be read: Input/output error.\n"
 
 
-def test_a_parquet_file_that_fails_is_gone_without_another_word(kafkapy, topic, tmp_path, monkeypatch):
+def test_a_failed_parquet_file_is_removed_without_a_second_error(kafkapy, topic, tmp_path, monkeypatch):
     def failing(fd, buffers, position):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
@@ -362,7 +362,7 @@ def test_a_parquet_file_that_fails_is_gone_without_another_word(kafkapy, topic, 
 
 
 @pytest.mark.parametrize("command", [["export", "--json"], ["stats"]])
-def test_a_file_that_may_not_be_read_is_named(kafkapy, topic, tmp_path, monkeypatch, command):
+def test_the_error_names_a_file_that_may_not_be_read(kafkapy, topic, tmp_path, monkeypatch, command):
     path = tmp_path / "flights-0" / f"{0:020d}.log"
     real = os.open
 
@@ -376,7 +376,7 @@ def test_a_file_that_may_not_be_read_is_named(kafkapy, topic, tmp_path, monkeypa
     assert (said.code, said.err) == (1, f"kafkapy: {path} could not be read: Permission denied.\n")
 
 
-def test_damage_in_a_file_of_kafka_07_is_told(kafkapy, tmp_path):
+def test_damage_in_a_file_of_kafka_07_is_reported(kafkapy, tmp_path):
     source = GOLDEN / "kafka-0.7.2" / "data" / "none-0"
     shutil.copytree(source, tmp_path / "none-0")
     path = tmp_path / "none-0" / f"{0:020d}.kafka"
@@ -390,7 +390,7 @@ def test_damage_in_a_file_of_kafka_07_is_told(kafkapy, tmp_path):
     assert (said.code, said.err.startswith(f"kafkapy: {path} is damaged: the message at position 0 ")) == (1, True)
 
 
-def test_without_pyarrow_it_says_what_to_install(kafkapy, topic, tmp_path, monkeypatch):
+def test_without_pyarrow_the_error_says_what_to_install(kafkapy, topic, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     said = kafkapy("log", "export", "--parquet", tmp_path / "x.parquet", topic)
     assert said.code == 2
@@ -410,7 +410,7 @@ def marker(kind, offset, producer):
     return build([record], base_offset=offset, **fields)
 
 
-def test_an_abort_before_the_first_record_that_is_wanted_has_ended(kafkapy, tmp_path):
+def test_a_transaction_aborted_before_the_first_exported_record_is_over(kafkapy, tmp_path):
     aborted = sent(0, 1) + marker(control.ABORT, 2, 1)
     path = segment(tmp_path / "t-0", aborted, sent(3, 1), marker(control.COMMIT, 5, 1))
     path.with_suffix(".index").write_bytes(struct.pack(">ii", 3, len(aborted)))

@@ -1,4 +1,4 @@
-"""`log find`: lookups that agree with a reading of everything, scans that agree with a filter in Python."""
+"""`log find`: lookups agree with reading all records, scans agree with a filter in Python."""
 
 import json
 import re
@@ -23,7 +23,7 @@ NAME = "00000000000000000000"
 
 
 def everything(place):
-    """(segment, batch header, record) of all that is there."""
+    """Yield (segment, batch header, record) of all records."""
     found = []
     for segment in place.segments:
         with LogReader(segment.path) as log:
@@ -52,8 +52,8 @@ def test_every_record_is_found_by_its_offset_and_by_its_time(place):
             assert (found.record if found else None) == expected, time
 
 
-def test_a_lookup_reads_little(monkeypatch):
-    """Only what lies between two index entries, and the one batch."""
+def test_a_lookup_reads_only_a_small_part_of_the_segment(monkeypatch):
+    """It reads the headers between two index entries, and the one batch."""
     place = next(iter(places_in([V2 / "v2-none-0"])))
     read = []
     real = lookups.LogReader
@@ -69,7 +69,7 @@ def test_a_lookup_reads_little(monkeypatch):
 
 
 @pytest.mark.parametrize("damage", [lambda p: p.unlink(), lambda p: p.write_bytes(b"\0\0\0\5\0\0\0\7" * 3)])
-def test_without_an_index_that_can_be_used_it_is_found_all_the_same(tmp_path, damage):
+def test_records_are_found_without_a_usable_index(tmp_path, damage):
     copy = tmp_path / "t-0"
     shutil.copytree(V2 / "v2-none-0", copy)
     for path in (copy, *copy.iterdir()):
@@ -82,7 +82,7 @@ def test_without_an_index_that_can_be_used_it_is_found_all_the_same(tmp_path, da
 
 
 @pytest.mark.parametrize("folder", ["kafka-3.9.1-v2/data/v2-gzip-0", "kafka-3.9.1-v0-v1/data/v1-gzip-0"])
-def test_an_index_that_leads_behind_the_record_is_not_believed(tmp_path, folder):
+def test_an_index_entry_that_points_behind_the_record_is_ignored(tmp_path, folder):
     copy = tmp_path / "t-0"
     shutil.copytree(GOLDEN / folder, copy)
     for path in (copy, *copy.iterdir()):
@@ -104,7 +104,7 @@ def test_the_end_of_a_segment_is_found_from_its_index(tmp_path):
             assert end_offset_of(segment) == (ends[-1] if ends else segment.base_offset)
 
 
-def test_an_index_with_reserved_zeros_is_used_up_to_them(tmp_path):
+def test_a_preallocated_index_is_used_up_to_its_zeros(tmp_path):
     copy = tmp_path / "t-0"
     shutil.copytree(V2 / "v2-none-0", copy)
     for path in (copy, *copy.iterdir()):
@@ -128,7 +128,7 @@ contents = st.none() | st.sampled_from([b"", b"a", b"ab", b"abab", b"xaby", b"\x
     contents,
     st.sampled_from(["ab", "a.?b$", "^a", "x|y", "(ab)+", "a{2}", "[a-b]b"]),
 )
-def test_a_scan_finds_what_a_filter_finds(pairs, key, expression):
+def test_a_scan_finds_the_same_records_as_a_filter(pairs, key, expression):
     records = [(number, k, v, (("h", v),)) for number, (k, v) in enumerate(pairs)]
     builder = column_builder(COLUMNS)
     parts = [*builder.feed(build(records)), builder.finish()]
@@ -202,7 +202,7 @@ def test_case_can_be_ignored(kafkapy):
     assert found_by(kafkapy, "-i", "--value", "NULL KEY", path) == [("v2-none", 0, 1), ("v2-none", 0, 129)]
 
 
-def test_a_key_that_is_no_text_is_given_by_its_digits(kafkapy, tmp_path):
+def test_a_binary_key_is_given_in_hex(kafkapy, tmp_path):
     (tmp_path / "t-0").mkdir()
     path = tmp_path / "t-0" / f"{NAME}.log"
     path.write_bytes(build([(0, b"\xff\0", b"v", ()), (0, b"", b"empty", ())]))
@@ -210,7 +210,7 @@ def test_a_key_that_is_no_text_is_given_by_its_digits(kafkapy, tmp_path):
     assert found_by(kafkapy, "--key", "", path) == [("t", 0, 1)]
 
 
-def test_an_offset_that_is_not_there_names_the_next_one(kafkapy):
+def test_for_a_missing_offset_the_next_one_is_named(kafkapy):
     code, out, err = kafkapy("log", "find", "--offset", 102, V2 / "v2-compacted-none-0")
     assert (code, out, err) == (1, "", "v2-compacted-none-0 has no offset 102; the next record is at 106.\n")
     code, _, err = kafkapy("log", "find", "--offset", 9999, V2 / "v2-compacted-none-0")
@@ -219,7 +219,7 @@ def test_an_offset_that_is_not_there_names_the_next_one(kafkapy):
     assert (code, err) == (1, "v2-none-0 has no record of that time or later.\n")
 
 
-def test_control_records_are_named(kafkapy):
+def test_control_records_are_shown_as_such(kafkapy):
     _, out, _ = kafkapy("log", "find", "--offset", 3, V2 / "v2-txn-0")
     assert out.rstrip().endswith("\tnull\t(control record: COMMIT)")
     _, out, _ = kafkapy("log", "find", "--json", "--offset", 3, V2 / "v2-txn-0")
@@ -259,17 +259,17 @@ def test_messages_of_0_7_are_found_by_position_and_by_value(kafkapy):
         (("--key", "k", "--from", "soon"), "--from 'soon' is neither an offset nor a time"),
     ],
 )
-def test_a_wrong_call_gets_a_sentence(kafkapy, options, words):
+def test_wrong_options_are_reported_in_a_sentence(kafkapy, options, words):
     code, out, err = kafkapy("log", "find", *options, V2 / "v2-none-0")
     assert (code, out, words in err) == (2, "", True)
 
 
-def test_what_is_no_log_gets_a_sentence(kafkapy, tmp_path):
+def test_a_path_that_is_no_log_is_reported_in_a_sentence(kafkapy, tmp_path):
     code, _, err = kafkapy("log", "find", "--offset", 1, tmp_path)
     assert (code, "has no segments and no partitions" in err) == (1, True)
 
 
-def test_damage_is_told_after_what_was_found(kafkapy, tmp_path):
+def test_damage_is_reported_after_the_found_records(kafkapy, tmp_path):
     (tmp_path / "t-0").mkdir()
     path = tmp_path / "t-0" / f"{NAME}.log"
     path.write_bytes(

@@ -1,4 +1,4 @@
-"""`kafkapy log import`: Kafka 0.7 logs into topics, broken off and begun again, and into a directory of their own."""
+"""`kafkapy log import`: logs of Kafka 0.7 into topics, also interrupted and repeated, and into a directory."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def broker(tmp_path_factory):
 
 @pytest.fixture
 def clean(broker):
-    """The broker, and no topics from other tests."""
+    """Return the broker, without the topics of other tests."""
     yield broker
     with Admin(broker.bootstrap_servers) as admin:
         names = [topic.name for topic in admin.list_topics()]
@@ -38,7 +38,7 @@ def clean(broker):
 
 @pytest.fixture
 def old(tmp_path):
-    """A copy of the golden log directory; segments are an hour apart."""
+    """Return a copy of the golden log directory; segments are an hour apart."""
     path = tmp_path / "old"
     shutil.copytree(GOLDEN / "data", path)
     for directory in path.iterdir():
@@ -50,7 +50,7 @@ def old(tmp_path):
 
 @pytest.fixture
 def run(kafkapy, tmp_path, monkeypatch):
-    """Calls `log import` in tmp_path, where its offsets files go unless told otherwise."""
+    """Return a function that runs `log import` in tmp_path, where it writes its offsets files by default."""
     monkeypatch.chdir(tmp_path)
 
     def call(*words):
@@ -60,7 +60,7 @@ def run(kafkapy, tmp_path, monkeypatch):
 
 
 def expected(partition):
-    """[(old offset, payload)] of what Kafka 0.7.2's consumer got."""
+    """Return [(old offset, payload)] of the messages that Kafka 0.7.2's consumer got."""
     lines = [json.loads(line) for line in (GOLDEN / "expected" / f"{partition}.jsonl").read_text().splitlines()]
     return [(one["offset"], payload_of(message["payload"])) for one in lines for message in one["messages"]]
 
@@ -72,14 +72,14 @@ def payload_of(text):
 
 
 def read(broker, topic, partition=0):
-    """[(offset, timestamp, value)] of a partition."""
+    """Return [(offset, timestamp, value)] of a partition."""
     with Consumer(broker.bootstrap_servers) as consumer:
         consumer.assign([(topic, partition)])
         return [(one.offset, one.timestamp, one.value) for one in consumer.records()]
 
 
 def write_log(directory, *segments, at=THEN):
-    """A partition of Kafka 0.7 with these segments, each bytes."""
+    """Write a partition of Kafka 0.7 with these segments, each given as bytes."""
     directory.mkdir(parents=True)
     start = 0
     for data in segments:
@@ -105,7 +105,7 @@ def test_a_whole_directory_through_a_broker(run, clean, old):
         found = read(clean, topic, int(index))
         assert [value for _, _, value in found] == [payload for _, payload in wanted]
         assert [offset for offset, _, _ in found] == list(range(len(wanted)))
-        # The first record of each stored message is where its old offset leads.
+        # An old offset is mapped to the first record of the stored message.
         first = {}
         for (offset, _, _), (before, _) in zip(found, wanted, strict=True):
             first.setdefault(before, offset)
@@ -115,7 +115,7 @@ def test_a_whole_directory_through_a_broker(run, clean, old):
     assert all(line.endswith("imported") for line in said.out.splitlines()[1:10])
 
 
-def test_times_are_those_of_the_files(run, clean, old):
+def test_timestamps_are_those_of_the_files(run, clean, old):
     run(old / "small-segments-0", "-b", clean.bootstrap_servers)
     by_file = {}
     lines = [json.loads(line) for line in (GOLDEN / "expected" / "small-segments-0.jsonl").read_text().splitlines()]
@@ -132,7 +132,7 @@ def test_new_topics_keep_their_old_records(run, clean, old):
     assert found == {"retention.ms": "-1", "cleanup.policy": "delete"}
 
 
-def test_codecs_are_kept_or_chosen(run, clean, old, kafkapy):
+def test_codecs_are_kept_or_changed(run, clean, old, kafkapy):
     run(old / "gzip-0", "-b", clean.bootstrap_servers)
     run(old / "none-0", "-b", clean.bootstrap_servers, "--codec", "zstd")
     for topic, codec in (("gzip", "GZIP"), ("none", "ZSTD")):
@@ -150,8 +150,8 @@ def test_a_second_run_does_nothing(run, clean, old):
 
 
 @pytest.mark.parametrize("stored", [0, 1, 2, 5])
-def test_an_import_that_was_broken_off_goes_on_where_it_was(run, clean, tmp_path, monkeypatch, stored):
-    """Also in the middle of a compressed message."""
+def test_an_interrupted_import_resumes_where_it_was(run, clean, tmp_path, monkeypatch, stored):
+    """It resumes also in the middle of a compressed message."""
     inner = [build_message(compress(GZIP, set_of(b"%d a" % n, b"%d b" % n, b"%d c" % n)), codec=GZIP) for n in range(3)]
     write_log(tmp_path / "broken-0", b"".join(inner))
     wanted = [b"%d %s" % (n, letter) for n in range(3) for letter in (b"a", b"b", b"c")]
@@ -192,7 +192,7 @@ def test_another_topic_and_partition(run, clean, old):
     assert read_head(Path("kafka07-offsets/elsewhere-2.offsets07")).topic == "elsewhere"
 
 
-def test_offsets_begin_behind_those_that_were_used(run, clean, tmp_path):
+def test_offsets_begin_after_those_that_were_used(run, clean, tmp_path):
     write_log(tmp_path / "used-0", set_of(b"a", b"b"))
     with Admin(clean.bootstrap_servers) as admin, RecordProducer(clean.bootstrap_servers) as producer:
         admin.create_topic("used", 1, configs={"retention.ms": "-1"})
@@ -204,7 +204,7 @@ def test_offsets_begin_behind_those_that_were_used(run, clean, tmp_path):
     assert [one.new_offset for one in look_up(Path("kafka07-offsets/used-0.offsets07"), [0, 11, 22])] == [1, 2, 3]
 
 
-def test_a_value_larger_than_topics_take(run, clean, tmp_path):
+def test_a_value_larger_than_the_topics_limit(run, clean, tmp_path):
     write_log(tmp_path / "large-0", set_of(bytes(3 << 20), b"small"))
     assert run(tmp_path / "large-0", "-b", clean.bootstrap_servers).code == 0
     assert [len(value) for _, _, value in read(clean, "large")] == [3 << 20, 5]
@@ -238,7 +238,7 @@ def test_the_directory_of_a_broker_is_not_written_to(run, broker, old):
 # --- damage
 
 
-def test_a_torn_end_is_left_out_and_told(run, clean, tmp_path):
+def test_a_torn_end_is_left_out_and_reported(run, clean, tmp_path):
     write_log(tmp_path / "torn-0", set_of(b"a", b"b"), set_of(b"c") + build_message(b"torn")[:-2])
     said = run(tmp_path / "torn-0", "-b", clean.bootstrap_servers)
     assert said.code == 0
@@ -280,7 +280,7 @@ def test_a_missing_segment(run, clean, old):
     assert "gzip-segments-0 is not whole: 00000000000000000000.kafka ends at 506, but the next segment" in err
 
 
-def test_files_without_their_times(run, clean, tmp_path):
+def test_files_without_their_modification_times(run, clean, tmp_path):
     write_log(tmp_path / "copied-0", set_of(b"a"), set_of(b"b"))
     os.utime(tmp_path / "copied-0" / f"{11:020d}.kafka", (THEN - 100, THEN - 100))
     said = run(tmp_path / "copied-0", "-b", clean.bootstrap_servers)
@@ -299,7 +299,7 @@ def test_files_without_their_times(run, clean, tmp_path):
         ({"retention.ms": "-1", "max.message.bytes": "100"}, "--set max.message.bytes="),
     ],
 )
-def test_a_topic_that_cannot_take_them(run, clean, tmp_path, settings, told):
+def test_a_topic_with_unsuitable_settings(run, clean, tmp_path, settings, told):
     write_log(tmp_path / "refused-0", set_of(bytes(200)))
     with Admin(clean.bootstrap_servers) as admin:
         admin.create_topic("refused", 1, configs=settings)
@@ -335,7 +335,7 @@ def test_a_topic_that_holds_other_records(run, clean, tmp_path):
         assert "other-0 ends at offset 3, but the import goes from 1 to 2: another producer has written to it" in err
 
 
-def test_somebody_who_writes_meanwhile_is_noticed(run, clean, tmp_path, monkeypatch):
+def test_another_writer_during_the_import_is_noticed(run, clean, tmp_path, monkeypatch):
     write_log(tmp_path / "busy-0", set_of(b"a", b"b"))
     flush = import_broker.ProducerWriter.flush
 
@@ -358,7 +358,7 @@ def test_two_directories_for_one_partition(run, clean, tmp_path):
     assert "would both be imported as same-0" in err
 
 
-def test_an_import_of_which_the_beginning_is_gone(run, clean, tmp_path):
+def test_an_import_whose_first_records_are_deleted(run, clean, tmp_path):
     write_log(tmp_path / "gone-0", set_of(b"a"), set_of(b"b"))
     run(tmp_path / "gone-0", "-b", clean.bootstrap_servers)
     (tmp_path / "gone-0" / f"{0:020d}.kafka").unlink()
@@ -378,7 +378,7 @@ def test_an_import_of_which_the_beginning_is_gone(run, clean, tmp_path):
         ([GOLDEN / "data", "--topic", "x"], 2, "--topic is for one topic"),
     ],
 )
-def test_wrong_calls(run, words, code, told):
+def test_wrong_options_are_refused(run, words, code, told):
     said = run(*words)
     assert (said.code, said.out) == (code, "")
     assert told in said.err

@@ -1,4 +1,4 @@
-"""`log verify --repair`: the broker's recovery, asked for first, never beside a broker."""
+"""`log verify --repair`: the broker's recovery, after a confirmation, never while a broker runs."""
 
 import io
 import os
@@ -18,7 +18,7 @@ LAST = "00000000000000000042.log"
 
 @pytest.fixture
 def log_dir(tmp_path):
-    """A writable copy of what was damaged."""
+    """Return a writable copy of the damaged log directory."""
     copy = tmp_path / "data"
     shutil.copytree(BEFORE, copy)
     for one in (copy, *copy.rglob("*")):
@@ -30,7 +30,7 @@ def logs_of(directory):
     return {path.name: path.read_bytes() for path in directory.glob("*.log")}
 
 
-def test_every_damaged_log_becomes_what_kafka_made_of_it(kafkapy, log_dir):
+def test_every_damaged_log_is_recovered_as_by_kafka(kafkapy, log_dir):
     code, out, err = kafkapy("log", "verify", "--repair", "--yes", log_dir)
     assert (code, err) == (0, "")
     assert out.splitlines()[-1].endswith(": no problem found.")
@@ -44,12 +44,12 @@ def test_every_damaged_log_becomes_what_kafka_made_of_it(kafkapy, log_dir):
     ]
 
 
-def test_what_is_sound_is_left_alone(kafkapy, log_dir):
+def test_undamaged_files_are_left_alone(kafkapy, log_dir):
     kafkapy("log", "verify", "--repair", "--yes", log_dir)
     for partition in ("untouched-0", "txn-0", "no-snapshot-0"):
         found = {path.name: path.read_bytes() for path in (log_dir / partition).iterdir()}
         assert found == {path.name: path.read_bytes() for path in (BEFORE / partition).iterdir()}
-    kept = "bad-crc-last-0/00000000000000000016.index"  # before the damage
+    kept = "bad-crc-last-0/00000000000000000016.index"  # the index before the damage
     assert (log_dir / kept).read_bytes() == (BEFORE / kept).read_bytes()
 
 
@@ -77,7 +77,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1)])
-def test_it_asks_first(kafkapy, log_dir, monkeypatch, answer, code):
+def test_repair_asks_for_confirmation(kafkapy, log_dir, monkeypatch, answer, code):
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     ended, _, err = kafkapy("log", "verify", "--repair", log_dir / "torn-tail-0")
     assert ended == code
@@ -87,12 +87,12 @@ def test_it_asks_first(kafkapy, log_dir, monkeypatch, answer, code):
     assert ("Nothing was changed." in err) == (code == 1)
 
 
-def test_without_a_terminal_it_wants_yes(kafkapy, log_dir):
+def test_without_a_terminal_repair_needs_the_option_yes(kafkapy, log_dir):
     code, out, err = kafkapy("log", "verify", "--repair", log_dir / "torn-tail-0")
     assert (code, out, "say --yes" in err) == (2, "", True)
 
 
-def test_wrong_snapshots_and_leader_epochs_are_made_anew(kafkapy, log_dir):
+def test_wrong_snapshots_and_leader_epochs_are_rebuilt(kafkapy, log_dir):
     directory = log_dir / "untouched-0"
     (directory / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n3 20\n")
     snapshot = directory / "00000000000000000033.snapshot"
@@ -103,7 +103,7 @@ def test_wrong_snapshots_and_leader_epochs_are_made_anew(kafkapy, log_dir):
     assert snapshot.read_bytes() == (AFTER / "untouched-0" / snapshot.name).read_bytes()
 
 
-def test_checkpoints_do_not_stay_behind_the_end_of_a_log_that_was_cut(kafkapy, log_dir):
+def test_checkpoints_are_not_beyond_the_end_of_a_truncated_log(kafkapy, log_dir):
     checkpoint = log_dir / "replication-offset-checkpoint"
     checkpoint.write_text("0\n2\ntorn-tail 0 50\nuntouched 0 50\n")
     code, _, _ = kafkapy("log", "verify", "--repair", "--yes", log_dir)
@@ -111,7 +111,7 @@ def test_checkpoints_do_not_stay_behind_the_end_of_a_log_that_was_cut(kafkapy, l
     assert checkpoint.read_text() == "0\n2\ntorn-tail 0 42\nuntouched 0 50\n"
 
 
-def test_what_recovery_cannot_mend_stays_a_problem(kafkapy, tmp_path):
+def test_problems_that_recovery_cannot_repair_are_still_reported(kafkapy, tmp_path):
     directory = tmp_path / "t-0"
     directory.mkdir()
     own = {"producer_id": 7, "producer_epoch": 0, "leader_epoch": 0}
@@ -140,7 +140,7 @@ def test_a_path_without_a_directory_before_it(kafkapy, log_dir, monkeypatch):
     assert os.listdir(".").count(".lock") == 0
 
 
-def test_leader_epochs_behind_the_cut_are_forgotten(kafkapy, tmp_path):
+def test_leader_epochs_beyond_the_truncation_are_removed(kafkapy, tmp_path):
     directory = tmp_path / "v2-none-0"
     shutil.copytree(BEFORE.parents[1] / "kafka-3.9.1-v2" / "data" / "v2-none-0", directory)
     for one in (directory, *directory.iterdir()):

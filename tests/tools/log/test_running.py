@@ -1,4 +1,4 @@
-"""The tools on the directory of a running broker: indexes are preallocated, the last batch may be half there."""
+"""The tools on the directory of a running broker: indexes are preallocated, the last batch may be incomplete."""
 
 import shutil
 
@@ -14,7 +14,7 @@ NAME = "00000000000000000000"
 
 @pytest.fixture(params=[0, 1, 2, 100])
 def log(tmp_path, request):
-    """An open log with so many batches; every one behind the first has an index entry."""
+    """Return an open log with so many batches; each one after the first has an index entry."""
     log = Bench(tmp_path / "data", index_interval_bytes=1).load()
     for number in range(request.param):
         log.append([batch(number, timestamp=number)], 0)

@@ -1,4 +1,4 @@
-"""`log tail`: the last records, and a log that grows, rolls, is cut, loses its begin, or goes away meanwhile."""
+"""`log tail`: the last records, and a log that meanwhile grows, rolls, is truncated, loses its start or is deleted."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ def batch(offset, *values, **more):
 
 
 class Log:
-    """A partition's directory that a broker writes to, and what a Follower says of it."""
+    """A partition directory that a broker writes to, and the output of a Follower of it."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -50,7 +50,7 @@ class Log:
         self.values.append(one.record.value.decode())
 
     def poll(self):
-        """What has come, until there is nothing more."""
+        """Poll until there is nothing more; return the values of the new records."""
         self.values = []
         while self.follower.poll(self.show):
             pass
@@ -66,7 +66,7 @@ def log(tmp_path):
         made.follower.close()
 
 
-def test_what_is_appended_comes_once(log):
+def test_appended_records_are_returned_once(log):
     log.follow()
     assert log.poll() == []
     log.append(0, batch(2, "c") + batch(3, "d", "e"))
@@ -85,7 +85,7 @@ def test_a_batch_that_is_being_written_is_waited_for(log):
     assert (log.poll(), log.said) == (["c"], [])
 
 
-def test_it_goes_on_in_the_next_segment(log):
+def test_the_follower_continues_in_the_next_segment(log):
     log.follow()
     log.append(0, batch(2, "c"))
     log.append(3, batch(3, "d"))
@@ -95,7 +95,7 @@ def test_it_goes_on_in_the_next_segment(log):
     assert (log.poll(), log.said) == (["e"], [])
 
 
-def test_a_truncation_is_told_and_what_follows_comes(log):
+def test_a_truncation_is_reported_and_later_records_are_returned(log):
     log.append(0, batch(2, "c", "d"))
     log.follow()
     log.poll()
@@ -107,7 +107,7 @@ def test_a_truncation_is_told_and_what_follows_comes(log):
 
 
 def test_a_truncation_that_was_written_over_is_noticed(log):
-    """The file is longer than before when it is looked at again, with other batches in it."""
+    """At the next poll the file is longer than before, with other batches in it."""
     log.follow()
     log.append(0, batch(2, "c", "d"))
     assert log.poll() == ["c", "d"]
@@ -116,7 +116,7 @@ def test_a_truncation_that_was_written_over_is_noticed(log):
     assert log.poll() == ["z"]
 
 
-def test_a_deleted_begin_is_told(log):
+def test_a_deleted_start_is_reported(log):
     log.follow()
     log.poll()
     log.path(0).rename(log.path(0).with_suffix(".log.deleted"))
@@ -125,7 +125,7 @@ def test_a_deleted_begin_is_told(log):
     assert log.said == ["t-0: records before offset 9 have been deleted."]
 
 
-def test_a_partition_that_is_removed_ends_it(log):
+def test_the_follower_ends_when_the_partition_is_removed(log):
     log.follow()
     log.poll()
     shutil.rmtree(log.directory)
@@ -133,7 +133,7 @@ def test_a_partition_that_is_removed_ends_it(log):
         log.poll()
 
 
-def test_damage_ends_it_and_does_not_loop(log):
+def test_damage_ends_the_follower_without_an_endless_loop(log):
     log.follow()
     log.poll()
     log.append(0, bytes(100))
@@ -149,7 +149,7 @@ def test_gaps_of_compaction_are_no_truncation(log):
     assert (log.poll(), log.said) == (["k"], [])
 
 
-def test_markers_are_no_records_unless_asked_for(kafkapy):
+def test_markers_are_shown_only_if_requested(kafkapy):
     _, out, _ = kafkapy("log", "tail", "-n", 3, V2 / "v2-txn-0")
     assert [line.split("\t")[0] for line in out.splitlines()] == ["0:46", "0:48", "0:50"]
     _, out, _ = kafkapy("log", "tail", "-n", 3, "--control", V2 / "v2-txn-0")
@@ -160,7 +160,7 @@ def test_markers_are_no_records_unless_asked_for(kafkapy):
     ]
 
 
-def test_a_marker_that_comes_is_passed_over(log):
+def test_an_appended_marker_is_skipped(log):
     log.follow()
     marker = [(0, encode_key(1), encode_marker(0), ())]
     log.append(0, build(marker, base_offset=2, producer_id=1, producer_epoch=0, transactional=True, control=True))
@@ -170,8 +170,8 @@ def test_a_marker_that_comes_is_passed_over(log):
 
 @pytest.mark.parametrize("count", [0, 1, 5, 60, 1000])
 @pytest.mark.parametrize("partition", ["v2-none-0", "v2-compacted-none-0", "v2-deleted-records-0", "v2-txn-0"])
-def test_the_last_records_are_the_last_of_a_dump(kafkapy, partition, count):
-    """Over several segments, with gaps of compaction, after deleted records."""
+def test_the_last_records_equal_the_end_of_a_dump(kafkapy, partition, count):
+    """The records span several segments, with gaps of compaction, after deleted records."""
     _, dumped, _ = kafkapy("log", "dump", "--deep-iteration", *sorted((V2 / partition).glob("*.log")))
     records = [line for line in dumped.splitlines() if line.startswith("| ") and "endTxnMarker" not in line]
     wanted = [line.split()[2] for line in records][-count or len(records) :]
@@ -185,12 +185,12 @@ def test_internal_topics_are_decoded(kafkapy):
     assert "transactionalId=tx-open\tproducerId:1005," in out
 
 
-def test_a_partition_of_0_7_gets_a_sentence(kafkapy):
+def test_a_partition_of_0_7_is_refused_in_a_sentence(kafkapy):
     code, _, err = kafkapy("log", "tail", V2.parents[1] / "kafka-0.7.2" / "data" / "none-0")
     assert (code, "none-0 is of Kafka 0.7" in err) == (1, True)
 
 
-def test_it_follows_until_it_is_interrupted(log):
+def test_the_command_follows_until_it_is_interrupted(log):
     command = [sys.executable, "-m", "kafkapy", "log", "tail", "-f", "-n", "1", "--format", "value", log.directory]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tail:
         assert tail.stdout.readline() == b"b\n"

@@ -1,4 +1,4 @@
-"""`log verify` on what every Kafka wrote, on one damage of each kind, and on what is no log at all."""
+"""`log verify` on logs of every Kafka version, on one damage of each kind, and on files that are no log."""
 
 import json
 import shutil
@@ -38,13 +38,13 @@ def change(path, position, data, *, mend=False):
 
 @pytest.fixture
 def partition(tmp_path):
-    """A copy of a partition of Kafka's that may be damaged: segments 0, 33, 68, 94, 123, 155, two producers."""
+    """Return a copy of a partition of Kafka, for a test to damage: segments 0, 33, 68, 94, 123, 155, two producers."""
     return copy_of(GOLDEN / "kafka-3.9.1-v2" / "data" / "v2-none-0", tmp_path / "v2-none-0")
 
 
 @pytest.fixture
 def transactions(tmp_path):
-    """A log with an aborted transaction of producer 7 over offsets 0 to 1, and a committed one after it."""
+    """Return a log with an aborted transaction of producer 7 at offsets 0 to 1, and a committed one after it."""
     directory = tmp_path / "t-0"
     directory.mkdir()
     own = {"producer_id": 7, "producer_epoch": 0, "leader_epoch": 0}
@@ -68,15 +68,15 @@ SOUND = ["kafka-3.9.1-v0-v1/data", "kafka-3.9.1-recovery/after", "kafka-0.10.2.2
 
 
 @pytest.mark.parametrize("folder", [*SOUND, "kafka-0.7.2/data"])
-def test_what_kafka_wrote_has_no_problem(kafkapy, folder):
+def test_logs_of_kafka_have_no_problem(kafkapy, folder):
     code, out, err = kafkapy("log", "verify", GOLDEN / folder)
     assert (code, err) == (0, "")
     assert out.startswith("Checked ")
     assert out.endswith(": no problem found.\n")
 
 
-def test_only_the_file_that_the_golden_set_has_lost_is_wrong_in_what_3_9_wrote(kafkapy):
-    """Transactions, compaction, empty batches, deleted records, several leader epochs."""
+def test_logs_of_3_9_have_no_problem_except_the_file_missing_from_the_golden_set(kafkapy):
+    """The logs have transactions, compaction, empty batches, deleted records and several leader epochs."""
     lost = GOLDEN / "kafka-3.9.1-v2" / "data" / "v2-txn-0" / "00000000000000000043.txnindex"
     code, out, _ = kafkapy("log", "verify", "--json", GOLDEN / "kafka-3.9.1-v2" / "data")
     *problems, summary = map(json.loads, out.splitlines())
@@ -85,7 +85,7 @@ def test_only_the_file_that_the_golden_set_has_lost_is_wrong_in_what_3_9_wrote(k
     assert (summary["type"], summary["problems"]) == ("summary", len(problems))
 
 
-def test_every_damage_of_the_recovery_set_is_told_where_it_is(kafkapy):
+def test_every_damage_of_the_recovery_set_is_reported_with_its_place(kafkapy):
     before = GOLDEN / "kafka-3.9.1-recovery" / "before"
     code, out, _ = kafkapy("log", "verify", before)
     last = "00000000000000000042.log"
@@ -105,21 +105,21 @@ def test_every_damage_of_the_recovery_set_is_told_where_it_is(kafkapy):
 
 
 def problems(kafkapy, path):
-    """(file name, position, offset, sentence) of each."""
+    """Return (file name, position, offset, sentence) of each problem that `log verify` reports."""
     code, out, _ = kafkapy("log", "verify", "--json", path)
     found = [json.loads(line) for line in out.splitlines()]
     assert code == (1 if len(found) > 1 else 0)
     return [(Path(one["file"]).name, one["position"], one["offset"], one["message"]) for one in found[:-1]]
 
 
-def test_a_flipped_bit_is_told_with_its_batch(kafkapy, partition):
+def test_a_flipped_bit_is_reported_with_its_batch(kafkapy, partition):
     change(partition / f"{NAME}.log", 90 + 61, b"\xff")
     assert problems(kafkapy, partition) == [
         (f"{NAME}.log", 80, 1, "the batch at position 80 (offset 1) has a wrong CRC")
     ]
 
 
-def test_problems_beside_a_damaged_segment_are_told_too(kafkapy, partition):
+def test_problems_in_other_files_than_a_damaged_segment_are_reported_too(kafkapy, partition):
     change(partition / f"{NAME}.log", 90 + 61, b"\xff")
     change(partition / "00000000000000000070.snapshot", 12, b"\xff")
     change(partition / "leader-epoch-checkpoint", 0, b"1")
@@ -133,13 +133,13 @@ def test_problems_beside_a_damaged_segment_are_told_too(kafkapy, partition):
 @pytest.mark.parametrize(
     ("suffix", "at", "data", "words"),
     [
-        ("index", 0, (22).to_bytes(4, "big"), None),  # the first offset of the append, as old brokers have it
+        ("index", 0, (22).to_bytes(4, "big"), None),  # the first offset of the append, as old brokers write it
         ("index", 0, (5).to_bytes(4, "big"), "but that offset lies before it: the batches there reach up to"),
         ("index", 4, (5).to_bytes(4, "big"), "points to position 5, where no batch is"),
         ("index", 8, (1).to_bytes(4, "big"), "does not lie behind the one before it"),
         ("index", 16, (500).to_bytes(4, "big"), "where a batch has offsets"),
         ("index", 24, b"\0\0\0", "which are not whole entries of 8 bytes"),
-        ("index", 24, bytes(800), None),  # reserved
+        ("index", 24, bytes(800), None),  # preallocated space
         ("index", 24, bytes(8) + b"\1" * 8, "has entries behind one of zeros at position 24"),
         ("timeindex", 0, (1).to_bytes(8, "big"), "but a batch before it has timestamp"),
         ("timeindex", 12, (1).to_bytes(8, "big"), "does not lie behind the one before it"),
@@ -148,7 +148,7 @@ def test_problems_beside_a_damaged_segment_are_told_too(kafkapy, partition):
         ("timeindex", 32, (0x80000000).to_bytes(4, "big"), "has relative offset -2147483648"),
     ],
 )
-def test_index_entries_that_mislead_a_search_are_told(kafkapy, partition, suffix, at, data, words):
+def test_index_entries_that_mislead_a_search_are_reported(kafkapy, partition, suffix, at, data, words):
     path = partition / f"{NAME}.{suffix}"
     change(path, at, data)
     for place in (partition, path):
@@ -157,20 +157,20 @@ def test_index_entries_that_mislead_a_search_are_told(kafkapy, partition, suffix
         assert words is None or words in found[0][3], found
 
 
-def test_an_index_is_not_held_against_a_damaged_log(kafkapy, partition):
+def test_an_index_is_not_compared_with_a_damaged_log(kafkapy, partition):
     change(partition / f"{NAME}.log", 90 + 61, b"\xff")
     code, _, err = kafkapy("log", "verify", partition / f"{NAME}.index")
     assert (code, "cannot be checked against a damaged log" in err) == (1, True)
 
 
-def test_a_segment_that_goes_on_into_the_next_is_told(kafkapy, partition):
+def test_a_segment_that_overlaps_the_next_is_reported(kafkapy, partition):
     segments = sorted(partition.glob("*.log"))
     segments[0].write_bytes(segments[0].read_bytes() + segments[1].read_bytes())
     found = problems(kafkapy, partition)
     assert (f"{NAME}.log", "but the next segment begins at 33") in [(one[0], one[3][-33:]) for one in found]
 
 
-def test_an_index_without_its_segment_is_told(kafkapy, partition):
+def test_an_index_without_its_segment_is_reported(kafkapy, partition):
     (partition / "00000000000000000033.log").unlink()
     found = problems(kafkapy, partition)
     assert [one[0] for one in found if "belongs to no segment" in one[3]] == [
@@ -179,7 +179,7 @@ def test_an_index_without_its_segment_is_told(kafkapy, partition):
     ]
 
 
-def test_a_sequence_that_does_not_follow_is_told(kafkapy, tmp_path):
+def test_an_out_of_order_sequence_is_reported(kafkapy, tmp_path):
     own = {"producer_id": 7, "producer_epoch": 0}
     values = [(0, None, b"v", ())]
     log = tmp_path / f"{NAME}.log"
@@ -197,7 +197,7 @@ def test_a_sequence_that_does_not_follow_is_told(kafkapy, tmp_path):
     ]
 
 
-def test_sequences_wrap_and_go_on_in_the_next_segment(kafkapy, tmp_path):
+def test_sequences_wrap_and_continue_in_the_next_segment(kafkapy, tmp_path):
     own = {"producer_id": 7, "producer_epoch": 0}
     values = [(0, None, b"v", ())]
     (tmp_path / f"{NAME}.log").write_bytes(build(values, base_sequence=(1 << 31) - 1, **own))
@@ -205,7 +205,7 @@ def test_sequences_wrap_and_go_on_in_the_next_segment(kafkapy, tmp_path):
     assert [one for one in problems(kafkapy, tmp_path) if "sequence" in one[3]] == []
 
 
-def test_a_sound_transaction_has_no_problem(kafkapy, transactions):
+def test_a_correct_transaction_has_no_problem(kafkapy, transactions):
     assert problems(kafkapy, transactions) == []
 
 
@@ -221,7 +221,7 @@ def test_a_sound_transaction_has_no_problem(kafkapy, transactions):
         ([(1, 7, 0, 2, 3)], "has an aborted transaction of version 1"),
     ],
 )
-def test_a_transaction_index_that_is_not_that_of_the_markers_is_told(kafkapy, transactions, index, words):
+def test_a_transaction_index_that_does_not_match_the_markers_is_reported(kafkapy, transactions, index, words):
     path = transactions / f"{NAME}.txnindex"
     path.write_bytes(b"".join(struct.pack(">hqqqq", *entry) for entry in index))
     for place in (transactions, path):
@@ -239,7 +239,7 @@ def snapshot(*producers):
     ("content", "words"),
     [
         (snapshot((7, 0, 2, 3, 0, 0, 3, -1)), None),
-        (snapshot(), None),  # it may have expired
+        (snapshot(), None),  # the producer may have expired
         (snapshot((7, 0, 1, 1, 1, 0, 3, -1)), "last offset 1, but the log 3"),
         (snapshot((7, 1, 2, 3, 0, 0, 3, -1)), "producer epoch 1, but the log 0"),
         (snapshot((7, 0, 2, 3, 0, 9, 3, -1)), "timestamp 9, but the log 0"),
@@ -250,7 +250,7 @@ def snapshot(*producers):
         (b"\0\1" + bytes(8), "its CRC is 0"),
     ],
 )
-def test_a_snapshot_is_held_against_the_log(kafkapy, transactions, content, words):
+def test_a_snapshot_is_compared_with_the_log(kafkapy, transactions, content, words):
     path = transactions / "00000000000000000005.snapshot"
     path.write_bytes(content)
     for place in (transactions, path):
@@ -274,7 +274,7 @@ def test_a_snapshot_is_held_against_the_log(kafkapy, transactions, content, word
         (None, "is missing, and batches from offset 0 on have epoch 0"),
     ],
 )
-def test_leader_epochs_are_held_against_the_batches(kafkapy, transactions, content, words):
+def test_leader_epochs_are_compared_with_the_batches(kafkapy, transactions, content, words):
     path = transactions / "leader-epoch-checkpoint"
     path.unlink() if content is None else path.write_text(content)
     found = problems(kafkapy, transactions)
@@ -301,7 +301,7 @@ def test_files_of_the_log_directory_are_checked(kafkapy, transactions, name, con
     assert words is None or words in found[0][3]
 
 
-def test_a_log_that_goes_on_behind_the_recovery_point_of_a_clean_stop_is_told(kafkapy, transactions):
+def test_a_log_that_ends_beyond_the_recovery_point_of_a_clean_stop_is_reported(kafkapy, transactions):
     (transactions.parent / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 4\n")
     assert problems(kafkapy, transactions.parent) == []  # as after a crash
     (transactions.parent / ".kafka_cleanshutdown").touch()
@@ -310,7 +310,7 @@ def test_a_log_that_goes_on_behind_the_recovery_point_of_a_clean_stop_is_told(ka
     assert sentence == "has 4 as the recovery point of t-0, written by a clean stop, but that log ends at 5"
 
 
-def test_partitions_of_a_topic_with_different_ids_are_told(kafkapy, transactions):
+def test_partitions_of_a_topic_with_different_ids_are_reported(kafkapy, transactions):
     for number, letter in enumerate("BBC"):
         directory = transactions.with_name(f"t-{number}")
         if number:
@@ -322,7 +322,7 @@ def test_partitions_of_a_topic_with_different_ids_are_told(kafkapy, transactions
 
 
 def test_every_flipped_bit_of_a_log_is_found(transactions):
-    """All of base offsets, lengths and leader epochs, which no checksum covers, and some of what one does."""
+    """Flip all bits of base offsets, lengths and leader epochs, which no checksum covers, and some other bits."""
     log_dir = transactions.parent
     (log_dir / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 5\n")
     (log_dir / ".kafka_cleanshutdown").touch()
@@ -335,15 +335,15 @@ def test_every_flipped_bit_of_a_log_is_found(transactions):
             assert found_in(log_dir), f"bit {bit % 8} of byte {bit // 8}"
 
 
-def test_flipped_bits_of_leader_epochs_are_found_but_where_the_result_could_be_true(transactions):
+def test_flipped_bits_of_leader_epochs_are_found_unless_the_result_is_valid(transactions):
     path = transactions / "leader-epoch-checkpoint"
     missed = []
     for bit in range(8 * path.stat().st_size):
         with flipped(path, bit):
             if not found_in(transactions):
                 missed.append(path.read_bytes())
-    # The file forgets what is before the log start offset, so an epoch may begin later than in the log; and white
-    # space at a line's end means nothing to Kafka.
+    # The file does not keep epochs before the log start offset, so an epoch may begin later than in the log; and Kafka
+    # ignores white space at the end of a line.
     assert missed == [b"0\n1\n0 1\n", b"0\n1\n0 2\n", b"0\n1\n0 4\n", b"0\n1\n0 0\v"]
 
 
@@ -356,20 +356,20 @@ def flipped(path, bit):
 
 
 def found_in(path):
-    """How many problems there are."""
+    """Return the number of problems found."""
     found = report.Report()
     check_path(path, found)
     return found.problems
 
 
-def test_a_topic_id_that_is_none_is_told(kafkapy, transactions):
+def test_an_invalid_topic_id_is_reported(kafkapy, transactions):
     (transactions / "partition.metadata").write_text("version: 0\ntopic_id: ?")
     assert [one[3] for one in problems(kafkapy, transactions)] == [
         "has the topic id '?', which is not 16 bytes in base64"
     ]
 
 
-def test_a_damaged_segment_of_0_7_is_told(kafkapy, tmp_path):
+def test_a_damaged_segment_of_0_7_is_reported(kafkapy, tmp_path):
     path = tmp_path / "t-0" / f"{NAME}.kafka"
     path.parent.mkdir()
     good = build_message(b"good")
@@ -393,14 +393,14 @@ def test_a_damaged_segment_of_0_7_is_told(kafkapy, tmp_path):
         (lambda path: path.mkdir(), "is neither a partition's directory (it has no .log files) nor a log directory"),
     ],
 )
-def test_what_is_no_log_gets_a_sentence(kafkapy, tmp_path, make, words):
+def test_a_path_that_is_no_log_is_reported_in_a_sentence(kafkapy, tmp_path, make, words):
     make(tmp_path / "notes")
     code, out, err = kafkapy("log", "verify", tmp_path / "notes")
     assert (code, out, words in err, err.count("\n")) == (1, "", True, 1)
 
 
 @pytest.mark.parametrize("command", [["verify"], ["tail"], ["stats"], ["find", "--offset", "1"], ["dump"]])
-def test_a_number_that_is_no_offset_names_no_segment(kafkapy, transactions, command):
+def test_a_file_named_by_an_impossible_offset_is_no_segment(kafkapy, transactions, command):
     path = transactions / f"{'9' * 20}.log"
     path.touch()
     assert kafkapy("log", *command, transactions)[::2] == (0, "")
@@ -409,14 +409,14 @@ def test_a_number_that_is_no_offset_names_no_segment(kafkapy, transactions, comm
 
 
 @pytest.mark.parametrize("suffix", ["index", "snapshot"])
-def test_a_file_that_only_means_something_beside_its_log_needs_it(kafkapy, tmp_path, suffix):
+def test_an_index_or_snapshot_needs_its_log_in_the_same_directory(kafkapy, tmp_path, suffix):
     path = tmp_path / f"{NAME}.{suffix}"
     path.write_bytes(bytes(24))
     code, _, err = kafkapy("log", "verify", path)
     assert (code, "cannot be checked: " in err) == (1, True)
 
 
-def test_a_text_file_named_as_a_segment_gets_a_sentence(kafkapy, tmp_path):
+def test_a_text_file_named_as_a_segment_is_reported_in_a_sentence(kafkapy, tmp_path):
     path = tmp_path / f"{NAME}.log"
     path.write_bytes(b"This is a letter to my aunt, and no segment of Kafka. " * 10)
     ((_, position, _, sentence),) = problems(kafkapy, path)
@@ -427,7 +427,7 @@ def test_a_partition_that_cannot_be_read_does_not_end_the_check(kafkapy, transac
     other = transactions.parent / "u-0"
     shutil.copytree(transactions, other)
     (transactions / f"{NAME}.index").unlink()
-    (transactions / f"{NAME}.index").mkdir()  # reading it fails, whoever asks
+    (transactions / f"{NAME}.index").mkdir()  # reading it fails even for the superuser
     found = problems(kafkapy, transactions.parent)
     assert found == [(f"{NAME}.index", None, None, "could not be read: Is a directory")]
 
