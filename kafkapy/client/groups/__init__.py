@@ -1,1 +1,1 @@
-"""Members of consumer groups: membership, assignment, offsets."""
+"""Consumers that are members of a group: membership, partition assignment, and committed offsets."""

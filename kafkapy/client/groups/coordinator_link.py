@@ -1,7 +1,8 @@
 """A separate connection to the coordinator of a group or of a transactional id.
 
-Responses on a connection come in order, and the response to JoinGroup comes when all members have joined. On a shared
-connection, fetches would wait for it. Kafka's clients keep a second connection for the same reason.
+The responses on a connection come in the order of the requests, and the response to JoinGroup comes only when all
+members have joined. On a connection shared with fetches, the fetches would have to wait for it. Kafka's clients keep a
+second connection for the same reason.
 """
 
 import time
@@ -27,7 +28,10 @@ Callback = Callable[["Any | ClientError"], None]
 
 
 class CoordinatorLink:
-    """Sends requests to the coordinator of `key`, which is looked up when needed. For one thread."""
+    """Sends requests to the coordinator of the group or transactional id `key` on a connection of its own.
+
+    The coordinator is looked up when it is needed and not known. For use in one thread.
+    """
 
     def __init__(self, cluster: Cluster, key: str, kind: int = GROUP) -> None:
         self.cluster = cluster
@@ -38,18 +42,21 @@ class CoordinatorLink:
 
     @property
     def in_flight(self) -> int:
-        """The number of requests that have no response yet."""
+        """The number of requests on this connection that have no response yet."""
         return len(self._waiting)
 
     def close(self) -> None:
-        """Close the connection. Callbacks of outstanding requests are not called."""
+        """Close the connection. The callbacks of requests that have no response yet are not called."""
         self._waiting.clear()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def forget(self, reason: ClientError | None = None) -> None:
-        """Close the connection, so that the coordinator is looked up again. Outstanding callbacks get `reason`."""
+        """Close the connection and forget the coordinator, so that the next request looks it up again.
+
+        The callbacks of requests that have no response yet are called with `reason`, or else with a ConnectionFailed.
+        """
         self._coordinators.forget(self.key)
         waiting, self._waiting = self._waiting, deque()
         if self._connection is not None:
@@ -59,7 +66,10 @@ class CoordinatorLink:
             callback(reason or ConnectionFailed(f"The coordinator of {self.key!r} has moved."))
 
     def connection(self) -> Connection:
-        """Return the connection. Connects if needed, without retries; raises KafkaError or ConnectionFailed."""
+        """Return the connection to the coordinator. Look up the coordinator and connect if necessary, without retries.
+
+        Raise KafkaError if the coordinator cannot be looked up, or ConnectionFailed if it cannot be reached.
+        """
         if self._connection is not None and self._connection.closed:
             self.forget()
         if self._connection is None:
@@ -79,12 +89,19 @@ class CoordinatorLink:
         return self._connection
 
     def ask(self, api: Api, request: Any, *, at_most: int | None = None) -> Any:
-        """Send a request to the coordinator on the Cluster's shared connection, which no JoinGroup blocks."""
+        """Send a request to the coordinator and return the response.
+
+        The request goes over the Cluster's shared connection, so an outstanding JoinGroup does not delay the response.
+        Raise KafkaError or ClientError if no response comes.
+        """
         node = self._coordinators.node_now(self.key)
         return self.cluster.connection(node).call(api, request, at_most=at_most)
 
     def send(self, api: Api, request: Any, callback: Callback, *, at_most: int | None = None) -> None:
-        """Send a request. `take` calls `then` with the response or a ClientError. Raises the errors of `connection`."""
+        """Send a request to the coordinator. `take` will pass the response, or a ClientError, to `callback`.
+
+        `at_most` is the highest version to use. Raise KafkaError or ConnectionFailed if the request cannot be sent.
+        """
         try:
             self.connection().send(api, request, at_most=at_most)
         except ConnectionFailed as error:
@@ -93,7 +110,11 @@ class CoordinatorLink:
         self._waiting.append(callback)
 
     def take(self, wait_s: float = 0.0) -> bool:
-        """Pass the next response to its callback if it arrives within `wait_s`. Return False if none arrived."""
+        """Receive the next response, if it arrives within `wait_s`, and pass it to its request's callback.
+
+        Return False if no response arrived. If the connection breaks, return True after the callbacks of all
+        outstanding requests were called with the error.
+        """
         if not self._waiting or self._connection is None or not self._connection.wait_for_answer(wait_s):
             return False
         try:
@@ -105,7 +126,12 @@ class CoordinatorLink:
         return True
 
     def call(self, api: Api, request: Any, *, at_most: int | None = None, timeout_s: float | None = None) -> Any:
-        """Send a request and return its response, after calling earlier requests' callbacks. Raises ClientError."""
+        """Send a request to the coordinator and return its response.
+
+        The responses to earlier requests come first and are passed to their callbacks. Raise KafkaError or
+        ConnectionFailed if the request cannot be sent, and ClientError if no response comes within `timeout_s` (None:
+        the cluster's time limit).
+        """
         answers: list[Any] = []
         self.send(api, request, answers.append, at_most=at_most)
         allowed = self.cluster.timeout_s if timeout_s is None else timeout_s
@@ -120,7 +146,11 @@ class CoordinatorLink:
         return answers[0]
 
     def may_retry(self, error: KafkaError | ConnectionFailed) -> bool:
-        """Return True if a retry may help. If the coordinator has moved, forget it, so that the retry looks it up."""
+        """Return True if repeating the request that failed with `error` may help.
+
+        If the error means that the coordinator has moved, forget the coordinator, so that the repeated request looks it
+        up.
+        """
         if isinstance(error, ConnectionFailed):
             return True
         if error.code in MOVED:
@@ -128,7 +158,10 @@ class CoordinatorLink:
         return is_retriable(error.code)
 
     def retry(self, attempt: Callable[[], T], *, timeout_s: float | None = None) -> T:
-        """Return the result of `attempt`. While it raises a retriable error, call it again, up to the time limit."""
+        """Call `attempt` and return its result. Call `attempt` again while it raises a retriable error.
+
+        The last error is raised after `timeout_s` (None: the cluster's time limit).
+        """
         deadline = time.monotonic() + (self.cluster.timeout_s if timeout_s is None else timeout_s)
         while True:
             try:

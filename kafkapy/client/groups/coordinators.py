@@ -1,4 +1,4 @@
-"""Finds the coordinators of groups and transactional ids, and sends requests to them.
+"""Finds the coordinators of groups and transactional ids, and sends requests to these coordinators.
 
 Source: Kafka's CoordinatorStrategy and AdminApiDriver: look up the coordinator, send the request, and repeat both if
 the coordinator has moved or is still loading.
@@ -25,7 +25,10 @@ T = TypeVar("T")
 
 
 class Coordinators:
-    """Finds and caches the coordinators of groups (kind GROUP) or of transactional ids (TRANSACTION)."""
+    """Finds and caches the coordinators of groups (kind GROUP) or of transactional ids (kind TRANSACTION).
+
+    A `key` is a group id or a transactional id.
+    """
 
     def __init__(self, cluster: Cluster, kind: int) -> None:
         self._cluster = cluster
@@ -33,11 +36,18 @@ class Coordinators:
         self._nodes: dict[str, int] = {}
 
     def node_of(self, key: str) -> int:
-        """Return the id of the coordinator's broker. Retries while there is none; raises KafkaError."""
+        """Return the broker id of the key's coordinator.
+
+        While there is no coordinator, retry up to the cluster's time limit. Raise KafkaError if the coordinator was not
+        found.
+        """
         return self._cluster.retry(lambda: self.node_now(key))
 
     def node_now(self, key: str) -> int:
-        """Return the id of the coordinator's broker without retries. Raises KafkaError."""
+        """Return the broker id of the key's coordinator.
+
+        Raise KafkaError, without retries, if the coordinator is not found.
+        """
         if key not in self._nodes:
             failed = self._find([key])
             if key in failed:
@@ -47,15 +57,18 @@ class Coordinators:
         return self._nodes[key]
 
     def connection(self, key: str) -> Connection:
-        """Return the shared connection to the coordinator."""
+        """Return the Cluster's shared connection to the key's coordinator."""
         return self._cluster.connection(self.node_of(key))
 
     def forget(self, key: str) -> None:
-        """Forget the coordinator, so that the next use looks it up."""
+        """Forget the key's coordinator, so that the next use of the key looks it up again."""
         self._nodes.pop(key, None)
 
     def ask(self, key: str, work: Callable[[Connection], T]) -> T:
-        """Return the result of `work` on the coordinator's connection. Retriable KafkaErrors are retried."""
+        """Call `work` with the connection to the key's coordinator, and return the result.
+
+        While `work` raises a retriable KafkaError, it is called again, up to the cluster's time limit.
+        """
 
         def attempt() -> T:
             try:
@@ -73,10 +86,11 @@ class Coordinators:
     def ask_each(
         self, keys: Iterable[str], work: Callable[[Connection, list[str]], dict[str, T | KafkaError]]
     ) -> dict[str, T | KafkaError]:
-        """Return a result or an error for each key, in the order of the keys.
+        """Return the result or the error of each key, in the order of the keys.
 
-        `work` asks one broker for the keys that it coordinates. Keys with a retriable error are retried up to the
-        cluster's time limit.
+        `work` is called once for each coordinator. Its arguments are the connection to the coordinator and those of the
+        keys that belong to it; it returns their results and errors. Keys with a retriable error are passed to `work`
+        again, up to the cluster's time limit.
         """
         wanted = list(dict.fromkeys(keys))
         answers: dict[str, T | KafkaError] = {}
@@ -100,12 +114,12 @@ class Coordinators:
         return {key: answers[key] if key in answers else self._left_out(key) for key in wanted}
 
     def _left_out(self, key: str) -> KafkaError:
-        """Return the error for a key that the coordinator's response leaves out."""
+        """Return the KafkaError for a key that is missing in the coordinator's response."""
         text = f"{_KIND_NAMES[self._kind]} {key!r}: the coordinator's response leaves it out"
         return KafkaError(Errors.UNKNOWN_SERVER_ERROR, text)
 
     def _invalid(self, key: str) -> KafkaError | None:
-        """Return an error if the key cannot be encoded in a request, else None."""
+        """Return a KafkaError if the key cannot be encoded in a request, or None if it can."""
         code = Errors.INVALID_GROUP_ID if self._kind == GROUP else Errors.INVALID_REQUEST
         try:
             if len(key.encode()) <= LONGEST:
@@ -115,7 +129,7 @@ class Coordinators:
             return KafkaError(code, f"{_KIND_NAMES[self._kind]} {key[:20]!r}: it is not in UTF-8")
 
     def _by_node(self, keys: Iterable[str]) -> dict[int, list[str]]:
-        """Return the keys with a known coordinator, by coordinator."""
+        """Return those keys whose coordinator is known, grouped by the coordinator's broker id."""
         nodes: dict[int, list[str]] = {}
         for key in keys:
             if key in self._nodes:
@@ -123,7 +137,10 @@ class Coordinators:
         return nodes
 
     def _find(self, keys: list[str]) -> dict[str, KafkaError]:
-        """Look up the keys' coordinators. Return an error for each key whose coordinator was not found."""
+        """Look up and cache the coordinators of the keys.
+
+        Return a KafkaError for each key whose coordinator was not found.
+        """
         failed = {key: error for key in keys if (error := self._invalid(key))}
         keys = [key for key in keys if key not in failed]
         if not keys:
@@ -139,7 +156,10 @@ class Coordinators:
         return failed
 
     def _look_up(self, keys: list[str]) -> list[tuple[str, Any]]:
-        """Return each key with its result of FindCoordinator."""
+        """Send FindCoordinator for the keys. Return each key with its part of the response.
+
+        A part of the response has an error code, and if that is NONE, the coordinator's broker id.
+        """
         shape = FIND_COORDINATOR.Request
         connection = self._cluster.any_connection()
         if connection.version_of(FIND_COORDINATOR) >= BATCHED_FROM:

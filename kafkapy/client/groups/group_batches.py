@@ -19,12 +19,15 @@ from kafkapy.errors import Errors, KafkaError
 
 
 class FetchedBatches(NamedTuple):
-    """The batches of one partition from one Fetch, of any format.
+    """The batches of one partition from one Fetch response, in any format.
 
-    The first batch may begin before `start`, the fetched offset. The last one may be incomplete.
+    The first batch may begin before `start`, the fetched offset. The last batch may be incomplete.
 
-    after: The offset after the last complete batch.
-    aborted: (producer id, first offset) of the aborted transactions among them, for read_committed.
+    Attributes:
+        where: The topic and partition.
+        data: The encoded batches.
+        after: The offset after the last complete batch.
+        aborted: (producer id, first offset) of each aborted transaction with records in `data`, for read_committed.
     """
 
     where: TopicPartition
@@ -35,7 +38,7 @@ class FetchedBatches(NamedTuple):
 
 
 class _BatchFetcher(Fetcher):
-    """Fetches raw batches instead of records."""
+    """A Fetcher that returns the raw batches of a partition (as FetchedBatches) instead of decoded records."""
 
     def _read(self, fetched: FetchedPartition, position: int) -> tuple[Sequence[Any], int]:
         whole, size, after = entries_end(fetched.data)
@@ -50,20 +53,23 @@ class _BatchFetcher(Fetcher):
 
 
 class GroupBatches(GroupConsumer):
-    """A GroupConsumer with `poll_batches` in place of `poll`."""
+    """A GroupConsumer that returns raw batches: call `poll_batches` instead of `poll`."""
 
     _fetcher_class = _BatchFetcher
 
     def poll_batches(self, timeout_s: float = 0.5) -> list[FetchedBatches]:
-        """Return the next batches, at most one FetchedBatches of each partition. Behaves like `poll`.
+        """Return the next batches, with at most one FetchedBatches for each partition. Otherwise the same as `poll`.
 
-        Raises KafkaError also for malformed batches and for a batch that is larger than a fetch.
+        Raise KafkaError also for malformed batches, and for a batch that is larger than a fetch may be.
         """
         found: list[Any] = self.poll(timeout_s)
         return found
 
     def lags(self) -> dict[TopicPartition, int]:
-        """Return the number of offsets between position and end of each partition for which both are known."""
+        """Return the lag of each partition: the number of offsets from the position to the end of the partition.
+
+        Partitions whose position or end is not known yet are left out.
+        """
         states = self._assigned.states.items()
         return {
             where: max(0, state.end - state.position)

@@ -1,4 +1,4 @@
-"""A consumer that shares the partitions of topics with the other members of its group.
+"""A consumer that shares the partitions of its topics with the other members of its group.
 
     with GroupConsumer("127.0.0.1:9092", "billing") as consumer:
         consumer.subscribe(["orders"])
@@ -40,23 +40,26 @@ Callback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], "Exception | No
 
 
 class GroupConsumer:
-    """A blocking group consumer for use in one thread. Heartbeats are sent by a background thread.
+    """A blocking group consumer for use in one thread. A background thread sends its heartbeats.
 
     Args:
         cluster: Bootstrap servers, or a Cluster whose addresses and time-outs are copied.
-        assignors: Names or Assignors, the preferred one first. The group uses one that all members support. If all are
-            cooperative, a rebalance does not interrupt reading the partitions that stay.
-        instance_id: Makes this a static member (KIP-345): no rebalance if it rejoins within the session time-out.
-        auto_offset_reset: Where to start without a committed offset, or when the offset is out of range.
+        assignors: Names or Assignors, the preferred one first. The group uses an assignor that all members support. If
+            all are cooperative, the consumer can go on reading the partitions that it keeps during a rebalance.
+        instance_id: Makes this consumer a static member (KIP-345), which can rejoin within the session time-out without
+            a rebalance.
+        auto_offset_reset: Where to start in a partition that has no committed offset or whose offset is out of range.
+            With "none", `poll` raises KafkaError.
         auto_commit: Commit the positions in `poll`, every `auto_commit_interval_s`, and on close.
         isolation: With read_committed, records of open and aborted transactions are not returned.
-        session_timeout_s: The group removes this member after this time without a heartbeat.
-        max_poll_interval_s: The longest time between two polls. A rebalance waits this long for the member.
-        max_records: The most records that one `poll` returns.
+        session_timeout_s: The coordinator removes this member after this time without a heartbeat.
+        max_poll_interval_s: The longest time allowed between two calls of `poll`. A rebalance waits this long for the
+            member.
+        max_records: The largest number of records that one `poll` returns.
         max_wait_ms, min_bytes: How long a broker waits for at least `min_bytes` before it responds.
         max_bytes, partition_bytes: The largest size of a response, and of one partition's records in it.
         metadata_max_age_s: How often to look for new topics and partitions.
-        timeout_s: Time limit for one request, and for the retries of a call other than `poll`.
+        timeout_s: The time limit for one request, and for the retries of a call other than `poll`.
     """
 
     _fetcher_class: type[Fetcher] = Fetcher
@@ -138,7 +141,10 @@ class GroupConsumer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close. After an exception in the block, do not auto-commit: records may not have been processed."""
+        """Close the consumer.
+
+        After an exception in the block, do not auto-commit, because records may not have been processed.
+        """
         if kind is not None:
             self._session.auto_commit_interval_s = None
         self.close()
@@ -147,7 +153,7 @@ class GroupConsumer:
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions currently assigned to this member."""
+        """The partitions that are currently assigned to this member."""
         return frozenset(self._assigned.states)
 
     @property
@@ -156,35 +162,38 @@ class GroupConsumer:
         return frozenset(where for where, state in self._assigned.states.items() if state.paused)
 
     def group_metadata(self) -> GroupMetadata:
-        """Return the consumer's member id and generation, as `TransactionalProducer.send_offsets` needs it."""
+        """Return the group id, generation and member id of this consumer, for `TransactionalProducer.send_offsets`."""
         return self._session.membership.member
 
     def subscribe(self, topics: Iterable[str] | re.Pattern[str], listener: RebalanceListener | None = None) -> None:
-        """Subscribe to topics in place of those subscribed before. The next `poll` joins the group.
+        """Subscribe to topics, in place of the topics subscribed before. The next `poll` joins the group.
 
         Args:
-            topics: Names, or a pattern (`re.compile`) that is searched for in the names of all topics, now and later;
-                internal topics never match.
+            topics: Topic names; or a pattern (`re.compile`), which selects all existing and future topics in whose name
+                it is found, except for internal topics.
+            listener: Its methods are called when partitions are assigned, revoked or lost.
         """
         self._usable()
         subscription = Subscription(self.cluster, topics, self._metadata_max_age_s)
         self._session.subscribe(subscription, listener or RebalanceListener())
 
     def unsubscribe(self) -> None:
-        """Leave the group. Commits first if `auto_commit` is on."""
+        """Leave the group and drop the subscription. If `auto_commit` is on, commit the positions first."""
         self._usable()
         if self._session.subscription is not None:
             self._session.leave("it unsubscribes")
 
     def poll(self, timeout_s: float = 0.5) -> list[ConsumerRecord]:
-        """Return up to `max_records` records; none if no record arrives within `timeout_s`.
+        """Return up to `max_records` records, or none if no record arrives within `timeout_s`.
 
-        Also joins the group if necessary and calls the listener. Has to be called every `max_poll_interval_s`.
+        Also joins the group if necessary, and calls the rebalance listener. If `poll` is not called for more than
+        `max_poll_interval_s`, the consumer leaves the group.
 
         Raises:
             GroupFailed: The coordinator refuses this consumer.
             KafkaError: A partition cannot be read, for example OFFSET_OUT_OF_RANGE.
-            ConnectionFailed: No broker has been reached yet. After a first success, `poll` keeps trying instead.
+            ConnectionFailed: No broker has been reached yet. After a first success, `poll` keeps trying instead of
+                raising this error.
         """
         self._usable()
         if self._session.subscription is None:
@@ -213,7 +222,11 @@ class GroupConsumer:
                 time.sleep(min(left, BACKOFF_S / 2))
 
     def _records(self, deadline: float, stable: bool) -> list[ConsumerRecord]:
-        """Return fetched records, fetching if there are none. Wait only shortly while the group rebalances."""
+        """Return records that were fetched before, or if there are none, fetch and return the records that arrive.
+
+        Wait for them up to `deadline` and `max_wait_ms`, but only up to JOINING_WAIT_S during a rebalance (`stable` is
+        False).
+        """
         records = self._assigned.hand_out(self._max_records)
         if not records:
             wait_s = max(0.0, deadline - time.monotonic())
@@ -225,7 +238,11 @@ class GroupConsumer:
     # Positions
 
     def position(self, topic: str, partition: int) -> int:
-        """Return the offset of the next record of an assigned partition, looking it up if necessary."""
+        """Return the position in an assigned partition: the offset of the next record to return.
+
+        The position is looked up if necessary. Raise KafkaError REQUEST_TIMED_OUT if it is not found within the time
+        limit, and ValueError if the partition is not assigned.
+        """
         self._usable()
         state = self._assigned.state((topic, partition))
         deadline = time.monotonic() + self.cluster.timeout_s
@@ -238,43 +255,52 @@ class GroupConsumer:
         return state.position
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Return the known positions of the assigned partitions."""
+        """Return the position in each assigned partition, without partitions whose position is not known yet."""
         return self._assigned.positions()
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Continue an assigned partition at the first record with `offset` or a higher offset."""
+        """Set the position in an assigned partition to `offset`. Raise ValueError if the partition is not assigned.
+
+        The next record returned has this offset or, if there is no such record, the next higher offset.
+        """
         if offset < 0:
             raise ValueError(f"the offset to seek in {topic}-{partition} is {offset}; an offset is 0 or more")
         self._assigned.state((topic, partition)).seek(offset)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Continue assigned partitions (None: all) at their earliest record."""
+        """Move the position to the earliest record in each of these assigned partitions (None: in all)."""
         self._reset(partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Continue assigned partitions (None: all) at their end."""
+        """Move the position to the end of each of these assigned partitions (None: of all)."""
         self._reset(partitions, LATEST)
 
     def seek_to_timestamp(self, timestamp: int) -> None:
-        """Continue all assigned partitions at their first record at or after `timestamp` (ms), or at their end."""
+        """Move each assigned partition's position to its first record at or after `timestamp` (ms), or to its end."""
         self._reset(None, timestamp)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return no records of these assigned partitions from `poll` until `resume`. The member stays in the group."""
+        """Pause these assigned partitions: `poll` returns no records of them until `resume`.
+
+        The member stays in the group.
+        """
         for where in partitions:
             self._assigned.state(where).paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return records of these partitions again."""
+        """End the pause of these assigned partitions, so that `poll` returns their records again."""
         for where in partitions:
             self._assigned.state(where).paused = False
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
-        """Return the log start offsets of partitions (None: all assigned ones)."""
+        """Return the log start offset of each of these partitions (None: of all assigned ones)."""
         return self._bounds(partitions, EARLIEST)
 
     def end_offsets(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
-        """Return the ends of partitions (None: all assigned ones): high watermark, or LSO with read_committed."""
+        """Return the high watermark of each of these partitions (None: of all assigned ones).
+
+        With read_committed, return the last stable offset instead.
+        """
         return self._bounds(partitions, LATEST)
 
     def _bounds(self, partitions: Iterable[TopicPartition] | None, at: int) -> dict[TopicPartition, int]:
@@ -286,7 +312,11 @@ class GroupConsumer:
             self._assigned.state(where).reset(to)
 
     def _find_positions(self) -> None:
-        """Look up missing positions: the committed offset, else as auto_offset_reset says."""
+        """Look up the positions that are not known: the committed offset, or without one what `auto_offset_reset` says.
+
+        A position that cannot be found now because of a retriable error is looked up again by a later call. Raise
+        KafkaError for any other error, and if there is no committed offset and `auto_offset_reset` is "none".
+        """
         missing = self._assigned.without_position(time.monotonic())
         committed = [where for where in missing if self._assigned.states[where].reset_to is None]
         if committed and time.monotonic() >= self._fetch_offsets_at:
@@ -316,8 +346,11 @@ class GroupConsumer:
     # Committed offsets
 
     def commit(self, offsets: Offsets | None = None, *, timeout_s: float | None = None) -> None:
-        """Commit offsets (those of the next records to read). None: the positions after what `poll` has returned.
+        """Commit offsets, and wait for the response. An offset is that of the next record to read.
 
+        Args:
+            offsets: None: the positions after all records that `poll` has returned.
+            timeout_s: The time limit, with all retries. None: that of the consumer.
         Raises:
             CommitFailed: The partitions belong to other members by now, or a rebalance is in progress.
             KafkaError: The broker refuses the offsets, for example with OFFSET_METADATA_TOO_LARGE.
@@ -329,9 +362,10 @@ class GroupConsumer:
             self._offsets.commit(wanted, timeout_s)
 
     def commit_async(self, offsets: Offsets | None = None, callback: Callback | None = None) -> None:
-        """Commit offsets without waiting and without retries.
+        """Commit offsets without waiting for the response and without retries. `offsets` are as for `commit`.
 
-        A later `poll` or `commit` calls `callback` with the offsets and None, or with the offsets and the error.
+        A later `poll` or `commit` calls `callback` with the offsets and None after a success, or with the offsets and
+        the error. If the request cannot be sent, `callback` is called at once.
         """
         self._usable()
         wanted = self._assigned.committable() if offsets is None else with_metadata(offsets)
@@ -351,18 +385,21 @@ class GroupConsumer:
             done(error)
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the group's committed offsets of these partitions, without partitions that have none."""
+        """Return the group's committed offset of each of these partitions, without partitions that have none."""
         self._usable()
         return self._offsets.fetch(partitions)
 
     # Membership
 
     def enforce_rebalance(self, reason: str = "enforce_rebalance() was called") -> None:
-        """Trigger a rebalance of the group with the next `poll`."""
+        """Let the next `poll` rejoin the group, which makes the whole group rebalance."""
         self._session.membership.must_join(reason)
 
     def close(self, *, timeout_s: float = 30.0) -> None:
-        """Auto-commit if that is on, call the listener, and leave the group. Static members do not leave."""
+        """Leave the group and close all connections. A static member does not leave the group.
+
+        If `auto_commit` is on, commit the positions first. The listener is called for the partitions that are given up.
+        """
         if self._closed:
             return
         try:

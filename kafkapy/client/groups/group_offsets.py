@@ -1,4 +1,4 @@
-"""Commits and fetches a group's offsets for one of its members, and handles their errors.
+"""Commits and fetches a group's offsets for one of its members, and turns the error codes into exceptions.
 
 Source: Kafka's ConsumerCoordinator (OffsetCommitResponseHandler, OffsetFetchResponseHandler).
 """
@@ -24,14 +24,18 @@ _NOT_A_MEMBER = (Errors.UNKNOWN_MEMBER_ID, Errors.ILLEGAL_GENERATION)
 
 
 class GroupOffsets:
-    """Commits and fetches the group's offsets as one of its members."""
+    """Commits and fetches the offsets of a group on behalf of one of the group's members."""
 
     def __init__(self, link: CoordinatorLink, membership: Membership) -> None:
         self._link = link
         self._membership = membership
 
     def send(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], done: Done) -> None:
-        """Send a commit. `done` gets None or the error. Raises CommitFailed and the errors of CoordinatorLink.send."""
+        """Send OffsetCommit without waiting for the response. `done` is called later, with None or with the error.
+
+        Raise CommitFailed if this consumer may not commit now, and KafkaError or ConnectionFailed if the request cannot
+        be sent.
+        """
         member = self._member()
 
         def take(answer: Any) -> None:
@@ -40,7 +44,11 @@ class GroupOffsets:
         self._link.send(OFFSET_COMMIT, commit_request(member, offsets), take)
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float | None = None) -> None:
-        """Commit, with retries. Raises CommitFailed, KafkaError or, after the time limit, the last error."""
+        """Commit offsets and wait for the response. Retriable errors are retried up to `timeout_s`.
+
+        Raise CommitFailed if this consumer may not commit (any more), and KafkaError or ConnectionFailed for any other
+        error.
+        """
 
         def attempt() -> None:
             member = self._member()
@@ -52,10 +60,10 @@ class GroupOffsets:
         self._link.retry(attempt, timeout_s=timeout_s)
 
     def fetch_now(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets of these partitions, without those that have none.
+        """Return the committed offsets of these partitions, without partitions that have none.
 
-        Raises ConnectionFailed, and KafkaError, for example UNSTABLE_OFFSET_COMMIT while a transaction with an offset
-        of these partitions is open.
+        Raise ConnectionFailed, or KafkaError for the first error in the response, for example UNSTABLE_OFFSET_COMMIT
+        while a transaction with an offset of these partitions is open.
         """
         version = self._link.connection().version_of(OFFSET_FETCH, ONE_GROUP_UNTIL)
         request = fetch_request(self._link.key, partitions, stable=version >= STABLE_FROM)
@@ -76,12 +84,15 @@ class GroupOffsets:
     def fetch(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets like `fetch_now`, with retries."""
+        """Return the same result as `fetch_now`, but retry after retriable errors, up to `timeout_s`."""
         wanted = list(partitions)
         return self._link.retry(lambda: self.fetch_now(wanted), timeout_s=timeout_s)
 
     def _member(self) -> GroupMetadata:
-        """Return the committing member. Raise CommitFailed if this consumer may not commit now."""
+        """Return this consumer's identity as a group member.
+
+        Raise CommitFailed if it is not a member or is rejoining.
+        """
         member = self._membership.member
         if not self._membership.is_member:
             raise self._not_a_member()
@@ -90,7 +101,10 @@ class GroupOffsets:
         return member
 
     def _failure(self, member: GroupMetadata, answer: Any) -> KafkaError | ClientError | None:
-        """Return the first error of OffsetCommit's response, or None."""
+        """Return the first error in the response to OffsetCommit as an exception, or None if there is no error.
+
+        `member` is the member that sent the request.
+        """
         for topic in answer.topics:
             for one in topic.partitions:
                 if one.error_code:
@@ -98,7 +112,11 @@ class GroupOffsets:
         return None
 
     def _exception(self, member: GroupMetadata, where: TopicPartition, code: int) -> KafkaError | ClientError:
-        """Return the exception for an error code. If `member` is still the current one, the membership reacts to it."""
+        """Return the exception for an error code that the commit for the partition `where` got.
+
+        If the request was sent for the current member and generation, also let the membership react to the code: for
+        example, the consumer then rejoins the group.
+        """
         current = self._membership.member == member
         if code in _NOT_A_MEMBER:
             if current:
@@ -133,7 +151,7 @@ class GroupOffsets:
 
 
 def commit_request(member: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Any:
-    """Return an OffsetCommit request of a member."""
+    """Return an OffsetCommit request for these offsets, with the group, generation and member id of `member`."""
     shape = OFFSET_COMMIT.Request
     topics: dict[str, list[Any]] = {}
     for (topic, index), one in offsets.items():
@@ -155,7 +173,10 @@ def commit_request(member: GroupMetadata, offsets: Mapping[TopicPartition, Offse
 
 
 def fetch_request(group_id: str, partitions: Iterable[TopicPartition], *, stable: bool) -> Any:
-    """Return an OffsetFetch request for one group. `stable`: fail for offsets that an open transaction may change."""
+    """Return an OffsetFetch request for these partitions of one group.
+
+    With `stable`, the broker returns an error for an offset that an open transaction may change.
+    """
     shape = OFFSET_FETCH.Request
     return shape(
         group_id=group_id,

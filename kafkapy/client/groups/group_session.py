@@ -1,4 +1,4 @@
-"""A consumer's session in its group: joining, assignment and revocation, auto-commit, leaving.
+"""A consumer's session in its group: joining, assignment and revocation of partitions, auto-commit, leaving.
 
 Source: Kafka's ConsumerCoordinator (poll, onJoinPrepare, onJoinComplete, onLeavePrepare).
 """
@@ -33,11 +33,12 @@ LAST_COMMIT_S = 5.0  # how long an auto-commit may delay a rebalance
 
 
 class GroupSession:
-    """One consumer's session in one group.
+    """One consumer's session in one group, from the first join until the consumer leaves.
 
     Attributes:
-        assigned: The assigned partitions. Changed by `step` and `leave`, which call the listener.
-        cooperative: True if the partitions that stay are read during a rebalance.
+        assigned: The assigned partitions. `step` and `leave` change them and call the rebalance listener.
+        cooperative: True if all assignors are cooperative: the member then keeps its partitions while it rejoins, and
+            can go on reading them.
     """
 
     def __init__(
@@ -77,19 +78,20 @@ class GroupSession:
 
     @property
     def is_stable(self) -> bool:
-        """True if this member owns its assignment, and no rebalance is in progress or due."""
+        """True if this member has its assignment, and no rebalance is in progress or due."""
         return not self.membership.in_rebalance and not self.membership.wants_to_join
 
     def subscribe(self, subscription: Subscription, listener: RebalanceListener) -> None:
-        """Replace the subscription, from the next `step` on."""
+        """Replace the subscription and the listener. The next `step` joins the group with the new subscription."""
         self.subscription = subscription
         self._listener = listener
         self.membership.must_join("the subscription has changed")
 
     def step(self, deadline: float) -> bool:
-        """Do what is due: responses, metadata, joining, revocation, assignment, auto-commit.
+        """Do all work for the group that is due, and return True if the membership is stable afterwards.
 
-        Waits up to `deadline` for the other members during a rebalance. Returns True if the membership is stable.
+        This handles responses, refreshes metadata, joins the group, revokes and assigns partitions, and auto-commits.
+        During a rebalance, it waits for the other members, but not longer than until `deadline` (time.monotonic).
 
         Raises:
             GroupFailed: The coordinator refuses this consumer.
@@ -120,7 +122,11 @@ class GroupSession:
         return self.is_stable
 
     def leave(self, reason: str, timeout_s: float | None = None) -> None:
-        """Give up all partitions and leave the group. A static member stays until its session expires."""
+        """Auto-commit, give up all partitions and leave the group.
+
+        A static member stays in it until its session expires. `reason` is sent to the coordinator. Errors of the
+        LeaveGroup request are only logged.
+        """
         if self.membership.in_rebalance:
             self.link.forget()  # a request on this connection would be answered only after the JoinGroup
         self._commit_last()
@@ -143,12 +149,15 @@ class GroupSession:
                     log.info("leaving group %s: %s", self.link.key, error)
 
     def close(self) -> None:
-        """Stop the heartbeat thread and close the connection. Does not leave the group."""
+        """Stop the heartbeat thread and close the connection to the coordinator. Does not leave the group."""
         self._heartbeats.close()
         self.link.close()
 
     def _check_heartbeats(self) -> None:
-        """Act on what the heartbeat thread has noticed."""
+        """Act on a poll time-out or an error code that the heartbeat thread has recorded.
+
+        Both may make this member rejoin the group. Raise GroupFailed for an error code that retries do not help.
+        """
         if self._heartbeats.poll_timed_out():
             self.membership.lost("poll() was not called in time")
         elif (code := self._heartbeats.error_code()) and not self.membership.in_rebalance:
@@ -158,7 +167,10 @@ class GroupSession:
                 self.membership.refused("stay in", code)
 
     def _prepare(self, subscription: Subscription) -> None:
-        """Give up the partitions that have to go before this member joins; once for each rebalance."""
+        """Auto-commit, and revoke the partitions that this member has to give up before it rejoins.
+
+        This happens only once for each rebalance.
+        """
         if not self._prepared:
             self._prepared = True
             self._commit_last()  # may find that this member has lost its membership
@@ -167,7 +179,10 @@ class GroupSession:
         self._drop_lost()
 
     def _revoke(self, subscription: Subscription) -> None:
-        """Revoke all partitions; if cooperative, only those of topics that are no longer subscribed."""
+        """Revoke all partitions.
+
+        If the assignors are cooperative, revoke only the partitions of topics no longer subscribed.
+        """
         held = list(self.assigned.states)
         gone = [one for one in held if not self.cooperative or not subscription.covers(one[0])]
         try:
@@ -177,10 +192,10 @@ class GroupSession:
             self.assigned.keep(set(held).difference(gone))
 
     def _drop_lost(self) -> None:
-        """Drop all partitions once the membership is lost, as other members may own them by now.
+        """Drop all assigned partitions if this consumer is not a member any more, as other members may own them by now.
 
-        The membership can be lost at any point of a rebalance, also after `_prepare` kept a cooperative member's
-        partitions.
+        The membership can be lost at any point of a rebalance, even after `_prepare` has let a cooperative member keep
+        its partitions.
         """
         held = list(self.assigned.states)
         if held and not self.membership.is_member:
@@ -188,7 +203,7 @@ class GroupSession:
             self._listener.on_lost(held)
 
     def _protocols(self, subscription: Subscription) -> Protocols:
-        """Return the supported assignors, each with this member's encoded subscription."""
+        """Return the protocols for JoinGroup: each assignor's name with this member's encoded subscription."""
         owned = list(self.assigned.states)
         generation = self.membership.member.generation
         return [
@@ -202,7 +217,10 @@ class GroupSession:
         ]
 
     def _lead(self, assignor: str, members: Sequence[Any]) -> dict[str, bytes]:
-        """Compute the assignment as the group's leader."""
+        """Run the assignor with this name over all members, as the group's leader.
+
+        Return each member's encoded assignment.
+        """
         subscription = self.subscription
         assert subscription is not None
 
@@ -213,7 +231,11 @@ class GroupSession:
         return assign_partitions(assignor, self._assignors, [decode_member(one) for one in members], counts_of)
 
     def _take_assignment(self, subscription: Subscription, data: bytes) -> None:
-        """Replace the assigned partitions by those of a SyncGroup response and call the listener."""
+        """Replace the assigned partitions by those in the SyncGroup response `data`, and call the rebalance listener.
+
+        Raise KafkaError if the assignment is malformed. In this case, and if it does not match the subscription, this
+        member rejoins the group.
+        """
         membership = self.membership
         membership.assignment = None
         self._prepared = False
@@ -250,7 +272,7 @@ class GroupSession:
             self._commit_at = time.monotonic() + self.auto_commit_interval_s
 
     def _commit_if_due(self) -> None:
-        """Auto-commit without waiting, if the interval has passed."""
+        """Auto-commit without waiting for the response, if the auto-commit interval has passed."""
         if self.auto_commit_interval_s is None or time.monotonic() < self._commit_at:
             return
         self._commit_at = time.monotonic() + self.auto_commit_interval_s
@@ -262,7 +284,10 @@ class GroupSession:
                 self._committed(error)
 
     def _commit_last(self) -> None:
-        """Auto-commit, waiting for the response, before partitions are given up."""
+        """Auto-commit the positions before partitions are given up, and wait for the response.
+
+        An error is only logged.
+        """
         if self.auto_commit_interval_s is None or not self.membership.is_member:
             return
         positions = self.assigned.committable()

@@ -7,7 +7,10 @@ from kafkapy.client.cluster import TopicPartition
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset (that of the next record to read) and the text committed with it."""
+    """A committed offset, which is that of the next record to read, with the text that was committed together with it.
+
+    `leader_epoch` is -1 if it is not known.
+    """
 
     offset: int
     metadata: str = ""
@@ -15,7 +18,11 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """The identity of a group member: group, generation, member id. Sent with a transaction's offsets (KIP-447)."""
+    """The identity of a group member. It is sent with the offsets of a transaction (KIP-447).
+
+    `generation` is -1 and `member_id` is empty if the consumer is not a member. `instance_id` is set for a static
+    member.
+    """
 
     group_id: str
     generation: int = -1
@@ -28,24 +35,38 @@ Offsets = Mapping[TopicPartition, "int | OffsetAndMetadata"]
 
 
 class RebalanceListener:
-    """Base class for callbacks on a rebalance, called inside `poll` and `close`. Override the methods that you need.
+    """Base class for rebalance listeners.
 
-    With cooperative assignors, only the partitions that move are passed.
+    Override the methods that you need; `poll`, `unsubscribe` and `close` call them. With cooperative assignors, the
+    methods get only the partitions that this member gains or loses.
     """
 
     def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """Called after each rebalance with the newly assigned partitions, perhaps none. Seek here if you need to."""
+        """Handle newly assigned partitions, of which there may be none. Called after each rebalance.
+
+        You may `seek` here.
+        """
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Called before these partitions are given up. Commit the processed records' offsets here."""
+        """Handle the revocation of these partitions. Called while this consumer still owns them.
+
+        This is the place to commit the offsets of the records that were processed.
+        """
 
     def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """Called when these partitions are already lost and may have new owners, so that committing them fails."""
+        """Handle the loss of these partitions.
+
+        Called when other members may own them already, so that a commit would fail. Calls `on_revoked` unless it is
+        overridden.
+        """
         self.on_revoked(partitions)
 
 
 def with_metadata(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the offsets as OffsetAndMetadata. Raise ValueError for a negative offset."""
+    """Return the offsets as OffsetAndMetadata, with empty metadata for plain ints.
+
+    Raise ValueError for a negative offset.
+    """
     found = {}
     for where, one in offsets.items():
         found[where] = OffsetAndMetadata(one) if isinstance(one, int) else one

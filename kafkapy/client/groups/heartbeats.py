@@ -1,6 +1,7 @@
 """Sends a group member's heartbeats from a thread, so that it stays a member while the caller processes records.
 
-If the caller does not poll for too long, the member leaves the group, so that other members get its partitions.
+If the caller does not poll for too long, the thread makes the member leave the group, so that other members get its
+partitions.
 
 Source: Kafka's AbstractCoordinator.HeartbeatThread and Heartbeat; KIP-62.
 """
@@ -32,12 +33,12 @@ ENDS = (
 
 
 class Heartbeats:
-    """Sends heartbeats from a separate thread. The caller may call any method at any time.
+    """Sends the heartbeats of a group member from a separate thread. All methods are safe to call at any time.
 
     Args:
-        cluster: Is copied, because connections belong to one thread.
+        cluster: The cluster's addresses are copied, because connections belong to one thread.
         interval_s: The time between two heartbeats.
-        max_poll_interval_s: The longest time between two calls of `polled`.
+        max_poll_interval_s: The longest time allowed between two calls of `polled`.
     """
 
     def __init__(self, cluster: Cluster, *, interval_s: float, max_poll_interval_s: float) -> None:
@@ -54,9 +55,9 @@ class Heartbeats:
         self._closed = False
 
     def start(self, member: GroupMetadata) -> None:
-        """Send heartbeats for this member and generation from now on.
+        """Send heartbeats for this member and its generation from now on. The first call starts the thread.
 
-        Raises RuntimeError if the thread cannot be started; a later call tries again.
+        Raise RuntimeError if the thread cannot be started; a later call tries again.
         """
         with self._changed:
             if self._thread is None:
@@ -70,10 +71,10 @@ class Heartbeats:
             self._changed.notify()
 
     def stop(self) -> bool:
-        """Stop sending heartbeats until the next `start`. Reset `error_code` and `poll_timed_out`.
+        """Stop sending heartbeats until the next `start`, and reset `error_code` and `poll_timed_out`.
 
-        Return True if the poll has timed out: the member has left the group, or a LeaveGroup is about to be sent for
-        it. If False, no LeaveGroup will be sent for this member.
+        Return True if the caller had not polled in time: then the member has left the group, or a LeaveGroup is about
+        to be sent for it. If False is returned, no LeaveGroup will be sent for this member.
         """
         with self._changed:
             timed_out = self._poll_timed_out
@@ -83,23 +84,23 @@ class Heartbeats:
             return timed_out
 
     def resume(self, member: GroupMetadata) -> None:
-        """Undo a `stop`: continue to send heartbeats, at the times at which they were due before."""
+        """Continue to send heartbeats after `stop`, at the times at which they were due before."""
         with self._changed:
             self._member = member
             self._changed.notify()
 
     def polled(self) -> None:
-        """Record that the caller has polled."""
+        """Record that the caller has polled now."""
         with self._changed:
             self._polled_at = time.monotonic()
 
     def error_code(self) -> int:
-        """Return the last error code that the member has to act on, or NONE."""
+        """Return the last error code in a Heartbeat response that the member has to act on, or NONE."""
         with self._changed:
             return self._error_code
 
     def poll_timed_out(self) -> bool:
-        """Return True if the caller did not poll in time, so that the member has left."""
+        """Return True if the caller did not poll in time, so that the member has left the group."""
         with self._changed:
             return self._poll_timed_out
 
@@ -113,7 +114,10 @@ class Heartbeats:
             self._thread.join(CLOSE_WAIT_S)
 
     def _run(self) -> None:
-        """Run the thread: send each heartbeat when it is due, or leave the group."""
+        """Send each heartbeat when it is due, or leave the group if the caller did not poll in time.
+
+        Ends after `close`. This method is the body of the thread.
+        """
         link: CoordinatorLink | None = None
         try:
             while (member := self._next_due()) is not None:
@@ -128,7 +132,7 @@ class Heartbeats:
             self._cluster.close()
 
     def _next_due(self) -> GroupMetadata | None:
-        """Wait until a heartbeat is due and return the member to send it for. Return None after `close`."""
+        """Wait until a heartbeat is due. Return the member to send it for, or None after `close`."""
         with self._changed:
             while not self._closed:
                 left = self._due - time.monotonic()
@@ -141,7 +145,11 @@ class Heartbeats:
             return None
 
     def _send_heartbeat(self, link: CoordinatorLink, member: GroupMetadata) -> None:
-        """Send one heartbeat. Retry soon after a retriable error; record any other error for the caller."""
+        """Send one heartbeat. After a retriable error, schedule the next heartbeat soon.
+
+        Any other error code is stored for `error_code`. If the consumer is not a member any more according to the error
+        code, no more heartbeats are sent.
+        """
         code: int = Errors.NONE
         pause = self._interval_s
         request = HEARTBEAT.Request(
@@ -172,9 +180,9 @@ class Heartbeats:
     def _check_poll_time_out(self, member: GroupMetadata) -> bool:
         """Return True if the member has to leave because its caller did not poll in time.
 
-        The lock makes decision and flag one step. Otherwise the caller could poll between them and rejoin with the same
-        member id, and the LeaveGroup that follows would remove the member from its new generation. With the flag set,
-        the caller rejoins with a new member id.
+        The lock makes the decision and setting the flag one step. Otherwise the caller could poll in between and rejoin
+        with the same member id, and the LeaveGroup that follows would remove the member from its new generation. If the
+        flag is set, the caller rejoins with a new member id.
         """
         with self._changed:
             late = time.monotonic() - self._polled_at > self._max_poll_interval_s
@@ -185,7 +193,7 @@ class Heartbeats:
             return True
 
     def _leave(self, link: CoordinatorLink, member: GroupMetadata) -> None:
-        """Leave the group, unless the member is static."""
+        """Send LeaveGroup for the member, unless it is a static member. Errors are only logged."""
         log.warning(
             "group %s: poll() was not called for %g s, so the member leaves and others get its partitions; poll more "
             "often, take fewer records at a time or raise max_poll_interval_s",
@@ -200,7 +208,10 @@ class Heartbeats:
 
 
 def leave(link: CoordinatorLink, member: GroupMetadata, reason: str, *, timeout_s: float | None = None) -> Any:
-    """Send LeaveGroup for the member. Raises the errors of CoordinatorLink.call."""
+    """Send LeaveGroup for the member and return the response. `reason` is sent along if the broker's version allows it.
+
+    Raise KafkaError or ClientError if no response comes.
+    """
     shape = LEAVE_GROUP.Request
     if link.connection().version_of(LEAVE_GROUP) < 3:  # one member per request, and no static members
         request = shape(group_id=member.group_id, member_id=member.member_id)

@@ -1,6 +1,6 @@
-"""A consumer's membership in its group across rebalances: JoinGroup, SyncGroup, and their errors.
+"""A consumer's membership in its group across rebalances: sends JoinGroup and SyncGroup and handles the responses.
 
-Nothing here waits: requests are sent, and callbacks change the state when the responses come.
+No method here waits for a response. Callbacks change the state when the responses come.
 
 Source: Kafka's AbstractCoordinator (JoinGroupResponseHandler, SyncGroupResponseHandler) and ConsumerCoordinator.
 """
@@ -43,10 +43,10 @@ class Membership:
     """One consumer's membership in one group.
 
     Attributes:
-        member: The member's identity; its generation is NO_GENERATION while this consumer is not a member.
-        assignment: The assignment of the last SyncGroup. Code that takes the assignment sets this to None.
-        protocol: The assignor that the group has chosen.
-        rejoin: The reason why a join is due; empty if no join is due.
+        member: The member's identity. Its generation is NO_GENERATION while this consumer is not a member.
+        assignment: The encoded assignment in the last SyncGroup response. None after GroupSession has processed it.
+        protocol: The name of the assignor that the group has chosen.
+        rejoin: The reason why JoinGroup has to be sent. Empty if it does not have to be sent.
     """
 
     def __init__(
@@ -77,25 +77,32 @@ class Membership:
 
     @property
     def is_member(self) -> bool:
-        """True if this consumer has joined and was not removed since."""
+        """True if this consumer has joined the group and was not removed since."""
         return self.member.generation != NO_GENERATION
 
     @property
     def in_rebalance(self) -> bool:
-        """True while JoinGroup or SyncGroup is outstanding."""
+        """True while JoinGroup or SyncGroup was sent and has no response yet."""
         return self.state in (State.JOINING, State.SYNCING)
 
     @property
     def wants_to_join(self) -> bool:
-        """True if `join` is due."""
+        """True if `join` has to be called."""
         return bool(self.rejoin) and not self.in_rebalance
 
     def must_join(self, why: str) -> None:
-        """Record that a `join` is due. JoinGroup will send `why` to the coordinator as the reason."""
+        """Record that `join` has to be called. JoinGroup will send the reason `why` to the coordinator.
+
+        If a reason is already recorded, that one is kept.
+        """
         self.rejoin = self.rejoin or why
 
     def lost(self, why: str, *, keep_id: bool = False) -> None:
-        """Handle the removal from the group: a join is due, as a new member unless `keep_id`."""
+        """Handle the loss of the membership: stop the heartbeats, and record that `join` has to be called.
+
+        The consumer then joins as a new member, or with its present member id if `keep_id` is True and no LeaveGroup
+        may have been sent for that id.
+        """
         member_id = self.member.member_id
         if self._heartbeats.stop():  # a LeaveGroup for this id may be on its way
             keep_id = False
@@ -105,20 +112,20 @@ class Membership:
         self.must_join(why)
 
     def end(self) -> None:
-        """Forget the membership. No join is due."""
+        """Reset this membership to that of a consumer that is not a member and does not have to join."""
         self.member = self.member._replace(generation=NO_GENERATION, member_id="")
         self.assignment = None
         self.rejoin = ""
         self._back_to_unjoined()
 
     def join(self, protocols: Protocols) -> None:
-        """Send JoinGroup, unless the last attempt was a moment ago. The response is handled by a callback later.
+        """Send JoinGroup, unless the last attempt was less than BACKOFF_S ago. A callback handles the response later.
 
-        If the consumer did not poll in time, the member has left the group. Then call `lost` instead; the next call of
-        `join` joins as a new member.
+        If the consumer did not poll in time, the member has left the group. In that case JoinGroup is not sent, `lost`
+        is called instead, and the next call of `join` joins as a new member.
 
         Raises:
-            KafkaError: The coordinator refuses permanently.
+            KafkaError: The coordinator refuses this consumer, and retries do not help.
             ConnectionFailed: No broker can be reached.
         """
         if time.monotonic() < self._not_before:
@@ -158,12 +165,15 @@ class Membership:
         self._give_up_at = time.monotonic() + max(self._rebalance_timeout_s, self._link.cluster.timeout_s) + 5
 
     def give_up_if_overdue(self) -> None:
-        """Abandon a JoinGroup or SyncGroup whose response is overdue."""
+        """If the response to JoinGroup or SyncGroup is overdue, close the connection, so that `join` is due again."""
         if self.in_rebalance and time.monotonic() > self._give_up_at:
             self._link.forget()
 
     def _joined(self, attempt: int, answer: Any) -> None:
-        """Handle JoinGroup's response: send SyncGroup, or join again with the new member id."""
+        """Handle the response to JoinGroup: send SyncGroup, or send JoinGroup again with the member id received.
+
+        `attempt` is the number of the rebalance attempt. The response is ignored if that attempt is over.
+        """
         if attempt != self._attempt or self.state is not State.JOINING:
             return
         if isinstance(answer, ClientError):
@@ -183,7 +193,11 @@ class Membership:
             self._sync(answer)
 
     def _sync(self, joined: Any) -> None:
-        """Start the heartbeats and send SyncGroup, which has the assignments of all members if this member leads."""
+        """Start the heartbeats and send SyncGroup.
+
+        If this member is the leader, compute the assignment of all members first. `joined` is the response to
+        JoinGroup.
+        """
         shares: dict[str, bytes] = {}
         if self.is_leader and not joined.skip_assignment:
             try:
@@ -217,7 +231,10 @@ class Membership:
             self._back_to_unjoined()
 
     def _synced(self, attempt: int, answer: Any) -> None:
-        """Handle SyncGroup's response, which has this member's assignment."""
+        """Handle the response to SyncGroup: store this member's assignment, or record that `join` has to be called.
+
+        The response is ignored if the rebalance attempt with the number `attempt` is over.
+        """
         if attempt != self._attempt or self.state is not State.SYNCING:
             return
         if isinstance(answer, ClientError):
@@ -231,7 +248,11 @@ class Membership:
             self.assignment = bytes(answer.assignment)
 
     def refused(self, what: str, code: int, message: str | None = None) -> None:
-        """React to an error code of any of the group's requests. Raise GroupFailed if it is permanent."""
+        """Handle an error code from the coordinator, usually so that the consumer can join again.
+
+        Raise GroupFailed if the error is permanent. Its text says that the consumer cannot `what` (such as "join") the
+        group.
+        """
         if code == Errors.UNKNOWN_MEMBER_ID:
             self.lost("the coordinator does not know it")
         elif code == Errors.ILLEGAL_GENERATION:
@@ -248,7 +269,11 @@ class Membership:
             raise GroupFailed(self.member.group_id, what, code, message or _advice(code, self.member))
 
     def _back_to_unjoined(self, *, soon: bool = False) -> None:
-        """End the current rebalance without success. `soon`: the next `join` may follow at once."""
+        """End the current rebalance attempt and return to the state UNJOINED.
+
+        Responses that are still to come are ignored. With `soon`, the next `join` may follow at once. If this consumer
+        is not a member, the heartbeats stop.
+        """
         self._attempt += 1  # ignore responses that are still to come
         self.state = State.UNJOINED
         if soon:
@@ -258,7 +283,10 @@ class Membership:
 
 
 def _advice(code: int, member: GroupMetadata) -> str:
-    """Return an error message that says what to do."""
+    """Return the error message for a permanent error code of a group.
+
+    The message says what to do, where that is known.
+    """
     if code == Errors.FENCED_INSTANCE_ID:
         return (
             f"another consumer has joined with the instance id {member.instance_id!r}; give each consumer an "

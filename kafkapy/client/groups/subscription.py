@@ -1,4 +1,4 @@
-"""A consumer's subscription, its encoding for the group's members, and the leader's assignment.
+"""A consumer's subscribed topics, the encoding of subscriptions and assignments, and the leader's assignment.
 
 Source: Kafka's ConsumerCoordinator (metadata, onLeaderElected) and ConsumerProtocol.
 """
@@ -21,11 +21,12 @@ LATEST_SUBSCRIPTION, LATEST_ASSIGNMENT = 3, 3  # the versions that are written
 
 
 class Subscription:
-    """Subscribed topics, given by name or by a pattern.
+    """The topics that a consumer subscribes to, given by name or by a pattern, with their numbers of partitions.
 
     Attributes:
-        topics: The subscribed names; for a pattern, the existing topics that match.
-        counts: Number of partitions of each topic: those of this member and, for the leader, of the whole group.
+        topics: The names of the subscribed topics. For a pattern, those of the existing topics that match.
+        counts: The number of partitions of each existing topic that this member subscribes to. For the group's leader,
+            the topics of all members are included.
     """
 
     def __init__(self, cluster: Cluster, topics: Iterable[str] | re.Pattern[str], max_age_s: float) -> None:
@@ -47,17 +48,18 @@ class Subscription:
 
     @property
     def is_due(self) -> bool:
-        """True if the metadata is older than `max_age_s`."""
+        """True if `refresh` is due: every `max_age_s`, or every second while a subscribed topic is missing."""
         return time.monotonic() >= self._refresh_at
 
     def covers(self, topic: str) -> bool:
-        """Return True if the topic is subscribed, even if this member has not seen it in the metadata yet."""
+        """Return True if the topic is subscribed, even if the topic is not in this member's metadata yet."""
         return topic in self.topics or (self.pattern is not None and self.pattern.search(topic) is not None)
 
     def refresh(self) -> bool:
-        """Refresh the metadata. Return True if the group has to rebalance.
+        """Refresh the metadata of the topics. Return True if the group has to rebalance because of a change.
 
-        That is so if the subscribed topics have changed; for the leader, also if the number of partitions has.
+        The group has to rebalance if the set of subscribed topics has changed, or if this member is the leader and a
+        number of partitions has changed.
 
         Raises:
             ConnectionFailed: No broker can be reached.
@@ -82,18 +84,24 @@ class Subscription:
         return self.topics != before[0] or (leads and self.counts != before[1])
 
     def watch_group_topics(self, topics: frozenset[str]) -> None:
-        """Watch the topics of the whole group from now on, as its leader."""
+        """Watch the topics of all members of the group from now on, because this member is the leader.
+
+        Refresh the metadata.
+        """
         self._group_topics = topics
         self.refresh()
 
     def watch_own_topics(self) -> None:
-        """Watch only this member's topics from now on."""
+        """Watch only the topics that this member subscribes to from now on, because this member is not the leader."""
         if self._group_topics:
             self._group_topics = frozenset()
             self.counts = self._count(self.topics)
 
     def _count(self, names: Iterable[str]) -> dict[str, int]:
-        """Return the partition counts of the existing topics. Raise a topic's permanent error."""
+        """Return the number of partitions of each of these topics that exists.
+
+        Raise KafkaError if a subscribed topic has an error that is not retriable.
+        """
         counts = {}
         for name in names:
             topic = self._cluster.topics.get(name)
@@ -114,7 +122,11 @@ def encode_subscription(
     generation: int,
     rack: str | None,
 ) -> bytes:
-    """Return the member's encoded subscription for JoinGroup."""
+    """Return this member's encoded subscription for JoinGroup.
+
+    Args:
+        owned: The partitions that this member owns, assigned in `generation`.
+    """
     shape = SUBSCRIPTION.Message
     message = shape(
         topics=sorted(topics),
@@ -129,7 +141,10 @@ def encode_subscription(
 
 
 def decode_member(member: Any) -> Member:
-    """Return the Member for an entry of JoinGroup's response. Raise KafkaError if its metadata is malformed."""
+    """Return the Member for a member in a JoinGroup response.
+
+    Raise KafkaError if its encoded subscription is malformed.
+    """
     try:
         _, sent = SUBSCRIPTION.decode(member.metadata)
     except (ProtocolError, UnsupportedVersion) as reason:
@@ -153,11 +168,14 @@ def assign_partitions(
     members: Sequence[Member],
     counts_of: Callable[[frozenset[str]], Mapping[str, int]],
 ) -> dict[str, bytes]:
-    """Run the assignor as the group's leader. Return each member's encoded assignment.
+    """Run an assignor over all members, as the group's leader. Return each member's encoded assignment.
+
+    Raise KafkaError if the assignor is not known.
 
     Args:
         assignor: The name of the assignor that the group has chosen.
-        counts_of: Returns the partition counts of the given topics, without those that do not exist.
+        assignors: The assignors of this member, which are searched before Kafka's own.
+        counts_of: Returns the numbers of partitions of the given topics, without topics that do not exist.
     """
     chosen = next((one for one in assignors if one.name == assignor), ASSIGNORS.get(assignor))
     if chosen is None:
@@ -169,7 +187,7 @@ def assign_partitions(
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """Return a member's encoded assignment."""
+    """Return the encoded assignment of these partitions to one member, for SyncGroup."""
     shape = ASSIGNMENT.Message
     message = shape(
         assigned_partitions=[
@@ -180,7 +198,10 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> list[TopicPartition]:
-    """Return this member's partitions without repeats; none if the assignment is empty. Raise KafkaError."""
+    """Return the partitions in an encoded assignment, without repeats. Return [] if `data` is empty.
+
+    Raise KafkaError if the assignment is malformed.
+    """
     if not data:
         return []
     try:

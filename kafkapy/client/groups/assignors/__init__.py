@@ -1,8 +1,9 @@
 """Kafka's four partition assignors, as pure functions.
 
-The group's leader runs an assignor over all members (`assign`). Each member may have put data for it into its
-subscription (`user_data`). The assignments are the same as those of the Java clients 3.9, member for member; a test
-compares them. Racks are ignored: all members are treated as Java treats members without a rack.
+The group's leader runs an assignor over all members (`assign`). An assignor may also put data of its own into the
+subscription of each member (`user_data`), which the leader then gets. The assignments are the same as those of the Java
+clients 3.9, member for member; a test compares them. Racks are ignored: all members are treated as Java treats members
+without a rack.
 
 Source: Kafka's ConsumerPartitionAssignor and its implementations; KIP-54, KIP-345, KIP-429, KIP-792.
 """
@@ -30,7 +31,10 @@ __all__ = [
 
 
 def assignors_of(wanted: Iterable[str | Assignor]) -> list[Assignor]:
-    """Return the given assignors, looking names up. Raise ValueError for an unknown name."""
+    """Return the Assignor for each element of `wanted`, which is an Assignor or the name of one.
+
+    Raise ValueError for an unknown name, and if `wanted` is empty.
+    """
     found = []
     for one in [wanted] if isinstance(wanted, str) else wanted:
         if isinstance(one, str) and one not in ASSIGNORS:

@@ -15,8 +15,11 @@ Assignment = dict[str, list[TopicPartition]]
 class Member(NamedTuple):
     """A member of the group, as its subscription describes it.
 
-    owned, generation: The partitions that it owns, and the generation that assigned them (NO_GENERATION: not known).
-    user_data: The bytes that its own assignor has put there.
+    Attributes:
+        topics: The subscribed topics.
+        owned: The partitions that the member says it owns.
+        generation: The generation in which these partitions were assigned. NO_GENERATION if it is not known.
+        user_data: The bytes that the member's assignor has put into the subscription.
     """
 
     id: str
@@ -31,11 +34,13 @@ class Member(NamedTuple):
 class Assignor:
     """A partition assignor.
 
-    name: As in the group protocol.
-    assign: Returns the assignment for all members, given the number of partitions of each existing topic.
-    user_data: Returns the bytes for a member's next subscription, given the last assigned partitions (None: none yet)
-        and their generation.
-    cooperative: Members keep their partitions while they join (KIP-429).
+    Attributes:
+        name: The name in the group protocol.
+        assign: Returns the assignment of all members. Takes the members and the number of partitions of each existing
+            topic.
+        user_data: Returns the bytes for a member's next subscription. Takes the partitions last assigned to the member
+            (None: none yet) and the generation in which they were assigned.
+        cooperative: True if members keep their partitions while they rejoin (KIP-429).
     """
 
     name: str
@@ -45,12 +50,12 @@ class Assignor:
 
 
 def no_user_data(_assigned: Collection[TopicPartition] | None, _generation: int) -> None:
-    """Return None: the `user_data` of an assignor without state."""
+    """Return None. This is the `user_data` function of an assignor that puts no data into subscriptions."""
 
 
 def in_order(members: Sequence[Member]) -> list[Member]:
-    """Return static members by instance id, then the others by member id (KIP-345).
+    """Return the static members sorted by instance id, followed by the other members sorted by member id (KIP-345).
 
-    With instance ids, restarts do not change the order.
+    Instance ids stay the same when members restart, so the order does not change then.
     """
     return sorted(members, key=lambda one: (one.instance_id is None, one.instance_id or one.id))

@@ -1,7 +1,7 @@
-"""The cooperative sticky assignor. A partition that moves is first revoked, and assigned in the follow-up rebalance.
+"""The cooperative sticky assignor. A partition that moves is revoked first, and assigned in the follow-up rebalance.
 
-Source: Kafka's CooperativeStickyAssignor (KIP-429). The generation is in the subscription (KIP-792); older clients
-have it in the user data.
+Source: Kafka's CooperativeStickyAssignor (KIP-429). The generation is in the subscription (KIP-792); older clients have
+it in the user data.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,7 +16,10 @@ _GENERATION = Struct(">i")
 
 
 def assign(members: Sequence[Member], partitions: Mapping[str, int]) -> Assignment:
-    """Assign all partitions, except those that another member has to give up first."""
+    """Return the sticky assignment, without the partitions that another member still has to revoke.
+
+    `partitions` has the number of partitions of each existing topic.
+    """
     assignment, moving = build(members, {member.id: _claim(member) for member in members}, partitions)
     if moving is None:
         moving = _moving(members, assignment)
@@ -26,12 +29,18 @@ def assign(members: Sequence[Member], partitions: Mapping[str, int]) -> Assignme
 
 
 def user_data(_assigned: Collection[TopicPartition] | None, generation: int) -> bytes:
-    """Return the encoded generation. The owned partitions are in the subscription itself."""
+    """Return the encoded generation.
+
+    The owned partitions are not included, because the subscription itself has them.
+    """
     return _GENERATION.pack(generation)
 
 
 def _claim(member: Member) -> Claim:
-    """Return the partitions that the member owns and the generation that it states."""
+    """Return the Claim of a member: the partitions that it says it owns, and the generation that assigned them.
+
+    The generation is taken from the subscription, or from the user data of older clients.
+    """
     if member.generation != NO_GENERATION:
         return Claim(member.owned, member.generation)
     if member.user_data is None:
@@ -42,7 +51,7 @@ def _claim(member: Member) -> Claim:
 
 
 def _moving(members: Sequence[Member], assignment: Assignment) -> dict[TopicPartition, str]:
-    """Return the partitions that one member has to give up, with the member that gets each."""
+    """Return the partitions that one member owns and another member is to get, with the id of the new member."""
     given_up = {one for member in members for one in set(member.owned).difference(assignment[member.id])}
     return {
         partition: member.id

@@ -1,7 +1,7 @@
-"""The partitions that members owned before. If two members claim the same one, the newer generation wins.
+"""Finds out which member owned each partition before. If two members claim a partition, the newer generation wins.
 
-Source: Kafka's AbstractStickyAssignor.allSubscriptionsEqual. Unlike Java, claims to partitions that no longer exist
-are ignored.
+Source: Kafka's AbstractStickyAssignor.allSubscriptionsEqual. Unlike Java, claims to partitions that no longer exist are
+ignored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,24 +13,28 @@ from kafkapy.client.groups.assignors.java_order import in_java_order
 
 
 class Claim(NamedTuple):
-    """The partitions that a member says it owned. generation: When they were assigned; None if it does not say."""
+    """The partitions that a member says it owned.
+
+    `generation` is the generation in which these partitions were assigned, or None if the member does not say.
+    """
 
     partitions: Sequence[TopicPartition]
     generation: int | None
 
     @property
     def age(self) -> int:
-        """The generation as a number, for comparisons."""
+        """The generation as a number for comparisons, NO_GENERATION if there is none."""
         return NO_GENERATION if self.generation is None else self.generation
 
 
 class Ownership:
-    """The owned partitions of all members after conflicts are resolved.
+    """The partitions that each member owned, after conflicting claims are resolved.
 
     Attributes:
-        order: The member ids in Java's iteration order.
-        held: The owned partitions by member id, in each member's own order; the ids in `order`.
-        disputed: Partitions that two members of the same generation claim. Neither of them owns these.
+        order: The member ids in the iteration order of a Java HashMap.
+        held: The partitions that each member owned, in the order in which the member listed them. The member ids are in
+            the same order as in `order`.
+        disputed: The partitions that two members of the same generation claim. Neither member is counted as the owner.
         newest: The highest generation of all claims.
     """
 

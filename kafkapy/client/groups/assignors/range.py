@@ -1,4 +1,6 @@
-"""The range assignor: it divides each topic on its own, so equal subscriptions get the same partition numbers.
+"""The range assignor, which divides the partitions of each topic separately among the topic's subscribers.
+
+So members with equal subscriptions get the same partition numbers in each topic with equally many partitions.
 
 Source: Kafka's RangeAssignor, without racks.
 """
@@ -9,7 +11,11 @@ from kafkapy.client.groups.assignors.base import Assignment, Assignor, Member, i
 
 
 def assign(members: Sequence[Member], partitions: Mapping[str, int]) -> Assignment:
-    """Assign a range of each topic to each subscriber. If it does not divide evenly, the first ones get one more."""
+    """Return the assignment. Each subscriber of a topic gets a range of consecutive partitions of the topic.
+
+    If the partitions do not divide evenly, the first subscribers get one partition more. `partitions` has the number of
+    partitions of each existing topic.
+    """
     assignment: Assignment = {member.id: [] for member in members}
     ordered = in_order(members)
     for topic, count in partitions.items():

@@ -1,4 +1,4 @@
-"""The round-robin assignor: it assigns the partitions of all topics one by one to the members in turn.
+"""The round-robin assignor. It assigns the partitions of all topics one by one to the members in turn.
 
 Source: Kafka's RoundRobinAssignor.
 """
@@ -10,7 +10,10 @@ from kafkapy.client.groups.assignors.base import Assignment, Assignor, Member, i
 
 
 def assign(members: Sequence[Member], partitions: Mapping[str, int]) -> Assignment:
-    """Assign each partition to the next member that subscribes to its topic."""
+    """Return the assignment. Each partition goes to the next member in turn that subscribes to the partition's topic.
+
+    `partitions` has the number of partitions of each existing topic.
+    """
     assignment: Assignment = {member.id: [] for member in members}
     wanted = {topic for member in members for topic in member.topics}
     turn = cycle(in_order(members))

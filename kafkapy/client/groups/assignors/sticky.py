@@ -1,7 +1,7 @@
 """The sticky assignor: members keep their partitions as far as an even assignment allows.
 
-Members give up all partitions before a rebalance, so their user data says what they owned.
-Source: Kafka's StickyAssignor (KIP-54); user data of version 1, and of version 0, which has no generation (KIP-341).
+Members give up all partitions before a rebalance, so their user data says which partitions they owned. Source: Kafka's
+StickyAssignor (KIP-54). The user data is of version 1, or of version 0, which has no generation (KIP-341).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,14 +17,24 @@ _INT16, _INT32 = Struct(">h"), Struct(">i")
 
 
 def assign(members: Sequence[Member], partitions: Mapping[str, int]) -> Assignment:
-    """Assign all partitions. Each member's previous partitions are decoded from its user data."""
+    """Return the sticky assignment. The partitions that each member owned before are decoded from its user data.
+
+    `partitions` has the number of partitions of each existing topic.
+    """
     return build(members, {member.id: decode_claim(member.user_data) for member in members}, partitions)[0]
 
 
 def build(
     members: Sequence[Member], claims: Mapping[str, Claim], partitions: Mapping[str, int]
 ) -> tuple[Assignment, dict[TopicPartition, str] | None]:
-    """Return the assignment, and the partitions that move with their new members (None: not computed)."""
+    """Return the sticky assignment, and the partitions that move from one member to another, with their new member ids.
+
+    The second value is None if the members have different subscriptions; it is not computed then.
+
+    Args:
+        claims: The partitions that each member says it owned, by member id.
+        partitions: The number of partitions of each existing topic.
+    """
     if not members:
         return {}, {}
     subscriptions = {frozenset(member.topics) for member in members}
@@ -37,7 +47,10 @@ def build(
 
 
 def encode_claim(assigned: Collection[TopicPartition] | None, generation: int) -> bytes | None:
-    """Return user data of version 1: the partitions by topic, and the generation that assigned them."""
+    """Return user data of version 1: the assigned partitions by topic, and the generation in which they were assigned.
+
+    Return None if no partitions were assigned yet (`assigned` is None).
+    """
     if assigned is None:
         return None
     topics: dict[str, list[int]] = {}
@@ -53,7 +66,10 @@ def encode_claim(assigned: Collection[TopicPartition] | None, generation: int) -
 
 
 def decode_claim(data: bytes | None) -> Claim:
-    """Return the claim in user data of this or another client; an empty claim if it cannot be decoded."""
+    """Return the Claim in a member's user data.
+
+    Return a Claim without partitions if the user data cannot be decoded.
+    """
     if not data:
         return Claim((), None)
     try:
@@ -66,7 +82,10 @@ def decode_claim(data: bytes | None) -> Claim:
 
 
 def _decode_partitions(data: bytes) -> tuple[list[TopicPartition], int]:
-    """Return the partitions and the position of the generation. Raises struct.error or ValueError."""
+    """Return the partitions in user data, and the position in it of the generation that may follow them.
+
+    Raise struct.error or ValueError if the user data is malformed.
+    """
     found = []
     (topics,) = _INT32.unpack_from(data)
     at = _INT32.size
@@ -87,7 +106,10 @@ def _decode_partitions(data: bytes) -> tuple[list[TopicPartition], int]:
 
 
 def _check(size: int, left: int) -> None:
-    """Raise ValueError if a size or count cannot be right."""
+    """Raise ValueError if `size`, a number of elements or bytes in user data, is negative or above `left`.
+
+    `left` is the number of bytes that follow.
+    """
     if not 0 <= size <= left:
         raise ValueError(f"{size} elements or bytes where {left} bytes are left")
 

@@ -13,10 +13,10 @@ from kafkapy.client.groups.assignors.ownership import Ownership
 
 
 class EqualSubscriptions:
-    """Builds one assignment for members with equal subscriptions.
+    """Builds one sticky assignment for members that subscribe to the same topics. `build` may be called once.
 
-    After `build`, `moving` has the partitions that move from one member to another. With the cooperative protocol, the
-    new member may get them only after the old one has given them up.
+    After `build`, `moving` has the partitions that move from one member to another, with the new member's id. With the
+    cooperative protocol, the new member may get them only after the old member has revoked them.
     """
 
     def __init__(self, ownership: Ownership, partitions: Mapping[str, int]) -> None:
@@ -31,7 +31,7 @@ class EqualSubscriptions:
         self._at_share: list[str] = []  # members with exactly their share, which may get one more
 
     def build(self) -> Assignment:
-        """Return the assignment."""
+        """Return the sticky assignment: the partitions of each member. Also fill `moving`."""
         for member in self._ownership.order:
             self._keep(member)
         kept = {partition for held in self._assignment.values() for partition in held}
@@ -40,7 +40,10 @@ class EqualSubscriptions:
         return self._assignment
 
     def _keep(self, member: str) -> None:
-        """Let a member keep the partitions that it owned, up to the even share, low partition numbers first."""
+        """Let a member keep the partitions that it owned, up to the even share, low partition numbers first.
+
+        If the partitions do not divide evenly, some members may keep one partition more than the even share.
+        """
         disputed = self._ownership.disputed
         held = sorted(
             (partition for partition in self._ownership.held[member] if partition not in disputed),
@@ -61,8 +64,11 @@ class EqualSubscriptions:
             self._at_share.append(member)
 
     def _deal(self, left: list[TopicPartition]) -> None:
-        """Assign the remaining partitions round-robin to the members that have less than the even share. Assign what is
-        left after that to members that have exactly the even share, one partition to each."""
+        """Assign the partitions in `left`, which no member has kept.
+
+        Members that have less than the even share get them in turn, up to the even share. Then the members that have
+        exactly the even share get one more partition each, as long as partitions are left.
+        """
         room = {member: self._share - len(self._assignment[member]) for member in sorted(self._below)}
         waiting = sorted(self._at_share)
         turns: list[str] = []

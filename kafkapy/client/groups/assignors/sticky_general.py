@@ -1,10 +1,10 @@
 """The sticky assignment if members subscribe to different topics.
 
-Members keep what they owned, remaining partitions go to the members with the fewest, and then partitions move as long
-as that makes the assignment more even.
+Members keep the partitions that they owned, and the remaining partitions go to the members with the fewest partitions.
+Then partitions move between members as long as that makes the assignment more even.
 
-Source: Kafka's AbstractStickyAssignor.GeneralAssignmentBuilder (KIP-54), without racks. Unlike Java, a partition
-never moves back to a member that no longer subscribes to its topic.
+Source: Kafka's AbstractStickyAssignor.GeneralAssignmentBuilder (KIP-54), without racks. Unlike Java, a partition never
+moves back to a member that no longer subscribes to its topic.
 """
 
 from bisect import bisect_left, insort
@@ -20,7 +20,7 @@ Pair = tuple[str, str]  # from, to
 
 
 class DifferentSubscriptions:
-    """Builds one assignment."""
+    """Builds one sticky assignment for members that subscribe to different topics. `build` may be called once."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class DifferentSubscriptions:
         self._by_load = sorted((len(held), member) for member, held in self._held.items())
 
     def build(self) -> Assignment:
-        """Return the assignment."""
+        """Return the sticky assignment: the partitions of each member."""
         fresh = self._by_load[-1][0] == 0
         left = [partition for partition in self._all if partition not in self._owner]
         for partition in left:
@@ -71,7 +71,11 @@ class DifferentSubscriptions:
         return {member: list(held) for member, held in self._held.items()}
 
     def _owners_before(self, claims: Mapping[str, Claim], ownership: Ownership) -> dict[TopicPartition, str]:
-        """Return the owners of partitions in older generations, which are preferred when a partition has to move."""
+        """Return the last owner of each partition that a member claims from an older generation than the newest.
+
+        If such a partition has to move, it preferably moves back to that owner. Owners that no longer subscribe to the
+        partition's topic are left out.
+        """
         found: dict[TopicPartition, tuple[int, str]] = {}
         for member in ownership.order:
             claim = claims[member]
@@ -82,7 +86,7 @@ class DifferentSubscriptions:
         return {one: member for one, (_, member) in found.items() if one[0] in self._topics[member]}
 
     def _assign(self, partition: TopicPartition) -> None:
-        """Assign the partition to its subscriber with the fewest partitions."""
+        """Assign the partition to the member with the fewest partitions among the subscribers of its topic."""
         for at, (load, member) in enumerate(self._by_load):
             if partition[0] in self._topics[member]:
                 del self._by_load[at]
@@ -92,13 +96,16 @@ class DifferentSubscriptions:
                 return
 
     def _can_change(self, member: str) -> bool:
-        """Return True if the member could get more partitions, or has one that another member could get."""
+        """Return True if the member could get more partitions, or has a partition that another member could get."""
         held = self._held[member]
         could = sum(self._partitions[topic] for topic in self._topics[member])
         return len(held) < could or any(len(self._readers[topic]) > 1 for topic, _ in held)
 
     def _balance(self, movable: Sequence[TopicPartition]) -> bool:
-        """Move partitions until no move makes the assignment more even. Return True if one was moved."""
+        """Move these partitions between members until no move makes the assignment more even.
+
+        Return True if a partition was moved.
+        """
         changed = False
         while True:
             moved = False
@@ -120,7 +127,11 @@ class DifferentSubscriptions:
                 return changed
 
     def _is_balanced(self) -> bool:
-        """Return True if loads differ by at most one, or no move between members that differ by two is possible."""
+        """Return True if no move of a partition would make the assignment more even.
+
+        This is so if the members' numbers of partitions differ by at most one, or if no member can take a partition
+        from a member that has at least two more.
+        """
         if not self._by_load or self._by_load[0][0] >= self._by_load[-1][0] - 1:
             return True
         most: dict[str, int] = {}  # topic -> the highest load of a member that has one of its partitions
@@ -132,7 +143,11 @@ class DifferentSubscriptions:
         )
 
     def _move(self, wanted: TopicPartition, new: str) -> None:
-        """Move `wanted`, or a partition of the same topic that moved the other way, to the member `new`."""
+        """Move the partition `wanted` to the member `new`.
+
+        If a partition of the same topic has moved from `new` to the owner of `wanted` before, move that partition back
+        instead.
+        """
         partition = self._movements.instead_of(wanted, self._owner[wanted], new)
         old = self._owner[partition]
         for member in {old, new}:
@@ -148,16 +163,20 @@ class DifferentSubscriptions:
         return {member: dict(held) for member, held in self._held.items()}
 
     def _unevenness(self, held: Mapping[str, Mapping[TopicPartition, None]]) -> int:
-        """Return the sum of the load differences of all pairs of members that can change."""
+        """Return a measure of how uneven an assignment is: 0 if all members have equally many partitions.
+
+        It is the sum, over all pairs of members whose partitions can change, of the difference of their numbers of
+        partitions.
+        """
         loads = sorted(len(held[member]) for _, member in self._by_load)
         return sum(load * (2 * at - len(loads) + 1) for at, load in enumerate(loads))
 
 
 class Movements:
-    """Records which partition has moved between which members (Kafka's AbstractStickyAssignor.PartitionMovements).
+    """The movements of partitions between members so far (Kafka's AbstractStickyAssignor.PartitionMovements).
 
-    If a partition should move from A to B, but another one of the same topic has moved from B to A before, that other
-    one moves back instead, so that fewer partitions move.
+    If a partition is to move from member A to member B, but another partition of the same topic has moved from B to A
+    before, that other partition moves back to B instead, so that fewer partitions move.
     """
 
     def __init__(self) -> None:
@@ -165,7 +184,10 @@ class Movements:
         self._by_topic: defaultdict[str, dict[Pair, JavaSet[TopicPartition]]] = defaultdict(dict)
 
     def record(self, partition: TopicPartition, old: str, new: str) -> None:
-        """Record a movement. Several movements of a partition count as one from its first owner."""
+        """Record that a partition has moved from the member `old` to the member `new`.
+
+        Several movements of a partition are merged into one movement from its first owner.
+        """
         before = self._pair_of.pop(partition, None)
         if before is not None:
             old = before[0]
@@ -179,7 +201,10 @@ class Movements:
             of_topic.setdefault((old, new), JavaSet(partition_hash)).add(partition)
 
     def instead_of(self, partition: TopicPartition, old: str, new: str) -> TopicPartition:
-        """Return the partition to move instead of `partition` from `old` to `new`: often `partition` itself."""
+        """Return the partition that should move from `old` to `new` in place of `partition`; often `partition` itself.
+
+        It is another partition of the same topic if that one has moved the other way before.
+        """
         if partition in self._pair_of:
             old = self._pair_of[partition][0]
         back = self._by_topic[partition[0]].get((new, old))
