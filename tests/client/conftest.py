@@ -24,7 +24,7 @@ Answer = Callable[[Any], Any]
 
 
 class FakeBroker:
-    """Answers on 127.0.0.1.
+    """A broker on 127.0.0.1 with scripted responses.
 
     `topics` maps names to the leader's id of each partition; `nodes` holds the brokers of the cluster by id (this
     one is 1). `answers[api key]` returns the response to a request, or HANG_UP, SILENCE or bytes that are sent
@@ -50,7 +50,7 @@ class FakeBroker:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def requests(self, name: str) -> list[Any]:
-        """The messages seen of one API, oldest first."""
+        """Return the received messages of one API, oldest first."""
         return [message for api, _, message in self.seen if api == name]
 
     def close(self) -> None:
@@ -157,11 +157,11 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def hang_up() -> object:
-    """What an answer returns to close the connection instead."""
+    """Return the value with which an answer closes the connection."""
     return HANG_UP
 
 
 @pytest.fixture
 def silence() -> object:
-    """What an answer returns to send nothing."""
+    """Return the value with which an answer sends nothing."""
     return SILENCE

@@ -1,4 +1,4 @@
-"""What the fetcher of raw batches does when all goes well, and when the broker does not do what it should."""
+"""The fetcher of raw batches, with brokers that answer correctly and with brokers that do not."""
 
 import pickle
 import time
@@ -30,15 +30,15 @@ def batch(base_offset, count=2, size=10):
 class Log:
     """A partition of a fake broker: batches, each with the offset behind it.
 
-    A Fetch is answered with as many batches as `fetch_bytes` takes, at least one; `script` goes first: error codes,
-    ready answers, or what the fake broker makes of its own.
+    A Fetch is answered with as many batches as fit into `fetch_bytes`, at least one. `script` has the first responses:
+    error codes, responses, or the answers that the fake broker knows.
     """
 
     def __init__(self, broker, batches, *, start=0, end=None):
         self.batches = [(header.last_offset + 1, one) for one in batches for header in iter_entries(one)]
         self.start = start
         self.end = self.batches[-1][0] if end is None else end
-        self.local_start = start  # what lies before it is in tiered storage
+        self.local_start = start  # earlier records are in tiered storage
         self.script = []
         self.more = {}
         broker.topics["t"] = [1]

@@ -25,7 +25,7 @@ def records(*values, base_offset=0, **more):
 
 
 class Log:
-    """Serves `partitions[index]`: (first offset, end offset, batches); Fetch gives all batches from the one with the
+    """Serves `partitions[index]`: (first offset, end offset, batches). Fetch returns the batches from the one with the
     offset on, cut off after `cut` bytes."""
 
     def __init__(self, broker, partitions):

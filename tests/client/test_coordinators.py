@@ -1,4 +1,4 @@
-"""Coordinators: how they are found, and what happens when they move, load or fail."""
+"""Coordinators are found, and looked up again when they move, load or fail."""
 
 import pytest
 
@@ -13,7 +13,7 @@ FIND = apis.FIND_COORDINATOR
 
 @pytest.fixture
 def nodes(fake_broker):
-    """Which broker coordinates what; a negative number is an error code."""
+    """Return the coordinator's broker id by key; a negative number is an error code."""
     nodes = {}
 
     def answer(request):
@@ -39,7 +39,7 @@ def cluster(fake_broker):
 
 
 def described(answers):
-    """A broker that describes groups: `answers` are what it says, call after call (error codes by group)."""
+    """Return the DescribeGroups answer of a broker: each call uses the next of `answers` (error codes by group)."""
     shape = apis.DESCRIBE_GROUPS.Response
     rest = list(answers)
 

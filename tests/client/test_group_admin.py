@@ -12,7 +12,7 @@ from kafkapy.protocol.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
 
 @pytest.fixture
 def groups(fake_broker):
-    """An administration of which every group is coordinated by broker 1."""
+    """Return an administration client; broker 1 is the coordinator of every group."""
     shape = apis.FIND_COORDINATOR.Response
     fake_broker.answers[apis.FIND_COORDINATOR.key] = lambda request: shape(
         coordinators=[shape.Coordinators(key=key, node_id=1) for key in request.coordinator_keys]

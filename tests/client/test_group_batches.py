@@ -1,4 +1,4 @@
-"""Whole batches by way of a group."""
+"""A member of a group gets whole batches."""
 
 import pytest
 

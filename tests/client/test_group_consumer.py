@@ -141,7 +141,7 @@ class Coordinator:
         )
 
     def Fetch(self, request, code):
-        """Ten records in each partition, and nothing behind them."""
+        """Answer with up to ten records in each partition."""
         shape = apis.FETCH.Response.Responses
         data = build([(0, None, b"%d" % number, ()) for number in range(10)])
         if not any(one.fetch_offset < 10 for topic in request.topics for one in topic.partitions):
@@ -310,10 +310,10 @@ def test_a_cooperative_member_drops_its_partitions_when_it_is_lost_in_a_rebalanc
     consumer = consumer_of(listener=events, assignors=["cooperative-sticky"], max_records=1, auto_commit_interval_s=1e6)
     first = poll_until(consumer, lambda: len(consumer.positions()) == 2 and consumer.positions()["t", 0] > 3)
     assert max(record.offset for record in first) < 8, "the consumer has more fetched than it has handed out"
-    coordinator.offsets = {("t", 0): (8, ""), ("t", 1): (8, "")}  # where the next owner got
+    coordinator.offsets = {("t", 0): (8, ""), ("t", 1): (8, "")}  # the next owner's commits
     coordinator.errors[api].append(code)
     if api != "OffsetCommit":
-        # The commit before the rebalance is not what this case is about.
+        # This case does not test the commit before the rebalance.
         coordinator.errors["OffsetCommit"].append(Errors.OFFSET_METADATA_TOO_LARGE)
     consumer.enforce_rebalance()
     held, after = [("t", 0), ("t", 1)], []
@@ -337,7 +337,7 @@ def test_a_member_lost_during_the_lookup_of_positions_returns_no_records(coordin
     poll_until(consumer, lambda: consumer.assignment)
     consumer.seek("t", 0, 3)
     poll_until(consumer, lambda: consumer.positions() == {("t", 0): 4})
-    # The answer to the commit is taken on the way to that of OffsetFetch, which asks for partition 1 again.
+    # The response to the commit is read before that to OffsetFetch, which asks for partition 1 again.
     coordinator.errors["OffsetCommit"].append(Errors.UNKNOWN_MEMBER_ID)
     assert consumer.poll(0.02) == []
     assert coordinator.errors["OffsetCommit"] == []

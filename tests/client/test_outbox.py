@@ -17,7 +17,7 @@ from tests.harness.batches import iter_batches
 
 
 class Log:
-    """A partition that takes sequence numbers as Kafka's does: without gaps, and the last five batches only once."""
+    """A partition that checks sequence numbers as Kafka does: no gaps, and duplicates of the last five batches."""
 
     def __init__(self):
         self.values = []
@@ -38,7 +38,7 @@ class Log:
 
 
 class Store:
-    """Answers Produce for a broker. `accidents` happen to one request after the other; then all goes well."""
+    """Answers Produce for a broker. Each of the first requests has one of the `accidents`; later ones succeed."""
 
     def __init__(self, broker, accidents=(), hang_up=None, largest=1 << 30):
         self.logs = defaultdict(Log)
@@ -77,7 +77,7 @@ class Store:
 
 
 def batch_of(*values, partition=0, codec=0):
-    """Such as RowEncoder makes."""
+    """Return a batch like those of RowEncoder."""
     builder = BatchBuilder(codec)
     for value in values:
         builder.append(1000, b"k", value, [("h", value)])
@@ -104,7 +104,7 @@ def test_five_requests_are_in_flight_and_further_batches_wait(fake_broker):
 
 
 def test_only_one_request_is_in_flight_until_the_broker_has_stored_the_first_batch(fake_broker):
-    """For it would take the second one though it refuses the first, and the first would count as stored with it."""
+    """Otherwise the broker could take the second batch after refusing the first, and both would count as stored."""
     fake_broker.topics = {"t": [1]}
     stored = []
     expected = [-1]  # any

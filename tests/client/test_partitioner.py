@@ -1,4 +1,4 @@
-"""Equal keys must land where Kafka's own clients put them."""
+"""Keys go to the same partitions as with Kafka's own clients."""
 
 from collections import Counter
 
@@ -33,7 +33,7 @@ def test_murmur2_is_kafkas(data, hashed):
 
 
 def plain_murmur2(data):
-    """The same, written down as the algorithm is described."""
+    """Return the murmur2 hash, computed in plain Python as the algorithm is described."""
     mask = 0xFFFFFFFF
     h = 0x9747B28C ^ len(data)
     whole = len(data) & ~3

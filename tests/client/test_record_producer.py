@@ -1,4 +1,4 @@
-"""What the producer puts into requests, and what it does with each kind of answer."""
+"""The producer's requests, and its reaction to each kind of response."""
 
 import pytest
 
@@ -239,7 +239,7 @@ def test_without_acknowledgements_nothing_is_waited_for(fake_broker, silence):
     with RecordProducer(fake_broker.address, acks=0) as producer:
         delivery = producer.send("t", b"v")
         producer.flush()
-        # The next answer on the same connection belongs to the next request: nothing was left over.
+        # The next response on the same connection belongs to the next request: none was left unread.
         request = apis.LIST_OFFSETS.Request(replica_id=-1, topics=[])
         assert producer.cluster.connection(1).call(apis.LIST_OFFSETS, request).topics == []
     assert delivery.done

@@ -1,4 +1,4 @@
-"""The example docs/examples/totals_in_sqlite.py: killed at any moment, it counts every record once."""
+"""The example docs/examples/totals_in_sqlite.py counts every record once, though it is killed at any moment."""
 
 import random
 import sqlite3
@@ -31,7 +31,7 @@ def broker():
 
 
 def counted(path):
-    """How far the file is: the sum of all offsets, 0 before there are any."""
+    """Return the sum of all offsets in the file, 0 before there are any."""
     if not path.exists():
         return 0
     with sqlite3.connect(path, timeout=30) as database:

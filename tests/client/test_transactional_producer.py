@@ -36,7 +36,7 @@ class Coordinator:
         self.transactional_id = "x"
         self.epoch = 0
         self.stored = []  # (partition, producer epoch, base sequence, values)
-        self.done = []  # what became of the transactions
+        self.done = []  # "committed" or "aborted" for each transaction
         broker.topics = {"t": [1, 1]}
         for api in (
             apis.FIND_COORDINATOR,
@@ -64,7 +64,7 @@ class Coordinator:
         return apis.INIT_PRODUCER_ID.Response(error_code=code, producer_id=9, producer_epoch=self.epoch)
 
     def AddPartitionsToTxn(self, request, code):
-        """The code is of the last partition; the others are not attempted then."""
+        """Answer the last partition with the code. After an error the others get OPERATION_NOT_ATTEMPTED."""
         shape = apis.ADD_PARTITIONS_TO_TXN.Response.ResultsByTopicV3AndBelow
         other = Errors.OPERATION_NOT_ATTEMPTED if code else Errors.NONE
         return apis.ADD_PARTITIONS_TO_TXN.Response(
@@ -139,7 +139,7 @@ APIS = ["InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCom
 
 
 def copy(producer):
-    """A transaction with everything in it."""
+    """Run a transaction with records and offsets."""
     producer.begin()
     producer.send("t", b"0", partition=0)
     producer.send("t", b"1", partition=1)

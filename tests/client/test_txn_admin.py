@@ -15,7 +15,7 @@ MINUTE = 60_000
 
 @pytest.fixture
 def admin(fake_broker):
-    """An administration of which every transactional id is coordinated by broker 1."""
+    """Return an administration client; broker 1 is the coordinator of every transactional id."""
     shape = apis.FIND_COORDINATOR.Response
     fake_broker.answers[apis.FIND_COORDINATOR.key] = lambda request: shape(
         coordinators=[shape.Coordinators(key=key, node_id=1) for key in request.coordinator_keys]
@@ -26,7 +26,7 @@ def admin(fake_broker):
 
 
 def know_producers(broker, producers):
-    """`producers`: by partition of t, (producer id, when it wrote last, where its transaction begins)."""
+    """`producers`: by partition of t, (producer id, time of its last write, first offset of its transaction)."""
     shape = apis.DESCRIBE_PRODUCERS.Response.Topics
     state = shape.Partitions.ActiveProducers
 

@@ -49,7 +49,7 @@ class ManualTask:
 
 
 class At:
-    """Where an index without a segment is."""
+    """The path of an index without a segment."""
 
     size = 1 << 31
 
@@ -64,7 +64,7 @@ class At:
 
 
 class FailingFiles(Files):
-    """A disk that fails at the operation of a chosen number, counting those that change something."""
+    """A disk that fails at the n-th operation, counting the operations that change something."""
 
     def __init__(self, fail_at=None, error=errno.ENOSPC, *, only=None, torn=False):
         """`only`: names of the operations that count. `torn`: a failing write leaves its first half."""
@@ -147,7 +147,7 @@ class Bench:
 
 
 def batch(*values, timestamp=NOW, **options):
-    """A produced set: one batch of records with these values, writable as the network hands it over."""
+    """Return a produced set: one batch of records with these values, writable like the network's buffers."""
     records = [(timestamp, None, value if isinstance(value, bytes) else str(value).encode(), []) for value in values]
     return memoryview(bytearray(build(records, **options)))
 
@@ -161,7 +161,7 @@ def contents(directory):
 
 
 def values_of(log, start=None, max_bytes=1 << 20):
-    """(offset, value) of every record from `start` on, read as a consumer reads: region after region."""
+    """Return (offset, value) of every record from `start` on, read region after region as a consumer does."""
     from kafkapy.record.batch import records_of
     from tests.harness.batches import iter_batches
 

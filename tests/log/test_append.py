@@ -269,7 +269,7 @@ def test_an_append_that_may_not_block_is_busy_before_a_roll_or_a_flush(tmp_path,
 
 
 def test_an_append_after_a_pause_waits_for_the_page_that_the_log_ends_in(tmp_path):
-    """Into one that is not in memory the kernel would read before it writes."""
+    """If the page is not in memory, the kernel reads it before it writes into it."""
 
     class Cold(Files):
         asked = 0
@@ -306,11 +306,11 @@ def test_an_append_that_may_not_block_is_busy_in_a_new_leader_epoch(bench):
     assert log.end_offset_for_epoch(0) == (0, 1)
 
 
-# --- what a coordinator appends, on a network thread
+# --- appends of coordinators, on a network thread
 
 
 def own(log, *sets):
-    """The verdict of each set, appended as coordinators do; BUSY where that would wait."""
+    """Append the sets as a coordinator does. Return the verdict of each, or BUSY if the append would wait."""
     found = [log.append([OwnBatch(one)], 0, blocking=False) for one in sets]
     return [one if one is BUSY else one[0] for one in found]
 

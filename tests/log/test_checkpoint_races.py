@@ -1,4 +1,4 @@
-"""A deletion writes the checkpoints at once, and may meet the one that is written from time to time."""
+"""A deletion writes the checkpoints at once, perhaps at the same time as the periodic checkpoint."""
 
 import os
 import threading
@@ -14,7 +14,7 @@ from .support import NOW, ManualScheduler, batch
 
 
 class Meanwhile:
-    """A lock; before it is taken for the first time something happens."""
+    """A lock that calls a function before it is taken for the first time."""
 
     def __init__(self, happening):
         self.lock = threading.Lock()
@@ -31,7 +31,7 @@ class Meanwhile:
 
 
 class Slow(Files):
-    """Lets the other threads run before a rename; does without syncs."""
+    """Files without syncs that let other threads run before a rename."""
 
     def rename(self, old, new):
         os.sched_yield()
@@ -78,7 +78,7 @@ def test_deletions_during_periodic_checkpoints_leave_the_directory_online(tmp_pa
 
 @pytest.mark.parametrize("what", ["write_recovery_points", "write_start_offsets", "write_high_watermarks"])
 def test_a_log_that_is_deleted_while_a_checkpoint_waits_its_turn_is_not_in_it(tmp_path, what):
-    """Its log start offset, above all: a new topic of the name would lose all records below it to the next crash."""
+    """Above all its log start offset: after a crash a new topic of that name would lose all records below it."""
     config = LogConfig({"segment.bytes": 400})
     manager = LogManager([tmp_path], config, clock=ManualClock(NOW), scheduler=ManualScheduler(), files=Slow())
     manager.load()

@@ -75,7 +75,7 @@ def closed(directory, fill):
 
 
 def state(log):
-    """All that loading finds, without an object's identity."""
+    """Return everything that a load finds, as comparable values."""
     return {
         "offsets": (log.log_start_offset, log.log_end_offset, log.recovery_point, log.high_watermark),
         "epochs": (log.leader_epochs.entries, log.leader_epochs.latest_epoch),
@@ -102,7 +102,7 @@ class WithoutContents(Files):
 
 
 def loaded(directory, start, files):
-    """(state, files) after a load."""
+    """Load the log. Return (state, files)."""
     bench = Bench(directory, files=files, **SETTINGS)
     log = bench.load(log_start_offset=start)
     found = state(log)

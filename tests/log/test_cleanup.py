@@ -14,7 +14,7 @@ HOUR = 3_600_000
 
 
 def filled(bench, count=10, step_ms=HOUR):
-    """A segment a record, each an hour younger than the one before."""
+    """Write one segment for each record, each an hour younger than the previous one."""
     log = bench.load()
     for number in range(count):
         log.append([batch(number, timestamp=NOW - (count - 1 - number) * step_ms)], 0)

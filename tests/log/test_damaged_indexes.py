@@ -1,4 +1,4 @@
-"""Indexes of a log that was stopped cleanly and are damaged all the same: found, logged once, and rebuilt."""
+"""Damaged indexes of a cleanly stopped log are found, logged once, and rebuilt."""
 
 import logging
 import struct
@@ -17,7 +17,7 @@ COUNT = 60
 
 @pytest.fixture
 def closed(tmp_path):
-    """The directory of a log with several segments, each with several index entries; and what its files hold."""
+    """Return the directory of a closed log with several segments, each with several index entries."""
     log = Bench(tmp_path, **SETTINGS).load()
     for number in range(COUNT):
         log.append([batch(number, timestamp=NOW + number)], 0)
@@ -28,7 +28,7 @@ def closed(tmp_path):
 
 
 def damaged(directory, suffix, change, segment=0):
-    """Changes an index of one segment and returns its path."""
+    """Change an index of one segment. Return its path."""
     path = sorted((directory / "t-0").glob(f"*{suffix}"))[segment]
     path.write_bytes(change(path.read_bytes()))
     return path

@@ -17,7 +17,7 @@ SETTINGS = {"segment_bytes": 300, "index_interval_bytes": 0}
 
 
 def append_all(log, count, gather):
-    """Appends numbered records in gathers; returns [(offset, value)] of those that were acknowledged."""
+    """Append numbered records in gathers. Return [(offset, value)] of the acknowledged ones."""
     kept = []
     for start in range(0, count, gather):
         numbers = range(start, min(start + gather, count))
@@ -34,7 +34,7 @@ def append_all(log, count, gather):
 @pytest.mark.parametrize("torn", [False, True])
 @pytest.mark.parametrize("gather", [1, 6])
 def test_a_full_disk_at_any_step_loses_nothing_and_later_appends_succeed(tmp_path, gather, torn):
-    """ENOSPC at the 1st, 2nd, … operation of appends and rolls, until none is left to fail."""
+    """ENOSPC at the 1st, 2nd, … operation of appends and rolls, until every operation has failed once."""
     step = 1
     while True:
         directory = tmp_path / str(step)

@@ -31,7 +31,7 @@ def batch(first, *values, codec=0, headers=(), **options):
 
 
 def made(conversion, most=1 << 30):
-    """All bytes as a client gets them."""
+    """Return all bytes as a client gets them."""
     data = conversion.take_first(most)
     while len(data) < conversion.length:
         piece = conversion.make(len(data))
@@ -95,7 +95,7 @@ def test_a_batch_that_is_not_whole_is_left_out(tmp_path):
 
 
 def test_where_nothing_is_left_a_message_that_was_cut_is_given(tmp_path):
-    """Control batches are nothing to old clients. Kafka sends the same twelve bytes."""
+    """Old clients get nothing for control batches. Kafka sends the same twelve bytes."""
     region = region_of(tmp_path, batch(0, b"a", control=True), batch(1, b"b", control=True))
     conversion = DownConversion(region, 1, 0, LIMIT)
     assert made(conversion) == struct.pack(">qi", -1, 61)

@@ -1,4 +1,5 @@
-"""Readers hold no lock: a file may go between finding its segment and opening it. That is no failure of the disk."""
+"""Readers hold no lock: a file may be deleted after its segment was found and before it is opened. That is no disk
+failure."""
 
 import os
 
@@ -77,7 +78,7 @@ def test_a_search_in_a_deleted_topic_does_not_find_the_new_topic_of_its_name(ben
 @pytest.mark.parametrize("deleted", [False, True])
 @pytest.mark.parametrize("cleanings", [1, 2])
 def test_a_search_during_a_cleaning_does_not_take_the_new_segment_for_the_old_one(tmp_path, cleanings, deleted):
-    """Their files have the same name, one after the other: the old one's, and `.deleted` when that is over."""
+    """Both files have the same name, one after the other; the old one is renamed to `.deleted` in between."""
     files = Meanwhile()
     bench = CleanerBench(tmp_path, files=files, segment_bytes=2000)
     for number in range(40):
@@ -148,7 +149,7 @@ def test_a_topic_deleted_under_the_repair_of_an_index_is_gone_and_its_directory_
 
 @pytest.mark.parametrize("change", ["retention", "truncation"])
 def test_a_recovery_point_can_be_noted_while_the_active_segment_goes(tmp_path, change):
-    """After the segments before it are synced, and before its own indexes are."""
+    """The segment is deleted after the earlier segments are synced, and before its own indexes are."""
 
     class AtOpen(Files):
         happening = None

@@ -87,7 +87,7 @@ def test_transaction_indexes_are_written_as_kafka_wrote_them(tmp_path):
 
 
 def served(tmp_path, *, clean):
-    """(a copy of Kafka's directory, the manager that has loaded it)."""
+    """Return (a copy of Kafka's directory, the manager that has loaded it)."""
     directory = tmp_path / "data"
     shutil.copytree(DATA, directory)
     if not clean:
@@ -141,7 +141,7 @@ def expected_batches(name):
 
 
 def test_times_are_found_as_kafka_found_them(tmp_path):
-    """consumer-view.jsonl: what Kafka's own broker answered to offsetsForTimes on these files."""
+    """consumer-view.jsonl has the responses of Kafka's own broker to offsetsForTimes on these files."""
     _, manager = served(tmp_path, clean=True)
     checked = 0
     for line in (GOLDEN / "kafka-3.9.1-v2" / "consumer-view.jsonl").read_text().splitlines():

@@ -33,7 +33,7 @@ PARTITIONS = partitions()
 
 
 def loaded(tmp_path, folder, name, damage=lambda directory: None):
-    """The log after an unclean start on a copy without indexes and snapshots."""
+    """Return the log after an unclean start on a copy without indexes and snapshots."""
     copy = tmp_path / name
     copy.mkdir()
     for path in (GOLDEN / folder / "data" / name).glob("*.log"):
@@ -49,7 +49,7 @@ def content(log):
 
 
 def last_file(lines):
-    """(file, its lines) of the last segment that holds something."""
+    """Return (file, its lines) of the last segment that is not empty."""
     *_, (file, of_it) = ((file, list(group)) for file, group in groupby(lines, lambda line: line["file"]))
     return file, of_it
 

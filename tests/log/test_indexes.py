@@ -124,7 +124,7 @@ def test_the_last_time_before_an_offset_is_that_of_a_list(tmp_path_factory, pair
 
 
 def test_a_time_is_looked_up_while_the_index_is_sealed(tmp_path, monkeypatch):
-    """The search has begun in the arrays; the roll takes them away before it has its answer."""
+    """The search has begun in the arrays, and the roll removes them before the search ends."""
     index = made(TimeIndex, tmp_path / "index")
     for number in range(5):
         index.maybe_append(number, BASE + number)
@@ -141,7 +141,7 @@ def test_a_time_is_looked_up_while_the_index_is_sealed(tmp_path, monkeypatch):
 def test_the_last_time_is_read_while_the_index_begins_to_grow(tmp_path):
     """A reader comes to an index that is only in its file; before it reads, an append adds entries in memory.
 
-    What the reader remembers must not stand in the way of the next entries.
+    The entry that the reader remembers must not keep later entries from being added.
     """
     index = made(TimeIndex, tmp_path / "index")
     index.maybe_append(10, BASE + 1)
@@ -220,7 +220,7 @@ def test_aborted_transactions_out_of_order_are_a_damage(tmp_path):
     st.integers(1, 60),
 )
 def test_overlapping_aborted_transactions_are_those_of_kafkas_loop(steps, offset, size):
-    """Which begins with the first entry. Here those that end before the offset are passed over."""
+    """Kafka's loop begins with the first entry; the index skips the entries that end before the offset."""
     upper = offset + size
     index = TxnIndex(Files(), At(os.devnull), 0)
     last = stable = 0
@@ -241,7 +241,7 @@ def test_overlapping_aborted_transactions_are_those_of_kafkas_loop(steps, offset
 
 
 def test_the_first_entry_is_in_the_file_at_once_for_tools_that_look_at_a_running_broker(tmp_path):
-    """They take zeros behind an entry for the end of the index, and zeros at its start for wrong entries."""
+    """Such tools take zeros after an entry for the end of the index, and zeros at its start for wrong entries."""
     offsets, times = made(OffsetIndex, tmp_path / "index"), made(TimeIndex, tmp_path / "timeindex")
     for number in (7, 9):
         offsets.append(BASE + number, number * 1000)
@@ -251,7 +251,7 @@ def test_the_first_entry_is_in_the_file_at_once_for_tools_that_look_at_a_running
 
 
 def test_indexes_of_many_entries_are_read_and_built_in_parts(tmp_path):
-    """Several times as many as go through one step, and not a whole number of such parts."""
+    """The indexes have several times as many entries as one part, and not a whole number of parts."""
     count = 40_001
     offsets = made(OffsetIndex, tmp_path / "index", max_bytes=1 << 20)
     offsets.rebuild()

@@ -1,4 +1,4 @@
-"""What a crash leaves of deletions, cleanings and splits in a directory is finished at the start, or undone."""
+"""Deletions, cleanings and splits that a crash interrupted are finished or undone at the next start."""
 
 import itertools
 import os
@@ -24,7 +24,7 @@ def file(directory, base, kind, mark=""):
 
 @pytest.fixture
 def log(tmp_path):
-    """The directory of a closed log with several segments."""
+    """Return the directory of a closed log with several segments."""
     log = Bench(tmp_path, **SETTINGS).load()
     for number in range(30):
         log.append([batch(number)], 0)
@@ -34,7 +34,7 @@ def log(tmp_path):
 
 
 def cleaned(tmp_path, log, mark):
-    """Segments 0 and 1 in one, without the first records, under names with `mark`."""
+    """Write segments 0 and 1 merged into one, without the first records, under names with `mark`."""
     first, second = log.segments.items[:2]
     bench = Bench(tmp_path, **SETTINGS)
     made = Segment.create(bench.files, log.directory, 0, bench.config, bench.clock, suffix=mark)
@@ -74,7 +74,7 @@ def test_a_cleaning_that_was_not_finished_never_was(tmp_path, log, clean):
 
 
 def test_a_split_of_which_a_part_was_not_finished_never_was(tmp_path, log):
-    """The parts are renamed from the last to the first, so that a `.cleaned` says that the others do not count."""
+    """The parts are renamed from the last to the first, so a remaining `.cleaned` shows an unfinished split."""
     cleaned(tmp_path, log, names.CLEANED)
     later = log.segments.base_offsets[2]
     for kind in KINDS:
@@ -84,7 +84,7 @@ def test_a_split_of_which_a_part_was_not_finished_never_was(tmp_path, log):
 
 
 def steps(tmp_path, log):
-    """A swap as the cleaner and the split make it, one rename or unlink after the other."""
+    """Do a swap as the cleaner and the split do it, one rename or unlink after the other."""
     bases = log.segments.base_offsets[:2]
     for kind in KINDS:
         yield lambda kind=kind: file(tmp_path, 0, kind, names.CLEANED).rename(file(tmp_path, 0, kind, names.SWAP))

@@ -20,7 +20,7 @@ WAIT_S = 60
 
 
 def filled(*dirs, topics=("slow", "a", "b"), deleted_before=0, count=20):
-    """Directories with a log of some segments a topic, of a broker that was killed."""
+    """Write the directories of a killed broker, with a log of some segments for each topic."""
     broker = Broker(*dirs)
     for topic in topics:
         log = broker.manager.create(topic, 0, TOPIC_ID, CONFIG)
@@ -33,7 +33,7 @@ def filled(*dirs, topics=("slow", "a", "b"), deleted_before=0, count=20):
 
 
 class Loading(Broker):
-    """A broker that loads behind the test's back; `left` are the logs as they became ready or refused."""
+    """A broker that loads in the background; `left` has the logs in the order in which they became ready or failed."""
 
     def __init__(self, *dirs, files=None, is_stray=None, **settings):
         super().__init__(*dirs, files=files, load=False, **settings)
@@ -50,7 +50,7 @@ class Loading(Broker):
 
 @pytest.fixture
 def held(tmp_path):
-    """A broker that is at the recovery of `slow`, and has `a` and `b` behind it, on one thread."""
+    """Return a broker whose only thread is recovering `slow`, with `a` and `b` next in the queue."""
     filled(tmp_path)
     os.utime(newest(tmp_path / "slow-0"), (2**31, 2**31))
     files = GatedFiles("slow-0")

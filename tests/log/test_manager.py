@@ -31,7 +31,7 @@ CONFIG = LogConfig({"segment.bytes": 400})
 
 
 class Broker:
-    """A manager with what it needs; `restart` stops it, cleanly or not, and starts another on the same directories."""
+    """A log manager; `restart` stops it, cleanly or not, and starts another on the same directories."""
 
     def __init__(self, *dirs, files=None, config=CONFIG, load=True, **settings):
         self.clock = ManualClock(NOW)
@@ -50,7 +50,7 @@ class Broker:
             self.manager.load()
 
     def kill(self):
-        """What the kernel does for a process that is gone."""
+        """Release the locks, as the kernel does for a killed process."""
         self.manager.dirs.unlock()
 
 
@@ -113,7 +113,7 @@ def test_a_second_broker_in_this_process_is_refused(dirs):
 
 
 def test_a_second_broker_in_another_process_is_refused(dirs):
-    """The lock is the kind that java.nio takes: fcntl's, on `.lock`."""
+    """The lock is an fcntl lock on `.lock`, like the lock of java.nio."""
     broker = Broker(dirs[0])
     program = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
     command = [sys.executable, "-c", program, str(dirs[0] / ".lock")]
@@ -634,7 +634,7 @@ def test_directories_may_be_relative(tmp_path):
 
 def test_a_deletion_while_a_flush_waits_for_the_log_takes_nothing_offline(dirs):
     class DeletesFirst:
-        """A lock that is had only after the log was deleted."""
+        """A lock that is acquired only after the log was deleted."""
 
         def __init__(self, lock):
             self.lock, self.deleted = lock, False

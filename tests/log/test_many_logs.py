@@ -18,7 +18,7 @@ CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS)
 
 
 class Counting(Files):
-    """Notes every file that is opened, written or replaced, by its last two names."""
+    """Notes every file that is opened, written or replaced, by the last two parts of its path."""
 
     def __init__(self):
         super().__init__()
@@ -126,7 +126,7 @@ def test_a_checkpoint_that_cannot_be_written_is_tried_again_before_a_new_log_tak
 
 
 class Full(Files):
-    """A disk on which no checkpoint has room while it is `full`."""
+    """A disk without room for checkpoints while it is `full`."""
 
     full = False
 

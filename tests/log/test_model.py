@@ -1,4 +1,4 @@
-"""A log under random use behaves as a plain list does."""
+"""A log under random operations behaves like a plain list."""
 
 import shutil
 import tempfile

@@ -1,4 +1,4 @@
-"""An append that ends in the middle for want of memory leaves the log as it was: no record of it, and no gap."""
+"""An append that fails in the middle for lack of memory leaves the log unchanged: no record, and no gap."""
 
 import pytest
 

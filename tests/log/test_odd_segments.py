@@ -21,14 +21,14 @@ def log_name(offset):
 
 
 def batch_at(offset, value):
-    """As it is in a file: with its offset."""
+    """Return a batch with its offset, as it is in a segment file."""
     data = bytearray(build([(NOW, None, str(value).encode(), [])]))
     data[:8] = offset.to_bytes(8, "big")
     return bytes(data)
 
 
 def written(directory, segments):
-    """A partition's directory with segments of batches of one record: {base offset: offsets}."""
+    """Write a partition's directory with segments of one-record batches: {base offset: offsets}."""
     (directory / "t-0").mkdir()
     for base, offsets in segments.items():
         (directory / "t-0" / log_name(base)).write_bytes(b"".join(batch_at(offset, offset) for offset in offsets))
@@ -75,7 +75,7 @@ class Killed(BaseException):
 
 
 class Dying(Files):
-    """The process ends before the change of a chosen number."""
+    """Files that end the process before the n-th change."""
 
     def __init__(self, after):
         self.left = after
@@ -103,7 +103,7 @@ class Dying(Files):
 
 
 def deaths(directory, **loading):
-    """Loads copies of the directory, each dying at a later change, until one lives; gives the directories."""
+    """Load copies of the directory, each with a crash at a later change, until a load succeeds. Yield the copies."""
     after = 0
     while True:
         copy = directory.with_name(f"{directory.name}-{after}")
@@ -129,7 +129,7 @@ def test_a_crash_at_any_step_of_a_split_loses_nothing(tmp_path):
 
 
 def test_an_odd_offset_alone_is_damage_and_no_reason_to_split(tmp_path):
-    """The CRC does not cover it."""
+    """The CRC does not cover the base offset."""
     written(tmp_path, {0: [0, 1, FAR, 3], 4: [4]})
     log = Bench(tmp_path, **SETTINGS).load(clean=False)
     assert offsets_of(log) == [0, 1]

@@ -1,4 +1,4 @@
-"""Where segments begin that were written by a time: ListOffsets of clients before Kafka 0.10.1."""
+"""Base offsets of the segments written before a time, as ListOffsets of clients before Kafka 0.10.1 asks for them."""
 
 import os
 

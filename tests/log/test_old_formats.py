@@ -30,12 +30,12 @@ def bench_of(tmp_path, magic, **settings):
 
 
 def produced(magic, *values, codec=0, timestamp=NOW):
-    """As an old producer sends it: several messages, or one wrapper of them."""
+    """Return a set as an old producer sends it: several messages, or one wrapper of them."""
     return memoryview(bytearray(build_set([(timestamp, None, value) for value in values], magic, codec)))
 
 
 def entries(log):
-    """All headers of the log, with the file position."""
+    """Return all headers of the log, with their file positions."""
     return [
         (header, data)
         for segment in log.segments
@@ -70,7 +70,7 @@ def test_a_set_of_several_messages_is_one_append(tmp_path, magic):
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("interval", [0, 40, 100, 4096])
 def test_every_message_of_a_set_may_get_an_index_entry(tmp_path, magic, interval):
-    """As in Kafka 3.9.1, and as a rebuilt index has it: its offset, its position, the largest time up to it."""
+    """The entries are those of Kafka 3.9.1 and of a rebuilt index: offset, position, largest timestamp so far."""
     log = bench_of(tmp_path, magic, index_interval_bytes=interval).load()
     for first in range(0, 90, 3):
         stamped = [(NOW + first + at, None, b"x" * 10) for at in (0, 2, 1)]

@@ -35,7 +35,7 @@ class Limited(Files):
 
 @contextmanager
 def no_descriptor_left():
-    """As if others had taken all that this process may have: one can only be opened after one is closed."""
+    """Use up the descriptors of this process, so that a file can be opened only after another is closed."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest_free = os.dup(0)
     os.close(lowest_free)
@@ -47,7 +47,7 @@ def no_descriptor_left():
 
 
 def open_below(directory):
-    """The .log files there that this process has open, deleted ones too."""
+    """Return the .log files below the path that this process has open, including deleted ones."""
     found = []
     for fd in os.listdir("/proc/self/fd"):
         try:
@@ -60,7 +60,7 @@ def open_below(directory):
 
 
 def bench_of(tmp_path, *, limit=3):
-    """A log of eight segments of one record each."""
+    """Return a log of eight segments with one record each."""
     bench = Bench(tmp_path, files=Limited(limit), segment_bytes=len(batch("0")) + 20)
     log = bench.load()
     log.append([batch(number) for number in range(8)], 0)

@@ -1,4 +1,4 @@
-"""Producers' entries, transactions and the last stable offset, and the files they are kept in."""
+"""Producers' entries, transactions and the last stable offset, and their snapshot files."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Reads: what region answers which offset, without a lock, and without waiting where the caller may not wait."""
+"""Reads: the region for an offset is found without a lock, and without waiting if the caller may not wait."""
 
 import logging
 import os
@@ -149,7 +149,7 @@ def test_a_read_that_may_not_wait_is_busy_when_the_place_is_not_in_memory(tmp_pa
 
 
 def test_a_read_that_may_not_wait_opens_no_file_to_search_in(tmp_path):
-    """Its name may have to be looked for on the disk."""
+    """Opening a file may wait for the disk, to look up its name."""
     log = filled(tmp_path)
     log.append([batch("last")], 0)
     opened = []

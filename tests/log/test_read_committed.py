@@ -24,7 +24,7 @@ KEYS = st.sampled_from(["a", "b", "c", "d", "e"])
 
 
 def committed(log, start, max_bytes):
-    """(offset, value) of the committed records from `start` on, sorted out as by Java's CompletedFetch."""
+    """Return (offset, value) of the committed records from `start` on, filtered as by Java's CompletedFetch."""
     found = []
     offset = start
     while True:
@@ -55,7 +55,7 @@ def committed(log, start, max_bytes):
 
 
 def of_kafkas_loop(log, offset, read):
-    """LocalLog.addAbortedTransactions, entry by entry."""
+    """Return the aborted transactions that Kafka's LocalLog.addAbortedTransactions finds."""
     segments = [segment for segment in log.segments if segment.base_offset >= read.segment_base]
     entries = list(index_entries(segments[0]))
     end = read.position + read.region.length

@@ -219,7 +219,7 @@ def test_a_missing_index_is_rebuilt(tmp_path, missing):
 
 
 def test_a_crash_while_an_index_is_rebuilt_does_not_lose_the_aborted_transactions(tmp_path):
-    """The segment was flushed: no later start recovers it only because it is a crash that it comes after."""
+    """The segment was flushed, so a later start after a crash would not recover it because of the crash alone."""
     bench = CleanerBench(tmp_path / "log", cleanup_policy=["delete"])
     bench.append(("key", "aborted"), producer=8, transactional=True)
     bench.end_transaction(8, commit=False)

@@ -11,7 +11,7 @@ from kafkapy.runtime.clock import ManualClock
 
 
 class Timeline:
-    """A scheduler that runs tasks at their times as the clock is moved."""
+    """A scheduler that runs tasks at their times while the test moves the clock."""
 
     def __init__(self):
         self.clock = ManualClock()
@@ -44,7 +44,7 @@ class Planned:
 
 
 class FakeLog:
-    """The time of its last flush, and of the first record since."""
+    """A log that has only the time of its last flush, and of the first record since."""
 
     def __init__(self, clock, flush_ms):
         self.clock, self.flusher = clock, self

@@ -40,7 +40,7 @@ def aborted(log):
 
 
 def test_a_marker_is_what_kafka_writes():
-    """Every marker in the golden files, which Apache Kafka 3.9.1 wrote."""
+    """The test compares every marker in the golden files, which Apache Kafka 3.9.1 wrote."""
     seen = 0
     for path in sorted((GOLDEN / "kafka-3.9.1-v2" / "data").glob("v2-txn*/*.log")):
         data = path.read_bytes()
@@ -125,7 +125,7 @@ class Meanwhile:
 
 
 def test_a_transaction_that_begins_while_a_reader_looks_is_not_read(tmp_path):
-    """Its records are appended, and passed by the high watermark, between two of the reader's looks."""
+    """Its records are appended, and the high watermark passes them, between two reads of the log's state."""
     log = Bench(tmp_path).load()
     append(log, batch("before"))
     producers = log.producers
@@ -181,7 +181,7 @@ def test_a_marker_of_an_old_epoch_and_of_an_old_coordinator_is_refused(tmp_path)
 
 
 def test_a_marker_fences_the_producer_that_it_overtakes(tmp_path):
-    """A transaction that is timed out: its marker has the next epoch."""
+    """A transaction timed out, so its marker has the next producer epoch."""
     log = Bench(tmp_path).load()
     append(log, transactional("a"))
     mark(log, marker(epoch=1, commit=False))

@@ -1,6 +1,6 @@
-"""A process that was killed leaves files that look right and were never synced: the next one has to sync them.
+"""A killed process leaves files that look right but were never synced: the next process has to sync them.
 
-Also what a sync of the records leaves out: the names of new files.
+The same is true of the names of new files, which a sync of the records does not cover.
 """
 
 import os
@@ -102,7 +102,7 @@ def test_the_name_of_a_new_transaction_index_is_synced_before_a_recovery_point_i
 
 @pytest.mark.parametrize("then", ["flush", "recovery point", "clean stop"])
 def test_changes_by_a_roll_right_before_a_kill_are_synced_after_the_restart(tmp_path, then):
-    """All is flushed and noted before the roll: the recovery point is where the new segment begins."""
+    """All records are flushed before the roll, so the recovery point is the base offset of the new segment."""
     log = Bench(tmp_path, **SETTINGS).load()
     begin(log)
     end(log)
@@ -126,7 +126,7 @@ def test_changes_by_a_roll_right_before_a_kill_are_synced_after_the_restart(tmp_
 
 @pytest.mark.parametrize("suffix", [".txnindex", ".timeindex"])
 def test_index_entries_that_a_truncation_had_cut_off_do_not_come_back(tmp_path, suffix):
-    """The recovery point is noted, the log is truncated and rolled, and a power cut takes the cut of the index."""
+    """After the recovery point is noted, the log is truncated and rolled; a power cut undoes the index truncation."""
     log = Bench(tmp_path, **SETTINGS).load()
     begin(log)
     log.append([idempotent("x", sequence=1, transactional=True)], 0)
@@ -147,7 +147,7 @@ def test_index_entries_that_a_truncation_had_cut_off_do_not_come_back(tmp_path, 
 
 
 def test_the_log_directory_is_synced_at_a_start_without_a_marker(tmp_path):
-    """The process before may have removed the marker, and been killed before its sync."""
+    """The previous process may have removed the marker, and been killed before its sync."""
     files = Noting()
     assert not clean_shutdown.take_marker(files, str(tmp_path))
     assert files.synced == {tmp_path.name}

@@ -15,7 +15,7 @@ partitions = st.tuples(st.sampled_from(TOPICS), st.integers(0, 4))
 
 @st.composite
 def groups(draw):
-    """Members that claim anything, with any user data."""
+    """Draw members with arbitrary claims and user data."""
     members = []
     for number in range(draw(st.integers(1, 6))):
         owned = draw(st.lists(partitions, max_size=6))
@@ -76,7 +76,7 @@ def test_range_puts_equal_numbers_of_equal_topics_together():
 
 
 def test_a_partition_does_not_return_to_a_member_that_has_unsubscribed():
-    # Java gives it to "old" here, which reads another topic only.
+    # Java gives the partition to "old" here, which subscribes to another topic only.
     old = Member("old", ["b"], generation=1, user_data=STICKY.user_data([("a", 0), ("a", 1)], 1))
     others = [
         Member(

@@ -1,1 +1,1 @@
-"""Of the original consumer."""
+"""Tests of the original producer and consumers."""

@@ -7,7 +7,7 @@ GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 
 
 def znodes(version: str) -> dict[str, bytes]:
-    """Data by path."""
+    """Return the znodes' data by path."""
     lines = (GOLDEN / f"kafka-{version}" / "znodes.jsonl").read_text().splitlines()
     return {one["path"]: (one["data"] or "").encode() for one in map(json.loads, lines)}
 

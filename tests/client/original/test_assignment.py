@@ -1,4 +1,4 @@
-"""Each partition has one owner, all members see the same one, and it is the one that the Scala consumers chose."""
+"""Each partition has one owner, all members compute the same owner, and it is the one the Scala consumers chose."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""How batches go to the leaders of partitions, are tried again and given up."""
+"""Batches are sent to the leaders of partitions, retried and given up."""
 
 from collections import Counter
 

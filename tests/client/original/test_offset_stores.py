@@ -1,4 +1,4 @@
-"""Offsets that a group keeps in Kafka, when its coordinator goes."""
+"""Offsets that a group commits to Kafka while its coordinator changes."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ FIND, COMMIT = apis.FIND_COORDINATOR, apis.OFFSET_COMMIT
 
 @pytest.fixture
 def coordinators(fake_broker: Any, second_broker: Any) -> list[int]:
-    """The last one is who coordinates; both take every commit."""
+    """Return a list whose last element is the coordinator's id. Both brokers accept every commit."""
     nodes = [2]
 
     def find(request: Any) -> Any:

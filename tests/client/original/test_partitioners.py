@@ -1,4 +1,4 @@
-"""Where keys go: as the original producers put them."""
+"""Keys go to the same partitions as with Kafka's original producers."""
 
 import pytest
 from hypothesis import given

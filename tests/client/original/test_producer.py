@@ -1,4 +1,4 @@
-"""The original producer: its queue, its hooks, and that no message is lost without a word."""
+"""The original producer: its queue, its callbacks, and that every lost message is reported."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ ASYNC = {**NOWHERE, "producer.type": "async"}
 
 
 class Gate:
-    """An event handler that keeps what it gets, and waits while it is shut."""
+    """An event handler that keeps its batches, and waits while it is closed."""
 
     def __init__(self):
         self.batches = []
@@ -47,7 +47,7 @@ class Gate:
 
 
 class Diary(CallbackHandler):
-    """Writes down each stage."""
+    """A callback handler that notes each stage."""
 
     def __init__(self, properties=None):
         self.lines = []
@@ -175,7 +175,7 @@ class DeadLetters(CallbackHandler):
 
 
 class Refusing(Gate):
-    """All but dead letters."""
+    """An event handler that refuses all batches except those for the topic `dead`."""
 
     def handle(self, messages):
         super().handle(messages)

@@ -95,7 +95,7 @@ def test_each_name_is_known_once():
 
 
 class Own:
-    """A class of the caller's."""
+    """An encoder class of the caller's own."""
 
     def __init__(self, properties):
         self.properties = dict(properties)

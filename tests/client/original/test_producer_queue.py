@@ -1,4 +1,4 @@
-"""The bounded queue, and the thread behind it."""
+"""The bounded queue, and the thread that sends its messages."""
 
 import threading
 
@@ -85,7 +85,7 @@ def test_a_batch_that_does_not_fill_goes_when_its_time_is_up():
 
 
 class LateQueue(BoundedQueue):
-    """A message comes, and the queue is closed, just when it was found empty."""
+    """A queue that gets a message and is closed just after it was found empty."""
 
     def take(self, most, timeout_s):
         taken = super().take(most, timeout_s)
@@ -105,7 +105,7 @@ def test_messages_queued_just_before_the_closing_are_sent():
 
 
 class Marks(CallbackHandler):
-    """Doubles each message, adds one when the time is up and one at the end."""
+    """A callback handler that doubles each message, and adds one when the time is up and one at the end."""
 
     def after_dequeuing(self, message):
         return [KeyedMessage("t", b"expired")] if message is None else [message, message]

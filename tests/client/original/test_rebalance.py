@@ -1,4 +1,4 @@
-"""A session with ZooKeeper that becomes another in the middle of claiming."""
+"""A ZooKeeper session that expires and is replaced while partitions are claimed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkapy.client.original.znodes.subscriptions import Subscription
 
 
 class Tree:
-    """A group of "a", and of "b" when it has come; after `left` claims the session is the next one."""
+    """A group of "a", and of `others`. After `left` claims the next session begins."""
 
     layout = Layout.V08
 
@@ -22,7 +22,7 @@ class Tree:
         self.session = 1
         self.left = 1
         self.others: list[str] = []
-        self.owned: dict[Partition, int] = {}  # by which session
+        self.owned: dict[Partition, int] = {}  # partition -> the session that claimed it
 
     def register(self, consumer: str, data: bytes, *, timeout_s: float = 0.0) -> int:
         return self.session

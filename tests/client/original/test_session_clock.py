@@ -1,4 +1,4 @@
-"""A process that was stopped, as its clock sees it."""
+"""The session clock notices that the process was paused."""
 
 import threading
 
@@ -54,7 +54,7 @@ def test_after_a_pause_the_clock_is_good_once_zookeeper_confirms_the_session(mac
 
 
 def test_a_session_with_a_shorter_time_out_is_in_doubt_sooner(machine: Machine) -> None:
-    machine.timeout_s = 2.0  # what ZooKeeper has granted after the connection was lost
+    machine.timeout_s = 2.0  # the time-out that ZooKeeper granted after the connection was lost
     machine.pass_time(0.5)
     machine.clock.tick()
     machine.pass_time(0.9)

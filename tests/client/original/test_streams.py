@@ -1,4 +1,4 @@
-"""What a stream hands out, where it then stands, and what a rebalance finds in the middle."""
+"""The records that a stream delivers, its position, and rebalances in the middle."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""Registrations of both layouts: read as Kafka's consumers wrote them, written as they write them."""
+"""Registrations of both layouts are read and written as by Kafka's consumers."""
 
 import pytest
 from hypothesis import given

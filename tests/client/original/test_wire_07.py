@@ -1,4 +1,4 @@
-"""The requests of Kafka 0.7, byte for byte, and answers that are none."""
+"""The requests of Kafka 0.7, byte for byte, and invalid responses."""
 
 import contextlib
 import socket
@@ -16,13 +16,14 @@ Serve = Callable[[bytes], Connection07]
 
 @pytest.fixture
 def asked() -> list[bytes]:
-    """The requests that came, without their sizes."""
+    """Return the received requests, without their size fields."""
     return []
 
 
 @pytest.fixture
 def serve(asked: list[bytes]) -> Iterator[Serve]:
-    """A broker that answers each request that has an answer with the same bytes, or hangs up for none."""
+    """Return a function that connects to a new broker, which answers each request with the given bytes, or hangs up
+    if they are empty."""
     opened: list[socket.socket] = []
     answer = b""
 

@@ -1,4 +1,4 @@
-"""What a compacted log has to hold, worked out record by record: a plain list of batches is the model."""
+"""A model of compaction: the expected content of a compacted log, as a plain list of batches."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ class ModelBatch:
     last: int
     producer: int | None
     epoch: int
-    transaction: object  # what its batches and its marker have in common; None outside of one
+    transaction: object  # the same object in its batches and its marker; None without a transaction
     records: list = field(default_factory=list)
     marker: bool | None = None
     horizon: int | None = None
@@ -43,7 +43,7 @@ class Model:
         self.batches.append(ModelBatch(offset, offset, producer, epoch, transaction, marker=commit))
 
     def clean(self, start, mapped_to, end, now, producers):
-        """`start` to `mapped_to` were put into the map; batches below `end` are gone through.
+        """Clean the batches below `end`, with the keys of the offsets `start` to `mapped_to` in the map.
 
         producers: {id: (epoch, offset of its last data record, or -1)} of those that the log remembers.
         """
@@ -100,7 +100,7 @@ class Model:
         return [record for batch in self.batches for record in batch.records]
 
     def shape(self):
-        """(base offset, last offset, delete horizon, number of records) of every batch that is there."""
+        """Return (base offset, last offset, delete horizon, number of records) of every batch."""
         return [
             (
                 batch.base,

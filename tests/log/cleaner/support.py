@@ -1,4 +1,4 @@
-"""What the cleaner's tests share: a log to write to, to clean and to read back batch by batch."""
+"""Shared by the cleaner's tests: a log to write to, to clean and to read back batch by batch."""
 
 import os
 from typing import NamedTuple
@@ -32,7 +32,7 @@ class UnsyncedFiles(Files):
 
 
 class CleanerBench(Bench):
-    """A compacted log, `log`, and cleanings of it by the manual clock."""
+    """A compacted log, `log`, with a manual clock, and cleanings of it."""
 
     def __init__(self, directory, *, files=None, **settings):
         super().__init__(
@@ -44,7 +44,7 @@ class CleanerBench(Bench):
         self.sequences = {}
 
     def append(self, *records, producer=None, epoch=0, transactional=False, codec=0, timestamp=None):
-        """One batch of (key, value) or (key, value, timestamp) records; str become bytes. Returns its base offset."""
+        """Append a batch of (key, value) or (key, value, timestamp) records, bytes or str. Return its base offset."""
         stamp = self.clock.time_ms() if timestamp is None else timestamp
         rows = [
             (row[2] if len(row) > 2 else stamp, _bytes(row[0]), _bytes(row[1]), row[3] if len(row) > 3 else [])
@@ -63,7 +63,7 @@ class CleanerBench(Bench):
         return verdict.base_offset
 
     def end_transaction(self, producer, *, commit, epoch=0):
-        """The coordinator's marker. Returns its offset."""
+        """Append the coordinator's marker. Return its offset."""
         marker = marker_batch(producer, epoch, commit=commit, coordinator_epoch=0, timestamp=self.clock.time_ms())
         (verdict,) = self.log.append([OwnBatch(marker)], 0)
         if isinstance(verdict, Exception):
@@ -121,17 +121,17 @@ def stored_in(segment):
 
 
 def stored(log):
-    """Every entry of the log, segment after segment."""
+    """Return every entry of the log, segment after segment."""
     return [entry for segment in log.segments for entry in stored_in(segment)]
 
 
 def data_records(log):
-    """(offset, timestamp, key, value, headers) of every record that is no marker."""
+    """Return (offset, timestamp, key, value, headers) of every record that is not a marker."""
     return [tuple(record[:5]) for header, records in stored(log) if not header.is_control for record in records]
 
 
 def pairs(log):
-    """{key: value} a reader ends up with who applies every record, and the offsets he saw."""
+    """Apply every record as a reader does. Return the resulting {key: value}, and the offsets that were read."""
     table, offsets = {}, []
     for offset, _, key, value, _ in data_records(log):
         table[key] = value

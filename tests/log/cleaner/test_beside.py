@@ -16,7 +16,7 @@ from .support import NOW, CleanerBench, UnsyncedFiles
 
 
 class DuringSync(UnsyncedFiles):
-    """`happening` comes in the middle of the next sync of records."""
+    """Files that call `happening` in the middle of the next sync of records."""
 
     happening = None
 
@@ -73,7 +73,7 @@ class AlwaysMoving(PartitionLog):
 
 @pytest.mark.parametrize("change", [CleanerBench.clean, lambda bench: bench.log.delete_old_segments()])
 def test_the_high_watermark_that_moves_up_meanwhile_stays_up(tmp_path, change):
-    """It moves without the log's lock, under a lock of its own."""
+    """The high watermark advances without the log's lock, under a lock of its own."""
     bench = filled(tmp_path, cleanup_policy=["compact", "delete"], retention_bytes=10)
     log = bench.log
     bench.append(*[("key", "last")] * 100)

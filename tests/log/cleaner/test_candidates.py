@@ -1,4 +1,4 @@
-"""Which part of a log may be cleaned, and when a log is due (Kafka's LogCleanerManager)."""
+"""The part of a log that may be cleaned, and the time when a log is due (Kafka's LogCleanerManager)."""
 
 from types import SimpleNamespace
 
@@ -17,7 +17,7 @@ def bench(tmp_path):
 
 
 def segments_of(bench, *sizes):
-    """Closed segments of so many records each, and an active one with a record."""
+    """Write closed segments with these numbers of records, and an active one with one record."""
     for size in sizes:
         bench.append(*((f"key {number}", "x" * 50) for number in range(size)))
         bench.log.roll()
@@ -140,7 +140,7 @@ def test_offsets_of_a_group_fit_into_its_indexes():
 
 
 def grouped(*segments, end=1 << 33):
-    """Groups of segments of these base offsets and sizes, by their base offsets."""
+    """Return the groups of segments with these base offsets and sizes, as lists of base offsets."""
     index = SimpleNamespace(count=0, width=8)
     made = [
         SimpleNamespace(base_offset=base, size=size, offset_index=index, time_index=index) for base, size in segments

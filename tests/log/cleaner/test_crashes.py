@@ -1,4 +1,4 @@
-"""A crash at any step of a cleaning: the next start has all that counts, and the next cleaning ends as ever."""
+"""After a crash at any step of a cleaning, the next start finds all latest values, and the next cleaning succeeds."""
 
 import errno
 import shutil
@@ -16,11 +16,11 @@ SETTINGS = {"segment_bytes": 1200, "index_interval_bytes": 200, "segment_index_b
 
 
 class Crash(BaseException):
-    """The process is gone."""
+    """Raised where the process would have been killed."""
 
 
 class CrashingFiles(UnsyncedFiles):
-    """Everything that changes the disk from the n-th time on does not happen any more."""
+    """Files that raise Crash at the n-th change of the disk and at all later ones."""
 
     def __init__(self, *, torn=False):
         self.crash_at = None
@@ -73,7 +73,7 @@ class CrashingFiles(UnsyncedFiles):
 
 
 def fill(bench):
-    """Four segments: overwritten keys, tombstones, an aborted and a committed transaction, a segment that empties."""
+    """Write four segments with overwritten keys, tombstones, an aborted and a committed transaction."""
     for number in range(6):
         bench.append(("a", f"a{number}" * 20), ("b", "b" * 40), producer=7)
     bench.append(("only here", "x"))
@@ -91,7 +91,7 @@ def fill(bench):
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
-    """A closed log, what it holds for a reader who applies all records, and every record of it."""
+    """Return a closed log, the table that a reader gets by applying all records, and every record of it."""
     directory = tmp_path_factory.mktemp("template")
     bench = CleanerBench(directory, **SETTINGS)
     fill(bench)
@@ -114,13 +114,13 @@ def opened(template, tmp_path, name, files):
 
 
 def clean(bench):
-    """The cleaning, and the removal of the old files."""
+    """Clean the log and remove the old files."""
     bench.clean()
     bench.scheduler.run_all()
 
 
 def clean_twice(bench):
-    """The second time the tombstones have expired."""
+    """Clean twice; the second time the tombstones have expired."""
     clean(bench)
     bench.clock.advance(2)
     clean(bench)
@@ -190,7 +190,7 @@ def test_a_cleaning_that_fails_leaves_the_log_as_it_was(template, tmp_path):
 
 
 class FailsOnce(CrashingFiles):
-    """The n-th operation of one kind fails, for want of something."""
+    """Files whose n-th operation of one kind fails with the error."""
 
     def __init__(self, kind, at, error):
         super().__init__()
@@ -280,7 +280,7 @@ def test_readers_find_all_records_while_segments_are_swapped(template, tmp_path)
 
 
 def read_through(log):
-    """Every record, region after region, as a consumer reads."""
+    """Return every record, read region after region as a consumer does."""
     offset = 0
     while offset < log.log_end_offset:
         region = log.read(offset, 1 << 20, min_one=True, max_offset=log.log_end_offset).region

@@ -28,7 +28,7 @@ def opened(folder, path, now_ms):
 
 
 def last_of_each_key(log):
-    """The data records before the active segment that no later one there overwrites, and all behind them."""
+    """Return the last data record of each key before the active segment, and all records of the active segment."""
     closed, active = log.segments.items[:-1], log.segments.active
     records = [record for segment in closed for entry in stored_in(segment) for record in _data(entry)]
     latest = {record.key: record.offset for record in records}

@@ -90,7 +90,7 @@ class CompactedLog(RuleBasedStateMachine):
 
     @rule(known=st.sets(st.sampled_from(PRODUCERS[1:])))
     def forget_producers(self, known):
-        """As if the others had expired."""
+        """Forget the other producers, as if they had expired."""
         for producer in list(self.bench.log.producers.producers):
             if producer not in known and producer not in self.model.open:
                 self._forget(producer)
@@ -129,7 +129,7 @@ class CompactedLog(RuleBasedStateMachine):
 
     @rule(clean=st.booleans())
     def restart(self, clean):
-        """The last sequence of every producer is in the log still, also where all its records are gone."""
+        """Restart, and check that every producer's last sequence is known again, also if all its records are gone."""
         before, known = self._sequences(), set(self.bench.log.producers.producers)
         self.bench.restart(clean=clean)
         after, producers = self._sequences(), self.bench.log.producers.producers

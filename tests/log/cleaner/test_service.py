@@ -22,7 +22,7 @@ FAST = CleanerSettings(backoff_ms=5, dedupe_buffer=1 << 20, io_buffer=16384)
 
 
 def until(condition, seconds=30.0):
-    """Waits for another thread; how long is only a limit."""
+    """Wait for another thread. The time is only a limit."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
@@ -31,7 +31,7 @@ def until(condition, seconds=30.0):
 
 @pytest.fixture
 def serve():
-    """Starts a cleaner over the logs of benches; stopped at the end."""
+    """Return a function that starts a cleaner over the logs of benches; the cleaners are stopped at the end."""
     running = []
 
     def start(*benches, settings=FAST, clock=SYSTEM_CLOCK):
@@ -111,7 +111,7 @@ def test_a_log_that_cannot_be_cleaned_is_marked_shown_and_not_tried_again(tmp_pa
 
 
 def test_a_log_that_cannot_even_be_judged_keeps_no_other_from_being_cleaned(tmp_path, serve):
-    """Its first batch, whose time counts for max.compaction.lag.ms, is none any more."""
+    """The first batch of the log, whose time is needed for max.compaction.lag.ms, is damaged."""
     broken = filled(tmp_path / "broken", max_compaction_lag_ms=1000)
     other = filled(tmp_path / "other", max_compaction_lag_ms=1000)
     broken.restart(clean=True)
@@ -184,7 +184,7 @@ def test_a_broken_disk_takes_the_directory_offline(tmp_path, serve):
 
 
 class SlowFiles(UnsyncedFiles):
-    """Every read waits until it is let on."""
+    """Files whose reads wait until the test lets them continue."""
 
     def __init__(self):
         self.reading = threading.Event()

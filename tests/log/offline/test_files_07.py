@@ -102,7 +102,7 @@ def test_corrupt_bytes_are_reported_with_their_position_in_the_file(monkeypatch,
 
 
 def test_a_partition_has_the_name_of_its_directory(tmp_path):
-    """Not that of another topic's partition: early releases wrote an underscore before the number."""
+    """`my_topic_0` is a partition of `my_topic`: early releases wrote an underscore before the number."""
     names = ["my_topic_0", "my_topic-1", "other_2"]
     for name in names:
         (tmp_path / name).mkdir()

@@ -95,7 +95,7 @@ def test_committed_rows_are_those_of_no_aborted_and_no_open_transaction(lost, st
 
 
 def damaged(index):
-    """Copies of a transaction index that are not whole."""
+    """Return damaged copies of a transaction index, by the kind of damage."""
     entry = index[:34]
     return {
         "torn": index[:-1],
@@ -139,7 +139,7 @@ def test_kafkas_own_indexes_and_a_scan_say_the_same(tmp_path):
     for place in places_in([data]):
         (bare,) = places_in([tmp_path / "data" / place.directory.name])
         found = transactions_since(place, 0)
-        # Of a transaction whose records the cleaner has removed, the index still says where it was.
+        # The index still has the transactions whose records the cleaner has removed.
         if not place.name.startswith("v2-compacted"):
             assert found == transactions_since(bare, 0), place.name
             seen += len(found.aborted)
