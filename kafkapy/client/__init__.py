@@ -146,7 +146,8 @@ __all__ = [
 ]
 
 
-# The module of each original client. They are imported on first use, so that commands which need none start faster.
+# The module of each original client. The modules are imported on first use, so that commands
+# that need none of them start faster.
 _ORIGINAL = {
     "Blacklist": "filters",
     "CallbackHandler": "producing.producer_hooks",

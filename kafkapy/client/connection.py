@@ -1,4 +1,4 @@
-"""A connection to a broker: framing, correlation ids, version negotiation, time-outs."""
+"""A blocking connection to one broker: framing, correlation ids, version negotiation, time-outs."""
 
 import errno
 import select
@@ -29,7 +29,8 @@ from kafkapy.version import VERSION
 
 LARGEST_FRAME = 1 << 30  # a larger size is no Kafka frame: "HTTP" read as a size is 1.2 GB
 
-# Versions of Kafka 0.8.2 and 0.9 by API key. They have no ApiVersions (KIP-35) and close the connection when asked.
+# The API versions of Kafka 0.8.2 and 0.9, by API key. These brokers have no ApiVersions (KIP-35), and close the
+# connection when they receive it.
 BEFORE_API_VERSIONS = {
     PRODUCE.key: (0, 0),
     FETCH.key: (0, 0),
@@ -45,7 +46,7 @@ _INT16 = struct.Struct(">h")
 
 
 class SentRequest(NamedTuple):
-    """A request that was sent and has no response yet."""
+    """A request that was sent and has no response yet, as `Connection.send` returns it."""
 
     api: Api
     version: int
@@ -53,29 +54,33 @@ class SentRequest(NamedTuple):
 
 
 class FrameMemory:
-    """Reusable memory for responses: getting fresh pages from the kernel costs as much as receiving into them."""
+    """Memory that is reused for one response after another.
+
+    Getting fresh pages from the kernel for each response would cost as much as receiving the response into them.
+    """
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     def view(self, size: int) -> memoryview:
-        """Return a view of `size` bytes. It overwrites the content of the previous view."""
+        """Return a writable view of `size` bytes. What is written to it may overwrite the content of earlier views."""
         if size > len(self._data):
             self._data = bytearray(1 << max(16, (size - 1).bit_length()))
         return memoryview(self._data)[:size]
 
 
 class Connection:
-    """A blocking connection. Several requests may be sent (`send`); responses come in the same order (`receive`).
+    """A blocking connection to one broker. Several requests may be in flight; the responses come in the same order.
 
-    Any error other than an error code in a response closes the connection; it cannot be used again.
+    `send` and `receive` do one half of a request each, `call` does both. Any error other than an error code in a
+    response closes the connection, which cannot be used again then.
 
     Args:
         timeout_s: How long to wait for a response, unless a call says otherwise.
         connect_timeout_s: How long connecting may take for each address of the host.
-        old_brokers: Assume Kafka 0.8.2 if the broker closes the connection on ApiVersions.
+        old_brokers: Assume a broker of Kafka 0.8.2 if the broker closes the connection on ApiVersions.
     Raises:
-        ConnectionFailed: Nothing listens at the address, or no Kafka broker does.
+        ConnectionFailed: Nothing listens at the address, or the server there is no Kafka broker.
     """
 
     def __init__(
@@ -113,7 +118,7 @@ class Connection:
         return len(self._waiting)
 
     def fileno(self) -> int:
-        """Return the socket's file descriptor for select.poll, -1 if the connection is closed."""
+        """Return the socket's file descriptor for select.poll, or -1 if the connection is closed."""
         return self._socket.fileno()
 
     def close(self) -> None:
@@ -121,7 +126,10 @@ class Connection:
         self._socket.close()
 
     def version_of(self, api: Api, at_most: int | None = None) -> int:
-        """Return the newest version that the broker, this client and `at_most` allow. Raise UnsupportedByBroker."""
+        """Return the newest version of the API that the broker, this client and `at_most` allow.
+
+        Raise UnsupportedByBroker if there is no such version.
+        """
         low, high = self._ranges.get(api.key, (0, -1))
         newest = min(high, api.max_version if at_most is None else at_most)
         if newest < max(low, api.min_version):
@@ -133,7 +141,11 @@ class Connection:
         return newest
 
     def call(self, api: Api, request: Any, *, at_most: int | None = None, timeout_s: float | None = None) -> Any:
-        """Send a request and return its response. Responses to earlier requests are received and dropped."""
+        """Send a request and return its response. Responses to earlier requests are received first and dropped.
+
+        Raise KafkaError INVALID_REQUEST if the request cannot be encoded, UnsupportedByBroker if the broker has no
+        suitable version of the API, and ConnectionFailed or BrokerTimedOut if no response comes.
+        """
         waiting = self.send(api, request, at_most=at_most)
         while True:
             answered, response = self.receive(timeout_s)
@@ -141,9 +153,15 @@ class Connection:
                 return response
 
     def send(self, api: Api, request: Any, *, at_most: int | None = None, answer: bool = True) -> SentRequest:
-        """Send a request without waiting for its response. `answer=False`: no response will come (Produce with acks=0).
+        """Send a request without waiting for its response. Return the SentRequest, which `receive` will return, too.
 
-        Raises KafkaError INVALID_REQUEST for values that cannot be encoded, such as a name of 40,000 bytes.
+        Args:
+            at_most: The highest version to use.
+            answer: False if the broker will send no response (Produce with acks=0).
+        Raises:
+            KafkaError: INVALID_REQUEST. The request has values that cannot be encoded, such as a name of 40,000 bytes.
+            UnsupportedByBroker: The broker supports no suitable version of the API.
+            ConnectionFailed: The connection broke, or the broker did not take the request in time.
         """
         version = self.version_of(api, at_most)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
@@ -158,7 +176,10 @@ class Connection:
         return waiting
 
     def wait_for_answer(self, timeout_s: float) -> bool:
-        """Wait up to `timeout_s` for a response to begin. A time-out does not close the connection."""
+        """Return True once a response begins to arrive or the broker hangs up. Return False after `timeout_s`.
+
+        Also return False if no request waits for a response. A time-out does not close the connection.
+        """
         if not self._waiting or self.closed:
             return False
         waiter = select.poll()  # select.select takes no descriptor above 1023
@@ -166,13 +187,15 @@ class Connection:
         return bool(waiter.poll(max(0.0, timeout_s) * 1000))
 
     def receive(self, timeout_s: float | None = None, memory: FrameMemory | None = None) -> tuple[SentRequest, Any]:
-        """Receive the next response. Return its request and the response.
+        """Receive the next response. Return its request (as `send` returned it) and the decoded response.
 
         Args:
-            memory: Where to put the response. Its records are valid until the memory is used again.
+            timeout_s: How long to wait for the response. None: the connection's own time limit.
+            memory: Where to put the response. The records in the response are valid until this memory is used again.
         Raises:
             BrokerTimedOut: No response came in time.
-            ConnectionFailed: The broker closed the connection, or sent something else than the response.
+            ConnectionFailed: The broker closed the connection, or sent something other than the response.
+            ValueError: No request waits for a response.
         """
         if not self._waiting:
             raise ValueError(f"no request to {self.address} waits for an answer")
@@ -193,10 +216,11 @@ class Connection:
         return connected
 
     def _negotiate(self) -> None:
-        """Ask for the broker's API versions with the newest ApiVersions version.
+        """Send ApiVersions, and store the broker's range of supported versions for each API.
 
-        A broker that does not support that version responds in version 0 with UNSUPPORTED_VERSION (KIP-511). The error
-        code comes first in every version, so it is read before the response is decoded.
+        The newest version of ApiVersions is tried first. A broker that does not support that version responds in
+        version 0 with UNSUPPORTED_VERSION (KIP-511). The error code comes first in every version, so it is read before
+        the response is decoded.
         """
         self._ranges = {API_VERSIONS.key: (0, API_VERSIONS.max_version)}
         request = API_VERSIONS.Request(client_software_name="kafkapy", client_software_version=VERSION)
@@ -216,7 +240,11 @@ class Connection:
 
     @contextmanager
     def _closing_on_failure(self, waiting: SentRequest, allowed_s: float) -> Iterator[None]:
-        """Close the connection if the block fails, as later responses would be misread. Name the broker and request."""
+        """Close the connection if the `with` block fails, because later responses would be misread.
+
+        Turn a time-out into BrokerTimedOut and a malformed response into ConnectionFailed. Their messages name the
+        broker and the request `waiting`.
+        """
         try:
             yield
         except TimeoutError as error:
@@ -237,7 +265,10 @@ class Connection:
     def _answer_to(
         self, waiting: SentRequest, deadline: float, memory: FrameMemory | None = None
     ) -> tuple[memoryview, int]:
-        """Read a response. Return its frame and the position of the body after the header."""
+        """Receive the response to `waiting`. Return the frame, and the position in it at which the body begins.
+
+        Raise ProtocolError if the response has another correlation id, and the errors of `_read`.
+        """
         frame = self._read_frame(deadline, memory)
         correlation_id, body = read_response_header(frame, waiting.api, waiting.version)
         if correlation_id != waiting.correlation_id:
@@ -245,7 +276,7 @@ class Connection:
         return frame, body
 
     def _transmit(self, frame: bytes) -> None:
-        """Send a whole frame. Raise ConnectionFailed or BrokerTimedOut, with the connection closed."""
+        """Send a whole frame. If that fails, close the connection and raise ConnectionFailed or BrokerTimedOut."""
         try:
             self._socket.settimeout(self.timeout_s)
             self._socket.sendall(frame)
@@ -259,14 +290,22 @@ class Connection:
             raise ConnectionFailed(f"The connection to {self.address} broke: {_reason(error)}.") from error
 
     def _read_frame(self, deadline: float, memory: FrameMemory | None) -> memoryview:
-        """Read a size and a frame of that size."""
+        """Receive a frame, which is preceded by its size, and return it without the size.
+
+        The frame is stored in `memory`, if given. Raise ProtocolError for an impossible size, and the errors of
+        `_read`.
+        """
         (size,) = _SIZE.unpack(self._read(memoryview(bytearray(4)), deadline))
         if not 4 <= size <= LARGEST_FRAME:
             raise ProtocolError(f"a frame of {size} bytes")
         return self._read(memoryview(bytearray(size)) if memory is None else memory.view(size), deadline)
 
     def _read(self, data: memoryview, deadline: float) -> memoryview:
-        """Fill `data` from the socket. Raise TimeoutError after `deadline`, ConnectionFailed on a broken connection."""
+        """Fill `data` with bytes from the socket and return it.
+
+        Raise TimeoutError if the bytes have not come by `deadline` (time.monotonic), and ConnectionFailed if the
+        connection breaks.
+        """
         have = 0
         while have < len(data):
             left = deadline - time.monotonic()
@@ -286,7 +325,7 @@ class Connection:
 
 
 def _reason(error: Exception) -> str:
-    """Return a short description of a connection error."""
+    """Return a short description of a connection error, for messages."""
     if not isinstance(error, OSError):
         return str(error)
     if isinstance(error, TimeoutError):

@@ -19,7 +19,8 @@ T = TypeVar("T")
 
 LONGEST = (1 << 31) - 1
 
-# All names but those for TLS and SASL. What a client neither honours nor refuses has no effect on it.
+# The names of all properties but those for TLS and SASL. A property that a client neither honours nor refuses has no
+# effect on the client.
 _COMMON = frozenset(
     """
     auto.include.jmx.reporter bootstrap.servers client.dns.lookup client.id connections.max.idle.ms

@@ -82,7 +82,7 @@ class Admin(ClusterClient):
 
     def delete_topics(self, names: Iterable[str]) -> None:
         """Delete the topics with these names."""
-        # Version 5 is the last one with plain names.
+        # Version 5 is the last version of DeleteTopics with a plain list of topic names.
         request = apis.DELETE_TOPICS.Request(topic_names=list(names), timeout_ms=self._timeout_ms)
         for result in self._to_controller(apis.DELETE_TOPICS, request, at_most=5).responses:
             check(result.error_code, f"topic {result.name!r}", result.error_message)

@@ -14,7 +14,7 @@ from kafkapy.errors import Errors, KafkaError, ProtocolError, UnsupportedVersion
 from kafkapy.protocol import apis
 from kafkapy.protocol.consumer_protocol import ASSIGNMENT, PROTOCOL_TYPE, SUBSCRIPTION
 
-# The states of a group that does not exist, and of one with offsets but no members (DescribeGroups).
+# The states of a group that does not exist, and of a group with offsets but no members (DescribeGroups).
 DEAD, EMPTY = "Dead", "Empty"
 
 SEVERAL_GROUPS_FROM = 8  # the first version of OffsetFetch for several groups (KIP-709)

@@ -67,7 +67,8 @@ class GroupOffsets:
         """
         version = self._link.connection().version_of(OFFSET_FETCH, ONE_GROUP_UNTIL)
         request = fetch_request(self._link.key, partitions, stable=version >= STABLE_FROM)
-        # The link's connection keeps the order after outstanding commits, but a JoinGroup on it delays responses.
+        # On the link's own connection, the response takes earlier commits into account. But during a rebalance, it
+        # would come only after the response to JoinGroup.
         ask = self._link.ask if self._membership.in_rebalance else self._link.call
         response = ask(OFFSET_FETCH, request, at_most=ONE_GROUP_UNTIL)
         check(response.error_code, f"the offsets of group {self._link.key!r}")

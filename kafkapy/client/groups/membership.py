@@ -130,7 +130,7 @@ class Membership:
         """
         if time.monotonic() < self._not_before:
             return
-        # Before the request is built. The caller may have spent the time in a listener or a commit since it polled.
+        # Stop before the request is built: the caller may have spent the poll interval in a listener or a commit.
         # If the heartbeat thread decided to leave after the request was built, JoinGroup and LeaveGroup would have the
         # same member id, and the LeaveGroup could remove the member from its new generation.
         if self._heartbeats.stop():
@@ -154,7 +154,7 @@ class Membership:
         try:
             self._link.send(JOIN_GROUP, request, lambda answer: self._joined(attempt, answer))
         except (ClientError, KafkaError) as error:
-            if self.is_member:  # until its session expires
+            if self.is_member:  # it stays a member until its session expires
                 self._heartbeats.resume(self.member)
             if isinstance(error, ClientError):
                 raise

@@ -270,7 +270,7 @@ class Outbox:
         for batches, answer in self._in_flight.take_responses(wait_s):
             if isinstance(answer, ClientError):
                 # The batches may have been stored. Like Kafka's producer, send them again: the broker detects
-                # duplicates by their sequence numbers; a producer without those prefers duplicates to losses.
+                # duplicates by their sequence numbers; without sequence numbers, duplicates are better than losses.
                 self._retry(batches, answer)
                 continue
             answers = produced_partitions(answer)

@@ -10,7 +10,7 @@ from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.errors import KafkaError
 from kafkapy.protocol.apis import INIT_PRODUCER_ID
 
-NO_TIMEOUT = 0x7FFFFFFF  # for the time-out of transactions, which such a producer does not have
+NO_TIMEOUT = 0x7FFFFFFF  # the transaction time-out in the request of a producer without transactions
 
 
 class ProducerId(NamedTuple):

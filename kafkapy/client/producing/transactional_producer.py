@@ -77,7 +77,7 @@ class TransactionalProducer(RecordProducer):
         self._state = State.NEW
         self._failure: TransactionFailed | None = None
         self._added: set[TopicPartition] = set()
-        self._begun: bool | None = False  # whether the coordinator knows the transaction; None: perhaps
+        self._begun: bool | None = False  # whether the coordinator knows the transaction; None if unclear
         self._must_recover = False  # sequence numbers may have gaps, so the epoch has to be raised after the abort
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -16,7 +16,7 @@ from kafkapy.client.groups.assignors.base import Assignment, Member
 from kafkapy.client.groups.assignors.java_order import JavaSet, partition_hash
 from kafkapy.client.groups.assignors.ownership import Claim, Ownership
 
-Pair = tuple[str, str]  # from, to
+Pair = tuple[str, str]  # the member that a partition moves from, and the member that it moves to
 
 
 class DifferentSubscriptions:
