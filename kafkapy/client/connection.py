@@ -72,8 +72,8 @@ class FrameMemory:
 class Connection:
     """A blocking connection to one broker. Several requests may be in flight; the responses come in the same order.
 
-    `send` and `receive` do one half of a request each, `call` does both. Any error other than an error code in a
-    response closes the connection, which cannot be used again then.
+    `send` sends a request, `receive` receives the next response, and `call` does both. An error other than an error
+    code in a response closes the connection, which cannot be used again afterwards.
 
     Args:
         timeout_s: How long to wait for a response, unless a call says otherwise.

@@ -54,7 +54,7 @@ class Member:
 class GroupDescription:
     """A group in the response to DescribeGroups.
 
-    `protocol` is the name of the assignor that the group has chosen. It is empty if the group has no members.
+    `protocol` is the name of the assignor that the group has chosen, or empty if the group has no members.
     """
 
     id: str

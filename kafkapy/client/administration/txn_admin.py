@@ -149,7 +149,7 @@ class TransactionAdmin:
     def producers(
         self, partitions: Iterable[TopicPartition], *, broker: int | None = None
     ) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
-        """Return the producers that each partition has state of, or a KafkaError.
+        """Return for each partition the ProducerState of every producer that the partition knows, or a KafkaError.
 
         The partition's leader is asked, or the broker with id `broker`, which has to have a replica of the partition.
         """

@@ -62,8 +62,8 @@ class Consumer(ClusterClient):
     def positions(self) -> MutableMapping[TopicPartition, int]:
         """The position (the offset of the next record) of each assigned partition.
 
-        Setting one has the same effect as `seek`. A partition that had no leader when it was assigned is in this
-        mapping only after it has got a leader.
+        Setting a partition's position has the same effect as `seek`. A partition that had no leader when it was
+        assigned is in this mapping only after it has got a leader.
         """
         return self._positions
 
@@ -73,7 +73,7 @@ class Consumer(ClusterClient):
         self._positions.update(positions)
 
     def assign(self, partitions: Iterable[TopicPartition], *, at: int = EARLIEST) -> None:
-        """Assign these partitions and remove all others.
+        """Assign these partitions, in place of all partitions that were assigned before.
 
         Each partition starts at its earliest record, or with `at=LATEST` at its end.
         """
@@ -85,7 +85,7 @@ class Consumer(ClusterClient):
         self._find_positions(self._with_leader(wanted))
 
     def assign_topic(self, topic: str, *, at: int = EARLIEST) -> None:
-        """Assign all partitions of one topic and remove all other partitions.
+        """Assign all partitions of one topic, in place of all partitions that were assigned before.
 
         `at` says where to start, as for `assign`.
         """
@@ -161,10 +161,10 @@ class Consumer(ClusterClient):
         return self._admin.offsets(dict.fromkeys(partitions, at), isolation=self._isolation)
 
     def _with_leader(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return those of the partitions that have a leader. If none has one, wait for one.
+        """Return those of the partitions that have a leader.
 
-        In that case, the first partition's leader is waited for, and only that partition is returned. Raise KafkaError
-        LEADER_NOT_AVAILABLE if the partition gets no leader within the cluster's time limit.
+        If none of them has a leader, wait until the first partition has a leader, and return only that partition. Raise
+        KafkaError LEADER_NOT_AVAILABLE if the first partition gets no leader within the cluster's time limit.
         """
         found: list[TopicPartition] = []
         without: list[TopicPartition] = []

@@ -88,9 +88,9 @@ class Coordinators:
     ) -> dict[str, T | KafkaError]:
         """Return the result or the error of each key, in the order of the keys.
 
-        `work` is called once for each coordinator. Its arguments are the connection to the coordinator and those of the
-        keys that belong to it; it returns their results and errors. Keys with a retriable error are passed to `work`
-        again, up to the cluster's time limit.
+        `work` is called once for each coordinator, with the connection to the coordinator and the list of the keys that
+        this coordinator is responsible for. `work` returns a result or a KafkaError for each of these keys. Keys with a
+        retriable error are passed to `work` again, up to the cluster's time limit.
         """
         wanted = list(dict.fromkeys(keys))
         answers: dict[str, T | KafkaError] = {}

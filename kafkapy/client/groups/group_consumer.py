@@ -222,10 +222,10 @@ class GroupConsumer:
                 time.sleep(min(left, BACKOFF_S / 2))
 
     def _records(self, deadline: float, stable: bool) -> list[ConsumerRecord]:
-        """Return records that were fetched before, or if there are none, fetch and return the records that arrive.
+        """Return records that were fetched before. If there are none, send a Fetch and return the records that arrive.
 
-        Wait for them up to `deadline` and `max_wait_ms`, but only up to JOINING_WAIT_S during a rebalance (`stable` is
-        False).
+        Wait for records up to `deadline` and `max_wait_ms`, but only up to JOINING_WAIT_S during a rebalance (`stable`
+        is False).
         """
         records = self._assigned.hand_out(self._max_records)
         if not records:

@@ -150,8 +150,8 @@ class Outbox:
     def drop(self) -> bool:
         """Drop all batches that wait to be sent.
 
-        Return True if one of them was already sent before and waited for a retry, so that the broker may have stored
-        it.
+        Return True if a dropped batch had been sent before and was waiting for a retry. The broker may have stored that
+        batch.
         """
         was_sent = any(batch.data is not None for queue in self._queues.values() for batch in queue.waiting)
         for queue in self._queues.values():
@@ -162,7 +162,7 @@ class Outbox:
     def abandon(self) -> bool:
         """Drop all batches, after waiting for the responses to the in-flight requests, and forget all earlier failures.
 
-        Return True if a dropped batch was already sent before, so that the broker may have stored it.
+        Return True if a dropped batch had been sent before. The broker may have stored that batch.
         """
         was_sent = self.drop()
         while self._in_flight:
@@ -280,8 +280,8 @@ class Outbox:
     def _answered(self, batch: PendingBatch, answer: Any) -> None:
         """Handle the result of one batch.
 
-        `answer` is the partition's part of the Produce response, or None if it is missing. The batch is reported as
-        stored, retried, split, or reported as failed.
+        `answer` is the partition's part of the Produce response, or None if it is missing. Depending on the error code,
+        report the batch as stored, send it again, split it into halves, or report it as failed.
         """
         if answer is None:
             missing = "the broker's answer leaves this partition out"

@@ -31,7 +31,7 @@ class Delivery:
 
 
 class PendingBatch:
-    """A batch of records for one partition, with what a producer knows about sending it.
+    """A batch of records for one partition that is not stored yet, with its place, sequence number and Delivery.
 
     After the first send, `data` (the encoded batch) and `sequence` do not change. `sequence` is the base sequence, -1
     before the first send and for producers that are not idempotent. `place` orders the batches of a partition.

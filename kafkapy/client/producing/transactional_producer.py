@@ -178,11 +178,11 @@ class TransactionalProducer(RecordProducer):
         return TransactionIdentity(self.transactional_id, *self._sequences.current)
 
     def leave_open(self) -> TransactionIdentity | None:
-        """Send all records, and leave the transaction open. Return the identity with which any process can end it.
+        """Send all records, and leave the transaction open, so that any process can end it with `end_transaction`.
 
-        The transaction is then ended with `end_transaction`. This producer's next `begin` gets a new epoch, which
-        aborts the transaction if it is still open. Return None if the transaction is empty, so that there is nothing to
-        end.
+        Return the TransactionIdentity that `end_transaction` needs, or None if the transaction is empty, so that there
+        is nothing to end. This producer's next `begin` gets a new epoch, which aborts the transaction if it is still
+        open.
         """
         self._expect(State.OPEN, "leave_open")
         self.flush()
