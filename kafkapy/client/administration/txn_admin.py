@@ -66,9 +66,9 @@ class ProducerState:
 
 @dataclass(frozen=True)
 class HangingTransaction:
-    """A transaction that is open in a partition, but that its coordinator does not know and so will never end.
+    """A transaction that is open in a partition, but that no coordinator will end.
 
-    `id` is the producer's transactional id, or None if it is not known.
+    `id` is the producer's transactional id, or None if no coordinator knows the producer.
     """
 
     partition: TopicPartition
