@@ -49,7 +49,7 @@ def ask_in_turn(
         while len(latencies) < count:
             ready = poller.poll(TIMEOUT)
             if not ready:
-                raise Refused(f"no answer for {TIMEOUT:.0f} s")
+                raise Refused(f"no response for {TIMEOUT:.0f} s")
             for fd, _ in ready:
                 number = by_fd[fd]
                 got = clients[number].socket.recv_into(buffer)

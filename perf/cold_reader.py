@@ -22,7 +22,7 @@ from perf import frames
 from perf.bare import CHUNK
 from perf.raw_client import RawClient
 
-PATIENCE = 50  # calls of posix_fadvise; the first nearly always drops the whole file
+FADVISE_CALLS = 50  # most calls of posix_fadvise; the first nearly always drops the whole file
 
 
 def read_topic(port: int, log: Path, topic: str, batch_bytes: int, batch_records: int) -> None:
@@ -73,7 +73,7 @@ def evict(path: Path) -> int:
         size = os.fstat(fd).st_size
         left = 1 if size else 0
         os.fsync(fd)
-        for _ in range(PATIENCE if size else 0):
+        for _ in range(FADVISE_CALLS if size else 0):
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             left = residency.resident_pages(fd, 0, size)
             if not left:

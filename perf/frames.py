@@ -96,7 +96,7 @@ class FetchFrame:
         # and the length of the records.
         error, _, _, _, aborted, _, length = struct.unpack_from(">hqqqiii", head, self.head - 38)
         if error or aborted > 0:
-            raise RuntimeError(f"a fetch was answered with error code {error}, {aborted} aborted transactions")
+            raise RuntimeError(f"a fetch response has error code {error}, {aborted} aborted transactions")
         return int(length)
 
     @staticmethod

@@ -192,7 +192,7 @@ class GroupMembers:
         """Wait for responses; return (number of the member, response without its size) for each complete one."""
         events = self._epoll.poll(TIMEOUT)
         if not events:
-            raise Refused(f"no member got an answer for {TIMEOUT:.0f} s")
+            raise Refused(f"no member got a response for {TIMEOUT:.0f} s")
         whole = []
         for fd, _ in events:
             number = self._number[fd]

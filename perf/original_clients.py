@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 from perf.machine import ROOT
 
-OURS, CONFLUENT, CONFLUENT_LISTS, KAFKA_PYTHON = "ours", "confluent", "confluent-lists", "kafka-python"
+KAFKAPY, CONFLUENT, CONFLUENT_LISTS, KAFKA_PYTHON = "kafkapy", "confluent", "confluent-lists", "kafka-python"
 LIST = 500  # records per call of confluent-kafka's consume
 KEYS = 1000
-_PATIENCE_S = 600.0
+_TIMEOUT_S = 600.0
 
 
 class Took(NamedTuple):
@@ -36,14 +36,14 @@ class Took(NamedTuple):
 def measured(*words: str, count: int) -> Took:
     """Run this program with the arguments `words` and return its figures for `count` records."""
     command = [sys.executable, "-m", "perf.original_clients", *words]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command[2:])} ended with exit code {done.returncode}:\n{done.stderr[-2000:]}")
     seconds, cpu = map(float, done.stdout.split())
     return Took(count / seconds, cpu / count)
 
 
-def _ours(connect: str, topic: str) -> Iterator[object]:
+def _kafkapy(connect: str, topic: str) -> Iterator[object]:
     from kafkapy.client.original.consuming.connector import ConsumerConnector
 
     with ConsumerConnector({"zookeeper.connect": connect, "group.id": "perf", "auto.offset.reset": "smallest"}) as own:
@@ -77,7 +77,7 @@ def _kafka_python(address: str, topic: str) -> Iterator[object]:
 
 
 _CONSUMERS: dict[str, Callable[[str, str], Iterator[object]]] = {
-    OURS: _ours,
+    KAFKAPY: _kafkapy,
     CONFLUENT: _confluent,
     CONFLUENT_LISTS: _confluent_lists,
     KAFKA_PYTHON: _kafka_python,
@@ -97,13 +97,13 @@ def consume(client: str, address: str, topic: str, count: str, skipped: str) -> 
 def produce(client: str, address: str, topic: str, count: str, size: str) -> None:
     """Send records with a key, one by one, with acks=1; the client collects them for 5 ms."""
     value, keys = bytes(int(size)), [b"key-%d" % number for number in range(KEYS)]
-    work = _produce_ours if client == OURS else _produce_kafka_python
+    work = _produce_kafkapy if client == KAFKAPY else _produce_kafka_python
     began, cpu = time.perf_counter(), time.process_time()
     work(address, topic, value, keys, int(count))
     print(time.perf_counter() - began, time.process_time() - cpu)
 
 
-def _produce_ours(address: str, topic: str, value: bytes, keys: list[bytes], count: int) -> None:
+def _produce_kafkapy(address: str, topic: str, value: bytes, keys: list[bytes], count: int) -> None:
     from kafkapy.client.original.producing.producer import Producer
     from kafkapy.client.original.producing.producer_messages import KeyedMessage
 

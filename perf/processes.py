@@ -44,12 +44,12 @@ class Child:
     def pid(self) -> int:
         return self.process.pid
 
-    def stop(self, patience: float = 30.0) -> None:
-        """Send SIGTERM, and SIGKILL after `patience` seconds; return when the process has ended."""
+    def stop(self, timeout: float = 30.0) -> None:
+        """Send SIGTERM, and SIGKILL after `timeout` seconds; return when the process has ended."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(patience)
+                self.process.wait(timeout)
             except BaseException:  # too slow, or the user pressed Ctrl-C again: the process must not remain
                 self.process.kill()
                 self.process.wait()

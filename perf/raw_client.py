@@ -173,7 +173,7 @@ class RawClient:
                         partial -= reply
                         latencies.append(now - sent_at[len(latencies)])
                 elif timeout == TIMEOUT:
-                    raise Refused(f"no answer for {TIMEOUT:.0f} s")
+                    raise Refused(f"no response for {TIMEOUT:.0f} s")
         finally:
             gc.enable()
         return latencies, lateness

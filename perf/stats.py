@@ -45,28 +45,28 @@ class Comparison:
 
     @property
     def ratio(self) -> float | None:
-        ours, theirs = self.sides.get(KAFKAPY), self.reference
-        return ours.median / theirs.median if ours and theirs and theirs.median else None
+        kafkapy, reference = self.sides.get(KAFKAPY), self.reference
+        return kafkapy.median / reference.median if kafkapy and reference and reference.median else None
 
     @property
     def within_spread(self) -> bool:
         """True if the spread of one side is larger than the difference between the two."""
-        ours, theirs = self.sides.get(KAFKAPY), self.reference
-        if not ours or not theirs:
+        kafkapy, reference = self.sides.get(KAFKAPY), self.reference
+        if not kafkapy or not reference:
             return False
-        return max(ours.spread, theirs.spread) > abs(ours.median - theirs.median)
+        return max(kafkapy.spread, reference.spread) > abs(kafkapy.median - reference.median)
 
     @property
     def reached(self) -> bool | None:
         """True if the medians reach the goal; None without a goal or without a figure to compare."""
-        ours, goal = self.sides.get(KAFKAPY), self.row.goal
-        if ours is None or goal is None:
+        kafkapy, goal = self.sides.get(KAFKAPY), self.row.goal
+        if kafkapy is None or goal is None:
             return None
         against = self.sides.get(goal.side) if goal.side else None
         if goal.side and against is None:
             return None
         bound = goal.bound * (against.median if against else 1.0)
-        return ours.median >= bound if self.row.better == "higher" else ours.median <= bound
+        return kafkapy.median >= bound if self.row.better == "higher" else kafkapy.median <= bound
 
 
 def compare(rows: Sequence[Row], measured: dict[str, dict[str, list[float]]]) -> list[Comparison]:

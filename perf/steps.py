@@ -171,26 +171,27 @@ def bare_calls(count: int) -> dict[str, dict[str, float]]:
     with ExitStack() as ending:
         server = ending.enter_context(socket.create_server(("127.0.0.1", 0)))
         client = ending.enter_context(socket.create_connection(server.getsockname()))
-        ours = ending.enter_context(server.accept()[0])
+        accepted = ending.enter_context(server.accept()[0])
         file = ending.enter_context(tempfile.TemporaryFile())
         poller = select.epoll()
         ending.callback(poller.close)
-        for one in (client, ours):
+        for one in (client, accepted):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        ours.setblocking(False)
-        poller.register(ours.fileno(), select.EPOLLIN | select.EPOLLET)
+        accepted.setblocking(False)
+        poller.register(accepted.fileno(), select.EPOLLIN | select.EPOLLET)
         return {
-            what: _bare(what, count, client, ours.fileno(), file.fileno(), poller.fileno()) for what in (PRODUCE, FETCH)
+            what: _bare(what, count, client, accepted.fileno(), file.fileno(), poller.fileno())
+            for what in (PRODUCE, FETCH)
         }
 
 
-def _bare(what: str, count: int, client: socket.socket, ours: int, disk: int, poller: int) -> dict[str, float]:
+def _bare(what: str, count: int, client: socket.socket, accepted: int, disk: int, poller: int) -> dict[str, float]:
     batch = frames.batch(frames.plain_values(100, 1))
     fetch = frames.FetchFrame("steps", len(batch))
     buffer = bytearray(65536)
     calls: dict[str, Callable[[], object]] = {
         POLL: lambda: syscalls.epoll_wait(poller, 0),
-        "receive: recv": lambda: syscalls.recv_into(ours, buffer, 0, len(buffer)),
+        "receive: recv": lambda: syscalls.recv_into(accepted, buffer, 0, len(buffer)),
     }
     if what == PRODUCE:
         frame, parts = frames.produce("steps", batch, 1), [memoryview(buffer)[:60]]
@@ -198,7 +199,7 @@ def _bare(what: str, count: int, client: socket.socket, ours: int, disk: int, po
     else:
         frame, parts = bytes(fetch.at(0)), [memoryview(buffer)[: fetch.head], memoryview(buffer)[: len(batch)]]
         calls["send: preadv2 of the batch"] = lambda: residency.read_now(disk, buffer, 0, len(batch), 0)
-    calls["send: sendmsg"] = lambda: syscalls.sendmsg(ours, parts, 0, len(parts))
+    calls["send: sendmsg"] = lambda: syscalls.sendmsg(accepted, parts, 0, len(parts))
     took: dict[str, list[int]] = {name: [] for name in calls}
     for _ in range(count):
         client.sendall(frame)

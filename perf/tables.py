@@ -179,8 +179,8 @@ def _copies(found: Newest, _: str) -> str:
 
 
 def _sendfile_to_copy(found: Newest, key: str, what: str, side: str) -> str:
-    ours, other = (found.median(f"{key.format(mode=mode)}.{what}", side) for mode in zero_copy.MODES)
-    return f"{ours / other:.2f} ×" if ours and other else ""
+    sendfile, copy = (found.median(f"{key.format(mode=mode)}.{what}", side) for mode in zero_copy.MODES)
+    return f"{sendfile / copy:.2f} ×" if sendfile and copy else ""
 
 
 def _threads(found: Newest, _: str) -> str:

@@ -142,7 +142,7 @@ def run(producers: list[Producer], count: int) -> float:
             again.pop(0)[1].send_again()
         ready = poll.poll(1 if again else TIMEOUT * 1000)
         if not ready and not again:
-            raise Refused(f"no answer for {TIMEOUT:.0f} s")
+            raise Refused(f"no response for {TIMEOUT:.0f} s")
         for descriptor, _ in ready:
             producer = by_descriptor[descriptor]
             if not producer.receive():

@@ -19,8 +19,8 @@ from perf.measurement import KAFKA
 # More retries than by default: members that join at the same time conflict again and again.
 SETTINGS = {"rebalance.max.retries": "100", "auto.offset.reset": "smallest"}
 QUIET_S = 3.0  # a group is stable if nothing has changed for longer than the back-off (2 s)
-PATIENCE_S = 120.0
-_GLANCE_S = 0.1
+TIMEOUT_S = 120.0
+_POLL_S = 0.1
 
 
 class Members:
@@ -87,10 +87,10 @@ class Group:
 
     def settled(self, members: int) -> dict[str, Owned]:
         """Wait until this many members together own all partitions and nothing changes any more; return the owners."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         since, last = time.monotonic(), (0, 0)
         while True:
-            time.sleep(_GLANCE_S)
+            time.sleep(_POLL_S)
             state = self._state()
             if state != last or state[0] < self._partitions:
                 since, last = time.monotonic(), state
@@ -102,7 +102,7 @@ class Group:
                 since = time.monotonic()
             if time.monotonic() > deadline:
                 raise RuntimeError(
-                    f"{self._group}: the assignment of {members} members is not stable after {PATIENCE_S:.0f} s; "
+                    f"{self._group}: the assignment of {members} members is not stable after {TIMEOUT_S:.0f} s; "
                     f"{state[0]} of {self._partitions} partitions are owned"
                 )
 

@@ -12,7 +12,7 @@ from perf.processes import Child
 from perf.raw_client import RawClient
 
 JVM = ["-Xms512M", "-Xmx512M", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]  # as bin/kafka-producer-perf-test.sh
-PATIENCE = 300.0
+TIMEOUT_S = 300.0
 SHARE = 4  # sends this fraction of librdkafka's bytes: enough for seconds of load on each of four topics
 
 
@@ -49,7 +49,7 @@ def producer_performance(broker: Broker, topic: str, size: int, count: int, acks
     command = java(broker.data, "org.apache.kafka.tools.ProducerPerformance", *arguments, options=JVM)
     child = Child(command, broker.data / f"{topic}.out")
     try:
-        code = child.process.wait(PATIENCE)
+        code = child.process.wait(TIMEOUT_S)
     finally:
         child.stop()
     with RawClient(broker.port) as client:

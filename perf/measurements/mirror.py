@@ -30,7 +30,7 @@ PARTITIONS = 4
 JVM = ["-Xmx1G", "-Djava.awt.headless=true"]
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 STALL_S = 60.0
-GLANCE_S = 0.005
+POLL_S = 0.005
 
 
 class Mirror(Measurement):
@@ -127,4 +127,4 @@ def _middle(mirror: Child, target: Broker, topic: str, count: int) -> tuple[floa
                 since, before = time.monotonic(), there
             if mirror.process.poll() is not None or time.monotonic() - since > STALL_S:
                 raise mirror.failure(f"the mirror copied {there} of {count} records")
-            time.sleep(GLANCE_S)
+            time.sleep(POLL_S)

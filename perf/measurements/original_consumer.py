@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from perf import frames, jars
 from perf.measurement import KAFKA, KAFKAPY, Bench, Figures, Goal, Measurement, Row
-from perf.original_clients import CONFLUENT, CONFLUENT_LISTS, KAFKA_PYTHON, LIST, OURS, Took, measured
+from perf.original_clients import CONFLUENT, CONFLUENT_LISTS, KAFKA_PYTHON, LIST, Took, measured
 from perf.raw_client import RawClient
 
 SIZE = 1024
@@ -51,7 +51,7 @@ class OriginalConsumer(Measurement):
                     for other, (_, _, part) in OTHERS.items():
                         found |= _figures(other, _measured(other, broker.bootstrap, count // part))
                 else:
-                    took = _measured(OURS, connect, count)
+                    took = _measured(KAFKAPY, connect, count)
                     for other in OTHERS:
                         found |= _figures(other, took)
         return found

@@ -6,7 +6,7 @@ In these rows the side `kafka` is kafka-python, not Apache Kafka's broker. Each 
 from __future__ import annotations
 
 from perf.measurement import KAFKA, KAFKAPY, Bench, Figures, Goal, Measurement, Row
-from perf.original_clients import KAFKA_PYTHON, OURS, measured
+from perf.original_clients import KAFKA_PYTHON, measured
 from perf.raw_client import RawClient
 
 SIZES = {100: "100b", 1024: "1k"}
@@ -31,7 +31,7 @@ class OriginalProducer(Measurement):
 
     def run(self, bench: Bench, kind: str) -> Figures:
         found: Figures = {}
-        client, part = (KAFKA_PYTHON, 8) if kind == KAFKA else (OURS, 1)
+        client, part = (KAFKA_PYTHON, 8) if kind == KAFKA else (KAFKAPY, 1)
         with bench.broker(KAFKAPY) as broker:
             for size, key in SIZES.items():
                 count = max(100, bench.scale.client // 4 // max(size, LEAST) // part)

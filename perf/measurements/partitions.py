@@ -14,9 +14,9 @@ from perf.measurement import KAFKA, Bench, Figures, Goal, Measurement, Row
 from perf.raw_client import METADATA_VERSION, RawClient
 
 MOST_A_TOPIC = 1000
-THEIRS = 1000  # most partitions of Apache Kafka: more take minutes
+KAFKA_MOST = 1000  # most partitions of Apache Kafka: more take minutes
 ASKED = 5
-STOP_PATIENCE = 150.0
+STOP_TIMEOUT_S = 150.0
 KIB, MIB = 1 << 10, 1 << 20
 
 CREATE = ("partitions.create", "creating a partition, broker CPU", "ms", "partitions")
@@ -49,7 +49,7 @@ class Partitions(Measurement):
     def run(self, bench: Bench, kind: str) -> Figures:
         memory: dict[int, float] = {}
         found: Figures = {}
-        sizes = bench.scale.sizes(min(bench.scale.most, THEIRS) if kind == KAFKA else None)
+        sizes = bench.scale.sizes(min(bench.scale.most, KAFKA_MOST) if kind == KAFKA else None)
         for size in sizes:
             with bench.data() as data:
                 found = {}
@@ -114,5 +114,5 @@ def _until_led(broker: Broker, size: int) -> tuple[float, float]:
 
 def _stop(broker: Broker) -> float:
     began = time.perf_counter()
-    broker.child.stop(STOP_PATIENCE)
+    broker.child.stop(STOP_TIMEOUT_S)
     return time.perf_counter() - began

@@ -50,7 +50,7 @@ class RebalanceZooKeeper(Measurement):
                 with RawClient(broker.port) as client:
                     client.create_topic(TOPIC, PARTITIONS)
                 for size in SIZES:
-                    name = f"{'theirs' if kind == KAFKA else 'ours'}-{size}"
+                    name = f"{'kafka' if kind == KAFKA else 'kafkapy'}-{size}"
                     with (
                         Members(kind, connect, name, TOPIC, path / f"{name}.out") as members,
                         Group(connect, name, TOPIC, PARTITIONS) as group,

@@ -19,7 +19,7 @@ SETTINGS = {"log.retention.check.interval.ms": "200", "log.initial.task.delay.ms
 APPEND = ("segments.append", "append that rolls the log, broker CPU", "us", "segments")
 READ = ("segments.read", "fetch at a random offset, broker CPU", "us", "segments")
 RETAIN = ("segments.retention", "deleting all segments but the last, broker CPU each", "us", "segments")
-THEIRS = 1000  # most segments of Apache Kafka: more take minutes
+KAFKA_MOST = 1000  # most segments of Apache Kafka: more take minutes
 MEASURED_SHARE = 500  # appends are the scale's requests divided by this, because each creates three files
 
 
@@ -35,7 +35,7 @@ class Segments(Measurement):
 
     def run(self, bench: Bench, kind: str) -> Figures:
         found: Figures = {}
-        sizes = bench.scale.sizes(min(bench.scale.most, THEIRS) if kind == KAFKA else None)
+        sizes = bench.scale.sizes(min(bench.scale.most, KAFKA_MOST) if kind == KAFKA else None)
         for size in sizes:
             found = _measure(bench, kind, size)
             for curve in (APPEND, READ, RETAIN):
