@@ -69,7 +69,7 @@ class Client:
         return [self.frame() for _ in range(count)]
 
     def is_closed(self) -> bool:
-        """Waits for the server to close; fails if it sends something instead."""
+        """Wait for the server to close the connection. Fail if it sends something instead."""
         try:
             data = self.sock.recv(1)
         except ConnectionResetError:
@@ -78,7 +78,7 @@ class Client:
         return True
 
     def is_open(self) -> bool:
-        """Whether the server still answers (for handlers that echo)."""
+        """Return True if the server still answers (for handlers that echo)."""
         self.send(b"still there?")
         return self.frame() == b"still there?"
 
@@ -87,7 +87,7 @@ class Client:
 
 
 class Echo:
-    """Answers every frame with itself, and remembers how the frames came."""
+    """A handler that answers every frame with itself, and notes the frames of each turn."""
 
     def __init__(self) -> None:
         self.turns: list[list[bytes]] = []
@@ -103,7 +103,7 @@ class Echo:
 
 
 class OnePool(ReadPools):
-    """Reads on the test's own pool."""
+    """Read pools that are the test's one pool for every file."""
 
     def __init__(self, pool: DiskPool) -> None:
         super().__init__(1)
@@ -151,7 +151,7 @@ class Running:
         return client
 
     def count(self, name: str) -> float:
-        """A counter's value, over all processors."""
+        """Return a counter's value, summed over all processors."""
         return sum(value for _, value in self.counters.read()[METRICS[name]])  # type: ignore[misc]
 
     def stop(self) -> None:
@@ -166,7 +166,7 @@ Serve = Callable[..., Running]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts a server: `serve(handler, clock=..., pages=..., listeners=..., **settings)`."""
+    """Return a function that starts a server: `serve(handler, clock=..., pages=..., listeners=..., **settings)`."""
     running: list[Running] = []
 
     def start(handler: Any = None, **kwargs: Any) -> Running:
@@ -183,7 +183,7 @@ def serve() -> Iterator[Serve]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Returns when the condition holds; for what another thread is about to do and gives no event for."""
+    """Return when the condition is true, for changes by another thread that have no event."""
     pause = threading.Event()
     for _ in range(LONG * 200):
         if condition():
@@ -193,13 +193,13 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def rss() -> int:
-    """Resident bytes of this process."""
+    """Return the resident bytes of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 @pytest.fixture
 def region_of(tmp_path: Path) -> Callable[..., FileRegion]:
-    """Makes a file and a region of it: `region_of(data, position=0, length=None)`."""
+    """Return a function that writes a file and returns a region of it: `region_of(data, position=0, length=None)`."""
 
     def make(data: bytes, position: int = 0, length: int | None = None) -> FileRegion:
         path = tmp_path / f"file-{len(list(tmp_path.iterdir()))}"
@@ -212,7 +212,7 @@ def region_of(tmp_path: Path) -> Callable[..., FileRegion]:
 
 @pytest.fixture
 def many_files() -> None:
-    """Room for a thousand connections, both ends in this process."""
+    """Raise the limit of descriptors for a thousand connections, with both ends in this process."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

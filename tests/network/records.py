@@ -1,5 +1,5 @@
-"""A transport as a stand-in for TLS: masked records, a handshake in two steps, an end of its own, and answers that it
-sends by itself. Both ends: `Records` on a processor, `RecordClient` in a test."""
+"""A transport as a stand-in for TLS: masked records, a handshake in two steps, an end-of-stream record, and responses
+of the transport itself. It has both ends: `Records` on a processor, `RecordClient` in a test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def records(data: bytes) -> bytes:
 
 
 class Incoming:
-    """Cuts what arrives into records."""
+    """Cuts the received bytes into records."""
 
     def __init__(self) -> None:
         self.bytes = bytearray()
@@ -53,7 +53,7 @@ class Records:
     """
 
     def __init__(self, conn: Connection, pool: DiskPool, welcome: int | None = None) -> None:
-        """welcome: for the client's end, the bytes that HELLO asks for."""
+        """welcome: for the client's end, the number of bytes that HELLO requests."""
         self.conn = conn
         self.pool = pool
         self.open = False
@@ -151,7 +151,7 @@ class Records:
 
 
 class RecordClient(Client):
-    """The other end, with blocking calls."""
+    """The client's end, with blocking calls."""
 
     def __init__(self, port: int, welcome: int = 10, shaken: bool = True, **kwargs: Any) -> None:
         super().__init__(port, **kwargs)
@@ -195,7 +195,7 @@ class RecordClient(Client):
         return data[:size]
 
     def is_closed(self) -> bool:
-        """Whether the server says the end of the stream, and then closes."""
+        """Return True if the server sends the end of the stream, and then closes."""
         assert self.record() == (END, b"")
         assert not self.decoded
         assert not self.incoming.bytes

@@ -21,7 +21,7 @@ from .conftest import Client, Echo, OnePool, Serve, until
 
 
 class Pages:
-    """Says that nothing is in memory until the gate is open."""
+    """A page cache without any page until the gate is open."""
 
     def __init__(self) -> None:
         self.warm = False
@@ -81,7 +81,7 @@ def test_a_cold_region_does_not_stall_other_connections(
     asked = pages.asked
     for _ in range(20):
         assert hot.is_open()
-    assert pages.asked == asked  # it is not asked again and again
+    assert pages.asked == asked  # the page cache is not queried again and again
     assert len(pool.jobs) == 1
     pages.warm = True
     pool.run()
@@ -94,7 +94,7 @@ def test_a_cold_region_does_not_stall_other_connections(
 def test_pages_that_never_seem_to_be_there_are_sent_after_they_were_read(
     serve: Serve, region: FileRegion, zero_copy: bool
 ) -> None:
-    """A file system that cannot say, or memory so short that pages go at once: every step goes by the pool."""
+    """If the file system cannot tell, or pages are evicted at once for lack of memory, the pool reads every step."""
     pages, handler = Pages(), Regions()
     handler.region = region
     running = serve(handler, pages=pages, zero_copy=zero_copy)
@@ -159,14 +159,14 @@ def test_a_reader_that_goes_while_its_reply_waits_for_the_disk_leaves_no_referen
         until(lambda: running.server.connections == 1)
         pool.jobs.clear()
         done(count, None)
-        assert other.is_open()  # what the pool posted has been looked at
+        assert other.is_open()  # the messages posted by the pool are handled
 
     left = circles_of(step, 5)
     assert not left, f"reference cycles of {dict(left.most_common(12))}"
 
 
 def test_an_evicted_file_is_read_and_sent(serve: Serve, region: FileRegion) -> None:
-    """The real page cache, as far as it follows our wish to drop the file."""
+    """The test uses the real page cache, which may ignore the request to drop the file."""
     fd = region.handle.fd
     os.fsync(fd)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)

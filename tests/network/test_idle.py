@@ -9,7 +9,7 @@ from .conftest import Echo, Running, Serve, framed, until
 
 
 def pass_time(running: Running, clock: ManualClock, seconds: float) -> None:
-    """Advances, and returns when the network has looked at the new time."""
+    """Advance the clock, and return when the network has checked the new time."""
     turns = running.count("network_turns")
     clock.advance(seconds)
     until(lambda: running.count("network_turns") > turns)
@@ -88,7 +88,7 @@ def test_a_negative_time_means_never(serve: Serve) -> None:
 
 
 def test_an_idle_network_sleeps(serve: Serve) -> None:
-    """Nothing but the clock wakes it: no periodic looks at connections that do nothing."""
+    """Only the clock wakes the network thread: there are no periodic checks of connections."""
     clock = ManualClock()
     running = serve(clock=clock)
     clients = [running.connect() for _ in range(20)]
@@ -97,7 +97,7 @@ def test_an_idle_network_sleeps(serve: Serve) -> None:
 
 
 def test_a_disconnected_peer_with_a_pending_request_is_idle_though_it_sent_more(serve: Serve) -> None:
-    """What it sent behind the request keeps it open, but not for the weeks that a fetch may ask to wait."""
+    """Requests after the pending one keep the connection open, but not for the weeks that a fetch may wait."""
 
     class Later(Echo):
         pending: Pending | None = None
@@ -128,7 +128,7 @@ def test_connections_that_are_gone_are_not_kept_until_they_would_have_been_idle(
             self.id, self.closed = id, closed
 
     idle = IdleConnections(600)
-    idle.add(Known(0, closed=False))  # the oldest is there still, so that none behind it is looked at
+    idle.add(Known(0, closed=False))  # the oldest connection is still open, so that no later one is checked
     for id in range(1, 20_000):
         idle.add(Known(id, closed=True))
     assert len(idle) < 5000

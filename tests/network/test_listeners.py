@@ -79,7 +79,7 @@ def test_socket_options(serve: Serve) -> None:
     assert running.connect().is_open()
     (connection,) = running.handler.connections.values()
     sock = connection.sock
-    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 100_000  # Linux doubles what it is asked for
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 100_000  # Linux doubles the requested size
     assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 120_000
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
     assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1

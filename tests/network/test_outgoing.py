@@ -205,7 +205,7 @@ def test_on_close_is_called_when_the_peer_closes_in_the_middle_of_a_frame(
 def test_a_response_that_came_with_the_connection_is_received(
     serve: Serve, listening: socket.socket, closes: bool
 ) -> None:
-    """One epoll event says that the connection is there and that it has bytes. No other event comes."""
+    """A single epoll event reports that the connection is established and has bytes."""
     running, link, go_on = serve(num_network_threads=1), Link(), threading.Event()
     (processor,) = running.server._processors
     running.server.open(listening.getsockname(), link, link.opened, LONG)
@@ -284,7 +284,7 @@ def test_stop_cancels_connections_being_opened_and_closes_open_ones(serve: Serve
 
 
 def test_a_host_name_is_not_looked_up(serve: Serve) -> None:
-    """That may take seconds, and would stop the network thread for so long."""
+    """A DNS lookup may take seconds, and would block the network thread."""
     link = opened(serve(), Link(), ("localhost", 1))
     assert isinstance(link.error, socket.gaierror)
 
@@ -302,7 +302,7 @@ def test_a_failing_callback_does_not_harm_other_connections(
 
 
 def test_a_connection_through_a_transport_shakes_hands_before_its_first_request(serve: Serve) -> None:
-    """The request is there from the beginning: the transport has to receive before it can send."""
+    """The request waits from the beginning, but the transport has to receive before it can send."""
     pool = DiskPool(1)
     running = serve(
         Echo(),

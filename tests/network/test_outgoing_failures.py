@@ -1,4 +1,4 @@
-"""Opening a connection fails in unusual ways: the caller is told, and no connection is left open."""
+"""Opening a connection fails in unusual ways: the caller gets the error, and no connection is left open."""
 
 from __future__ import annotations
 

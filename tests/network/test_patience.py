@@ -64,4 +64,4 @@ def test_answers_that_are_ready_together_let_requests_between_them(serve: Serve)
     handler.go_on.set()
     assert other.frame() == b"now"
     until(lambda: len(before) == 200)
-    assert sum(turns == before[0] for turns in before) <= 20  # the others came behind it
+    assert sum(turns == before[0] for turns in before) <= 20  # the other answers came after it

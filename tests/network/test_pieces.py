@@ -22,7 +22,7 @@ DATA = random.Random(4).randbytes(3_000_000)
 
 
 class Cut:
-    """Makes the pieces of `data`, of these sizes one after the other and then again from the first."""
+    """Cuts `data` into pieces of these sizes, which repeat from the first when they are used up."""
 
     def __init__(self, data: bytes, sizes: list[int], ready: int = 0) -> None:
         self.data = data
@@ -43,7 +43,7 @@ class Cut:
 
 
 class Answers(Echo):
-    """Answers `pieces` with a head of four bytes and what `make` gives, everything else with itself."""
+    """Answers `pieces` with "head", the pieces from `make` and "tail"; echoes everything else."""
 
     def __init__(self, make: Callable[[], Pieces]) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ def test_other_connections_are_served_while_a_piece_is_converted(serve: Serve) -
 
 @pytest.mark.parametrize("ending", ["error", "empty"])
 def test_a_piece_that_cannot_be_converted_closes_the_connection(serve: Serve, caplog, ending: str) -> None:
-    """The frame's size is out already: the client must see the end."""
+    """The frame's size is sent already, so only closing the connection can show the client the failure."""
     made = []
 
     def make(offset: int) -> bytes:

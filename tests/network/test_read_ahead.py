@@ -111,7 +111,7 @@ def file(region_of) -> FileRegion:
 
 
 def part(file: FileRegion, first: int, count: int = 1) -> FileRegion:
-    """`count` STEPs of the file."""
+    """Return a region of `count` STEPs of the file."""
     return FileRegion(file.handle, first * STEP, min(count * STEP, SIZE - first * STEP))
 
 
@@ -150,7 +150,7 @@ def test_the_end_of_the_file_is_the_end(disk, cold, memory, file) -> None:
     reader.reply(part(file, 12))
     assert reader.finish()
     reader.reply(part(file, 12))
-    assert not reader.finish()  # twice all of it was there: no cold reader any more
+    assert not reader.finish()  # all pages were in memory twice: it is no longer a cold reader
     assert disk.run_all() == []
 
 
@@ -197,7 +197,7 @@ def test_a_reader_that_is_gone_leaves_no_reads(disk, cold, memory, file) -> None
     one.ahead.go_on(one.box)
     two.ahead.demand(file.handle, 0, STEP, lambda count, error: told.append(count))
     one.ahead.drop()
-    assert disk.run_all() == [(0, 1)]  # the other one waits for this
+    assert disk.run_all() == [(0, 1)]  # the second read waits for the first
     assert told == [STEP]
     one = Reader(cold, memory)
     one.reply(part(file, 4, 4))
@@ -245,7 +245,7 @@ def test_without_a_window_only_what_a_reply_waits_for_is_read(disk, memory, file
 
 
 class InOrder(Echo):
-    """Answers `N` with that MiB of the file."""
+    """A handler that answers `N` with the N-th MiB of the file."""
 
     region: FileRegion
 

@@ -1,4 +1,4 @@
-"""Frames in: however they are cut, in order, and nothing believed that a size claims."""
+"""Receiving frames: cut anywhere, in order, and without memory for claimed sizes."""
 
 import errno
 import mmap
@@ -43,7 +43,7 @@ def test_the_same_frames_however_they_are_cut(echo: Running, sizes: list[int], d
     client = echo.connect()
     for start, end in pairwise(cuts):
         client.sock.sendall(stream[start:end])
-        # The replies to all that is complete prove that this part was received before the next one is sent.
+        # The replies to all complete frames prove that this part was received before the next one is sent.
         complete, position = 0, 0
         while complete < len(sizes) and position + 4 + sizes[complete] <= end:
             position += 4 + sizes[complete]
@@ -82,7 +82,7 @@ def test_frames_that_arrive_together_are_handled_together_up_to_a_limit(serve: S
 
 
 def test_a_busy_connection_does_not_starve_another(serve: Serve) -> None:
-    """While one connection always has more than a turn's worth, another one is answered all the same."""
+    """Another connection is answered while one always has more frames than a turn may handle."""
     running = serve(max_frames_a_turn=8)
     busy, other = running.connect(), running.connect()
     sender = busy.send_aside(*[b"x" * 100] * 50_000)
@@ -186,7 +186,7 @@ def test_memory_goes_back_to_the_system_after_a_burst(serve: Serve) -> None:
     assert held <= 32 << 20
 
     def is_free_later() -> bool:
-        clock.advance(5)  # memory goes back that was unused between two looks; one look may be for several advances
+        clock.advance(5)  # memory that was unused between two checks is released; one check may be for several advances
         return running.count("network_buffer_bytes") == 0
 
     until(is_free_later)
@@ -194,8 +194,8 @@ def test_memory_goes_back_to_the_system_after_a_burst(serve: Serve) -> None:
 
 
 class Held:
-    """Keeps frames that begin with "keep", as an append does that waits in another thread, and then does as `after`
-    says; echoes all others."""
+    """Keeps frames that begin with "keep", like an append that waits in another thread, and then returns the replies of
+    `after`; echoes all others."""
 
     def __init__(self, after: Callable[[Connection], Sequence[Reply]]) -> None:
         self.after = after
@@ -252,7 +252,7 @@ class NoMemory:
 
 
 def overwritten(running: Running, sizes: Sequence[int]) -> None:
-    """Others receive frames of these sizes, wherever they are put."""
+    """Receive frames of these sizes on other connections, into any buffer that is free."""
     for size in sizes:
         other = running.connect()
         sender = other.send_aside(b"x" * size)
@@ -333,7 +333,7 @@ def test_a_buffer_that_cannot_be_allocated_is_not_counted_as_lent(monkeypatch: p
 
 
 def test_the_shared_buffer_is_not_a_large_one_of_the_pool(serve: Serve) -> None:
-    """It would stay so for good: a peer's one large frame would cost its memory until the end."""
+    """It would stay the shared buffer, so one large frame of a peer would hold its memory until the broker stops."""
     running = serve(Held(lambda _: 1 // 0), num_network_threads=1)
     (processor,) = running.server._processors
     client = running.connect()

@@ -60,7 +60,7 @@ def test_frames_behind_a_pending_one_wait_and_come_again(serve: Serve) -> None:
 
 
 def test_a_pending_that_covers_several_frames_answers_them_all_and_none_comes_again(serve: Serve) -> None:
-    """A gathered append that waits has taken all its requests in: handing them out again would append twice."""
+    """A waiting gathered append contains all its requests: handling them again would append them twice."""
 
     class Gathering:
         seen: ClassVar[list[bytes]] = []
@@ -317,7 +317,7 @@ def test_on_close_is_called_once(serve: Serve) -> None:
     connection.on_close = lambda: closed.append(connection.closed)
     client.close()
     until(lambda: closed == [True])
-    until(lambda: connection.on_close is None)  # else it and the connection would keep each other
+    until(lambda: connection.on_close is None)  # otherwise it and the connection would be a reference cycle
 
 
 def test_frames_that_a_handler_leaves_come_again_when_its_replies_are_sent(serve: Serve) -> None:

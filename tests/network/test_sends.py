@@ -1,4 +1,4 @@
-"""Getting replies out: the same bytes by sendfile and by copying, and little memory for those who do not read."""
+"""Sending replies: the same bytes by sendfile and by copying, and little memory for clients that do not read."""
 
 import os
 import random
@@ -28,7 +28,7 @@ def handle(tmp_path_factory: pytest.TempPathFactory) -> FileHandle:
 
 
 class Parts(Echo):
-    """Answers every frame with the same parts."""
+    """A handler that answers every frame with the same parts."""
 
     def __init__(self, parts: list) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ def content(parts: list) -> bytes:
     room=st.sampled_from([4096, 65536, 1 << 20]),
 )
 def test_any_mixture_arrives_as_it_is(handle: FileHandle, shape: list, zero_copy: bool, room: int) -> None:
-    """Sockets of any size, read in any pieces: every stop and resumption in the middle of any part."""
+    """With sockets of any size, read in any pieces, sending stops and resumes in the middle of any part."""
     rng = random.Random(len(shape))
     parts: list = []
     for kind, size in shape:
@@ -130,7 +130,7 @@ def test_a_sent_region_releases_its_file(handle: FileHandle) -> None:
 def test_stalled_readers_hold_little_memory(
     serve: Serve, handle: FileHandle, many_files: None, zero_copy: bool, clients: int
 ) -> None:
-    """Everyone asks for 10 MB and reads nothing; then some go away and one reads all."""
+    """Every client requests 10 MB and reads nothing; then some disconnect and one reads everything."""
     parts = [b"head", *[FileRegion(handle, 0, 2_500_000)] * 4]
     running = serve(Parts(parts), zero_copy=zero_copy, socket_listen_backlog_size=1024)
     warm = running.connect()

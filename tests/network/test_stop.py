@@ -1,4 +1,4 @@
-"""Stopping: replies that are under way come out, everything is closed, nothing hangs."""
+"""Stopping: replies in progress are sent, everything is closed, and nothing hangs."""
 
 import socket
 import threading

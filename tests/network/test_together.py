@@ -1,4 +1,4 @@
-"""Connections whose requests the handler gathers, to answer them when all have had their turn."""
+"""The handler gathers requests of several connections, and answers them at the end of the turn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .conftest import LONG, Client, Echo, Running, Serve, framed, until
 
 
 class Together(Echo):
-    """Gathers what it may; `ends` are the connections and frames of each gather."""
+    """A handler that gathers frames where allowed; `ends` has the connections and frames of each gather."""
 
     def __init__(self) -> None:
         super().__init__()

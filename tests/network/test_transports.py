@@ -1,4 +1,4 @@
-"""Connections with a transport, such as TLS will be, with a handler of their own, and connections that are muted."""
+"""Connections with a transport, such as TLS, with a handler of their own, and muted connections."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Everything(Echo):
 def test_every_part_of_a_reply_goes_through_the_transport(
     serve_records: ServeRecords, region_of: Callable[..., FileRegion], size: int, room: int, cold: bool
 ) -> None:
-    """The client finds nothing on the wire but records."""
+    """All bytes that the client receives are records of the transport."""
     data = random.Random(size).randbytes(size)
     handler = Everything(region_of(b"x" * 7 + data, position=7))
     kwargs: dict[str, Any] = {"pages": Pages()} if cold else {}
@@ -142,7 +142,7 @@ def test_a_callback_waits_until_the_socket_has_taken_the_encoded_bytes(serve_rec
 
 
 def test_a_handshake_continues_when_the_full_socket_has_room(serve_records: ServeRecords) -> None:
-    """The client has sent everything, also its first request, before it reads."""
+    """The client has sent everything, including its first request, before it reads."""
     running = serve_records(socket_send_buffer_bytes=4096)
     client = connect(running, shaken=False, welcome=LONG_WELCOME, receive_buffer=65536)
     client.hello()
@@ -161,7 +161,7 @@ def test_a_response_of_the_transport_itself_continues_when_the_full_socket_has_r
 ) -> None:
     running = serve_records(socket_send_buffer_bytes=4096)
     client = connect(running, receive_buffer=65536)
-    # All of this is in one receive, so that no event comes later but that of room.
+    # All of this is in one receive, so that the only later event is that the socket has room.
     client.sock.sendall(record(UPDATE, b"%d" % LONG_WELCOME) + records(framed(b"first")))
     reached(running)
     client.sock.sendall(record(UPDATE, b"5") + records(framed(b"second")))
@@ -239,7 +239,7 @@ def test_the_client_s_end_of_the_stream_closes_after_its_requests_were_answered(
 
 
 class Later(Echo):
-    """Answers `later` when the test says so."""
+    """A handler that answers `later` when the test completes it."""
 
     pending: Pending | None = None
 

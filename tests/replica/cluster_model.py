@@ -1,7 +1,7 @@
 """A cluster of three replicas of one partition in plain Python, around the pure functions of kafkapy.replica.
 
 The network may lose, delay and duplicate messages; brokers are killed and restarted; the controller elects leaders from
-the ISR. `Rules` are the functions under test, so that a test can break one of them and see that the model notices.
+the ISR. `Rules` are the functions under test, so that a test can break one of them and check that the model notices.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Rules(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the controller has written."""
+    """The state that the controller has written."""
 
     leader: int
     leader_epoch: int
@@ -51,7 +51,7 @@ class Broker:
         self.forget()
 
     def forget(self) -> None:
-        """What a restart forgets: the role, and a high watermark beyond the checkpoint."""
+        """Forget what a restart loses: the role, and a high watermark beyond the checkpoint."""
         self.leads = False
         self.leader = -1
         self.epoch = -1
@@ -65,12 +65,12 @@ class Broker:
         return self.epochs[-1][0] if self.epochs else -1
 
     def epochs_of_records(self) -> list[tuple[int, int]]:
-        """The epochs that have records: a leader's own epoch begins before its first record."""
+        """Return the epochs that have records, since a leader's own epoch begins before its first record."""
         starts = [*(start for _, start in self.epochs[1:]), len(self.log)]
         return [one for one, end in zip(self.epochs, starts, strict=False) if one[1] < end]
 
     def epoch_end(self, epoch: int) -> EpochEnd:
-        """The answer of LeaderEpochCache.end_offset_for, in the simplest form."""
+        """Return the result of LeaderEpochCache.end_offset_for, computed in the simplest way."""
         later = [start for known, start in self.epochs if known > epoch]
         if epoch == self.latest_epoch:
             return EpochEnd(epoch, len(self.log))

@@ -1,4 +1,4 @@
-"""Pooled appends: order, gathering, and an answer for everyone."""
+"""Pooled appends: order, gathering, and an answer for every producer."""
 
 import re
 import threading
@@ -27,7 +27,7 @@ class Pool:
 
 
 def queue_of(pool, write):
-    """A queue of appends that need no flush."""
+    """Return a queue of appends that need no flush."""
     return AppendQueue(pool, lambda sets, long: (write(sets), False), never)
 
 
@@ -153,7 +153,7 @@ def test_a_flush_does_not_wait_until_no_more_writes_come(threads):
 
 
 class Afterwards:
-    """A lock; something happens after it was released the n-th time."""
+    """A lock that calls a function after its n-th release."""
 
     def __init__(self, releases, happening):
         self.lock = threading.Lock()

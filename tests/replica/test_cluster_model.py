@@ -18,12 +18,12 @@ RUNS = int(os.environ.get("KAFKAPY_MODEL_RUNS", "500"))
 
 
 def to_the_high_watermark(latest_epoch: int, log_end: int, high_watermark: int) -> int:
-    """Kafka's followers before KIP-101."""
+    """Truncate as Kafka's followers before KIP-101 did."""
     return high_watermark
 
 
 def in_one_round(leader: EpochEnd, own: EpochEnd, log_end: int) -> tuple[int, bool]:
-    """Kafka's followers before KIP-279: they take the leader's offset, also of an epoch that they do not know."""
+    """Truncate as Kafka's followers before KIP-279 did: to the leader's offset, also of an unknown epoch."""
     return min(leader.end_offset, log_end), True
 
 
@@ -32,7 +32,7 @@ def without_the_epoch_start(state: IsrState, broker_id: int, follower: Follower,
 
 
 def of_the_committed_isr(state: IsrState, current: int, end: int, followers: Any, least: int, *_: Any) -> int:
-    """As before KIP-497: a broker whose addition is on its way to the controller does not count yet."""
+    """Compute as before KIP-497: a broker whose addition is not yet confirmed by the controller does not count."""
     lag = float("-inf")
     return isr.new_high_watermark(state._replace(proposed=None), current, end, followers, least, 0.0, lag)
 

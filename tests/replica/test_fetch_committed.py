@@ -1,4 +1,4 @@
-"""Reading committed records on a network thread: what would wait for the disk is left to the disk pool."""
+"""Reading committed records on a network thread: reads that would wait for the disk are left to the disk pool."""
 
 import errno
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ from tests.log.support import NOW, Bench, Files, idempotent
 
 
 class Disk(Files):
-    """Nothing of what a search without waiting asks for is in memory, where `cold`; counts the other reads."""
+    """Files whose searches without waiting find nothing in memory if `cold`; notes all reads."""
 
     def __init__(self):
         self.cold = False
@@ -43,7 +43,7 @@ def disk():
 
 @pytest.fixture
 def partition(tmp_path, disk):
-    """Three sealed segments of aborted transactions, whose indexes are only in their files."""
+    """Return a partition with three sealed segments of aborted transactions, whose indexes are only in files."""
     bench = Bench(tmp_path, files=disk, segment_bytes=1000, index_interval_bytes=1, segment_ms=1 << 40)
     log = bench.load()
     partition = Partition(
@@ -101,7 +101,7 @@ def test_at_the_tail_the_index_is_in_memory(partition, disk):
 
 
 def test_a_reader_beyond_an_open_transaction_waits_and_one_beyond_the_end_does_not(partition):
-    """It has read without waiting for commits before, or its group has."""
+    """Such an offset comes from earlier reads without read_committed, by this consumer or its group."""
     append_to(partition, [idempotent("open", producer_id=99, transactional=True)])
     append_to(partition, [idempotent("behind", producer_id=98)])
     assert (partition.log.last_stable_offset, partition.log.log_end_offset) == (40, 42)

@@ -96,7 +96,7 @@ def replicated(tmp_path, isr=(0, 1, 2), **settings):
 
 
 def wait(partition, offset):
-    """The error with which the wait ended is the list's only element; the list is empty while it waits."""
+    """Wait for replication. Return a list that gets the result of the wait, and is empty before."""
     outcome = []
     partition.when_replicated(offset, 5.0, outcome.append)
     return outcome

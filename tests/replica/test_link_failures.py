@@ -68,4 +68,4 @@ def test_requests_one_after_the_other_share_a_timer(
     for number in range(20):
         link.ask(METADATA, METADATA.Request(), answers, timeout_s=LONG)
         answers.wait(number + 1)
-    assert len(timers) <= 2, timers  # of the opening, and of the first request
+    assert len(timers) <= 2, timers  # one for opening the connection, and one for the first request

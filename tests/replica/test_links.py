@@ -1,4 +1,4 @@
-"""Requests of this broker to other brokers: in order, several in flight, and what happens when there is no response."""
+"""Requests of this broker to other brokers: in order, several in flight, and failures when there is no response."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def replicas(tmp_path):
 
 
 class Offsets:
-    """Takes note of the ends of transactions; the last call's `then` waits in `waiting`."""
+    """Notes the ends of transactions; the last call's `then` waits in `waiting`."""
 
     def __init__(self):
         self.ended = []

@@ -1,4 +1,4 @@
-"""What a fetch answers to clients that do not know the stored message format."""
+"""Fetch responses for clients that do not know the stored message format."""
 
 import pytest
 
@@ -20,7 +20,7 @@ from tests.log.support import Bench, batch
 
 @pytest.fixture
 def partition_of(tmp_path):
-    """Makes a partition of one batch for each value: `partition_of(b"a", b"b", **settings)`."""
+    """Return a function that creates a partition of one batch for each value: `partition_of(b"a", b"b", **settings)`."""
     pool = DiskPool(1)
     count = iter(range(100))
 

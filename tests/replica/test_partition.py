@@ -32,7 +32,7 @@ def load(directory, **settings):
 
 
 def lead(log, leader_epoch=0, **options):
-    """A new Partition over the log, as a role with this leader epoch makes it."""
+    """Return a new Partition over the log, as created for a role with this leader epoch."""
     log.assign_leader_epoch(leader_epoch)
     options = {"append_pool": AtOnce(), "stall": StallMonitor(1.0), "on_append": lambda _: None} | options
     return Partition(log, broker_id=0, leader_epoch=leader_epoch, **options)
@@ -67,7 +67,7 @@ def test_an_append_that_is_overtaken_does_not_take_the_high_watermark_back(tmp_p
 
 
 def test_an_append_that_a_later_leader_epoch_overtakes_does_not_move_the_high_watermark(tmp_path):
-    """In the later epoch a follower is in sync, which the earlier Partition over the same log does not know of."""
+    """In the later epoch a follower is in the ISR, which the earlier Partition over the same log does not know."""
     log, scheduler = load(tmp_path)
     partition = lead(log)
     later = []
@@ -94,7 +94,7 @@ def test_a_leader_that_becomes_a_follower_does_not_move_the_high_watermark(tmp_p
 
 
 class SlowToSync(Files):
-    """A sync of records begins, and ends when it may."""
+    """Files whose syncs of records wait until the test lets them end."""
 
     def __init__(self):
         self.begun = threading.Semaphore(0)
@@ -166,7 +166,7 @@ def test_with_flush_messages_readers_do_not_see_records_appended_after_a_flush_b
 
 
 def test_converting_is_no_stall_of_the_disk(tmp_path):
-    """Else one old producer would move all appends of the directory off the network threads."""
+    """Otherwise one old producer would move all appends of the directory off the network threads."""
     scheduler, pool, long_pool = Scheduler(), DiskPool(1), DiskPool(1)
     env = Environment(str(tmp_path), Files(), SYSTEM_CLOCK, scheduler)
     log = PartitionLog.load(env, str(tmp_path / "t-0"), "t", 0, LogConfig({}))
@@ -194,7 +194,7 @@ def test_converting_is_no_stall_of_the_disk(tmp_path):
 
 
 def test_old_sets_are_not_converted_after_the_partition_refused_them(tmp_path):
-    """At a stop: a thousand of them may take a second each."""
+    """This matters at a stop: a thousand sets may take a second each."""
     scheduler = Scheduler()
     env = Environment(str(tmp_path), Files(), SYSTEM_CLOCK, scheduler)
     log = PartitionLog.load(env, str(tmp_path / "t-0"), "t", 0, LogConfig({}))

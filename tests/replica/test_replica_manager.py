@@ -1,4 +1,4 @@
-"""Leading partitions whose logs are there already."""
+"""Becoming the leader of partitions whose logs exist already."""
 
 from kafkapy.log.config import LogConfig
 from kafkapy.log.directories.partition_metadata import read_topic_id
@@ -13,7 +13,7 @@ TOPIC_ID = bytes(range(16))
 
 
 def test_a_log_whose_creation_a_crash_interrupted_gets_its_topic_id(tmp_path):
-    (tmp_path / "t-0").mkdir()  # a crash came before anything was in it
+    (tmp_path / "t-0").mkdir()  # a crash came before a file was in it
     scheduler = Scheduler()
     logs = LogManager([tmp_path], LogConfig({}), clock=SYSTEM_CLOCK, scheduler=scheduler)
     logs.load()

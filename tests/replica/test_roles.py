@@ -1,4 +1,4 @@
-"""What a broker does with the roles that a controller gives it; the tests are the controller."""
+"""A broker applies the roles that a controller sends; the tests are the controller."""
 
 import pytest
 
@@ -41,7 +41,7 @@ class Broker:
         self.roles = Roles(self.replicas, lambda topic: LogConfig({}))
 
     def apply(self, *changes, controller_epoch=1):
-        """The error codes by partition."""
+        """Apply the change. Return the error codes by partition."""
         failures = self.roles.apply(controller_epoch, changes)
         assert all(topic == "t" for topic, _ in failures)
         return {partition: error.code for (_, partition), error in failures.items()}
@@ -228,7 +228,7 @@ def test_a_partition_without_a_leader_says_so(broker):
 
 
 def test_an_append_of_an_earlier_leader_epoch_is_refused_by_the_log(broker):
-    """It was queued, or gathered, when the partition got another leader, or this one again."""
+    """The append was queued or gathered when the partition got another leader, or this one again."""
     broker.apply(role(is_new=True))
     old = broker.replicas.get("t", 0)
     broker.apply(role(epoch=1, leader=1))
@@ -292,7 +292,7 @@ def test_dropping_a_partition_cancels_the_role_that_waits_for_its_log(directory)
 
 @pytest.mark.parametrize("leader", [ME, 1])
 def test_a_role_that_is_overtaken_by_a_later_one_is_not_taken(broker, leader):
-    """Its thread waits, here for the settings, while another thread carries out what the controller decided next."""
+    """Its thread waits, here for the settings, while another thread applies the controller's next decision."""
     broker.replicas.expect("t", [0])
     make_leader = broker.replicas.make_leader
 

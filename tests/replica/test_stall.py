@@ -1,4 +1,4 @@
-"""When the writes to a log directory count as stalled."""
+"""The conditions under which writes to a log directory count as stalled."""
 
 import time
 
@@ -8,7 +8,7 @@ from kafkapy.replica.stall import StallMonitor
 
 
 class Hand:
-    """A clock for the monitor, moved by hand."""
+    """A clock for the monitor, moved by the test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0

@@ -1,4 +1,4 @@
-"""A broker in this process, and requests of every kind to it, also ones that wait."""
+"""A broker in this process, and requests of every kind to it, including requests that wait."""
 
 import itertools
 import threading
@@ -21,7 +21,7 @@ LONG = 30
 
 
 class Nothing:
-    """Pages of which none is ever in memory."""
+    """A page cache that never has any page."""
 
     def ready(self, fd, position, length):
         return False
@@ -68,7 +68,7 @@ class Lab:
         return name
 
     def produce(self, topic, data=None, acks=1, version=9, transactional_id=None):
-        """The partition's answer."""
+        """Return the response for the partition."""
         fields = produce_of(topic, data, acks, transactional_id)
         if acks == 0:
             send(self.wire, apis.PRODUCE, version, **fields)
@@ -81,7 +81,7 @@ class Lab:
         return answer
 
     def until_waiting(self, operations=1):
-        """Until so many fetches wait."""
+        """Return when this number of fetches waits."""
         eventually(lambda: self.server.services.replicas.fetch_purgatory.delayed == operations)
 
     def until_connections(self, number):
@@ -110,7 +110,7 @@ def held(server):
 
 
 def turns_of(api, monkeypatch):
-    """A list of how many connections' requests of `api` are joined, each time that these are several."""
+    """Return a list to which each joined call of `api` adds the number of its connections."""
     sizes = []
 
     def handler(broker, lists):
@@ -125,7 +125,7 @@ def turns_of(api, monkeypatch):
 
 
 def busy(monkeypatch, what):
-    """Every "append", or "read", has to wait for the disk, and goes to a pool."""
+    """Make every "append", or "read", wait for the disk, so that it goes to a pool."""
     plain = getattr(PartitionLog, what)
 
     def waiting(log, *args, **kwargs):
@@ -173,7 +173,7 @@ def fetch_of(topic=None, offset=0, wait=0, session=(0, -1), min_bytes=1):
 
 
 class InlineReads:
-    """Notes on which threads a function is called."""
+    """Notes the threads on which a function is called."""
 
     def __init__(self, monkeypatch, module, name):
         self.threads = []

@@ -1,4 +1,4 @@
-"""A broker in this process, and the requests that tests of it make often."""
+"""A broker in this process, and requests that many tests send to it."""
 
 from kafkapy._ext.batch import next_batch
 from kafkapy.errors import Errors
@@ -12,12 +12,12 @@ FETCH_VERSION = 12
 
 
 def metrics_address(server):
-    """HOST:PORT of the broker's metrics page."""
+    """Return HOST:PORT of the broker's metrics page."""
     return server._metrics.address
 
 
 def start_broker(log_dir, *, files=None, wait=True, **settings):
-    """A started broker on a free port, with all logs loaded; names of settings with underscores for dots."""
+    """Start a broker on a free port, and load all logs. Names of settings have underscores for dots."""
     config = BrokerConfig(
         {
             "log.dirs": str(log_dir),
@@ -67,7 +67,7 @@ def end_offset(wire, topic):
 
 
 def fetch_values(wire, topic):
-    """All values of partition 0, in order."""
+    """Return all values of partition 0, in order."""
     values, offset, end = [], 0, end_offset(wire, topic)
     make = FETCH.Request
     while offset < end:

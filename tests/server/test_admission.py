@@ -1,4 +1,5 @@
-"""An authorizer and quotas, as stand-ins: each request is asked about on its own, also when several are joined."""
+"""Each request is authorized and throttled on its own, also when several are joined. Authorizer and quotas are
+stand-ins."""
 
 from collections import Counter
 
@@ -55,7 +56,7 @@ def wires(server):
 
 @pytest.fixture
 def coordinator(server):
-    """The coordinator of the groups is there."""
+    """Load the group coordinator."""
     group = GroupWire(server.bootstrap_servers)
     group.find_coordinator("any")
     yield
@@ -84,7 +85,7 @@ class Denies:
 
 
 class Throttles:
-    """Throttles every other connection."""
+    """Quotas that throttle every other connection."""
 
     def __init__(self):
         self.counted = []
@@ -100,7 +101,7 @@ class Throttles:
 
 @pytest.fixture
 def denies(server, monkeypatch):
-    """Sets an authorizer that denies the actions."""
+    """Return a function that sets an authorizer, which denies the given actions."""
 
     def set_to(*actions):
         authorizer = Denies(*actions)
@@ -233,7 +234,7 @@ def test_a_topic_that_is_denied_by_its_id_is_not_read_and_its_session_notices_ev
     session = first.session_id
     assert session
     authorizer.change()
-    # From here on the requests name no partition but those that were read: it is the session that has the others.
+    # From here on each request names only some of the partitions; the session has the others.
     granted = fetched(wire.call(FETCH, 16, fetch_by_id([opened], (session, 1), offset=1)))
     assert granted[closed] == (Errors.NONE, True, 1)
     settled = fetched(wire.call(FETCH, 16, fetch_by_id([closed], (session, 2), offset=1)))
@@ -260,7 +261,7 @@ def test_a_session_is_authorized_again_when_another_principal_uses_it(server, wi
     )
     authorizer.logged.clear()
     assert fetched(wire.call(FETCH, 16, fetch_by_id([], (first.session_id, 2)))) == {}
-    assert not authorizer.logged  # nothing is due
+    assert not authorizer.logged  # no partition needs a read
     connection.principal = "User:other"
     assert fetched(wire.call(FETCH, 16, fetch_by_id([], (first.session_id, 3)))) == {}
     assert authorizer.logged == {topic_action("READ", "open"): 1}
@@ -472,7 +473,7 @@ def test_a_throttle_time_is_in_every_response_and_mutes_the_connection(server, w
 
 @pytest.mark.parametrize("api", [PRODUCE, METADATA])
 def test_requests_behind_a_throttled_one_of_the_same_turn_wait(server, wires, monkeypatch, api):
-    """As in Kafka, which takes one request at a time. They are counted when they are handled, and only then."""
+    """Kafka handles one request at a time, too. Waiting requests are counted when they are handled, and not before."""
 
     class Second:
         def __init__(self):

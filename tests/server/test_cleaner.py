@@ -17,7 +17,7 @@ COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "2000", "min.cleanabl
 
 
 def until(condition, seconds=30.0):
-    """Waits for another thread; how long is only a limit."""
+    """Wait for another thread. The time is only a limit."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it never happened"

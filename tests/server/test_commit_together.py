@@ -1,4 +1,4 @@
-"""Commits of many connections: one append a partition, and each is answered and kept as if it had come alone."""
+"""Commits of many connections need one append, and each is answered and stored as if it had come alone."""
 
 import random
 from collections import Counter
@@ -48,13 +48,13 @@ def ready(made):
 
 @pytest.fixture
 def gathers(monkeypatch):
-    """How many commits came together, each time."""
+    """Return the numbers of commits in each gather."""
     return turns_of(apis.OFFSET_COMMIT, monkeypatch)
 
 
 @pytest.fixture
 def appends(monkeypatch):
-    """How many batches were written to each log, or refused by it."""
+    """Return the number of batches that each log wrote or refused."""
     counts = Counter()
 
     def append(log, sets, *args, **kwargs):
@@ -67,7 +67,7 @@ def appends(monkeypatch):
 
 
 def commit_of(group, offsets, metadata="", **fields):
-    """`offsets`: by topic and partition."""
+    """Return the fields of a commit of these `offsets`, by (topic, partition)."""
     topics = {}
     make = apis.OFFSET_COMMIT.Request.Topics
     for (topic, partition), offset in offsets.items():
@@ -84,7 +84,7 @@ def codes(wire, version):
 
 
 def kept(lab):
-    """What the log has of each group, in its order: where, offset, metadata."""
+    """Return the commits of each group in the log, in log order: topic, partition, offset, metadata."""
     found = {}
     directory = Path(lab.server.services.replicas.get(GROUPS, 0).log.dir)
     data = (directory / "00000000000000000000.log").read_bytes()
@@ -121,7 +121,7 @@ def test_the_last_commit_of_a_group_in_the_log_wins(lab, gathers):
 
 
 def some_commit(source, number):
-    """(version, fields): one that is taken, or is refused in one of the ways there are."""
+    """Draw (version, fields) of a commit that is accepted, or refused in one of the possible ways."""
     version = source.randint(0, 9)
     partitions = [(source.choice("ab"), source.randrange(PARTITIONS)) for _ in range(source.randint(0, 5))]
     kind = source.choice(["good", "good", "good", "unknown", "metadata", "generation", "nameless"])

@@ -13,7 +13,7 @@ ConfigOf = Callable[..., BrokerConfig]
 
 @pytest.fixture
 def config_of(tmp_path: Path) -> ConfigOf:
-    """Reads the settings of a server.properties file with this text."""
+    """Return a function that reads the settings of a server.properties file with the given text."""
 
     def read(text: str, overrides: Mapping[str, Any] | None = None) -> BrokerConfig:
         path = tmp_path / "server.properties"

@@ -1,4 +1,4 @@
-"""The settings of a secured broker refuse the start of this one, which would be open."""
+"""A broker refuses to start with security settings that it does not support, since it would be open to everybody."""
 
 import pytest
 
@@ -154,7 +154,7 @@ def test_a_stored_security_setting_refuses_the_start(tmp_path) -> None:
     [
         ("ssl.keystore.location", True),
         ("listener.name.in.ssl.keystore.location", True),
-        ("listener.name.external.ssl.keystore.location", False),  # this broker does not have it; Kafka may, later
+        ("listener.name.external.ssl.keystore.location", False),  # a listener of another broker
         ("listener.name.internal.sasl.enabled.mechanisms", False),
     ],
 )

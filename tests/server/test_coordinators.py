@@ -107,7 +107,7 @@ def test_other_types_of_coordinators_are_refused_as_in_kafka(
 def test_the_internal_topics_are_created_with_the_settings_of_kafka(tmp_path: Path) -> None:
     server = start_broker(tmp_path)
     wires = [Wire(server.bootstrap_servers) for _ in range(8)]
-    for wire in wires:  # all at once: one of them makes it, the others wait
+    for wire in wires:  # all at once: the first request creates the topic, the others wait
         wire.send(FIND_COORDINATOR, 3, FIND_COORDINATOR.Request(key="g", key_type=GROUP))
     for wire in wires:
         assert wire.receive(FIND_COORDINATOR, 3)[1].error_code == Errors.NONE
@@ -207,7 +207,7 @@ def test_delete_records_is_refused_for_internal_topics(broker: BrokerServer, wir
     assert answer.topics[0].partitions[0].error_code == Errors.INVALID_TOPIC_EXCEPTION
 
 
-# --- coming and going
+# --- restarts, deletions and failures
 
 
 def test_shards_are_loaded_again_after_a_restart(tmp_path: Path) -> None:

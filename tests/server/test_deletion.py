@@ -34,7 +34,7 @@ def server(tmp_path):
 
 @pytest.fixture
 def log(server):
-    """A log of several segments of 8 MiB."""
+    """Return a log of several segments of 8 MiB."""
     wire = Wire(server.bootstrap_servers)
     topic = make_topic(wire, "big")
     for number in range(BATCHES):
@@ -44,7 +44,7 @@ def log(server):
 
 
 class SlowReader:
-    """Has asked for a whole segment, and has taken the first bytes of the answer; the broker is in the middle of it."""
+    """A client that fetched a whole segment and has read only the first bytes, so the broker is still sending."""
 
     def __init__(self, server):
         self.wire = Wire(server.bootstrap_servers)
@@ -54,7 +54,7 @@ class SlowReader:
         assert self.size > SEGMENT // 2
 
     def finish(self):
-        """The records of the answer, which end it but for a few bytes."""
+        """Read the rest. Return the records of the response."""
         self.wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * MIB)
         rest = bytearray(self.size)
         got = 0

@@ -32,7 +32,7 @@ def lab(tmp_path):
 
 @pytest.fixture
 def decoded(monkeypatch):
-    """How many times frames of each API were decoded."""
+    """Return the number of decoded frames of each API."""
     counts = Counter()
 
     def decode(connection, served, frame, others):
@@ -46,7 +46,7 @@ def decoded(monkeypatch):
 
 @pytest.fixture
 def handled(monkeypatch):
-    """The calls of the handlers of joined APIs: (API, number of requests of each connection)."""
+    """Return the calls of the handlers of joined APIs: (API, number of requests of each connection)."""
     seen = []
 
     def watch(served, plain):
@@ -64,7 +64,7 @@ def handled(monkeypatch):
 
 
 def send(lab, requests, wire=None):
-    """All of them in one turn."""
+    """Send the requests so that all of them are handled in one turn."""
     with lab.held():
         for api, version, fields in requests:
             send_request(wire or lab.wire, api, version, **fields)

@@ -31,7 +31,7 @@ TIGHT = {"log.cleaner.max.compaction.lag.ms": "50"}  # below the min.compaction.
 
 
 def with_a_lag(tmp_path):
-    """A broker with the topics "lag", whose min.compaction.lag.ms is 100, and "zz", which comes after it."""
+    """Start a broker with the topics "lag", whose min.compaction.lag.ms is 100, and "zz", which comes after "lag"."""
     server = start_broker(tmp_path, broker_id=0)
     server.services.controller.create("lag", partitions=1, overrides={"min.compaction.lag.ms": "100"})
     server.services.controller.create("zz", partitions=1)

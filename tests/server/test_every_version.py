@@ -1,4 +1,4 @@
-"""Every version that ApiVersions promises is answered, in that version, with the same content."""
+"""Every version in the ApiVersions response is answered, in that version, with the same content."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def records(count=3):
 
 @pytest.fixture
 def topic(broker, wire, request):
-    """A topic with two partitions and three records in the first; (name, id)."""
+    """Create a topic with two partitions and three records in the first. Return (name, id)."""
     name = f"t.{request.node.name}".replace("[", "-").replace("]", "").replace(" ", "")[:200]
     make = CREATE_TOPICS.Request
     made = wire.call(

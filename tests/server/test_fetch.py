@@ -228,7 +228,7 @@ def test_a_fetch_with_a_divergence_reads_no_records_into_memory(wire, topic, mon
 
 
 def test_a_name_too_long_for_a_response_closes_the_connection_even_if_a_topic_is_created(broker):
-    """Each byte that is no UTF-8 becomes three, and then the name is longer than a response can carry."""
+    """Each byte that is invalid UTF-8 becomes three bytes, and then the name is too long for a response."""
     other = Wire(broker.bootstrap_servers)
     make = METADATA.Request
     names = [make.Topics(name=name) for name in ("f-made-beside", "Q" * 20_000)]

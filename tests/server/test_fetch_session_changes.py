@@ -29,7 +29,7 @@ EXAMPLES = int(os.environ.get("KAFKAPY_FAULT_ROUNDS", "30"))
 
 
 class Everything:
-    """A retention policy: all that may go."""
+    """A retention policy that deletes every segment that may be deleted."""
 
     reason = "the test wants it"
 
@@ -42,7 +42,7 @@ class Everything:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    # Without a retention of its own: between a fetch in a session and the one that it is compared with nothing changes.
+    # Without retention in the background, so that nothing changes between a fetch in a session and its comparison.
     started = start_broker(tmp_path_factory.mktemp("sessions"), num_network_threads=2, log_retention_ms=-1)
     yield started
     started.stop()
@@ -56,7 +56,7 @@ def scene(server):
 
 
 class Scene:
-    """Topics, and what happens to their partitions."""
+    """Topics, and the changes of their partitions."""
 
     def __init__(self, server):
         self.server = server
@@ -71,7 +71,7 @@ class Scene:
         self.keys = [(topic, index) for topic in self.topics for index in range(PARTITIONS)]
 
     def connect(self):
-        """A connection; one after the other they go to the network threads in turn."""
+        """Return a new connection. The network threads get the connections in turn."""
         self.wires.append(Wire(self.server.bootstrap_servers))
         return self.wires[-1]
 
@@ -90,7 +90,7 @@ class Scene:
         assert answer.responses[0].error_code == Errors.NONE
 
     def partition(self, key):
-        """None where it is deleted."""
+        """Return the partition, or None if it is deleted."""
         try:
             return self.services.replicas.get(*key)
         except KafkaError:
@@ -115,7 +115,7 @@ class Scene:
         self.append(key, memoryview(bytearray(batch(b"one"))))
 
     def shorten(self, key):
-        """Deletes the first record that is left."""
+        """Delete the first remaining record."""
         partition = self.partition(key)
         if partition is not None:
             partition.delete_records(min(partition.log.log_start_offset + 1, partition.log.high_watermark))
@@ -207,7 +207,7 @@ class Consumer:
         return self.take()
 
     def settle(self):
-        """Until there is nothing new."""
+        """Fetch until there are no more changes."""
         while self.fetch():
             pass
 
@@ -243,7 +243,7 @@ def told_by(answer):
 
 
 def end_of(records, offset):
-    """Behind the last whole batch."""
+    """Return the offset after the last whole batch."""
     at = 0
     while at + 61 <= len(records):
         base, size = struct.unpack_from(">qi", records, at)
@@ -350,7 +350,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(isolation=st.none() | ISOLATION)
     def catch_up(self, isolation):
-        """From then on only changes can be news."""
+        """Fetch everything, so that later responses can only have changes."""
         self.isolation = self.isolation if isolation is None else isolation
         for _ in range(3):
             self.compare(ALL)
@@ -391,7 +391,7 @@ def test_a_session_returns_the_same_changes_as_a_read_of_every_partition(server)
 
 
 def waits(scene):
-    """Returns when the one fetch waits."""
+    """Return when the fetch waits in the purgatory."""
     while scene.services.replicas.fetch_purgatory.delayed == 0:
         pass
 
@@ -519,7 +519,7 @@ def test_no_partition_knows_a_session_that_ended_or_forgot_it(scene, consumer):
 
 
 def test_nothing_is_missed_while_both_network_threads_are_at_work(scene):
-    """Two consumers and two producers, on a thread each: a wake-up that is lost is an empty answer, or a time-out."""
+    """Two consumers and two producers have a thread each; a lost wake-up would be an empty response or a time-out."""
     rounds, failures = 200, []
 
     def consume(consumer):

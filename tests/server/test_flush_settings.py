@@ -1,4 +1,4 @@
-"""When records are flushed: by count and by time, as the broker's and as the topic's settings say, also while it runs.
+"""Records are flushed by count and by time, by the settings of broker and topic, which may change at any time.
 
 Source: Kafka's UnifiedLog.append (flush.messages) and LogManager.flushDirtyLogs (flush.ms).
 """
@@ -91,7 +91,7 @@ def test_flush_messages_of_a_topic_overrides_that_of_the_broker(broker):
     "broker", [{"log_flush_interval_ms": "50"}, OFTEN, {"log_flush_interval_ms": "0"}], indirect=True
 )
 def test_records_are_flushed_after_flush_ms_without_another_append(broker):
-    """Either setting is enough, and neither waits for log.initial.task.delay.ms."""
+    """log.flush.interval.ms or log.flush.scheduler.interval.ms is enough; log.initial.task.delay.ms delays neither."""
     broker.send(b"a")
     broker.wait_until_flushed()
     broker.send(b"b")

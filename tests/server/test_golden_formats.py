@@ -31,12 +31,12 @@ class Expected(NamedTuple):
 
 
 class Golden(NamedTuple):
-    """One partition; `topic` is its name here, for names come again from folder to folder."""
+    """One golden partition; `topic` is its unique name in the test's broker, since folders share topic names."""
 
     topic: str
     directory: Path
     records: list[Expected]
-    view: dict[str, Any] | None  # what Kafka's own consumer saw
+    view: dict[str, Any] | None  # the view of Kafka's own consumer
 
     @property
     def format(self) -> int:
@@ -111,7 +111,7 @@ def wire(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def fetched(wire: Wire, one: Golden, version: int, max_bytes: int) -> list[Expected]:
-    """Everything from the log start on, in as many fetches as it takes."""
+    """Return everything from the log start offset on, in as many fetches as needed."""
     make = FETCH.Request
     found: list[Expected] = []
     offset = 0

@@ -1,4 +1,4 @@
-"""How a member's address is written: as Java prints it, because it is kept in the group's record and shown by tools."""
+"""A member's address is written as Java prints it, because the group's record keeps it and tools show it."""
 
 import pytest
 

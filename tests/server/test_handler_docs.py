@@ -1,4 +1,4 @@
-"""What the docstrings of the handler modules say of versions, against the API table."""
+"""The versions in the docstrings of the handler modules match the API table."""
 
 import pkgutil
 import re

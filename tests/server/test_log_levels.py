@@ -1,4 +1,4 @@
-"""Log levels that clients see and change while the broker runs."""
+"""Clients describe and change log levels while the broker runs."""
 
 import logging
 
@@ -14,7 +14,7 @@ LOGGER = 8
 
 @pytest.fixture(autouse=True)
 def tree():
-    """Loggers of this test, below a level that is known; afterwards nothing has a level of its own."""
+    """Create loggers of this test, below a parent with a known level; reset their levels afterwards."""
     logging.getLogger("kafkapy").setLevel(logging.INFO)
     names = ("kafkapy.lab", "kafkapy.lab.one", "kafkapy.lab.one.deep", "kafkapy.lab.two")
     loggers = [logging.getLogger(name) for name in names]

@@ -289,7 +289,7 @@ def fetch_converted_for_old_clients(lab, monkeypatch):
     return step
 
 
-# --- what else is asked
+# --- other requests
 
 
 @kind
@@ -392,7 +392,7 @@ def join_of(group, member_id=""):
 
 
 class Two:
-    """A member of a group, the leader, and others who come and go."""
+    """The leader of a group, and other members that join and leave."""
 
     def __init__(self, lab):
         self.group, self.wire = lab.name(), lab.connect()
@@ -405,7 +405,7 @@ class Two:
         eventually(lambda: self.wire.call(apis.HEARTBEAT, 1, **said).error_code == Errors.REBALANCE_IN_PROGRESS)
 
     def join(self):
-        """The others' ids."""
+        """Let other members join. Return their ids."""
         self.answer = good(self.wire.call(apis.JOIN_GROUP, 2, **join_of(self.group, self.member)))
         return [one.member_id for one in self.answer.members if one.member_id != self.member]
 
@@ -429,7 +429,7 @@ class Two:
 
 @kind
 def members_that_rebalance(lab, monkeypatch):
-    """Two, of whom each waits once for the other's join, and the follower for the leader's assignments."""
+    """Two members each wait once for the other's join, and the follower for the leader's assignments."""
     two, other = Two(lab), lab.connect()
 
     def step():
@@ -447,7 +447,7 @@ def members_that_rebalance(lab, monkeypatch):
 
 @kind
 def member_whose_client_goes(lab, monkeypatch):
-    """It waits for another's join."""
+    """The client disconnects while its member waits for another member's join."""
     two = Two(lab)
     open_ones = len(lab.processor)
 

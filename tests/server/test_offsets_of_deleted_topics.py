@@ -1,4 +1,4 @@
-"""Committed offsets go with their topic, and those of a new topic of the same name do not."""
+"""Committed offsets are deleted with their topic, and those of a new topic of the same name are kept."""
 
 import threading
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ def test_a_commit_to_a_re_created_topic_survives_the_cleanup_of_the_deleted_one(
 def test_offsets_of_many_groups_are_deleted_with_few_appends(
     server: BrokerServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No topic can be created or deleted meanwhile."""
+    """While the tombstones are written, no topic can be created or deleted."""
     wire = Wire(server.bootstrap_servers)
     topic = make_topic(wire, "many")
     groups = [f"{GROUP}-{number}" for number in range(30)]

@@ -1,4 +1,4 @@
-"""Fetches of clients that know older message formats: what converting costs, and what happens when it fails."""
+"""Fetches of clients that know older message formats: the cost of the conversion, and its failures."""
 
 import os
 import struct
@@ -46,7 +46,7 @@ def topic(wire, request):
 
 
 def test_clients_that_do_not_read_hold_little_memory(broker, wire, topic):
-    """Each is promised 12 MB, in which there is more than that to convert."""
+    """Each reply has 12 MB, for which more than that has to be converted."""
     for at in range(120):
         assert produce(wire, topic, batch(0, os.urandom(PART // 2), os.urandom(PART // 2))).error_code == 0, at
     wire.call(FETCH, 3, old_fetch(topic))
@@ -79,7 +79,7 @@ def test_several_partitions_in_one_answer(wire, topic):
 
 
 def test_a_batch_that_cannot_be_converted_is_a_corrupt_message_when_it_is_asked_for(tmp_path, caplog):
-    """Before that the client gets what precedes it: else it would never come so far."""
+    """The client first gets the batches before it; otherwise it would never reach the damaged one."""
     server = start_broker(tmp_path)
     wire, other = Wire(server.bootstrap_servers), Wire(server.bootstrap_servers)
     topic = make_topic(wire, "broken")
@@ -106,7 +106,7 @@ def test_a_batch_that_cannot_be_converted_is_a_corrupt_message_when_it_is_asked_
 
 
 def test_a_partition_that_is_named_often_is_answered_once(wire, topic):
-    """As in Kafka. Each time it would be converted."""
+    """As in Kafka. Otherwise the partition would be converted once for each name."""
     produce(wire, topic, batch(0, b"a", b"b"))
     produce(wire, topic, batch(0, b"c"))
     request = old_fetch(topic)
@@ -138,7 +138,7 @@ def test_conversions_take_turns_and_end_with_their_connection(tmp_path, monkeypa
     greedy.send(FETCH, 1, old_fetch(*names))
     while not converted:
         pass
-    wire.send(FETCH, 1, old_fetch(names[0]))  # waits behind the first partition alone
+    wire.send(FETCH, 1, old_fetch(names[0]))  # waits for the conversion of the first partition only
     greedy.close()
     while server._network.connections > 1:
         pass

@@ -1,4 +1,4 @@
-"""A broker with more partitions than it may keep files open, over real connections."""
+"""A broker with more partitions than the number of files it may keep open, over real connections."""
 
 import os
 import time
@@ -37,7 +37,7 @@ def open_below(directory):
 
 
 def wait_until_closed(directory, most):
-    """What answers under way still hold is closed when they are out."""
+    """Wait until at most so many files are open: replies in progress keep their files open until they are sent."""
     deadline = time.monotonic() + 30
     while (found := open_below(directory)) > most:
         assert time.monotonic() < deadline, f"{found} files are open, and should be {most} at most"
@@ -57,7 +57,7 @@ def write(server, partitions):
 
 
 def read(server, partitions):
-    """Every record, one fetch after the other, is the one that was written there."""
+    """Check that every fetch returns the record that was written to its partition."""
     wire = Wire(server.bootstrap_servers)
     for number in range(ROUNDS):
         for partition in partitions:

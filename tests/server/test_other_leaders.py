@@ -13,7 +13,7 @@ OTHER = 7
 
 
 class Cluster:
-    """Broker 0, and broker 7, which is only known by name."""
+    """A cluster of broker 0 and broker 7. Broker 7 exists only in the metadata."""
 
     def __init__(self, directory):
         self.server = start_broker(directory, broker_id=0, offsets_topic_num_partitions=1)

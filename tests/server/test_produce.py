@@ -117,7 +117,7 @@ def test_an_idempotent_retry_is_answered_with_its_first_offset_and_a_gap_is_refu
 
 
 def gather_with_acks(wire, topic, acks, timeout_ms=1000):
-    """One send with a request for each of `acks`."""
+    """Send a request for each of `acks` in one call, so that they are gathered."""
     frames = []
     for i, one in enumerate(acks):
         asked = request(topic, batch(b"%d" % i), acks=one)
@@ -179,7 +179,7 @@ def test_acks_all_is_answered_when_the_time_of_the_request_is_up(wire, broker):
 
 
 def test_a_large_request_that_waits_for_followers_gives_its_receive_buffer_back(wire, broker):
-    """Also where the append itself has waited, for a flush, and has kept the buffer until then."""
+    """This includes appends that waited for a flush, and kept the buffer until then."""
     topic = make_topic(wire, "p-buffers")
     broker.services.topic_settings.alter(topic, lambda _: {"flush.messages": "1"}, validate_only=False)
     me = broker.services.broker_id
@@ -195,7 +195,7 @@ def test_a_large_request_that_waits_for_followers_gives_its_receive_buffer_back(
 
 
 def kept_buffers(server):
-    """Connections whose request still holds its receive buffer."""
+    """Return the connections whose request still holds its receive buffer."""
     processors = server._network._processors
     return sum(conn.kept is not None for processor in processors for conn in list(processor._connections.values()))
 
@@ -218,7 +218,7 @@ def failing_append(server, monkeypatch):
 
 
 def failing_bytes_in(server, monkeypatch):
-    """The second partition's bytes cannot be counted."""
+    """Make counting the bytes of the second partition fail."""
     plain = server.services.meters.bytes_in
 
     def once(topic, size):
@@ -252,7 +252,7 @@ def failing_dispatcher(server, monkeypatch):
     ],
 )
 def test_an_unforeseen_failure_leaves_a_pooled_append_its_records(tmp_path, monkeypatch, fail, answered, size):
-    """The append to one partition waits in the pool, then handling the request goes wrong."""
+    """The append to one partition waits in the pool, and then the handling of the request fails."""
     server = start_broker(tmp_path, num_partitions="2", num_network_threads="1")
     wire, other = Wire(server.bootstrap_servers), Wire(server.bootstrap_servers)
     make_topic(wire, "p-half")
@@ -267,12 +267,12 @@ def test_an_unforeseen_failure_leaves_a_pooled_append_its_records(tmp_path, monk
             if not answered:
                 assert wire.closed()
             eventually(lambda: server.services.append_pool.depth > 0)
-            with held(server):  # the network thread has done with it
+            with held(server):  # the network thread has handled the request
                 pass
         for part in parts:
             part.records = batch(b"b" * size)
         topics[0].name = "p-none"
-        for _ in range(3):  # received where the other one still lies, if nothing keeps that
+        for _ in range(3):  # these would overwrite the waiting request if its buffer were not kept
             other.call(PRODUCE, VERSION, make(acks=1, timeout_ms=5000, topic_data=topics))
     eventually(lambda: waits.log.log_end_offset == 1)
     if answered:
@@ -301,7 +301,7 @@ def test_an_answer_that_fails_on_the_pool_closes_the_connection(tmp_path, monkey
 
 
 def test_pooled_appends_keep_order_and_append_each_request_once(tmp_path, monkeypatch):
-    """With a stall threshold of 0 every append but the first of a while goes through the disk pool."""
+    """With a stall threshold of 0 every append except the first after a pause goes through the pool."""
     monkeypatch.setattr(stall, "SECONDS_A_BYTE", 0.0)
     server = start_broker(tmp_path, kafkapy_stall_threshold_ms="0")
     wires = [Wire(server.bootstrap_servers) for _ in range(3)]

@@ -1,4 +1,5 @@
-"""Small produce requests of many connections: one append a partition, and the answers of each as if it were alone."""
+"""Small produce requests of many connections need one append for each partition, and get the responses that they
+would get alone."""
 
 import random
 import struct
@@ -37,7 +38,7 @@ def wires(server):
 
 @pytest.fixture
 def gathers(monkeypatch):
-    """How many connections each gather had."""
+    """Return the numbers of connections in each gather."""
     return turns_of(PRODUCE, monkeypatch)
 
 
@@ -67,7 +68,7 @@ def test_one_append_for_all(server, wires, gathers, monkeypatch):
 
 
 def kinds(number):
-    """(request, error that is its answer, values it leaves in topic b)."""
+    """Return (request, its error, values it leaves in topic b) for each kind of request."""
     good = batch(b"%d" % number)
     damaged = bytearray(good)
     damaged[-1] ^= 1

@@ -1,4 +1,4 @@
-"""What a produce request may hold, by its version."""
+"""The record formats that a produce request may have in each version."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A retention policy of the user's own."""
+"""Retention policies written by users."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.server.requests import batch, end_offset, make_topic, produce, start_
 
 
 class Everything:
-    """One reason, and it always holds."""
+    """A policy that deletes every segment, with a single reason."""
 
     reason = "the test says so"
 

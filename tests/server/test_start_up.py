@@ -26,7 +26,7 @@ WAIT_S = 60
 
 @pytest.fixture
 def held(tmp_path):
-    """A broker that recovers `slow` until the gate is opened, and has recovered `quick`."""
+    """Start a broker that recovers `slow` until the gate is opened, and has recovered `quick`."""
     server = start_broker(tmp_path, broker_id=0)
     wire = Wire(server.bootstrap_servers)
     for topic in ("slow", "quick"):
@@ -48,7 +48,7 @@ def held(tmp_path):
 
 
 def ask_one(wire, api, version, **fields):
-    """The answer for partition 0 of `slow`, of an API whose topics have partitions."""
+    """Return the response of an API with topics and partitions, for partition 0 of `slow`."""
     request = api.Request(**fields)
     response = wire.call(api, version, request)
     return response.topics[0].partitions[0]
@@ -183,7 +183,7 @@ def test_topics_can_be_created_and_deleted_during_recovery(held):
 
 
 def test_a_topic_can_be_deleted_before_the_loading_of_its_log_begins(tmp_path):
-    """Also one that was being deleted when the broker was killed, which its next start finishes."""
+    """The next start also finishes a deletion that was in progress when the broker was killed."""
     server = start_broker(tmp_path, broker_id=0)
     wire = Wire(server.bootstrap_servers)
     for topic in ("slow", "marked", "later"):

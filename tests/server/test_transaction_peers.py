@@ -34,7 +34,7 @@ class Local:
 
 
 def cache(leaders):
-    """A metadata cache with these leaders, by topic and partition."""
+    """Return a metadata cache with these leaders, by topic and partition."""
     cache = MetadataCache()
     cache.update(
         PartitionRole(topic, index, bytes(16), leader, 1, 0, [leader], [leader])

@@ -14,7 +14,7 @@ from kafkapy.replica.verification import TransactionVerifier
 from tests.harness.wire import Wire
 from tests.server.requests import make_topic, start_broker
 
-NOW = time.time_ns() // 1_000_000  # markers have the time of their writing: an old record would be in another segment
+NOW = time.time_ns() // 1_000_000  # markers have the current time, so an old record would be in another segment
 READ_COMMITTED = 1
 MAX_TIMESTAMP = -3
 
@@ -83,7 +83,7 @@ def batch(*values, sequence=0, producer_id=7, epoch=0, transactional=True):
 
 
 def request(topic, sets, transactional_id="tx", acks=-1):
-    """`sets`: partition -> batch."""
+    """Return a produce request with these sets: {partition: batch}."""
     make = PRODUCE.Request
     parts = [make.TopicData.PartitionData(index=index, records=data) for index, data in sets.items()]
     data = [make.TopicData(name=topic, partition_data=parts)]
@@ -119,7 +119,7 @@ def latest(wire, topic, isolation, timestamp=-1):
 
 
 def test_the_largest_timestamp_is_that_of_a_record_that_the_consumer_may_read(wire, topic, coordinator):
-    """Not none, though the newest record is in an open transaction."""
+    """There is such a record, though the newest one is in an open transaction."""
     plain = build([(NOW - 5, None, b"a", [])])
     assert produce(wire, topic, {0: plain}, transactional_id=None) == {0: Errors.NONE}
     assert produce(wire, topic, {0: batch(b"b")}) == {0: Errors.NONE}

@@ -1,4 +1,4 @@
-"""The transaction coordinator inside a broker: its log, what a restart finds, what a stop interrupts."""
+"""The transaction coordinator inside a broker: its log, restarts, and stops in the middle of a transaction."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 
 
 class GoldenNodes:
-    """The ZooKeeper of a golden directory's broker, out of its znodes.jsonl."""
+    """The ZooKeeper nodes of a golden directory's broker, read from its znodes.jsonl."""
 
     def __init__(self, name, file="znodes.jsonl"):
         lines = (GOLDEN / name / file).read_text().splitlines()
@@ -36,7 +36,7 @@ def golden_nodes():
 
 @pytest.fixture
 def golden_copy(tmp_path):
-    """Copies the data of a golden directory: golden_copy("kafka-3.9.1-v2") gives the copy's path."""
+    """Return a function that copies the data of a golden directory: golden_copy("kafka-3.9.1-v2") returns the path."""
 
     def copy(name, part="data"):
         path = tmp_path / name

@@ -1,4 +1,4 @@
-"""Adoption as a whole: what it writes, what a crash leaves, and the broker that starts on it."""
+"""Adoption as a whole: the written files, crashes, and the broker that starts on the directory."""
 
 import shutil
 import subprocess
@@ -95,7 +95,7 @@ def test_a_broker_of_kafka_0_8_gets_ids(golden_copy):
 
 
 def test_offsets_of_old_consumers_in_zookeeper_are_kept(golden_copy, golden_nodes):
-    """Version 0 of the requests is that of ZooKeeper; one of the groups wrote to `__consumer_offsets` too."""
+    """Version 0 of the requests reads offsets from ZooKeeper; one of the groups wrote to `__consumer_offsets`, too."""
     path = golden_copy("kafka-0.8.2.2")
     nodes = golden_nodes("kafka-0.8.2.2", "znodes-after-consumers-left.jsonl")
     nodes.nodes["/consumers/dual-group/offsets/gone"] = None
@@ -178,7 +178,7 @@ def test_a_missing_partition_is_created_empty(small):
     assert [ends["v2-none", index].offset for index in (0, 1)] == [0, 190]
 
 
-# --- refused, or broken off
+# --- refusals and interruptions
 
 
 def test_a_second_adoption_is_refused(small):
@@ -220,7 +220,7 @@ def test_a_failed_adoption_leaves_the_directory_unchanged(small, monkeypatch, fa
     with pytest.raises(OSError, match="made to fail"):
         adopt([path], Knowledge())
     left = contents(path)
-    if failing != "sync_dir":  # behind the rename it is adopted, only not known to be on the disk yet
+    if failing != "sync_dir":  # after the rename the directory is adopted, though perhaps not synced
         assert left.keys() - before.keys() == {".lock"}
         monkeypatch.undo()
         adopt([path], Knowledge())

@@ -49,7 +49,7 @@ def test_with_zookeeper_topics_keep_their_ids_epochs_and_settings(golden_copy, g
     block = nodes.nodes.get("/latest_producer_id_block")
     assert plan.last_producer_id == (999_999_999 if block else -1)
     assert plan.controller_epoch == int(nodes.nodes["/controller_epoch"])
-    # They ran while ZooKeeper was read.
+    # The brokers ran while ZooKeeper was read.
     *formats, running = plan.warnings
     assert running == f"broker {plan.broker_id} is registered in ZooKeeper: does Kafka run elsewhere, on a copy?"
     chosen = [topic.name for topic in plan.topics if "message.format.version" in topic.settings]

@@ -1,4 +1,4 @@
-"""Topic settings from a file: our own forms and what Kafka's tools of several releases print."""
+"""Topic settings from a file: kafkapy's own forms, and the output of Kafka's tools of several releases."""
 
 import json
 
