@@ -53,6 +53,7 @@ cdef enum:
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
     INDEX_PAGE = 512            # index entries that a search reads at once
+    RELEASE_FROM = 65536        # bytes from which a scan in memory releases the GIL
 
 
 class CorruptSegment(ValueError):
@@ -400,6 +401,10 @@ cdef class Scan:
     cdef readonly bytes epochs                  # native pairs of int64: leader epoch, first offset of the epoch
     cdef readonly bytes producers               # struct "=qqqqqiiihh" each, see ProducerBatch
     cdef readonly object stopped_by             # None, or a sentence: why no valid batch begins at valid_end
+    cdef readonly bint incomplete               # the bytes after valid_end are the beginning of a batch
+    cdef readonly bint too_far                  # the batch at valid_end is too far from the base offset of the segment
+    cdef readonly int64_t first_timestamp       # largest timestamp of the first batch; -1 if there is none
+    cdef readonly int64_t since_entry           # bytes from the last index entry to valid_end
 
 
 cdef Stop check_crc(Walk *walk) noexcept nogil:
@@ -468,14 +473,14 @@ cdef int by_base_offset(const void *one, const void *other) noexcept nogil:
     return (left > right) - (left < right)
 
 
-cdef Stop run(Walk *walk, Scan found, int64_t base_offset, int64_t interval, bint verify, Heap *heaps,
-              Recent *recent) noexcept nogil:
+cdef Stop run(Walk *walk, Scan found, int64_t base_offset, int64_t interval, int64_t last_entry,
+              int64_t last_stamp, bint verify, Heap *heaps, Recent *recent) noexcept nogil:
     cdef Heap *entries = &heaps[0]
     cdef Heap *stamps = &heaps[1]
     cdef Heap *stamp_offsets = &heaps[2]
     cdef Heap *epochs = &heaps[3]
     cdef Heap *producers = &heaps[4]
-    cdef int64_t last_entry = walk.position, last_stamp = -1, latest_epoch = -1, producer_id, relative
+    cdef int64_t latest_epoch = -1, producer_id, relative
     cdef int32_t epoch, base_sequence = -1, delta = 0
     cdef int16_t attributes = 0, producer_epoch = -1
     cdef uint8_t *at
@@ -541,8 +546,11 @@ cdef Stop run(Walk *walk, Scan found, int64_t base_offset, int64_t interval, bin
                 return STOP_MEMORY
             (<int64_t *>at)[0] = epoch
             (<int64_t *>at)[1] = walk.base_offset
+        if found.batches == 0:
+            found.first_timestamp = walk.max_timestamp
         found.batches += 1
         found.next_offset = walk.last_offset + 1
+        found.since_entry = walk.position + walk.size - last_entry
         walk.position += walk.size
         found.valid_end = walk.position
 
@@ -556,31 +564,69 @@ def scan(int fd, int64_t position, int64_t end, int64_t base_offset, int64_t int
     and adds nothing to the time index. Of each producer's plain batches it returns at least the last five, of
     transactional and control batches all, ordered by offset. Raises OSError, MemoryError. Takes no locks.
     """
-    cdef Heap heaps[5]
     cdef Walk walk
-    cdef Stop stop
     cdef Scan found = Scan.__new__(Scan)
     cdef Py_ssize_t room = CHECK if verify else LOOK
-    cdef Recent *recent = <Recent *>malloc(RECENT_SLOTS * sizeof(Recent))
     cdef uint8_t *window = <uint8_t *>malloc(room)
-    cdef int i
-    memset(heaps, 0, sizeof(heaps))
+    if window == NULL:
+        raise MemoryError
     try:
-        if recent == NULL or window == NULL:
-            raise MemoryError
-        memset(recent, 0, RECENT_SLOTS * sizeof(Recent))
         begin(&walk, fd, position, end, False, window, room)
-        found.valid_end = position
         found.next_offset = -1
         found.max_timestamp = -1
         found.max_timestamp_offset = base_offset
-        with nogil:
-            stop = run(&walk, found, base_offset, interval, verify, heaps, recent)
-            # `collect` overwrites a producer's old batch with a newer one, which is then in the wrong place.
-            if heaps[4].size:
-                qsort(heaps[4].data, heaps[4].size // sizeof(ProducerBatch), sizeof(ProducerBatch), by_base_offset)
+        collected(&walk, found, base_offset, interval, position, -1, verify, True)
+    finally:
+        free(window)
+    return found
+
+
+def scan_buffer(const uint8_t[::1] data, int64_t position, int64_t base_offset, int64_t next_offset, int64_t interval,
+                int64_t since_entry, int64_t last_stamp, int64_t max_timestamp, int64_t max_timestamp_offset):
+    """Check the batches in memory that will be appended at `position` of a segment, and return a Scan.
+
+    The scan is the same as that of a file, and its positions are those in the segment. `next_offset` is the log end
+    offset: a batch with a lower offset stops the scan. `since_entry` is the number of bytes between the segment's last
+    index entry and `position`, `last_stamp` the timestamp of its last time index entry; `max_timestamp` and its offset
+    are the segment's. Releases the GIL from 64 KiB on. Raises MemoryError.
+    """
+    cdef Walk walk
+    cdef Scan found = Scan.__new__(Scan)
+    cdef Py_ssize_t size = data.shape[0]
+    begin(&walk, -1, position, position + size, False, <uint8_t *>&data[0] if size else NULL, size)
+    walk.window_at = position           # all of it is in the window already, so that nothing is ever read
+    walk.window_size = size
+    found.next_offset = next_offset
+    found.max_timestamp = max_timestamp
+    found.max_timestamp_offset = max_timestamp_offset
+    collected(&walk, found, base_offset, interval, position - since_entry, last_stamp, True, size >= RELEASE_FROM)
+    return found
+
+
+cdef int collected(Walk *walk, Scan found, int64_t base_offset, int64_t interval, int64_t last_entry,
+                   int64_t last_stamp, bint verify, bint release) except -1:
+    """Run the scan, without the GIL if `release`, and fill `found`."""
+    cdef Heap heaps[5]
+    cdef Stop stop
+    cdef Recent *recent = <Recent *>malloc(RECENT_SLOTS * sizeof(Recent))
+    cdef int i
+    memset(heaps, 0, sizeof(heaps))
+    found.valid_end = walk.position
+    found.since_entry = walk.position - last_entry
+    found.first_timestamp = -1
+    try:
+        if recent == NULL:
+            raise MemoryError
+        memset(recent, 0, RECENT_SLOTS * sizeof(Recent))
+        if release:
+            with nogil:
+                stop = run(walk, found, base_offset, interval, last_entry, last_stamp, verify, heaps, recent)
+                sort_producers(&heaps[4])
+        else:
+            stop = run(walk, found, base_offset, interval, last_entry, last_stamp, verify, heaps, recent)
+            sort_producers(&heaps[4])
         if stop == STOP_ERROR and walk.error:
-            raise failure(&walk, STEP_ERROR)
+            raise failure(walk, STEP_ERROR)
         if stop == STOP_MEMORY:
             raise MemoryError
         found.offset_entries = taken(&heaps[0])
@@ -588,13 +634,20 @@ def scan(int fd, int64_t position, int64_t end, int64_t base_offset, int64_t int
         found.time_offsets = taken(&heaps[2])
         found.epochs = taken(&heaps[3])
         found.producers = taken(&heaps[4])
-        found.stopped_by = sentence(&walk, stop)
+        found.incomplete = stop == STOP_INCOMPLETE
+        found.too_far = stop == STOP_RANGE
+        found.stopped_by = sentence(walk, stop)
     finally:
         free(recent)
-        free(window)
         for i in range(5):
             free(heaps[i].data)
-    return found
+    return 0
+
+
+cdef void sort_producers(Heap *producers) noexcept nogil:
+    """Sort the batches by offset: `collect` puts a newer batch in the place of a producer's old one."""
+    if producers.size:
+        qsort(producers.data, producers.size // sizeof(ProducerBatch), sizeof(ProducerBatch), by_base_offset)
 
 
 cdef object sentence(Walk *walk, Stop stop):

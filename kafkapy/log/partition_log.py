@@ -17,6 +17,7 @@ from kafkapy._ext.entry_walk import any_older
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import names
 from kafkapy.log.append.appender import Append, Verdict
+from kafkapy.log.append.follower import Followed, write_followed
 from kafkapy.log.append.rules import Records, rules_of
 from kafkapy.log.config import LogConfig
 from kafkapy.log.directories import partition_metadata
@@ -243,12 +244,14 @@ class PartitionLog:
         if self.env.shortage.lasts:
             self.env.shortage.written()
 
-    def roll_locked(self) -> None:
-        """Begin a new segment, unless the active one is empty.
+    def roll_locked(self, base_offset: int = 0) -> None:
+        """Begin a new segment, unless the active one is empty and begins at the end offset.
 
-        If this raises OSError or any other exception, the old segment is still the active one.
+        The segment begins at the end offset, or at `base_offset` if that is higher: offsets that a follower gets may
+        have a gap that is too large for one segment. If this raises OSError or any other exception, the old segment is
+        still the active one.
         """
-        old, end_offset = self.segments.active, self.end[0]
+        old, end_offset = self.segments.active, max(self.end[0], base_offset)
         if old.size == 0 and old.base_offset == end_offset:
             return
         try:
@@ -486,6 +489,21 @@ class PartitionLog:
             except KafkaError as refusal:
                 return [refusal] * len(sets)
         return verdicts
+
+    def append_as_follower(self, data: memoryview, leader_epoch: int) -> Followed:
+        """Append what a follower has fetched in `leader_epoch`: whole batches, with their offsets and leader epochs.
+
+        Waits for the disk. Does not flush: see `is_flush_due`. Raises KafkaError CORRUPT_MESSAGE for a damaged batch,
+        NOT_LEADER_OR_FOLLOWER if a later leader epoch has begun, UnexpectedOffset if the first batch begins below the
+        log end offset, and LogDirFailure.
+        """
+        self.env.check()
+        with self.lock:
+            self.check_writer(leader_epoch)
+            try:
+                return write_followed(self, data, leader_epoch)
+            except OSError as error:
+                raise self.disk_error(f"appending to {self.name}", error) from error
 
     def is_long_work(self, sets: Sequence[Records]) -> bool:
         """Return True if a set may have to be converted or recompressed. A malicious set can make this take seconds."""

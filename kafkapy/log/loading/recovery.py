@@ -13,7 +13,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.indexes.txn_index import AbortedTxn
 from kafkapy.log.leader_epochs import LeaderEpochCache
 from kafkapy.log.loading.load_progress import LoadReport
-from kafkapy.log.producers.producer_rebuild import rebuild_producer_state, replay, take_snapshot
+from kafkapy.log.producers.producer_rebuild import reader_of, rebuild_producer_state, replay, take_snapshot
 from kafkapy.log.producers.producer_snapshots import SnapshotFiles
 from kafkapy.log.producers.producer_state import CompletedTxn, ProducerState
 from kafkapy.log.segments.segment import MAX_RELATIVE_OFFSET, WITHOUT_ENTRIES, Segment
@@ -109,7 +109,7 @@ class Recovery:
                 last_stable = state.last_stable_offset(txn)
                 aborted.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, last_stable))
 
-        replay(state, segment, found.producers, completed)
+        replay(state, reader_of(segment), found.producers, completed)
         state.end_offset = max(state.end_offset, found.next_offset)
         return aborted
 

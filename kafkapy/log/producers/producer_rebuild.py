@@ -92,14 +92,24 @@ def _replay_segment(state: ProducerState, segment: Segment, start: int, end_offs
     end = segment.locate(end_offset, segment.size)
     stop = end[0] if end is not None else segment.size
     found = segment.files.scan(segment.handle(), begin[0], stop, segment.base_offset, WITHOUT_ENTRIES, False)
-    replay(state, segment, found.producers, lambda txn: None)
+    replay(state, reader_of(segment), found.producers, lambda txn: None)
 
 
-def replay(state: ProducerState, segment: Segment, collected: bytes, completed: Callable[[CompletedTxn], None]) -> None:
-    """Apply the producers' batches that a scan of `segment` has collected.
+def reader_of(segment: Segment) -> Callable[[int, int], bytes]:
+    """Return a function that reads (size, position) of the segment's file."""
+    return lambda size, position: segment.files.pread(segment.handle(), size, position)
 
-    Nothing is refused, as the batches are in the log. `completed` is called for each transaction that ends, before the
-    state counts it as ended.
+
+def replay(
+    state: ProducerState,
+    read: Callable[[int, int], bytes],
+    collected: bytes,
+    completed: Callable[[CompletedTxn], None],
+) -> None:
+    """Apply the producers' batches that a scan has collected.
+
+    Nothing is refused, as the batches are in the log, or in the leader's. `read(size, position)` returns the bytes of a
+    batch. `completed` is called for each transaction that ends, before the state counts it as ended.
     """
     for base, last, producer_id, timestamp, position, _, last_sequence, size, epoch, flags in _BATCH.iter_unpack(
         collected
@@ -111,7 +121,7 @@ def replay(state: ProducerState, segment: Segment, collected: bytes, completed: 
                 entry.txn_first_offset = base
             state.put(entry)
             continue
-        data = segment.files.pread(segment.handle(), size, position)
+        data = read(size, position)
         marker = control_record_of(data, read_header(data))
         if marker is None or marker.type not in (ABORT, COMMIT) or marker.coordinator_epoch is None:
             continue

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+from array import array
 from collections.abc import Mapping
 
 from kafkapy._ext.segment_scan import CorruptSegment, Scan
@@ -262,6 +263,19 @@ class Segment(SegmentFiles):
             self.time_index.maybe_append(*largest)
             self.bytes_since_entry = 0
         self.bytes_since_entry += size
+
+    def appended_many(self, size: int, found: Scan) -> None:
+        """Account for an append of `size` bytes of batches, whose `found` comes from `scan_buffer`."""
+        if self.size == 0:
+            self.first_timestamp_in_memory = found.first_timestamp
+        base = self.base_offset
+        for entry in array("Q", found.offset_entries):
+            self.offset_index.append(base + (entry >> 32), entry & 0xFFFFFFFF)
+        for stamp, offset in zip(array("q", found.time_stamps), array("i", found.time_offsets), strict=True):
+            self.time_index.maybe_append(stamp, base + offset)
+        self._max_timestamp = found.max_timestamp, found.max_timestamp_offset
+        self.bytes_since_entry = found.since_entry
+        self.size += size
 
     def truncate_to(self, offset: int) -> int:
         """Remove the batch that contains `offset` and all later ones. Return the number of removed bytes.

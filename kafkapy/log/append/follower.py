@@ -1,0 +1,162 @@
+"""A follower's append: batches that the leader has validated are written as they came, with their offsets and epochs.
+
+Nothing is decompressed and no offset is assigned: one pass over the bytes (`segment_scan.scan_buffer`) checks lengths,
+magic, CRC and the order of offsets, and finds the index entries, leader epochs and producers. Sequences, timestamps and
+sizes are not checked, because the leader has. Source: UnifiedLog.appendAsFollower, LogSegment.append.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkapy._ext.segment_scan import Scan, scan_buffer
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.failures import no_memory
+from kafkapy.log.indexes.txn_index import AbortedTxn
+from kafkapy.log.producers.producer_rebuild import replay
+from kafkapy.log.producers.producer_state import CompletedTxn
+from kafkapy.log.retention.cleanup import undo_append
+from kafkapy.log.segments.segment import MAX_RELATIVE_OFFSET, Segment
+
+if TYPE_CHECKING:
+    from kafkapy.log.partition_log import PartitionLog
+
+_HEAD = struct.Struct(">qi")  # base offset, length of the rest
+_EPOCH = struct.Struct("=qq")
+_MAX_TIMESTAMP = struct.Struct(">35xq")
+_MESSAGE_TIMESTAMP = struct.Struct(">18xq")
+_UP_TO_MAGIC = 17
+_MAGIC_AT = 16
+
+
+class Followed(NamedTuple):
+    """The result of a follower's append: the bytes that were written, and the log end offset after them.
+
+    `left` is True if the data ends in the beginning of a batch, which was not written.
+    """
+
+    size: int
+    end_offset: int
+    left: bool
+
+
+class UnexpectedOffset(Exception):
+    """The first batch begins below the log end offset: the leader's log is not the one that this log was cut to."""
+
+    def __init__(self, name: str, first_offset: int, end_offset: int) -> None:
+        super().__init__(f"the leader sent offset {first_offset} of {name}, whose log ends at {end_offset}")
+        self.first_offset = first_offset
+
+
+def write_followed(log: PartitionLog, data: memoryview, leader_epoch: int) -> Followed:
+    """Append the whole batches of `data`, under the log's lock. Return what was written, see Followed.
+
+    Raises KafkaError CORRUPT_MESSAGE for a damaged batch, after the batches before it were written, and for a batch of
+    a later epoch than `leader_epoch`, in which the data was fetched. Raises UnexpectedOffset and OSError.
+    """
+    log.write_seconds = 0.0
+    written = 0
+    while len(data) - written >= _UP_TO_MAGIC:
+        rest = data[written:]
+        first_offset, length = _HEAD.unpack_from(rest)
+        if first_offset < log.end[0]:
+            raise UnexpectedOffset(log.name, first_offset, log.end[0])
+        size = _HEAD.size + length
+        if size > len(rest) and length > 0:
+            return Followed(written, log.end[0], True)
+        segment = _room(log, first_offset, size, rest)
+        room = min(log.config.segment_bytes - segment.size, (segment.entries_left() - 1) * segment.index_interval)
+        found = _scan(log, segment, rest[: max(size, room)])
+        if found.batches:
+            _check_epochs(log, found, leader_epoch)
+            count = found.valid_end - segment.size
+            _write(log, segment, rest[:count], found)
+            written += count
+        if not found.batches or (found.stopped_by is not None and not (found.incomplete or found.too_far)):
+            raise KafkaError(Errors.CORRUPT_MESSAGE, f"the leader's data for {log.name}: {found.stopped_by}")
+    return Followed(written, log.end[0], written < len(data))
+
+
+def _room(log: PartitionLog, first_offset: int, size: int, data: memoryview) -> Segment:
+    """Return the active segment, after a roll if a batch of `size` bytes has no room in it or is too late for it."""
+    segment, config = log.segments.active, log.config
+    if first_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+        log.roll_locked(first_offset)
+    elif segment.size and (
+        segment.size + size > config.segment_bytes or segment.entries_left() < 2 or _is_old(log, segment, data)
+    ):
+        log.roll_locked()
+    return log.segments.active
+
+
+def _is_old(log: PartitionLog, segment: Segment, data: memoryview) -> bool:
+    magic = data[_MAGIC_AT]
+    stamp = _MAX_TIMESTAMP if magic >= 2 else _MESSAGE_TIMESTAMP
+    largest = stamp.unpack_from(data)[0] if magic and len(data) >= stamp.size else -1
+    first = segment.first_timestamp()
+    waited = largest - first if first >= 0 else log.clock.time_ms() - segment.created_ms
+    return waited > log.config.max_segment_ms - segment.roll_jitter_ms
+
+
+def _scan(log: PartitionLog, segment: Segment, data: memoryview) -> Scan:
+    if not segment.growing:
+        segment.make_active()
+    return scan_buffer(
+        data,
+        segment.size,
+        segment.base_offset,
+        log.end[0],
+        segment.index_interval,
+        segment.bytes_since_entry,
+        segment.time_index.last_entry[0],
+        *segment.max_timestamp,
+    )
+
+
+def _check_epochs(log: PartitionLog, found: Scan, leader_epoch: int) -> None:
+    for epoch, offset in _EPOCH.iter_unpack(found.epochs):
+        if epoch > leader_epoch:
+            raise KafkaError(
+                Errors.CORRUPT_MESSAGE,
+                f"offset {offset} of {log.name} is of leader epoch {epoch}, it was fetched in {leader_epoch}",
+            )
+
+
+def _write(log: PartitionLog, segment: Segment, data: memoryview, found: Scan) -> None:
+    first_offset, _, position = log.end
+    for epoch, offset in _EPOCH.iter_unpack(found.epochs):
+        if epoch > log.leader_epochs.latest_epoch:
+            log.leader_epochs.assign(epoch, offset)  # in the file before a record of the epoch is in the log (KIP-101)
+    if data[_MAGIC_AT] < 2 and log.leader_epochs.entries:
+        log.leader_epochs.clear()  # such batches have no epoch
+    began = time.monotonic()
+    segment.write([data])
+    log.write_seconds += time.monotonic() - began
+    try:
+        for one in _producers(log, data, position, found):
+            segment.txn_index.append(one)
+        segment.appended_many(len(data), found)
+        log.producers.end_offset = found.next_offset
+        log.appended_locked(first_offset, position, found.next_offset)
+    except BaseException as error:
+        undo_append(log, producers=True)
+        if isinstance(error, MemoryError):
+            raise no_memory() from error
+        raise
+
+
+def _producers(log: PartitionLog, data: memoryview, position: int, found: Scan) -> list[AbortedTxn]:
+    """Apply the batches to the producer state, and return the aborted transactions for the transaction index."""
+    if not found.producers:
+        return []
+    state, aborted = log.producers, []
+
+    def completed(txn: CompletedTxn) -> None:
+        if txn.aborted:
+            last_stable = state.last_stable_offset(txn)
+            aborted.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, last_stable))
+
+    replay(state, lambda size, at: bytes(data[at - position : at - position + size]), found.producers, completed)
+    return aborted
