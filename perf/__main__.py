@@ -97,7 +97,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     listed = "\n".join(f"  {each.name:<20} {each.about}" for each in ALL)
     parser = argparse.ArgumentParser(
         "python -m perf",
-        description="Measures kafkapy beside Apache Kafka 3.9.1 in one run and prints medians, ratios and goals.",
+        description="Measures kafkapy and Apache Kafka 3.9.1 in one run and prints medians, ratios and goals.",
         epilog=f"measurements (default: all; with --quick without the long ones):\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -80,7 +80,7 @@ def path_of_produce(acks: int = 1) -> list[Call]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m perf.path", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--acks", type=int, default=1, choices=(-1, 1), help="of the request (%(default)s)")
+    parser.add_argument("--acks", type=int, default=1, choices=(-1, 1), help="acks of the request (%(default)s)")
     calls = path_of_produce(parser.parse_args(arguments).acks)
     for call in calls:
         print(f"{'  ' * call.depth + call.function:70} {call.module}")

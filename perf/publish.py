@@ -1,5 +1,4 @@
-"""`python -m perf.publish RESULT.json ...`: writes tables into docs/performance.md and README.md, plots into
-docs/plots.
+"""`python -m perf.publish RESULT.json ...`: updates the tables in docs/performance.md and README.md, and the plots.
 
 Name the result files of perf, perf.soak and perf.steps with the newest last: for each row, the last file that has it
 counts. Tables and plots that are in none of them stay unchanged, with the revision at which they were measured.
