@@ -1,4 +1,4 @@
-"""Changes of topics when a part of them cannot be done."""
+"""Changes of topics that fail halfway."""
 
 import threading
 
@@ -64,7 +64,7 @@ def test_adding_partitions_fails_if_their_logs_cannot_be_created(tmp_path, monke
 
 
 def test_a_topic_deleted_while_this_broker_becomes_its_leader_leaves_no_log(tmp_path, monkeypatch):
-    """The deletion comes between the look whether there is such a topic and the making of the log that is missing."""
+    """The deletion comes after the check that the topic exists and before the creation of the missing log."""
     server = start_broker(tmp_path)
     controller, roles = server.services.controller, server.services.roles
     stored = roles._config_of
@@ -89,7 +89,7 @@ def test_a_topic_deleted_while_this_broker_becomes_its_leader_leaves_no_log(tmp_
 
 
 def test_a_partition_that_is_moved_to_this_broker_alone_takes_acks_all_at_once(tmp_path):
-    """Its other replica was never on this cluster of one: the ISR is below min.insync.replicas until it is removed."""
+    """The other replica does not exist in this cluster of one, so the ISR is too small until the replica is removed."""
     server = start_broker(tmp_path, broker_id=0)
     wait(server.services.topics.create, "t", {0: [0, 7]}, {"min.insync.replicas": "2"})
     server.stop()
@@ -115,7 +115,7 @@ def test_a_partition_that_is_moved_to_this_broker_alone_takes_acks_all_at_once(t
 
 
 def test_a_move_during_the_start_is_not_overwritten_by_the_state_before_it(tmp_path, monkeypatch):
-    """The start has sent the roles, and is about to send the leaders to clients, when the partition is moved."""
+    """The partition is moved when the start has applied the roles, and is about to update the leaders in metadata."""
     server = start_broker(tmp_path, broker_id=0)
     services, controller = server.services, server.services.controller
     wait(services.topics.create, "t", {0: [0, 7]}, {})
@@ -125,7 +125,7 @@ def test_a_move_during_the_start_is_not_overwritten_by_the_state_before_it(tmp_p
     def overtaken(*arguments):
         monkeypatch.undo()
         moving.start()
-        moving.join(0.2)  # it goes as far as it can meanwhile
+        moving.join(0.2)  # it runs until it has to wait
         update(*arguments)
 
     try:

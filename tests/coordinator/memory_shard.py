@@ -1,4 +1,4 @@
-"""A shard whose log is a list, for tests of a state machine alone. Appends can be made to fail or to wait."""
+"""A shard whose log is a list, for tests of a state machine alone. A test can make appends fail or wait."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -34,7 +34,7 @@ def shard_log(partition: Partition, clock: ManualClock, codec: int = 0) -> Coord
 
 @pytest.mark.parametrize("name", ["__consumer_offsets-0", "__consumer_offsets-1", "__transaction_state-0"])
 def test_batches_are_byte_for_byte_kafkas(tmp_path: Path, name: str) -> None:
-    """Kafka 3.9.1's own records, written again at the same times: group metadata, commits, in transactions too."""
+    """Kafka 3.9.1's own records are written again at the same times: group metadata and commits, also transactional."""
     (segment, *_) = sorted((GOLDEN / name).glob("*.log"))
     expected = segment.read_bytes()
     topic, _, index = name.rpartition("-")
@@ -47,7 +47,7 @@ def test_batches_are_byte_for_byte_kafkas(tmp_path: Path, name: str) -> None:
     for header in iter_batches(expected):
         partition.log.assign_leader_epoch(header.leader_epoch)
         partition.leader_epoch = header.leader_epoch
-        if header.is_control:  # not a coordinator's of records: it comes to the partition as a marker
+        if header.is_control:  # a marker, which the coordinator of groups does not append
             batch = bytearray(expected[header.position : header.next_position])
             batch[:8] = bytes(8)
             append_to(partition, [OwnBatch(batch)])

@@ -30,7 +30,7 @@ def facts() -> dict[str, dict[str, Any]]:
 
 
 def shape(field: Field, last: int) -> dict[str, Any]:
-    """A field in the words of the facts, with the defaults spelled out."""
+    """Return a field in the format of Kafka's facts, with explicit defaults."""
     kind = f"[]{field.kind}" if field.array else field.kind
     return {
         "name": field.name.replace("_", ""),

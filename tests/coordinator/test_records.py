@@ -25,7 +25,7 @@ int64s = st.integers(-(1 << 63), (1 << 63) - 1)
 
 
 def stored(topic: str) -> Iterator[Record]:
-    """Every data record of the topic in the directories of Kafka 3.9.1."""
+    """Return every data record of the topic in the directories of Kafka 3.9.1."""
     logs = sorted(GOLDEN.glob(f"kafka-3.9.1-*/data/{topic}-*/*.log"))
     assert logs
     for log in logs:

@@ -176,7 +176,7 @@ def test_a_stop_abandons_the_load(partition: Partition) -> None:
 
 
 class Gate:
-    """A queue of one thread, which is held up until `open`."""
+    """A queue of one thread, which waits until `open`."""
 
     def __init__(self) -> None:
         self.queue = LoadQueue(1)

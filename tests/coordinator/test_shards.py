@@ -109,7 +109,7 @@ def code_of(shards: Shards[KeyValues], key: str) -> int:
 
 
 def written(directory: Path, index: int) -> Partition:
-    """A partition with something in it, so that its load takes a turn of the queue."""
+    """Return a partition with a record, so that its load goes through the queue."""
     partition = lead(directory, index=index)
     append_to(partition, [memoryview(bytearray(build([(1, b"key", b"value", ())])))])
     return partition
@@ -125,7 +125,7 @@ def test_a_key_belongs_to_the_partition_that_kafka_chooses() -> None:
 def test_a_key_belongs_to_a_partition_of_the_topic(shards: Shards[KeyValues], broker: Broker) -> None:
     assert shards.partition_for("group") == partition_of("group", 4)
     broker.topic = None
-    assert shards.partition_for("group") == partition_of("group", 50)  # as many as it is going to have
+    assert shards.partition_for("group") == partition_of("group", 50)  # the configured number of partitions
 
 
 def test_partitions_added_later_are_not_used_before_a_restart(shards: Shards[KeyValues], broker: Broker) -> None:
@@ -205,7 +205,7 @@ def test_requests_for_a_partition_without_a_leader_here_are_refused(
 ) -> None:
     broker.why = KafkaError(why, "for a reason")
     assert code_of(shards, key_of(3)) == code
-    assert broker.asked == [3]  # its log is opened before others
+    assert broker.asked == [3]  # the loading of this log is prioritized
     assert shards.is_loading == (code == Errors.COORDINATOR_LOAD_IN_PROGRESS)
 
 
@@ -246,7 +246,7 @@ def test_a_lost_partition_has_another_coordinator(shards: Shards[KeyValues], tmp
 
 
 def test_a_failing_directory_does_not_deadlock_two_shards(tmp_path: Path) -> None:
-    """Each is in the middle of a step, and learns that both are lost; neither waits for the other's end."""
+    """Each shard is in the middle of a step when both are lost; neither waits for the end of the other."""
     broker: Any = Broker(2)
     queue = LoadQueue()
     clock = ManualClock()

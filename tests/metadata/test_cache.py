@@ -1,4 +1,4 @@
-"""What a broker knows of the cluster from its controller."""
+"""The metadata cache, which a broker's controller updates."""
 
 from kafkapy.metadata.cache import LEADER_DURING_DELETE, Leader, MetadataCache, Node
 from kafkapy.metadata.roles import PartitionRole

@@ -66,7 +66,7 @@ def test_concurrent_first_commits_of_a_group_succeed(tree: LocalTree) -> None:
     for _ in range(100):
         assert left.acquire(timeout=20)
     assert errors == [None] * 100
-    # None waited for another, so any of those of a partition may be the last; then one that did wait.
+    # These commits did not wait for each other, so any of a partition's may be the last; the next commit waits.
     seven = [("t", partition) for partition in range(7)]
     assert [number % 7 for number in kept(offsets, "g", *seven)] == list(range(7))
     wait(offsets.set, "g", [("t", partition, 100) for partition in range(7)])

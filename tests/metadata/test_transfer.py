@@ -1,4 +1,4 @@
-"""Copying a tree into another: which nodes, in which order, and what an interruption leaves."""
+"""Copying a tree into another: the copied nodes, their order, and interruptions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ from kafkapy.metadata.zookeeper import batches
 
 @pytest.fixture
 def source(tmp_path: Path) -> Iterator[LocalTree]:
-    """A cluster with a topic, settings, an offset, and what ends with a process or is a note."""
+    """Return a cluster with a topic, settings, an offset, ephemeral nodes and notifications."""
     tree = LocalTree(tmp_path / "source.db")
     cluster = ClusterRegistry(tree)
     cluster.ensure_cluster_id()

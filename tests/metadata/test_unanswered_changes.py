@@ -1,4 +1,4 @@
-"""A change whose answer was lost is recognized by its nodes, or retried."""
+"""A change whose response was lost is recognized by its nodes, or retried."""
 
 from typing import Any
 

@@ -20,7 +20,7 @@ from tests.log.support import Bench, batch
 
 @pytest.fixture
 def partition_of(tmp_path):
-    """Return a function that creates a partition with a batch for each value: `partition_of(b"a", b"b", **settings)`."""
+    """Return a function that creates a partition with one batch a value: `partition_of(b"a", b"b", **settings)`."""
     pool = DiskPool(1)
     count = iter(range(100))
 

@@ -1,4 +1,4 @@
-"""The manual clock wakes exactly those who wait for its time."""
+"""The manual clock wakes exactly the threads whose deadlines are reached."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Log lines: one line a record, fields quoted, nothing a peer sends can forge a line."""
+"""Log lines: one line for each record, quoted fields, and no way for a peer to forge a line."""
 
 import io
 import logging
@@ -47,7 +47,7 @@ def test_a_traceback_follows_its_line(lines) -> None:
     assert lines()[-1] == "  KeyError: 'gone'"
 
 
-# C0 with escape sequences, DEL, C1, separators of lines, bidirectional marks, what shows as nothing, half a character.
+# C0 with escape sequences, DEL, C1, line separators, bidirectional marks, invisible characters, a lone surrogate.
 NOT_PRINTABLE = [
     "\x00",
     "\t",
@@ -66,7 +66,7 @@ NOT_PRINTABLE = [
 
 @pytest.mark.parametrize("text", NOT_PRINTABLE, ids=lambda text: f"U+{ord(text[0]):04X}")
 def test_text_sent_by_a_client_cannot_control_the_terminal(text) -> None:
-    # A logger that pytest does not capture: pytest-xdist cannot send a report with half a character in it.
+    # A logger that pytest does not capture: pytest-xdist cannot send a report with a lone surrogate.
     log, stream = logging.Logger("kafkapy.x"), io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logs.LineFormatter())

@@ -154,7 +154,7 @@ def test_a_change_during_another_threads_check_is_not_lost(purgatory: Purgatory)
     class Slow(Op):
         def try_complete(self) -> bool:
             answer = super().try_complete()
-            if self.asked == 3:  # the two questions of watching are over: this is A's
+            if self.asked == 3:  # the two calls by `watch` are over: this one is thread A's
                 looked.set()
                 news.wait()
             return answer
@@ -165,7 +165,7 @@ def test_a_change_during_another_threads_check_is_not_lost(purgatory: Purgatory)
     a.start()
     looked.wait()
     op.ready = True
-    assert purgatory.check("k") == 0  # A holds the lock: B leaves its note
+    assert purgatory.check("k") == 0  # A holds the lock, so B only leaves a request for another check
     news.set()
     a.join()
     assert op.completions == 1

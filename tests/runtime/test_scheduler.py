@@ -11,7 +11,7 @@ from tests.harness.wire import eventually
 
 
 class Runs:
-    """Counts runs and lets a test wait for the n-th."""
+    """A task that counts its runs, and lets a test wait for the next one."""
 
     def __init__(self, fail: bool = False) -> None:
         self._seen = threading.Semaphore(0)

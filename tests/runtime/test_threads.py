@@ -1,4 +1,4 @@
-"""Threads have names that the system's tools show."""
+"""Threads have names that system tools such as top show."""
 
 import re
 import threading

@@ -1,4 +1,4 @@
-"""What a MemoryLog got, as the bytes that a load reads."""
+"""The batches of a MemoryLog, as the bytes that a load reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafkapy.record.batch import BatchBuilder
 
 
 def blocks(batches: Iterable[tuple[Sequence[Record], Producer | None]]) -> Iterator[bytearray]:
-    """One batch a block."""
+    """Return one block for each batch."""
     offset = 0
     for records, producer in batches:
         builder = BatchBuilder()

@@ -166,7 +166,7 @@ def test_after_lowering_group_max_size_the_last_to_rejoin_are_refused() -> None:
 
 
 def test_a_new_member_that_waits_too_long_is_removed() -> None:
-    """It cannot heartbeat yet, so it might be one that gave up and came again under another id."""
+    """The member cannot heartbeat yet, so it may have given up and joined again with another id."""
     world = World()
     (first,) = world.stable(1, session_ms=1_800_000, rebalance_ms=1_800_000)
     asked = world.join(session_ms=6000, rebalance_ms=1_800_000)

@@ -21,7 +21,7 @@ GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 
 
 def groups_of_kafka() -> list[tuple[str, bytes, bytes]]:
-    """(group, key, value) of every record of group metadata in the directories of Kafka 3.9.1."""
+    """Return (group, key, value) of every group metadata record in the directories of Kafka 3.9.1."""
     found = []
     for log in sorted(GOLDEN.glob("kafka-3.9.1-*/data/__consumer_offsets-*/*.log")):
         data = log.read_bytes()
@@ -163,7 +163,7 @@ def subscription(*topics: str) -> bytes:
 
 
 def shape(group: Group) -> Any:
-    """What a restart must not change."""
+    """Return the values of a group that a restart must not change."""
     members = [
         (one.id, one.instance_id, one.client_id, one.client_host, one.session_ms, one.rebalance_ms, one.assignment)
         for one in group.members.values()

@@ -358,7 +358,7 @@ def test_a_failed_deletion_of_a_topics_offsets_is_logged_once(world: World, capl
 
 
 def test_a_partition_stays_unstable_when_one_of_two_commits_of_a_transaction_fails(world: World) -> None:
-    """Of the first the append fails, and of the second, which was under way by then, it does not."""
+    """The append of the first commit fails; that of the second, which is already in progress, succeeds."""
     producer = Producer(5, 0)
     world.commit(world.offset("t", 0, 1))
     world.log.held = True

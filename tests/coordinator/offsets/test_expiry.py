@@ -1,4 +1,4 @@
-"""Which offsets expire, and when. Kafka's rules: GroupMetadata.removeExpiredOffsets."""
+"""Expiry of offsets by Kafka's rules: GroupMetadata.removeExpiredOffsets."""
 
 from typing import Any
 

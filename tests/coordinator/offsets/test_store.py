@@ -67,7 +67,7 @@ def loaded(log: Log) -> OffsetStore:
 
 
 def pending(*partitions: int, producer: int | None = None) -> PendingCommit:
-    """A commit of group g for these partitions of t."""
+    """Return a pending commit of group g for these partitions of t."""
     offsets = [GroupOffset("t", partition, CommittedOffset(1)) for partition in partitions]
     return PendingCommit("g", offsets, producer)
 
@@ -296,7 +296,7 @@ def test_memory_of_the_table_is_small_and_reused() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_any_history_matches_the_model(seed: int) -> None:
-    """Replayed and applied, both as a dictionary of (order, offset) and lists of open transactions would have it."""
+    """Replayed and applied records have the same result as a plain model: a dict, and lists of open transactions."""
     draw = random.Random(seed)
     log, live = Log(), OffsetStore()
     model: dict[tuple[str, str, int], tuple[int, int]] = {}

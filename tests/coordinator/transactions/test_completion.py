@@ -15,7 +15,7 @@ def world() -> World:
 
 
 def marked(world: World, producer: Producer, commit: bool = True) -> list[tuple[str, int]]:
-    """The partitions with a marker; all are alike."""
+    """Return the partitions with a marker. Check that all markers are equal."""
     assert {one[:3] for one in world.markers.written} <= {(producer, LEADER_EPOCH, commit)}
     return [one[3] for one in world.markers.written]
 

@@ -19,7 +19,7 @@ def world() -> World:
 
 
 def exhausted(world: World, transactional_id: str = "tx") -> Producer:
-    """The last producer of a producer id."""
+    """Return the producer with the last epoch of a producer id."""
     producer = world.producer(transactional_id)
     entry = world.machine.entries[transactional_id]
     assert entry.state is not None
@@ -95,7 +95,7 @@ def test_a_new_client_waits_until_the_transaction_before_is_complete(world: Worl
     assert world.init("tx") == Producer(old.id, 1)
 
 
-# --- a transaction
+# --- the steps of a transaction
 
 
 def test_a_transaction_is_recorded_step_by_step(world: World) -> None:
@@ -288,7 +288,7 @@ def test_lists_wait_for_the_load(world: World) -> None:
     assert world.init("tx") == Errors.NOT_COORDINATOR
 
 
-# --- what an operator reads
+# --- log lines for operators
 
 
 def test_log_lines_name_the_fenced_producer_and_the_reason(world: World, caplog: pytest.LogCaptureFixture) -> None:

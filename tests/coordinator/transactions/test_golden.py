@@ -30,7 +30,7 @@ def stored(log: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def follow(before: TransactionState | None, after: TransactionState) -> list[TransactionState | None]:
-    """What our transitions can make of a state with the same time, producer id and partitions as in the next record."""
+    """Return the states that our transitions can reach with the time, producer id and partitions of the next record."""
     now = after.last_update_ms
     if before is None:
         return [transitions.created(after.producer_id, after.timeout_ms, now)]
@@ -50,7 +50,7 @@ def follow(before: TransactionState | None, after: TransactionState) -> list[Tra
 
 
 def in_order(state: TransactionState) -> TransactionState:
-    """Kafka lists topics in the order of a hash table."""
+    """Return the state with sorted partitions: Kafka lists them in the order of a hash table."""
     return state._replace(partitions=tuple(sorted((topic, tuple(sorted(ids))) for topic, ids in state.partitions)))
 
 

@@ -16,7 +16,7 @@ from tests.coordinator.transactions.world import World, replay
 NAMES = ("a", "b")
 PARTITIONS = (("t", 0), ("t", 1), ("u", 0))
 
-# Kafka's validPreviousStates; "-" is an id that is not known. A fence goes from Ongoing straight to PrepareAbort.
+# Kafka's validPreviousStates; "-" is an unknown id. Fencing changes Ongoing directly to PrepareAbort.
 MAY_FOLLOW = {
     "Empty": {"-", "Empty", "CompleteCommit", "CompleteAbort"},
     "Ongoing": {"Ongoing", "Empty", "CompleteCommit", "CompleteAbort"},
@@ -50,7 +50,7 @@ class CheckedWorld(World):
 
 
 class Transactions(RuleBasedStateMachine):
-    """Clients that remember the producers they were given, and mix them up."""
+    """Clients that remember the producers from InitProducerId responses, and mix them up."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,11 +65,11 @@ class Transactions(RuleBasedStateMachine):
     def begin(self, name: str) -> None:
         self.given[name].append(self.world.producer(name))
 
-    # --- what clients do
+    # --- requests of clients
 
     @rule(seed=st.integers(0, 1 << 32), count=st.integers(3, 12))
     def requests(self, seed: int, count: int) -> None:
-        """A few, drawn by weight: hypothesis alone would seldom get as far as a commit."""
+        """Run a few requests, drawn by weight: hypothesis alone would seldom reach a commit."""
         random = Random(seed)
         for _ in range(count):
             name = random.choice(NAMES)
@@ -79,7 +79,7 @@ class Transactions(RuleBasedStateMachine):
             ask(name, random)
 
     def _producer(self, name: str, random: Random) -> Producer:
-        """Most often the one that was given last."""
+        """Draw a producer, most often the latest one."""
         known = [Producer(1, 0), *self.given[name]]
         return known[-1] if random.random() < 0.85 else random.choice(known[-3:])
 
@@ -92,7 +92,7 @@ class Transactions(RuleBasedStateMachine):
             self._code(code)
             if code == Errors.NONE:
                 if expected is not None and producer == self.given[name][-1]:
-                    return  # the retry of a request that was answered
+                    return  # the client retries an answered request
                 assert producer not in self.given[name], "an epoch went back"
                 self.given[name].append(producer)
 
@@ -118,7 +118,7 @@ class Transactions(RuleBasedStateMachine):
         self.world.coordinator.end(name, *self._producer(name, random), False, self._code)
 
     def use_up_epochs(self, name: str, random: Random) -> None:
-        """As 32,000 clients before would have."""
+        """Use up the epochs of an id, as 32,000 earlier clients would have."""
         entry = self.world.machine.entries.get(name)
         if entry is None or entry.state is None or entry.pending is not None or entry.state.state not in IDLE:
             return
@@ -134,7 +134,7 @@ class Transactions(RuleBasedStateMachine):
 
         self.world.shard.run(lambda machine: machine.move(name, entry, late, bumped))
 
-    # --- what happens to the broker
+    # --- failures and restarts of the broker
 
     @rule(seconds=st.sampled_from([0.1, 0.1, 1.0, 5.0, 5.0, 70.0, 600.0]))
     def time_passes(self, seconds: float) -> None:
@@ -162,7 +162,7 @@ class Transactions(RuleBasedStateMachine):
         old_log.fails = None
         self.world.restart()
 
-    # --- what holds
+    # --- invariants
 
     @invariant()
     def replayed_state_is_live_state(self) -> None:
@@ -187,7 +187,7 @@ class Transactions(RuleBasedStateMachine):
                 if state.state_name.startswith("Prepare"):
                     assert state.partitions == before.partitions
                 if state.state_name.startswith("Complete"):
-                    # A marker in each of its partitions came before (see CheckedWorld).
+                    # Each of its partitions got a marker before (see CheckedWorld).
                     assert state.producer_epoch == before.producer_epoch
             last[name] = state
 
@@ -215,7 +215,7 @@ class Transactions(RuleBasedStateMachine):
 
 
 TestTransactions = Transactions.TestCase
-# Without shrinking, which takes minutes here: the steps of a failure are few enough to be read.
+# Without shrinking, which takes minutes here: a failure has few enough steps to read.
 TestTransactions.settings = settings(
     max_examples=60, stateful_step_count=40, deadline=None, phases=set(Phase) - {Phase.shrink, Phase.explain}
 )

@@ -106,7 +106,7 @@ class OneShard:
 
 
 class World:
-    """`restart` loses everything but the log, the clock and the ids given away."""
+    """`restart` loses everything except the log, the clock and the allocated producer ids."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -143,14 +143,14 @@ class World:
             self.pooled.pop(0)()
 
     def on_marker(self, producer: Producer, commit: bool, partition: TopicPartition) -> None:
-        """A marker is about to be written."""
+        """Called before a marker is written; subclasses check it."""
 
     # --- requests; each returns None if it is not answered yet
 
     def init(
         self, transactional_id: str, timeout_ms: int = 60_000, expected: Producer | None = None
     ) -> Producer | int | None:
-        """The producer, or the code of the refusal."""
+        """Return the producer, or the error code."""
         answers: list[Producer | int] = []
         self.coordinator.init_producer_id(
             transactional_id,
@@ -197,7 +197,7 @@ class World:
 
 
 def only(answers: list[Given]) -> Given | None:
-    """The answer; None while there is none. Nothing is answered twice."""
+    """Return the answer, or None if there is none yet. Fail if there are two."""
     assert len(answers) < 2, answers
     return answers[0] if answers else None
 
