@@ -1,7 +1,7 @@
-"""What all tests have: an administration of the plugin's broker; and how several processes share them.
+"""Fixtures of all tests, such as an admin client of the plugin's broker, and the order of tests in several processes.
 
-`scripts/test` runs two processes. A file is what one takes at a time; files whose tests share what takes long to start
-go to one process together, and those that take longest come first.
+`scripts/test` runs two processes. Each takes one file at a time. Files whose tests share slow fixtures go to one process
+together, and the files that take longest come first.
 """
 
 import logging
@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 
 from kafkapy.client import Admin
@@ -36,7 +37,7 @@ _JVM_FIXTURES = {"zookeeper", "secure", "spark_session", "oldest"}
 
 # A shell that runs a command in the background without job control (`&` in a script, nohup, cron) starts it with SIGINT
 # and SIGQUIT ignored. Processes inherit that, and Python then installs no KeyboardInterrupt handler: the tests that
-# interrupt a child, or themselves, would wait for ever.
+# interrupt a child, or themselves, would wait forever.
 for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
@@ -49,7 +50,7 @@ def _group(nodeid: str) -> str:
 
 
 def _place(item: pytest.Item) -> int:
-    """Return where the test's group comes in the order."""
+    """Return the position of the test's group in the order."""
     group = _group(item.nodeid)
     ranks = [rank for rank, long in enumerate(_LONG) if group == long or group.startswith(f"{long}/")]
     return min(ranks, default=len(_LONG))
@@ -68,6 +69,14 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "other_runtime: needs Java (for Spark, ZooKeeper or Apache Kafka), Go, Node.js or kcat"
     )
     config.addinivalue_line("markers", "not_quick: takes long, and a test much like it is in the quick run")
+    # No deadlines, and no complaint about slow strategies: on a busy machine both fail without a defect.
+    hypothesis.settings.register_profile(
+        "kafkapy",
+        deadline=None,
+        max_examples=30 if config.getoption("quick") else 100,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
+    hypothesis.settings.load_profile("kafkapy")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -103,7 +112,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
-    """A command that runs in this process sets up the log for good; the next test's is not to be its."""
+    """Restore the logging configuration after each test: a command that runs in this process changes it for good."""
     logger = logging.getLogger("kafkapy")
     was = logger.level, logger.propagate, list(logger.handlers)
     yield
