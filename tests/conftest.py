@@ -1,7 +1,7 @@
 """Fixtures of all tests, such as an admin client of the plugin's broker, and the order of tests in several processes.
 
-`scripts/test` runs two processes. Each takes one file at a time. Files whose tests share slow fixtures go to one process
-together, and the files that take longest come first.
+`scripts/test` runs two processes. Each takes one file at a time. Files whose tests share slow fixtures go to one
+process together, and the files that take longest come first.
 """
 
 import logging
