@@ -1,4 +1,4 @@
-"""README.md and docs/: links lead somewhere, files that they name are there, commands and examples fit the code."""
+"""README.md and docs/: link targets and named files exist, commands and examples match the code."""
 
 import ast
 import importlib
@@ -27,13 +27,13 @@ def prose(page: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """The names that GitHub gives to a page's headings."""
+    """Return the anchors that GitHub gives to a page's headings."""
     headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
+def test_links_point_to_existing_files_and_headings(page: Path) -> None:
     for link in LINK.findall(prose(page)):
         if "://" in link:
             continue
@@ -44,14 +44,14 @@ def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_files_that_are_named_are_there(page: Path) -> None:
+def test_named_files_exist(page: Path) -> None:
     for name in REPOSITORY_PATH.findall(prose(page)):
         # docs/architecture.md names compiled modules without their ending.
         assert any((base / f"{name}{end}").exists() for base in (ROOT, ROOT / "kafkapy") for end in ("", ".pyx")), name
 
 
 def commands(page: Path) -> Iterator[list[str]]:
-    """The calls of kafkapy in a page's blocks and inline code, up to a pipe, a redirection or a comment."""
+    """Yield the calls of kafkapy in a page's blocks and inline code, up to a pipe, a redirection or a comment."""
     text = page.read_text()
     lines = [line for kind, block in BLOCK.findall(text) if kind != "python" for line in block.splitlines()]
     lines += re.findall(r"`(kafkapy [^`]+)`", BLOCK.sub("", text).replace("\n", " "))
@@ -68,7 +68,7 @@ def commands(page: Path) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_commands_and_their_options_are_there(page: Path) -> None:
+def test_commands_and_their_options_exist(page: Path) -> None:
     for words in commands(page):
         command = typer.main.get_command(app_for(words))
         options: set[str] = {"--help"}
@@ -82,7 +82,7 @@ def test_commands_and_their_options_are_there(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_what_examples_import_from_kafkapy_is_there(page: Path) -> None:
+def test_names_that_examples_import_from_kafkapy_exist(page: Path) -> None:
     for kind, block in BLOCK.findall(page.read_text()):
         if kind != "python":
             continue

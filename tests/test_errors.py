@@ -1,4 +1,4 @@
-"""The table of error codes against the facts of Kafka 3.9."""
+"""The table of error codes is compared with the facts of Kafka 3.9."""
 
 import csv
 import pickle
@@ -17,12 +17,12 @@ def rows() -> list[dict[str, str]]:
         return list(csv.DictReader(lines, delimiter="\t"))
 
 
-def test_every_code_of_kafka_is_there_and_no_other() -> None:
+def test_the_table_has_exactly_kafkas_codes() -> None:
     ours = {name: code for name, code in vars(Errors).items() if not name.startswith("_")}
     assert ours == {row["name"]: int(row["code"]) for row in rows()}
 
 
-def test_what_may_be_retried_is_what_kafka_says() -> None:
+def test_the_same_codes_are_retriable_as_in_kafka() -> None:
     retriable = {row["name"] for row in rows() if row["retriable"]}
     assert {errors.name_of(code) for code in range(-1, 200) if errors.is_retriable(code)} == retriable
 
@@ -33,7 +33,7 @@ def test_every_code_has_a_sentence() -> None:
     assert len(set(sentences)) == len(sentences)
 
 
-def test_a_code_from_the_future_still_prints() -> None:
+def test_an_unknown_code_can_be_printed() -> None:
     assert errors.name_of(999) == "UNKNOWN_CODE_999"
     assert errors.message_of(999) == "Error code 999."
     assert not errors.is_retriable(999)

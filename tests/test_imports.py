@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "kafkapy"
 EXT = PACKAGE.parent / "ext"
-# From the top to the bottom. What is on one line does not import its neighbours.
+# From the top to the bottom. Parts on one line do not import each other.
 LAYERS = [
     {"__main__"},
     {"tools", "testing"},
@@ -22,20 +22,20 @@ LAYERS = [
     {"record"},
     {"runtime"},
     {"_ext"},
-    {"errors", "extras", "version"},  # tables that import nothing, so that the C parts can raise what is in them
+    {"errors", "extras", "version"},  # tables that import nothing, so that compiled modules can raise these errors
 ]
 HEIGHT = {name: -level for level, names in enumerate(LAYERS) for name in names}
-# The package itself hands out Broker and the version, and loads what is behind them only when it is asked.
+# The package itself exports Broker and the version, and imports their modules only on first use.
 LAZY = {"__init__"}
 
 
 def part_of(path: Path) -> str:
-    """The layer's name of a file: its top folder, or its own name."""
+    """Return the name of a file's part: its top folder, or its own name."""
     return "_ext" if path.parent == EXT else path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def imported(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, part of kafkapy) of every import, also of those inside functions and for types only."""
+    """Yield (line, part of kafkapy) of every import, also of those inside functions and for types only."""
     if path.parent == EXT:
         for number, line in enumerate(path.read_text().splitlines(), 1):
             if found := re.match(r"\s*(?:from|import|cimport) kafkapy\.(\w+)", line):
@@ -55,7 +55,7 @@ def imported(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def sources() -> list[Path]:
-    """All Python and Cython files. A type stub loads nothing and may name what its functions are given."""
+    """Return all Python and Cython files. Type stubs are left out: they import nothing at run time."""
     return sorted([*PACKAGE.rglob("*.py"), *EXT.glob("*.pyx"), *EXT.glob("*.pxd")])
 
 
@@ -75,15 +75,15 @@ def test_imports_go_downwards_only(part: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_the_package_itself_imports_nothing_but_its_version_at_once() -> None:
+def test_the_package_itself_imports_only_its_version_at_once() -> None:
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
     at_once = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
     modules = {node.module for node in at_once if isinstance(node, ast.ImportFrom)}
     assert modules <= {"kafkapy.version", "typing", "__future__"}
 
 
-def test_the_controller_decides_without_the_parts_that_obey() -> None:
-    """It may be on another broker than the replicas and logs that it decides about."""
+def test_the_controller_imports_no_replica_or_log() -> None:
+    """The controller may be on another broker than the replicas and logs that it decides about."""
     wrong = [
         f"{path.relative_to(PACKAGE.parent)}:{line} imports kafkapy.{other}"
         for path in (PACKAGE / "controller").rglob("*.py")
@@ -94,7 +94,7 @@ def test_the_controller_decides_without_the_parts_that_obey() -> None:
 
 
 def imported_at_run_time(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """(module, name in it) of every import, also of those inside functions, but not of those for types only."""
+    """Yield (module, name in it) of every import, also of those inside functions, but not of those for types only."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
@@ -104,8 +104,8 @@ def imported_at_run_time(tree: ast.AST) -> Iterator[tuple[str, str]]:
             yield from imported_at_run_time(node)
 
 
-def test_no_module_imports_itself_through_others() -> None:
-    """An import inside a function may save time; it may not hide that two modules need each other."""
+def test_there_are_no_import_cycles() -> None:
+    """An import inside a function may save time, but it may not hide that two modules need each other."""
     trees = {
         ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path.read_text()
         for path in PACKAGE.rglob("*.py")

@@ -1,4 +1,4 @@
-"""What is built from a checkout, and that it works where nothing else is."""
+"""The packages built from a checkout, which must work in an empty environment."""
 
 import os
 import re
@@ -37,7 +37,7 @@ def test_a_name_on_the_package_index_is_recognized(text):
     assert NOT_OURS.search(text)
 
 
-def test_nobody_is_told_to_install_from_the_package_index():
+def test_no_page_or_message_says_to_install_from_the_package_index():
     files = [path for part in ("docs", "ext", "kafkapy", "perf", "scripts") for path in (ROOT / part).rglob("*")]
     files += [ROOT / "README.md", ROOT / "pyproject.toml", ROOT / "setup.py"]
     texts = {path: path.read_text() for path in files if path.suffix in KINDS and path.is_file()}
@@ -58,14 +58,14 @@ def copy_of_the_sources(to: Path) -> Path:
 def sdist(tmp_path_factory):
     directory = tmp_path_factory.mktemp("sdist")
     copy = copy_of_the_sources(directory / "copy")
-    if (ROOT / "build" / "cython").exists():  # an sdist has none of it: what is up to date need not be made again
+    if (ROOT / "build" / "cython").exists():  # an sdist has no such files; up-to-date ones need not be compiled again
         shutil.copytree(ROOT / "build" / "cython", copy / "build" / "cython")
     subprocess.run([sys.executable, "setup.py", "-q", "sdist", "-d", str(directory / "dist")], cwd=copy, check=True)
     (archive,) = (directory / "dist").iterdir()
     return archive
 
 
-def test_the_sdist_holds_all_that_a_build_needs(sdist):
+def test_the_sdist_has_all_files_that_a_build_needs(sdist):
     copy = sdist.parents[1] / "copy"
     with tarfile.open(sdist) as tar:
         packed = {name.partition("/")[2] for name in tar.getnames()}
@@ -84,7 +84,7 @@ def test_an_incomplete_copy_stops_with_the_reason(tmp_path):
 
 
 def unpacked(sdist: Path, to: Path) -> Path:
-    """Unpack the sdist and give it what Cython has made of the same sources, which takes half of a build."""
+    """Unpack the sdist and copy Cython's output for the same sources into it, which saves half of a build."""
     shutil.unpack_archive(sdist, to)
     (directory,) = to.iterdir()
     if (ROOT / "build" / "cython").exists():
@@ -92,7 +92,7 @@ def unpacked(sdist: Path, to: Path) -> Path:
     return directory
 
 
-def test_the_wheel_made_from_the_sdist_works_in_an_empty_environment(sdist, tmp_path, request):
+def test_the_wheel_built_from_the_sdist_works_in_an_empty_environment(sdist, tmp_path, request):
     source = unpacked(sdist, tmp_path / "unpacked") if request.config.getoption("quick") else sdist
     wheels = [*PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(source)]
     compiler = tmp_path / "compiler"
@@ -136,7 +136,7 @@ def test_the_wheel_made_from_the_sdist_works_in_an_empty_environment(sdist, tmp_
 
 
 def spark_packages(python: str, environment: dict[str, str]) -> list[str]:
-    """What Spark finds, in the way in which it looks; importing them must not fail, here without PySpark."""
+    """Return the packages that Spark finds in its way; their import must not fail, here without PySpark."""
     program = (
         "import importlib, pkgutil\n"
         "for found in pkgutil.iter_modules():\n"
@@ -159,9 +159,9 @@ def spark_packages(python: str, environment: dict[str, str]) -> list[str]:
         ("-m", "kafkapy", "topics", "list"),
     ],
 )
-def test_unbuilt_sources_say_what_happened_and_what_to_do(tmp_path, words):
+def test_the_error_of_unbuilt_sources_says_what_to_do(tmp_path, words):
     copy = copy_of_the_sources(tmp_path / "copy")
-    (copy / "kafkapy" / "_ext" / "codec.cpython-27-x86_64-linux-gnu.so").touch()  # another Python's
+    (copy / "kafkapy" / "_ext" / "codec.cpython-27-x86_64-linux-gnu.so").touch()  # built for another Python
     run = subprocess.run([sys.executable, *words], cwd=copy, capture_output=True, text=True)
     assert run.returncode == 1
     assert run.stderr.splitlines()[-1].partition(": ")[2].rstrip(".") == (
@@ -179,7 +179,7 @@ def test_unbuilt_sources_say_what_happened_and_what_to_do(tmp_path, words):
         ("-m", "kafkapy", "start", "-o", "log.dirs=data"),
     ],
 )
-def test_a_build_of_older_sources_says_what_is_missing_and_what_to_do(tmp_path, words):
+def test_the_error_of_an_outdated_build_says_what_is_missing_and_what_to_do(tmp_path, words):
     copy = copy_of_the_sources(tmp_path / "copy")
     for module in (ROOT / "kafkapy" / "_ext").glob("*.so"):
         if not module.name.startswith("dir_look."):

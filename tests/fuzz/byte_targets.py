@@ -34,7 +34,7 @@ def segments() -> tuple[bytes, ...]:
 
 @cache
 def batches() -> tuple[bytes, ...]:
-    """Every golden batch of moderate size, its base offset 0 as a producer sends it."""
+    """Return all golden batches of moderate size, with base offset 0 as a producer sends them."""
     return tuple(
         bytes(8) + data[header.position + 8 : header.next_position]
         for data in segments()
@@ -71,7 +71,7 @@ def fuzz_records(view: memoryview, rng: random.Random) -> None:
 
 
 def repaired(data: bytearray) -> bytearray:
-    """Length and checksum put right, so that what comes behind them is reached."""
+    """Return the batch with the right length and checksum, so that the checks after these are reached."""
     if len(data) >= 61:
         struct.pack_into(">i", data, 8, len(data) - 12)
         struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
@@ -79,7 +79,7 @@ def repaired(data: bytearray) -> bytearray:
 
 
 def make_produced(rng: random.Random, corpus: Sequence[bytes]) -> bytearray:
-    """A produced batch: damaged as it is, or under a right checksum, or inside its compressed payload."""
+    """Return a damaged produced batch: without repair, with a right checksum, or damaged in its compressed payload."""
     data = rng.choice(corpus)
     how = rng.randrange(4)
     if how == 0:
@@ -118,7 +118,7 @@ def fuzz_validation(view: memoryview, rng: random.Random) -> None:
         max_message_bytes=rng.choice((-1, 10_000)),
         max_decompressed=LIMIT,
     )
-    # What is accepted can be appended, read back and decoded, with the offsets it was given.
+    # An accepted input can be appended, read back and decoded, with the assigned offsets.
     assign(seen, 1000, 3)
     header = batch.check(seen.data)
     records = records_of(seen.data, header, LIMIT)
@@ -139,7 +139,7 @@ def fuzz_codec(codec: int) -> Target:
 
 
 class Segment:
-    """A file that lives in memory, for the parsers that read files."""
+    """A file in memory, for the parsers that read files."""
 
     def __init__(self) -> None:
         self.fd = os.memfd_create("fuzz")
@@ -160,7 +160,7 @@ class Segment:
 
 
 def fuzz_building(view: memoryview, rng: random.Random) -> None:
-    """Whatever the bytes are, as keys, values and headers they come back."""
+    """Any bytes can be written as keys, values and headers and are read back."""
     cuts = sorted(rng.randint(0, len(view)) for _ in range(3))
     key, value, content = view[: cuts[0]], view[cuts[0] : cuts[1]], view[cuts[1] : cuts[2]]
     builder = BatchBuilder(rng.randrange(5))
@@ -174,7 +174,7 @@ def fuzz_building(view: memoryview, rng: random.Random) -> None:
 
 
 def targets() -> list[Target]:
-    """All of this layer."""
+    """Return all targets of this layer."""
     joined = [bytes(one + two) for one, two in zip(batches(), batches()[7:], strict=False)]
     made = [build([(NOW, b"key", b"value" * 3, [("name", b"text")])] * 4, codec=codec) for codec in range(5)]
     return [

@@ -1,4 +1,4 @@
-"""Fuzz targets of `kafkapy log verify`: the deep check of segments, and of what compressed entries hold."""
+"""Fuzz targets of `kafkapy log verify`: the deep check of segments and of the contents of compressed entries."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fuzz_packed(view: memoryview, rng: random.Random) -> None:
 
 
 def targets() -> list[Target]:
-    """All of this layer."""
+    """Return all targets of this layer."""
     corpus = [*stored(), *made()]
     return [
         Target("segment-check", corpus, fuzz_segment_check, (), make_entries),

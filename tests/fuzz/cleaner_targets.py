@@ -1,4 +1,4 @@
-"""What the log cleaner reads: whole segments of entries of any format, in two passes."""
+"""Fuzz target of the log cleaner, which reads whole segments of entries of any format in two passes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Row = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
 
 def fuzz_cleaning(view: memoryview, rng: random.Random) -> None:
-    """Whatever passes holds no record that was not there, and the same once it is cleaned again."""
+    """The cleaned data hold no new record, and cleaning them again changes nothing."""
     aborted = [(rng.randrange(4), rng.randrange(20), 1 << 60, 0) for _ in range(rng.randrange(3))]
     left = cleaned(view, aborted, rng.choice((0, 3)), rng.choice((NOW, -1, 1 << 62)))
     kept = list(entries_of(left))
@@ -63,7 +63,7 @@ def cleaned(view: memoryview, aborted: list[tuple[int, int, int, int]], start: i
 
 
 def transactional() -> bytes:
-    """Two transactions, one of them aborted, with tombstones, and their markers."""
+    """Return two transactions with tombstones, one of them aborted, and their markers."""
     rows: list[Row] = [(NOW, b"a", b"1", []), (NOW, b"b", None, [("h", b"x")])]
     parts = []
     for number, (kind, codec) in enumerate(((1, 0), (0, 3))):
@@ -94,5 +94,5 @@ def transactional() -> bytes:
 
 
 def targets() -> list[Target]:
-    """All of this layer."""
+    """Return all targets of this layer."""
     return [Target("cleaning", [transactional(), *stored(), *made()], fuzz_cleaning, (ValueError,), make_entries)]

@@ -1,4 +1,4 @@
-"""Fuzz targets of what walks over all records in C: columns, JSON lines, statistics, transactions."""
+"""Fuzz targets of the C code that walks over all records: columns, JSON lines, statistics, transactions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def unpacked(codec: int, data: memoryview, magic: int) -> Iterator[bytes]:
 
 
 def made() -> list[bytes]:
-    """Small batches and message sets of every codec and format."""
+    """Return small batches and message sets of every codec and format."""
     headers = (("name", b"text"), ("ünï", None))
     found = [build([(9, b"key", b"value" * 3, headers), (8, None, None, ())] * 3, codec=codec) for codec in range(5)]
     for magic in (0, 1):
@@ -38,7 +38,7 @@ def made() -> list[bytes]:
 
 
 def sound(rng: random.Random, corpus: Sequence[bytes]) -> bytes:
-    """A damaged batch under a right length and checksum: what is behind those checks is reached."""
+    """Return a damaged batch with the right length and checksum, so that the checks after these are reached."""
     data = mutate(rng, rng.choice(corpus), corpus, start=rng.choice((17, 18, 21, 57, 61)))
     if len(data) >= 61 and data[16] == 2:
         struct.pack_into(">i", data, 8, len(data) - 12)
@@ -50,7 +50,7 @@ def sound(rng: random.Random, corpus: Sequence[bytes]) -> bytes:
 
 
 def packed(rng: random.Random, corpus: Sequence[bytes]) -> bytes:
-    """A sound batch or wrapper around a damaged payload."""
+    """Return a valid batch or wrapper around a damaged payload."""
     codec = rng.randrange(5)
     if rng.random() < 0.5:
         inner = mutate(rng, build([(5, b"key", b"value", (("h", b"v"),))] * 4)[61:], corpus)
@@ -68,14 +68,14 @@ def packed(rng: random.Random, corpus: Sequence[bytes]) -> bytes:
 
 
 def make(rng: random.Random, corpus: Sequence[bytes]) -> bytes:
-    """A few of those, one behind the other; sometimes damaged as a whole."""
+    """Return a few of these, one after the other; sometimes damaged as a whole."""
     parts = [rng.choice((sound, packed, lambda r, c: r.choice(c)))(rng, corpus) for _ in range(rng.randint(1, 3))]
     data = b"".join(parts)
     return bytes(mutate(rng, data, corpus)) if rng.random() < 0.2 else data
 
 
 def fuzz_columns(view: memoryview, rng: random.Random) -> None:
-    """The same records as the decoder's, however the columns are bounded, up to where both refuse."""
+    """Columns give the same records as the decoder, whatever their bounds, up to the entry that both refuse."""
     checked = rng.random() < 0.7
     builder = ColumnBuilder(
         unpacked,
@@ -105,7 +105,7 @@ def fuzz_columns(view: memoryview, rng: random.Random) -> None:
     else:
         assert refused is None
     found = [(line["offset"], line["timestamp"]) for line in map(json.loads, lines.splitlines())]
-    # Of a batch with a damaged record the decoder gives nothing.
+    # The decoder gives no record of a batch with a damaged record.
     assert found[: len(wanted)] == wanted
     assert refused is not None or len(found) == len(wanted)
     if refused is not None:
@@ -113,7 +113,7 @@ def fuzz_columns(view: memoryview, rng: random.Random) -> None:
 
 
 def fuzz_filters(view: memoryview, rng: random.Random) -> None:
-    """Bounds and aborted transactions only ever leave records out."""
+    """Bounds and aborted transactions only leave records out."""
     aborted = [(rng.randrange(3), rng.randrange(10)) for _ in range(rng.randrange(3))]
     bounds = {name: rng.choice((None, 0, 3, 2**63 - 1)) for name in ("min_offset", "end_offset", "min_timestamp")}
     rows = []
@@ -147,7 +147,7 @@ def fuzz_transactions(view: memoryview, rng: random.Random) -> None:
 
 
 def targets() -> list[Target]:
-    """All of this layer."""
+    """Return all targets of this layer."""
     corpus = [*batches(), *made()]
     return [
         Target("columns", corpus, fuzz_columns, (DamagedBatch,), make),

@@ -1,4 +1,4 @@
-"""Fuzz targets of the coordinators: what their topics hold, what members say of themselves, and who asks for what."""
+"""Fuzz targets of the coordinators: records of their topics, members' subscriptions, and sequences of requests."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.fuzz.target import Target
 
 
 def parted(view: memoryview) -> tuple[bytes, bytes]:
-    """Key and value of a `joined` record."""
+    """Return key and value of a `joined` record."""
     split = 2 + int.from_bytes(view[:2], "big")
     return bytes(view[2:split]), bytes(view[split:])
 
 
 @cache
 def transaction_records() -> tuple[bytes, ...]:
-    """Of every state, with and without partitions, as Kafka 3.9 writes them and in the flexible version."""
+    """Return records of every state, with and without partitions, as Kafka 3.9 writes them and in flexible versions."""
     found = []
     for state in range(len(STATES)):
         topics = [
@@ -42,7 +42,7 @@ def transaction_records() -> tuple[bytes, ...]:
 
 
 def fuzz_group_records(view: memoryview, rng: random.Random) -> None:
-    """What is loaded can be used: the groups go through a rebalance, and are written again."""
+    """Loaded groups can be used: they go through a rebalance, and are written again."""
     key, value = parted(view)
     world = World()
 
@@ -69,7 +69,7 @@ def fuzz_transaction_records(view: memoryview, rng: random.Random) -> None:
 
 
 def fuzz_subscription(view: memoryview, rng: random.Random) -> None:
-    """Whatever a member says: its topics, or that nobody knows."""
+    """Any subscription of a member gives its topics, or None if it cannot be decoded."""
     group = Group("g", ManualClock())
     for number, said in enumerate((bytes(view), bytes(view[: len(view) // 2]))):
         member = Member(str(number), None, "c", "/h", rebalance_ms=1, session_ms=1, protocols=(("p", said),))
@@ -84,9 +84,9 @@ NAMES = ("", "a", "b", "\0", "x" * 32767)
 
 
 class Crowd:
-    """Members that say anything. Every request has one answer in the end, and each answer can be written.
+    """Members that send random requests. Every request gets one response in the end, and each can be encoded.
 
-    But one: of two requests that wait and name the same member, the first gets none, as in Kafka.
+    One exception: of two waiting requests of the same member, the first gets no response, as in Kafka.
     """
 
     def __init__(self, world: World, rng: random.Random) -> None:
@@ -177,7 +177,7 @@ def fuzz_members(view: memoryview, rng: random.Random) -> None:
 
 def targets() -> list[Target]:
     said = [SUBSCRIPTION.encode(SUBSCRIPTION.Message(topics=["a", "ä", "c" * 249]), version) for version in range(4)]
-    damage = (ProtocolError, KafkaError, ValueError)  # what ends the load of a partition
+    damage = (ProtocolError, KafkaError, ValueError)  # errors that end the load of a partition
     return [
         Target("group_records", records(), fuzz_group_records, damage),
         Target("transaction_records", transaction_records(), fuzz_transaction_records, damage),

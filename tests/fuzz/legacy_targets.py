@@ -36,7 +36,7 @@ SOME = [(NOW, b"key", b"value" * 3), (NOW + 9, None, b"words " * 9), (NOW, b"", 
 
 @cache
 def stored() -> tuple[bytes, ...]:
-    """Golden entries of formats 0 and 1, single messages a few at a time, and some of format 2."""
+    """Return golden entries of formats 0 and 1, with a few single messages in each input, and some of format 2."""
     found = []
     for folder in ("kafka-0.8.2.2", "kafka-0.10.2.2", "kafka-3.9.1-v0-v1"):
         for path in sorted((GOLDEN / folder / "data").glob("v*/*.log")):
@@ -48,13 +48,13 @@ def stored() -> tuple[bytes, ...]:
 
 @cache
 def made() -> tuple[bytes, ...]:
-    """Sets of every format and codec as producers send them."""
+    """Return message sets of every format and codec as producers send them."""
     old = [build_set(SOME * count, magic, codec) for magic in (0, 1) for codec in range(4) for count in (1, 5)]
     return (*old, *(build([(*record, ()) for record in SOME], codec=codec) for codec in range(5)))
 
 
 def repaired(data: bytearray) -> bytearray:
-    """Length and checksum of the first entry put right, as if it were the only one."""
+    """Return the data with the right length and checksum for the first entry, as if it were the only one."""
     if len(data) > 26:
         struct.pack_into(">i", data, 8, len(data) - 12)
         if data[16] == 2:
@@ -65,7 +65,7 @@ def repaired(data: bytearray) -> bytearray:
 
 
 def repaired_all(data: bytearray) -> bytearray:
-    """The checksum of each message of a set, as far as sizes can be followed."""
+    """Return the set with the right checksum for each message, as far as the sizes can be followed."""
     at = 0
     while len(data) - at >= 26:
         size = 12 + int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
@@ -77,7 +77,7 @@ def repaired_all(data: bytearray) -> bytearray:
 
 
 def make_entries(rng: random.Random, corpus: Sequence[bytes]) -> bytearray:
-    """Damaged as they are, under right checksums, or inside of a wrapper that is sound."""
+    """Return damaged entries: without repair, with right checksums, or inside a valid wrapper."""
     data = rng.choice(corpus)
     how = rng.randrange(4)
     if how == 0:
@@ -124,7 +124,7 @@ def fuzz_message_validation(view: memoryview, rng: random.Random) -> None:
         target_magic=target,
         any_magic=True,
     )
-    # What is accepted can be appended, read back and decoded, with the offsets it was given.
+    # An accepted input can be appended, read back and decoded, with the assigned offsets.
     assign(batch, 1000, 3)
     assert (batch.size, batch.magic) == (len(batch.data), target)
     offsets: list[int] = []
@@ -160,7 +160,7 @@ def fuzz_walk(view: memoryview, rng: random.Random) -> None:
 
 
 def targets() -> list[Target]:
-    """All of these formats."""
+    """Return all targets of these formats."""
     corpus = [*stored(), *made()]
     return [
         Target("entries", corpus, fuzz_entries, BROKEN, make_entries),

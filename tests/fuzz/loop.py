@@ -23,11 +23,11 @@ from tests.fuzz.target import Target
 
 
 class Failure(Exception):
-    """An input that made a parser do what it may not."""
+    """An input made a parser break its rules."""
 
 
 def all_targets() -> list[Target]:
-    """Every parser that takes bytes from outside; a new parser's module adds its `targets()` here."""
+    """Return the targets of all parsers of bytes from outside. Add the `targets()` of a new parser's module here."""
     layers = (
         byte_targets,
         legacy_targets,
@@ -44,15 +44,15 @@ def all_targets() -> list[Target]:
     return [target for layer in layers for target in layer.targets()]
 
 
-# AddressSanitizer's own function, where it is loaded.
+# AddressSanitizer's function, if AddressSanitizer is loaded.
 _poison = getattr(ctypes.CDLL(None), "__asan_poison_memory_region", None)
 
 
 def exact(data: bytes) -> memoryview:
-    """The input in writable memory behind which nothing may be read.
+    """Return the input in writable memory; nothing may be read behind its end.
 
-    Python keeps a zero behind the contents of bytes and bytearrays, which would hide a read by one byte too many
-    from AddressSanitizer: it is told that this byte is out of bounds too.
+    Python keeps a zero byte behind the contents of bytes and bytearrays, which would hide from AddressSanitizer that
+    one byte too many is read. So this byte is marked as out of bounds too.
     """
     memory = bytearray(data)
     if _poison is not None and data:
@@ -62,7 +62,7 @@ def exact(data: bytes) -> memoryview:
 
 
 def run_one(target: Target, seed: int, number: int) -> bool:
-    """Feed one input; whether it was accepted. Raises Failure."""
+    """Feed one input; return True if it was accepted. Raise Failure if the parser breaks its rules."""
     rng = random.Random(seed << 40 ^ zlib.crc32(target.name.encode()) << 8 ^ number * 0x9E3779B97F4A7C15)
     data = bytes(target.make(rng, target.corpus))
     view = exact(data)

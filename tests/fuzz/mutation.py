@@ -1,11 +1,11 @@
-"""Damaging inputs: what a mutation loop does to bytes that some parser would take."""
+"""Damage valid inputs of parsers, for the mutation loop."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 
-# Numbers that lengths and counts are checked against too late: the edges of each width, and small negatives.
+# Values for which checks of lengths and counts are often wrong: the limits of each width, and small negative numbers.
 EDGES = {
     1: (0, 1, 2, 6, 7, 63, 64, 127, 128, 254, 255),
     2: (0, 1, 2, 61, 127, 128, 0x7FFF, 0x8000, 0xFFFE, 0xFFFF),

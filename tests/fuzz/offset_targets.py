@@ -1,4 +1,4 @@
-"""Fuzz target of the load of offsets: keys and values of `__consumer_offsets`, in batches that are right themselves."""
+"""Fuzz target of the load of offsets: keys and values of `__consumer_offsets`, in valid batches."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.harness.batches import iter_batches
 
 
 def joined(key: bytes, value: bytes | None) -> bytes:
-    """A record as one input: the length of the key, the key, the value."""
+    """Return a record as one input: the length of the key, the key, the value."""
     return len(key).to_bytes(2, "big") + key + (value or b"")
 
 
 @cache
 def records() -> tuple[bytes, ...]:
-    """Those of golden files, and an offset commit of every version."""
+    """Return the records of golden files, and an offset commit of every version."""
     found = {
         joined(record.key, record.value)
         for data in segments()
@@ -40,7 +40,7 @@ def records() -> tuple[bytes, ...]:
 
 
 def fuzz_offset_records(view: memoryview, rng: random.Random) -> None:
-    """Two damaged copies of it in a transaction and one outside, then a marker: the counts stay right."""
+    """Load two damaged copies of a record in a transaction and one outside, then a marker: the counts stay right."""
     split = 2 + int.from_bytes(view[:2], "big")
     key, value = bytes(view[2:split]), bytes(view[split:]) if rng.random() < 0.8 else None
     table, others = OffsetTable(), list[bytes]()
@@ -55,7 +55,7 @@ def fuzz_offset_records(view: memoryview, rng: random.Random) -> None:
     assert len(table) + (value is None) + (len(others) > 0) >= 1
     assert len(table) <= 1
     for group in table.groups():
-        # A name that is no UTF-8 is told with U+FFFD in it, and so cannot be asked for.
+        # A name that is not UTF-8 is shown with U+FFFD in it, so it cannot be looked up.
         assert len(table.of_group(group)) == 1 or "\ufffd" in group
 
 

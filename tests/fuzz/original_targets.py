@@ -1,4 +1,4 @@
-"""Fuzz targets of the original clients: records one by one, what brokers of Kafka 0.7 send."""
+"""Fuzz targets of the original clients: records decoded one by one, responses of brokers of Kafka 0.7."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ START = 1_000
 
 @cache
 def plain() -> tuple[bytes, ...]:
-    """Batches that are not compressed."""
+    """Return batches that are not compressed."""
     return tuple(data for data in batches() if read_header(data).codec == 0)
 
 
@@ -37,7 +37,7 @@ def segments_07() -> tuple[bytes, ...]:
 
 
 def fuzz_lazy_records(view: memoryview, rng: random.Random) -> None:
-    """As decoding at once has it, however many are asked for; what is refused there is refused here."""
+    """Lazy decoding gives the same records and errors as decoding at once, however many records are requested."""
     header = read_header(view)
     if header.codec or not 0 < header.count <= len(view):
         return
@@ -62,7 +62,7 @@ def fuzz_lazy_records(view: memoryview, rng: random.Random) -> None:
 
 
 def fuzz_fetched_07(view: memoryview, rng: random.Random) -> None:
-    """One by one, and as messages of format 0, they are the same."""
+    """Reading messages one by one and as messages of format 0 gives the same records."""
     messages = MessageSet07(FetchRequest("t", 0, START, len(view)), view)
     assert 0 <= messages.valid_bytes <= len(view)
     assert messages.next_offset == START + messages.valid_bytes

@@ -1,4 +1,4 @@
-"""Fuzz target of the way out: rows in Arrow's memory to batches."""
+"""Fuzz target of the encoder: rows in Arrow's memory become batches."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.fuzz.target import Target
 
 
 def _piece(view: memoryview, rng: random.Random) -> bytes:
-    """A piece in memory of its own, so that what is read behind it is seen."""
+    """Return a piece in separate memory, so that a read behind its end is detected."""
     start = rng.randrange(len(view) + 1)
     return bytes(view[start : start + rng.choice((0, 1, 8, 40, 1000))])
 
 
 def _offsets(view: memoryview, rng: random.Random, entries: int, width: int) -> bytes:
-    """Sound ones, mostly; else whatever is there."""
+    """Return offsets: mostly valid ones, otherwise bytes of the input."""
     if rng.random() < 0.3:
         return _piece(view, rng)
     ends = sorted(rng.randrange(40) for _ in range(max(0, entries + 3)))
@@ -40,7 +40,7 @@ def _maybe(rng: random.Random) -> bool:
 
 
 def fuzz_rows(view: memoryview, rng: random.Random) -> None:
-    """All rows are in the batches, or there is an error; nothing outside of the memory is touched."""
+    """All rows are in the batches, or an error is raised; no memory outside of the buffers is read or written."""
     count = rng.choice((0, 1, 2, 7, 8, 9, -1, 1 << 62))
     few = min(count, 9)
     pairs = rng.randrange(9)

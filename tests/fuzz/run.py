@@ -1,6 +1,6 @@
 """Fuzz the parsers: python -m tests.fuzz.run --inputs 1000000 --seed 1 [--only NAME ...] [--first N]
 
-Prints how many inputs each parser accepted and refused; stops at the first failure with what repeats it.
+Prints how many inputs each parser accepted and refused; stops at the first failure and prints how to repeat it.
 """
 
 from __future__ import annotations

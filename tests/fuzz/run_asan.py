@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def sanitizer() -> str:
-    """The runtime library that has to be loaded before everything else."""
+    """Return the runtime library that must be loaded before everything else."""
     path = subprocess.run(
         ["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True
     ).stdout.strip()
@@ -31,7 +31,7 @@ def sanitizer() -> str:
 
 
 def build(place: Path) -> None:
-    """The package with sanitized extensions, and the tests beside it."""
+    """Build the package with sanitized extensions at `place`, and copy the tests there."""
     shutil.copytree(ROOT / "kafkapy", place / "kafkapy", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     (place / "tests").symlink_to(ROOT / "tests")
     subprocess.run(
@@ -50,7 +50,7 @@ def main() -> int:
             **os.environ,
             "LD_PRELOAD": sanitizer(),
             "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:max_allocation_size_mb=256:allocator_may_return_null=0",
-            # Each Python object is then an allocation of its own, with poisoned memory on both sides.
+            # Each Python object is then a separate allocation, with poisoned memory on both sides.
             "PYTHONMALLOC": "malloc",
             "PYTHONPATH": str(place),
         }

@@ -1,4 +1,4 @@
-"""Fuzz targets of the offsets in memory: names and the table, each beside a model of dicts that says what is right.
+"""Fuzz targets of the offsets in memory: names and the table, each compared with a model of dicts.
 
 An input is a list of steps, three bytes each.
 """
@@ -21,7 +21,7 @@ TEXTS = ("", "a", "b", "\0", "ä" * 3, "long " * 200, "x" * 32767)
 
 
 def steps(rng: random.Random, corpus: Sequence[bytes]) -> bytes:
-    """New ones each time: there is nothing that mutation could keep right."""
+    """Return new random steps: mutating old ones would have no advantage."""
     return rng.randbytes(3 * rng.randint(1, 200))
 
 
@@ -49,7 +49,7 @@ def fuzz_names(view: memoryview, rng: random.Random) -> None:
 
 
 class Model:
-    """What an OffsetTable holds, in dicts. `orders`: which append a commit or a staged one is of."""
+    """A model of an OffsetTable in dicts. `orders`: the append that a committed or staged offset belongs to."""
 
     def __init__(self) -> None:
         self.committed: dict[Key, tuple[int, Commit]] = {}

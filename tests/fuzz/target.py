@@ -1,4 +1,4 @@
-"""What is fuzzed: a parser, inputs it takes, and the exceptions it may answer with."""
+"""A fuzz target: a parser, valid inputs, and the exceptions that it may raise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Make = Callable[[random.Random, Sequence[bytes]], bytes | bytearray]
 
 
 def mutated(rng: random.Random, corpus: Sequence[bytes]) -> bytearray:
-    """An input of the corpus, damaged: what most targets are fed."""
+    """Return a damaged input of the corpus, as most targets get it."""
     return mutate(rng, rng.choice(corpus), corpus)
 
 

@@ -1,4 +1,4 @@
-"""Fuzz targets of the wire: frames, headers, the codec of every API and version, the hot paths beside it."""
+"""Fuzz targets of the wire: frames, headers, the codec of every API and version, the hot paths compared with it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def encoded(api: Api, side: str, version: int, seed: int) -> bytes:
 
 
 def requests() -> list[bytes]:
-    """A frame (without its size) of every API and version."""
+    """Return a frame (without its size) of every API and version."""
     return [
         encoded(api, "request", version, seed)
         for api in APIS.values()
@@ -55,7 +55,7 @@ def fuzz_split(view: memoryview, rng: random.Random) -> None:
 
 
 class Responses:
-    """Responses carry no API and version: the first two bytes of the input choose them."""
+    """A target for responses. They carry no API and version: the first two bytes of the input choose them."""
 
     def __init__(self) -> None:
         self.kinds = [
@@ -79,7 +79,7 @@ class Responses:
 
 
 def targets() -> list[Target]:
-    """All of the wire."""
+    """Return all targets of the wire."""
     sent = requests()
     hot = [
         encoded(api, "request", version, seed) for api in (PRODUCE, FETCH) for version in range(12) for seed in range(4)

@@ -15,14 +15,14 @@ Choose = Callable[[random.Random, Step], Any]
 
 
 def layout_of(api: Api, side: str, version: int) -> Layout:
-    """The layout that the registry compiles, here for both codecs."""
+    """Return the layout that the registry compiles, for both codecs."""
     fields = getattr(api._schema, side)
     cls = api.Request if side == "request" else api.Response
     return lay_out(cls, fields, api._head, version, f"{api.name} {side} v{version}")
 
 
 def random_message(layout: Layout, rng: random.Random, choose: Choose | None = None) -> Any:
-    """A message with random values in every field that the version has, and the defaults in the others."""
+    """Return a message with random values in every field that the version has, and the defaults in the others."""
     steps = [*layout.steps, *(step for step in layout.tagged if rng.random() < 0.6)]
     return layout.cls(**{step.name: _field(step, rng, choose or primitive) for step in steps})
 
@@ -42,7 +42,7 @@ def _value(step: Step, rng: random.Random, choose: Choose) -> Any:
 
 
 def primitive(rng: random.Random, step: Step) -> Any:
-    """Any value that fits the field."""
+    """Return a random value that fits the field."""
     if step.kind in INTEGERS:
         limit = 1 << (INTEGERS[step.kind] - 1)
         if not step.array and step.default is not NEW_DEFAULT and rng.random() < 0.1:
@@ -60,7 +60,7 @@ def primitive(rng: random.Random, step: Step) -> Any:
 
 
 def mutate(data: bytes, rng: random.Random) -> bytes:
-    """Damage an encoding: cut it, flip bits, overwrite a length, repeat or drop a part, go on after the end."""
+    """Damage an encoding: cut it, flip bits, overwrite a length, repeat or drop a part, append bytes."""
     out = bytearray(data)
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(len(out) + 1)

@@ -1,4 +1,4 @@
-"""The fast codec and the plain one: same values, same bytes, same errors, for every API and version."""
+"""The fast codec and the plain one give the same values, bytes and errors for every API and version."""
 
 import random
 import re
@@ -75,7 +75,7 @@ def layouts() -> list[Any]:
 
 
 def outcome(action: Any, *arguments: Any) -> Any:
-    """What a call gives: its value, or the error's class and text."""
+    """Return a call's result, or the class and text of its error."""
     try:
         return action(*arguments)
     except (ProtocolError, KafkaError, ValueError) as error:
@@ -83,7 +83,7 @@ def outcome(action: Any, *arguments: Any) -> Any:
 
 
 def plain(message: Any) -> Any:
-    """A value to compare by: NaN is not equal to itself, but its text is."""
+    """Return a value for comparisons: NaN is not equal to itself, but its text is."""
     text = re.sub(r"<memory at 0x[0-9a-f]+>", "<memory>", repr(message))
     return text if "nan" in text else message
 
@@ -130,7 +130,7 @@ def test_both_codecs_agree_on_any_bytes(data: bytes, version: int) -> None:
 
 
 def small(text: str) -> tuple[Any, Any, Any]:
-    """A message class of one request, version 0 flexible or not, and both codecs for it."""
+    """Return the message class of a request, version 0 flexible or not, and both codecs for it."""
     schema = parse(text, "small.schema")
     cls = make_class("SmallRequest", schema.request, __name__)
     layout = lay_out(cls, schema.request, schema.head, schema.head.versions.last, "Small request v0")
@@ -217,7 +217,7 @@ def test_a_broken_message_is_refused_by_name(field: str, flexible: str, data: st
         assert str(refused.value) == f"Small request v0: {error}"
 
 
-def test_the_longest_string_that_is_no_utf8_can_be_written_again() -> None:
+def test_the_longest_invalid_utf8_string_can_be_encoded_again() -> None:
     _, fast, slow = one_field("string", "none")
     for program in (fast, slow):
         found = program.decode(bytes.fromhex("2a aa" + 10922 * "ff"))
@@ -225,7 +225,7 @@ def test_the_longest_string_that_is_no_utf8_can_be_written_again() -> None:
         assert len(program.encode(found)) == 2 + 32766
 
 
-def test_unknown_tagged_fields_are_passed_over() -> None:
+def test_unknown_tagged_fields_are_skipped() -> None:
     cls, fast, slow = one_field("int8 tag 3", "0+")
     data = bytes.fromhex("03  00 02 ff ff  03 01 07  7f 00")
     assert fast.decode(data) == slow.decode(data) == cls(x=7)
@@ -284,7 +284,7 @@ TWO_VERSIONS = "api 9 Small versions 0-1 flexible {}\nrequest\n  x {}\nresponse\
     ],
 )
 def test_a_field_that_a_version_lacks(field: str, ignorable: bool, default: object, other: object) -> None:
-    """As Kafka: ignorable ones are dropped; others may only have their default."""
+    """As with Kafka, ignorable fields are dropped; others may only have their default."""
     schema = parse(TWO_VERSIONS.format("1+" if "tag" in field else "none", field), "small.schema")
     cls = make_class("SmallRequest", schema.request, __name__)
     layout = lay_out(cls, schema.request, schema.head, 0, "Small request v0")

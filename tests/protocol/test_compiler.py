@@ -1,4 +1,4 @@
-"""The schema compiler: what it makes of a text, and where it says that a text is wrong."""
+"""The schema compiler: the compiled schemas, and the errors for invalid texts."""
 
 import subprocess
 import sys
@@ -101,7 +101,7 @@ def test_errors_name_the_line(text: str, error: str) -> None:
     assert str(refused.value).startswith(error)
 
 
-def test_messages_have_defaults_equality_and_a_picture() -> None:
+def test_messages_have_defaults_equality_and_a_repr() -> None:
     schema = parse(GOOD, "good.schema")
     request = make_class("MetadataRequest", schema.request, __name__)
     assert request() == request(topics=[], tagged=[])
@@ -127,13 +127,13 @@ def test_a_record_is_one_message() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "record Key versions 0-4\n", "api 3 Key versions 0-4 flexible none\n"])
-def test_a_text_that_is_no_record_is_told(text: str) -> None:
+def test_an_invalid_record_schema_is_refused(text: str) -> None:
     with pytest.raises(SchemaError, match=r"^key:1: "):
         parse_record(text, "key")
 
 
 def test_importing_the_registry_compiles_nothing_and_loads_nothing_heavy() -> None:
-    """A broker has 0.3 s from its start to its first acknowledgement."""
+    """A broker should need at most 0.3 s from its start to its first acknowledgement."""
     program = (
         "import sys; from kafkapy.protocol import apis, headers, api_versions\n"
         "print(sum('_schema' in vars(api) for api in apis.APIS.values()))\n"

@@ -1,4 +1,4 @@
-"""Every field of every schema against the facts of Kafka 3.9's message definitions."""
+"""Every field of every schema is compared with the facts of Kafka 3.9's message definitions."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def snake_case(name: str) -> str:
 
 
 def versions_of(text: str, outer: Versions) -> Versions:
-    """The versions of a fact, cut to those of what the field is in (Kafka lets a field outlive its struct)."""
+    """Return the versions of a fact that its struct has too (in Kafka, a field may have more versions)."""
     if text == "none":
         return Versions(0, -1)
     first, dash, last = text.rstrip("+").partition("-")
@@ -53,7 +53,7 @@ def default_of(fact: dict[str, Any]) -> object:
 
 
 def field_of(fact: dict[str, Any], outer: Versions, common: dict[str, Any]) -> Field:
-    """`common`: the fields of structs that the message uses in several places, by type; ours write them out."""
+    """Return the field of a fact. `common`: the fields of shared structs by type, which kafkapy's schemas repeat."""
     versions = versions_of(fact["versions"], outer)
     type_ = fact["type"].removeprefix("[]")
     inside = fact.get("fields") or common.get(type_, ())
@@ -69,7 +69,7 @@ def field_of(fact: dict[str, Any], outer: Versions, common: dict[str, Any]) -> F
         default=default_of(fact),
         tag=fact.get("tag"),
         ignorable=fact.get("ignorable", False),
-        # a struct that several places share may have fields that no version of this place has
+        # A shared struct may have fields that no version of this place has.
         fields=tuple(one for one in (field_of(inner, versions, common) for inner in inside) if not is_never(one)),
     )
 

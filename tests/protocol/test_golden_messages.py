@@ -1,4 +1,4 @@
-"""Messages that Kafka 3.9.1 itself wrote, of every API and version: what is in them, and the same bytes again."""
+"""Messages that Kafka 3.9.1 wrote, of every API and version, are decoded as by Kafka and encoded to the same bytes."""
 
 import base64
 import json
@@ -32,7 +32,7 @@ def uuid_text(value: bytes) -> str:
 
 
 def picture(message: Any, layout: Layout) -> dict[str, Any]:
-    """The message as Kafka's JSON converters print it."""
+    """Return the message as Kafka's JSON converters print it."""
     content = {camel_case(step.name): value_picture(getattr(message, step.name), step) for step in layout.steps}
     defaults = layout.cls()
     for step in layout.tagged:
@@ -54,7 +54,7 @@ def value_picture(value: Any, step: Step) -> Any:
 
 
 @pytest.mark.parametrize("case", golden())
-def test_kafkas_message_is_understood_and_written_again(case: dict[str, Any]) -> None:
+def test_kafkas_message_is_decoded_and_encoded_again(case: dict[str, Any]) -> None:
     api = APIS[case["api"]]
     layout = layout_of(api, case["side"], case["version"])
     data = bytes.fromhex(case["hex"])
@@ -64,7 +64,7 @@ def test_kafkas_message_is_understood_and_written_again(case: dict[str, Any]) ->
         assert program.encode(message) == data
 
 
-def test_every_version_of_every_api_is_among_them() -> None:
+def test_every_version_of_every_api_has_a_golden_message() -> None:
     found = {(case.values[0]["api"], case.values[0]["side"], case.values[0]["version"]) for case in golden()}
     assert found == {
         (api.key, side, version)
@@ -74,11 +74,11 @@ def test_every_version_of_every_api_is_among_them() -> None:
     }
 
 
-# Frames written out by hand, after the protocol guide, KIP-482 and KIP-511.
+# Frames written by hand from the protocol guide, KIP-482 and KIP-511.
 
 
 def test_the_first_frame_of_librdkafka() -> None:
-    """ApiVersions v3: a flexible request, so header v2, whose client id keeps its int16 length."""
+    """ApiVersions v3 is a flexible request, so it has header v2, whose client id keeps its int16 length."""
     frame = bytes.fromhex(
         "0012 0003 00000001 0007 72646b61666b61 00"  # api, version, correlation id, client id, no tagged fields
         "0b 6c696272646b61666b61 06 322e362e30 00"  # librdkafka, 2.6.0

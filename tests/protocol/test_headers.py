@@ -1,4 +1,4 @@
-"""Headers, whole frames, and the answer to an ApiVersions request of a version that nobody knows."""
+"""Headers, whole frames, and the response to an ApiVersions request of an unknown version."""
 
 import random
 from typing import Any
@@ -88,13 +88,13 @@ def test_api_versions_is_always_answered_with_header_v0() -> None:
         ),
     ],
 )
-def test_a_broken_header_is_refused_with_what_is_wrong(frame: str, sentence: str) -> None:
+def test_a_broken_header_is_refused_with_the_reason(frame: str, sentence: str) -> None:
     with pytest.raises(ProtocolError, match=sentence):
         headers.read_request_header(bytes.fromhex(frame))
 
 
 @pytest.mark.parametrize(("key", "version"), [(999, 0), (-1, 0), (3, 13), (3, -1), (18, 5), (0, 12)])
-def test_an_unknown_api_or_version_names_itself(key: int, version: int) -> None:
+def test_the_error_names_an_unknown_api_or_version(key: int, version: int) -> None:
     frame = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True) + b"\0\0\0\x07garbage"
     with pytest.raises(headers.UnsupportedApi) as refused:
         headers.read_request_header(frame)
@@ -103,7 +103,7 @@ def test_an_unknown_api_or_version_names_itself(key: int, version: int) -> None:
 
 
 @given(seed=st.integers(0, 2**64 - 1), version=st.integers(3, 11))
-def test_damaged_headers_are_read_or_refused_and_never_end_outside_of_the_frame(seed: int, version: int) -> None:
+def test_damaged_headers_are_read_or_refused_and_never_end_beyond_the_frame(seed: int, version: int) -> None:
     rng = random.Random(seed)
     frame = headers.request_frame(PRODUCE, version, 1, "client", PRODUCE.Request())[4:]
     damaged = frame[:4] + mutate(frame[4:], rng)
@@ -131,7 +131,7 @@ def test_api_versions_of_an_unknown_version_gets_the_range_of_the_known_ones() -
     assert answer == bytes.fromhex("00000010 00000007 0023 00000001 0012 0000 0004")
 
 
-def test_api_versions_promises_what_is_served() -> None:
+def test_api_versions_lists_the_served_apis() -> None:
     response = api_versions.versions_response({18: (0, 4), 0: (3, 11)})
     assert response.error_code == Errors.NONE
     assert [(entry.api_key, entry.min_version, entry.max_version) for entry in response.api_keys] == [
@@ -140,7 +140,7 @@ def test_api_versions_promises_what_is_served() -> None:
     ]
 
 
-def test_a_header_with_more_tagged_fields_than_anybody_needs_is_refused_unread() -> None:
+def test_a_header_with_too_many_tagged_fields_is_refused_unread() -> None:
     start = bytes.fromhex("0003 0009 00000007 0002 6d65")
     some = start + encode_uvarint(1000) + bytes(2 * 1000)
     assert headers.read_request_header(some)[1] == len(some)
@@ -148,7 +148,7 @@ def test_a_header_with_more_tagged_fields_than_anybody_needs_is_refused_unread()
         headers.read_request_header(start + encode_uvarint(1001) + bytes(2 * 1001))
 
 
-def test_a_client_id_that_could_not_be_written_again_is_refused() -> None:
+def test_a_client_id_that_could_not_be_encoded_again_is_refused() -> None:
     head = bytes.fromhex("0003 0001 00000007")
     with pytest.raises(ProtocolError, match="a client id of 10923 bytes that is not UTF-8"):
         headers.read_request_header(head + (10923).to_bytes(2, "big") + b"\xff" * 10923)

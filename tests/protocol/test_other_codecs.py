@@ -1,4 +1,4 @@
-"""Encodings against codecs that other people wrote: kio, and kafka-python for the versions that kio has left behind."""
+"""Encodings are compared with those of kio, and of kafka-python for the versions that kio does not have."""
 
 import dataclasses
 import datetime
@@ -29,7 +29,7 @@ def module_name(api: Api) -> str:
 
 
 def kio_class(api: Api, side: str, version: int) -> Any:
-    """kio's class for the message, None where kio does not have the version."""
+    """Return kio's class for the message, or None if kio does not have the version."""
     try:
         module = importlib.import_module(f"kio.schema.{module_name(api)}.v{version}.{side}")
     except ModuleNotFoundError:
@@ -47,9 +47,9 @@ def all_versions() -> list[tuple[Api, str, int]]:
 
 
 IN_KIO = [case for case in all_versions() if kio_class(*case) is not None]
-# Compared with Kafka itself only (test_golden_messages): kafka-python says that DescribeLogDirs v0 has one partition a
-# topic, where Kafka has a list, and its older layouts have no WriteTxnMarkers. No client has what brokers alone
-# send each other.
+# These are compared only with Kafka itself (test_golden_messages): kafka-python's DescribeLogDirs v0 has one partition
+# for each topic, where Kafka has a list, and its older layouts have no WriteTxnMarkers. No client has the messages that
+# only brokers send each other.
 NOT_IN_KAFKA_PYTHON = [
     ("DescribeLogDirs", "request", 0),
     ("WriteTxnMarkers", "request", 0),
@@ -70,18 +70,18 @@ def named(case: object) -> str:
 
 
 def kio_friendly(rng: random.Random, step: Step) -> Any:
-    """A value that kio's narrower types can hold too: known error codes, dates."""
+    """Return a value that kio's narrower types can hold too: known error codes, dates."""
     if step.name.endswith("error_code"):
         return rng.choice(ERROR_CODES)
     if step.name in ("log_append_time_ms", "retention_time_ms"):
         return rng.choice((-1, 0, 1, rng.randrange(4 * 10**12)))
-    if step.name == "transaction_start_time_ms":  # kio has no word for "none" here
+    if step.name == "transaction_start_time_ms":  # kio has no value for "none" here
         return rng.choice((0, 1, rng.randrange(4 * 10**12)))
     return primitive(rng, step)
 
 
 def as_ours(value: Any) -> Any:
-    """One of kio's values as the wire has it."""
+    """Return one of kio's values as kafkapy's codec has it."""
     if isinstance(value, datetime.timedelta):
         return value // datetime.timedelta(milliseconds=1)
     if isinstance(value, datetime.datetime):
@@ -99,7 +99,7 @@ def assert_same(ours: Any, theirs: Any, layout: Layout) -> None:
         name = step.name if step.name in names else step.name.removesuffix("_ms")
         names.remove(name)
         value, other = getattr(ours, step.name), getattr(theirs, name)
-        if other is None and value is not None:  # kio's word for "no uuid" and "no date"
+        if other is None and value is not None:  # kio's value for "no uuid" and "no date"
             assert value in (ZERO_UUID, -1), step.where
         elif step.layout is None or value is None:
             values = [as_ours(element) for element in other] if step.array and other is not None else as_ours(other)
@@ -112,7 +112,7 @@ def assert_same(ours: Any, theirs: Any, layout: Layout) -> None:
 
 
 @pytest.mark.parametrize(("api", "side", "version"), IN_KIO, ids=named)
-def test_kio_reads_what_we_write_and_writes_the_same(api: Api, side: str, version: int) -> None:
+def test_kio_reads_kafkapys_encoding_and_writes_the_same(api: Api, side: str, version: int) -> None:
     layout, cls = layout_of(api, side, version), kio_class(api, side, version)
     encode, decode = getattr(api, f"encode_{side}"), getattr(api, f"decode_{side}")
     read, write = entity_reader(cls), entity_writer(cls)
@@ -164,7 +164,7 @@ def as_tuples(message: Any, layout: Layout) -> tuple[Any, ...]:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # kafka-python's own
 @pytest.mark.parametrize(("api", "side", "version"), NOT_IN_KIO, ids=named)
-def test_kafka_python_writes_the_same_as_we(api: Api, side: str, version: int) -> None:
+def test_kafka_python_writes_the_same_bytes(api: Api, side: str, version: int) -> None:
     layout, cls = layout_of(api, side, version), kafka_python_class(api, side, version)
     encode = getattr(api, f"encode_{side}")
 

@@ -1,4 +1,4 @@
-"""Columns as Python rows, read byte by byte as Arrow's format describes them: what tests compare with."""
+"""Columns as Python rows, read byte by byte as Arrow's format describes them, for comparisons in tests."""
 
 import struct
 
@@ -42,7 +42,7 @@ def header_rows(column, count):
 
 
 def rows_of(columns, large=False):
-    """The rows as dicts."""
+    """Return the rows as dicts."""
     count = columns.rows
     made = {}
     for name, column in columns.columns.items():
@@ -56,7 +56,7 @@ def rows_of(columns, large=False):
 
 
 def read_all(builder, *buffers):
-    """All rows of all buffers, whatever batches of columns they come in."""
+    """Return all rows of all buffers, from all batches of columns."""
     rows = []
     for buffer in buffers:
         for columns in builder.feed(buffer):

@@ -1,4 +1,4 @@
-"""Columns as Arrow's own objects: valid, equal to the records, and without a copy."""
+"""Columns as Arrow objects are valid, equal to the records, and share the memory."""
 
 import datetime
 
@@ -27,7 +27,7 @@ def one_batch(data, names=tuple(COLUMNS), large=False):
 
 @settings(max_examples=50, deadline=None)
 @given(RECORDS, st.booleans())
-def test_arrow_reads_what_was_written(records, large):
+def test_arrow_reads_the_written_records(records, large):
     found = one_batch(build(records, producer_id=9, producer_epoch=2, base_sequence=4, leader_epoch=8), large=large)
     rows = found.to_pylist()
     assert [
@@ -61,7 +61,7 @@ def test_a_value_is_not_copied():
 
 
 @pytest.mark.parametrize("names", [["value"], ["headers", "offset"], []])
-def test_the_schema_has_what_was_asked_for(names):
+def test_the_schema_has_the_requested_columns(names):
     schema = schema_of(names)
     assert set(schema.names) == set(names)
     assert one_batch(build([(0, None, b"x", ())]), tuple(names)).num_rows == (1 if names else 0)

@@ -1,4 +1,4 @@
-"""Blocks of a segment file: whatever their size is, every whole batch comes once, and damage is told."""
+"""Blocks of a segment file: whatever their size, every complete batch is returned once, and damage is reported."""
 
 import os
 import zlib
@@ -34,38 +34,38 @@ def segment(tmp_path):
 
 
 @pytest.mark.parametrize("block", [1, 11, 12, 17, 61, 80, 400, 10_000])
-def test_every_batch_comes_whatever_the_size_of_a_block(segment, block):
+def test_every_batch_is_returned_whatever_the_size_of_a_block(segment, block):
     with SegmentBlocks(segment, block=max(block, 17)) as blocks:
         assert offsets(blocks) == list(range(6))
         assert blocks.position == blocks.end == segment.stat().st_size
 
 
 @pytest.mark.parametrize("missing", [1, 60, 100, 200])
-def test_it_ends_before_a_batch_that_goes_on_behind_the_file(segment, missing):
+def test_reading_ends_before_an_incomplete_batch(segment, missing):
     os.truncate(segment, segment.stat().st_size - missing)
     with SegmentBlocks(segment, block=50) as blocks:
         assert offsets(blocks) == list(range(4 if missing == 200 else 5))
         assert blocks.position == sum(map(len, BATCHES[: 4 if missing == 200 else 5])) < blocks.end
 
 
-def test_a_block_that_is_not_spoken_of_is_used_up(segment):
+def test_a_block_is_used_up_unless_a_position_is_set(segment):
     with SegmentBlocks(segment, block=1000) as blocks:
         assert b"".join(bytes(block) for block in blocks) == b"".join(BATCHES)
 
 
-def test_reading_begins_anywhere(segment):
+def test_reading_can_begin_anywhere(segment):
     with SegmentBlocks(segment, len(BATCHES[0])) as blocks:
         assert offsets(blocks) == list(range(1, 6))
 
 
-def test_what_is_appended_later_is_not_read(segment):
+def test_batches_appended_later_are_not_read(segment):
     with SegmentBlocks(segment) as blocks:
         with segment.open("ab") as file:
             file.write(build([(0, None, None, ())], base_offset=6))
         assert offsets(blocks) == list(range(6))
 
 
-def test_a_file_that_becomes_shorter_is_told(segment):
+def test_a_file_that_becomes_shorter_raises_an_error(segment):
     with SegmentBlocks(segment, block=100) as blocks:
         turns = iter(blocks)
         next(turns)
@@ -76,7 +76,7 @@ def test_a_file_that_becomes_shorter_is_told(segment):
 
 
 @pytest.mark.parametrize("magic", [1, 2])
-def test_a_length_that_cannot_be_believed_costs_no_memory(segment, monkeypatch, magic):
+def test_an_implausible_length_takes_no_memory(segment, monkeypatch, magic):
     monkeypatch.setattr(module, "VERIFY_FIRST", 5000)
     if magic == 2:
         lie = bytearray(build([(5, b"key", b"value", ())], base_offset=9))

@@ -1,4 +1,5 @@
-"""Columns hold what a consumer gets: against the golden files, against the record decoder, and of damaged bytes."""
+"""Columns hold the records that a consumer gets: compared with golden files and the record decoder, also for damaged
+bytes."""
 
 import base64
 import json
@@ -39,7 +40,7 @@ NAMES = ("offset", "timestamp", "key", "value", "headers", "sequence")
 
 
 def unread(value):
-    """A key or value of an `expected` file."""
+    """Return the bytes of a key or value of an `expected` file."""
     if isinstance(value, dict):
         return base64.b64decode(value["base64"])
     return None if value is None else value.encode()
@@ -73,7 +74,7 @@ def attributes_of(batch):
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_golden_partitions_are_what_kafka_says_they_hold(folder):
+def test_golden_partitions_have_the_records_that_kafka_lists(folder):
     count = 0
     for expected in sorted((GOLDEN / folder / "expected").glob("*.jsonl")):
         builder = column_builder(skip_control=False, max_rows=10, partition=3)
@@ -88,7 +89,7 @@ def test_golden_partitions_are_what_kafka_says_they_hold(folder):
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(RECORDS, min_size=1, max_size=4), st.integers(0, 4), st.integers(1, 20), st.integers(0, 1))
-def test_batches_of_every_codec_become_what_the_decoder_says(groups, codec, max_rows, timestamp_type):
+def test_columns_of_batches_of_every_codec_equal_the_decoders_records(groups, codec, max_rows, timestamp_type):
     data = b"".join(
         build(records, codec=codec, base_offset=100 * number, base_sequence=number - 1, timestamp_type=timestamp_type)
         for number, records in enumerate(groups)
@@ -99,7 +100,7 @@ def test_batches_of_every_codec_become_what_the_decoder_says(groups, codec, max_
 
 @settings(max_examples=40, deadline=None)
 @given(MESSAGES, st.integers(0, 1), st.integers(0, 3), st.integers(0, 1), st.integers(0, 10**12))
-def test_message_sets_become_what_the_decoder_says(messages, magic, codec, timestamp_type, base):
+def test_columns_of_message_sets_equal_the_decoders_records(messages, magic, codec, timestamp_type, base):
     timestamp_type *= magic
     data = build_set(messages, magic, codec, base_offset=base, timestamp_type=timestamp_type, append_time=77)
     wanted = [record for header in iter_entries(data) for record in records_of(data, header)]
@@ -107,7 +108,7 @@ def test_message_sets_become_what_the_decoder_says(messages, magic, codec, times
 
 
 def simple(count, base_offset=0, **more):
-    """Records with timestamps 1000, 1001, ... and their offset as the value."""
+    """Return records with timestamps 1000, 1001, ... and their offset as the value."""
     records = [(1000 + n, None, str(base_offset + n).encode(), ()) for n in range(count)]
     return build(records, base_offset=base_offset, **more)
 
@@ -125,20 +126,20 @@ def test_columns_end_at_the_number_of_rows_also_within_a_batch(codec):
 
 
 @pytest.mark.parametrize("codec", [0, 4])
-def test_columns_end_at_the_number_of_bytes_but_one_record_always_goes_in(codec):
+def test_columns_end_at_the_number_of_bytes_but_have_at_least_one_record(codec):
     data = build([(0, b"k", bytes(size), ()) for size in (300, 10, 300, 5000, 1)], codec=codec)
     builder = column_builder(max_bytes=500)
     found = [columns.rows for columns in builder.feed(data)]
     assert (found, builder.rows) == ([2, 1, 1], 1)
 
 
-def test_a_large_record_goes_through_the_pieces_of_its_batch():
+def test_a_large_record_can_span_pieces_of_its_batch():
     big = random.Random(5).randbytes(700_000)
     data = build([(0, b"a", b"x", ()), (0, b"b", big, (("h", big[:5000]),)), (0, b"c", None, ())], codec=4)
     assert [row["value"] for row in read_all(column_builder(), data)] == [b"x", big, None]
 
 
-def test_only_what_was_asked_for_is_collected():
+def test_only_the_requested_columns_are_collected():
     builder = column_builder(["value", "partition"], partition=7, max_rows=1)
     (columns,) = builder.feed(simple(2))
     assert list(columns.columns) == ["partition", "value"]
@@ -148,7 +149,7 @@ def test_only_what_was_asked_for_is_collected():
         column_builder(["topic"])
 
 
-def test_no_columns_at_all_still_count():
+def test_records_are_counted_without_any_columns():
     builder = column_builder(())
     assert read_all(builder, b"") == []
     assert list(builder.feed(simple(5))) == []
@@ -176,7 +177,7 @@ def test_records_outside_of_the_bounds_are_left_out():
     assert values(column_builder(min_offset=3, end_timestamp=1006), messages) == [3, 4, 5]
 
 
-def test_the_bounds_leave_out_no_number_by_themselves():
+def test_the_default_bounds_leave_out_no_record():
     data = build([(2**63 - 1, None, b"1", ()), (-(2**63), None, b"2", ())], base_offset=2**63 - 2)
     assert values(column_builder(), data) == [1, 2]
 
@@ -213,30 +214,30 @@ def test_records_of_aborted_transactions_are_left_out():
     assert values(column_builder(), TRANSACTIONS) == [0, 1, 2, 3, 4, 6, 9]
 
 
-def test_markers_count_also_where_the_bounds_leave_them_out():
+def test_markers_end_transactions_even_if_the_bounds_leave_them_out():
     assert values(column_builder(aborted=ABORTED, min_offset=6), TRANSACTIONS) == [6]
 
 
-def test_the_next_fetch_has_a_list_of_its_own():
+def test_the_next_fetch_has_its_own_list_of_aborted_transactions():
     builder = column_builder(aborted=[(1, 0)])
     assert values(builder, sent(2, 0, 1)) == []
     builder.set_aborted([])
     assert values(builder, sent(2, 2, 1)) == [2, 3]
 
 
-def test_control_batches_come_when_they_are_wanted():
+def test_control_batches_are_returned_if_requested():
     rows = read_all(column_builder(("offset", "attributes"), skip_control=False, aborted=ABORTED), TRANSACTIONS)
     assert [row["offset"] for row in rows if row["attributes"] & 0x20] == [5, 7, 8, 10]
     assert [row["offset"] for row in rows] == [2, 3, 5, 6, 7, 8, 10]
 
 
-def test_header_names_that_are_no_text_are_replaced():
+def test_invalid_utf8_in_header_names_is_replaced():
     data = build([(0, None, None, (("a\udcff\udcc3", b"\xff"), ("é", None)))])
     ((row,),) = ([row] for row in read_all(column_builder(["headers"]), data))
     assert row["headers"] == (("a��", b"\xff"), ("é", None))
 
 
-def test_a_batch_that_is_cut_waits_for_the_rest():
+def test_an_incomplete_batch_waits_for_the_rest():
     data = simple(3) + simple(3, 3)
     builder = column_builder()
     cut = len(data) - 5
@@ -256,7 +257,7 @@ def test_a_batch_that_is_cut_waits_for_the_rest():
         ((17, 4, 5), r"\(base offset 3, 101 bytes\) has a wrong CRC"),
     ],
 )
-def test_a_damaged_batch_is_named_and_what_was_before_it_stays(damage, reason):
+def test_a_damaged_batch_is_reported_and_the_records_before_it_stay(damage, reason):
     at, size, value = damage
     data = bytearray(simple(3) + simple(5, 3))
     start = len(simple(3))
@@ -268,13 +269,13 @@ def test_a_damaged_batch_is_named_and_what_was_before_it_stays(damage, reason):
     assert rows_of(builder.finish()) == [{"offset": n} for n in range(3)]
 
 
-def test_a_checksum_is_not_looked_at_where_that_is_not_wanted():
+def test_checksums_are_not_checked_if_turned_off():
     data = bytearray(simple(3))
     data[17] ^= 1
     assert values(column_builder(check_crc=False), data) == [0, 1, 2]
 
 
-def test_compressed_data_that_is_none_is_named():
+def test_the_error_names_invalid_compressed_data():
     data = bytearray(simple(3, 4, codec=compression.LZ4))
     data[61] ^= 0x55
     with pytest.raises(DamagedBatch, match=r"byte 0 \(base offset 4\) cannot be read: broken lz4 data"):
@@ -285,7 +286,7 @@ def test_compressed_data_that_is_none_is_named():
         list(column_builder(check_crc=False).feed(messages))
 
 
-def test_memory_of_columns_outlives_its_builder():
+def test_the_memory_of_columns_stays_valid_without_the_builder():
     builder = column_builder(["value"], max_rows=2)
     columns = next(builder.feed(simple(4)))
     del builder
@@ -296,7 +297,7 @@ def test_memory_of_columns_outlives_its_builder():
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_damaged_bytes_give_what_the_decoder_gives_up_to_the_damage(data):
+def test_damaged_bytes_give_the_decoders_records_up_to_the_damage(data):
     sound = data.draw(st.sampled_from([simple(5, codec=codec) + simple(4, 5) for codec in range(5)]
                                       + [build_set([(5, b"k", b"v%d" % n) for n in range(9)], magic, codec)
                                          for magic in (0, 1) for codec in range(4)]))  # fmt: skip
@@ -319,5 +320,5 @@ def test_damaged_bytes_give_what_the_decoder_gives_up_to_the_damage(data):
     assert (rows_of(rest) if rest else []) == wanted
 
 
-def test_every_column_has_a_place():
+def test_every_column_has_an_index():
     assert set(rows_of(next(column_builder(max_rows=1).feed(simple(2))))[0]) == set(COLUMNS)

@@ -1,4 +1,4 @@
-"""The codecs: what others write is read, what is written others read, and nothing unpacks beyond its limit."""
+"""The codecs exchange data with other implementations in both directions; nothing decompresses beyond its limit."""
 
 import gzip
 import subprocess
@@ -43,7 +43,7 @@ def test_one_byte_over_the_limit_is_refused(codec):
 @COMPRESSED
 def test_every_cut_is_refused(codec):
     packed = c.compress(codec, b"some words, some more words, and words again: words")
-    whole = 16 if codec == c.SNAPPY else None  # the header alone is a stream without blocks
+    whole = 16 if codec == c.SNAPPY else None  # the header alone is a valid stream without blocks
     for cut in range(1, len(packed)):
         if cut != whole:
             with pytest.raises(c.DecompressionError):
@@ -51,7 +51,7 @@ def test_every_cut_is_refused(codec):
 
 
 @COMPRESSED
-def test_any_bytes_give_data_or_the_one_exception(codec):
+def test_any_bytes_give_data_or_a_compression_error(codec):
     good = c.compress(codec, TEXT[:5000])
 
     @given(st.binary(max_size=60), st.integers(0, 40), st.integers(0, 40))
@@ -75,7 +75,7 @@ def bombs():
 
 
 @pytest.mark.parametrize(("codec", "bomb"), [pytest.param(codec, bomb, id=name) for name, codec, bomb in bombs()])
-def test_a_bomb_is_refused_after_its_limit_and_never_unpacked(codec, bomb):
+def test_a_decompression_bomb_is_refused_at_its_limit(codec, bomb):
     unpacked = []
     with pytest.raises(c.RecordTooLarge):
         unpacked.extend(len(piece) for piece in c.pieces(codec, bomb, 1_000_000))
@@ -127,7 +127,7 @@ def test_a_wrong_gzip_checksum_is_refused():
         c.decompress(c.GZIP, packed, 10**6)
 
 
-def test_lz4_frames_of_format_0_have_the_wrong_header_checksum_and_only_there_it_is_taken():
+def test_lz4_frames_of_format_0_have_the_wrong_header_checksum_which_only_that_format_allows():
     right, wrong = c.compress(c.LZ4, TEXT), c.compress(c.LZ4, TEXT, broken_checksum=True)
     assert (right[:7].hex(), wrong[:7].hex()) == ("04224d18604082", "04224d1860401a")
     assert right[7:] == wrong[7:]
@@ -159,7 +159,7 @@ def test_lz4_frames_of_other_producers_are_read(linked, size):
     assert c.decompress(c.LZ4, packed, len(TEXT)) == TEXT
 
 
-def test_bytes_behind_an_lz4_frame_are_refused():
+def test_bytes_after_an_lz4_frame_are_refused():
     with pytest.raises(c.DecompressionError, match="3 bytes after"):
         c.decompress(c.LZ4, c.compress(c.LZ4, TEXT) + b"abc", 10**6)
 
@@ -185,14 +185,14 @@ def test_zstd_frames_of_other_producers_are_read(make):
         c.decompress(c.ZSTD, packed + b"\x00", len(TEXT))
 
 
-def test_zstd_streams_that_are_read_side_by_side_or_given_up_do_not_disturb_others():
+def test_concurrent_and_abandoned_zstd_streams_do_not_affect_others():
     packed = c.compress(c.ZSTD, TEXT)
     for _ in range(3):
         assert c.decompress(c.ZSTD, packed, len(TEXT)) == TEXT
         one, two = c.pieces(c.ZSTD, packed, 10**6), c.pieces(c.ZSTD, packed, 10**6)
         first = [next(one), next(two)]
         assert first[0] + b"".join(one) == first[1] + b"".join(two) == TEXT
-        next(c.pieces(c.ZSTD, packed, 10**6))  # given up after one piece
+        next(c.pieces(c.ZSTD, packed, 10**6))  # abandoned after one piece
         with pytest.raises(c.DecompressionError):
             c.decompress(c.ZSTD, packed[:100] + b"\xff" * 50 + packed[150:], 10**6)
 
@@ -205,12 +205,12 @@ def test_zstd_is_written_without_content_size():
 @pytest.mark.parametrize(
     ("codec", "levels"), [(c.GZIP, (-1, 1, 9)), (c.LZ4, (1, 9, 12, 17)), (c.ZSTD, (-5, 1, 3, 19)), (c.SNAPPY, (None,))]
 )
-def test_kafkas_levels_are_taken(codec, levels):
+def test_kafkas_compression_levels_are_accepted(codec, levels):
     for level in levels:
         assert c.decompress(codec, c.compress(codec, TEXT, level), len(TEXT)) == TEXT
 
 
-def test_unknown_codecs_are_named():
+def test_the_error_names_unknown_codecs():
     with pytest.raises(c.DecompressionError, match="no codec 5"):
         c.decompress(5, b"", 10)
     with pytest.raises(ValueError, match="no codec 7"):
@@ -220,7 +220,7 @@ def test_unknown_codecs_are_named():
     assert [c.codec_of(name) for name in (*c.NAMES, "uncompressed")] == [0, 1, 2, 3, 4, 0]
 
 
-def test_libraries_are_loaded_by_their_codec_only():
+def test_a_library_is_loaded_only_by_its_codec():
     code = (
         "import sys; from kafkapy.record import compression as c, validation, batch\n"
         "heavy = {'snappy', 'cramjam', 'lz4', 'zstandard', 'gzip', 'crc32c'}\n"
@@ -230,6 +230,6 @@ def test_libraries_are_loaded_by_their_codec_only():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_checksum_of_zlib_is_not_skipped_over_pieces():
+def test_the_checksum_of_gzip_covers_all_pieces():
     packed = c.compress(c.GZIP, TEXT)
     assert zlib.crc32(b"".join(c.pieces(c.GZIP, packed, 10**6))) == zlib.crc32(TEXT)

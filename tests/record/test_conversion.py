@@ -1,4 +1,4 @@
-"""Down-conversion: what old consumers are given of each format, against the records that were stored."""
+"""Down-conversion: the entries that old consumers get of each format, compared with the stored records."""
 
 import itertools
 
@@ -28,7 +28,7 @@ def stored(source, records, codec=0, *, base_offset=100, timestamp_type=0):
 
 
 def seen(data):
-    """(offset, timestamp, key, value) of all records; every entry has to be sound."""
+    """Return (offset, timestamp, key, value) of all records; check that every entry is valid."""
     found = []
     for header in iter_entries(data):
         check_entry(data, header.position)
@@ -60,13 +60,13 @@ def test_compressed_batches_become_one_wrapper_and_others_single_messages(source
 
 @OLD_CODECS
 @DOWN
-def test_what_is_converted_is_what_kafka_would_have_written_in_that_format(source, magic, codec):
+def test_converted_entries_equal_those_that_kafka_writes_in_that_format(source, magic, codec):
     plain = [record[:3] for record in SOME]
     assert down_convert(stored(source, SOME, codec), magic) == build_set(plain, magic, codec, base_offset=100)
 
 
 @OLD_CODECS
-def test_append_time_is_said_by_every_message_of_format_1(codec):
+def test_every_message_of_format_1_has_the_append_time_attribute(codec):
     made = down_convert(stored(2, SOME, codec, timestamp_type=1), 1)
     assert {header.timestamp_type for header in iter_entries(made)} == {1}
     assert [record[1] for record in seen(made)] == [NOW + 9] * 3
@@ -79,7 +79,7 @@ def test_append_time_is_said_by_every_message_of_format_1(codec):
 
 @OLD_CODECS
 @pytest.mark.parametrize(("source", "magic"), [(0, 0), (0, 1), (1, 1)])
-def test_what_the_client_knows_stays_as_it_is(source, magic, codec):
+def test_formats_that_the_client_supports_are_not_converted(source, magic, codec):
     data = stored(source, SOME, codec)
     assert down_convert(data, magic, 102) == data
 
@@ -106,7 +106,7 @@ def test_control_and_empty_batches_are_left_out(magic):
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_zstd_is_refused_even_behind_others(magic):
+def test_zstd_is_refused_even_after_other_batches(magic):
     data = stored(2, SOME, compression.ZSTD)
     for before in (b"", stored(2, SOME), stored(1, SOME, compression.GZIP)):
         with pytest.raises(KafkaError, match="offset 102 is compressed with zstd") as refused:
@@ -122,14 +122,14 @@ def test_lz4_frames_get_the_header_checksum_of_their_format():
 
 
 @DOWN
-def test_an_entry_that_is_not_all_there_ends_it(source, magic):
+def test_an_incomplete_entry_ends_the_conversion(source, magic):
     one, two = stored(source, SOME[:1]), stored(source, SOME, compression.SNAPPY, base_offset=101)
     for cut in range(len(two)):
         assert seen(down_convert(one + two[:cut], magic)) == seen(down_convert(one, magic))
 
 
 @DOWN
-def test_entries_that_unpack_to_more_than_the_limit_are_refused(source, magic):
+def test_entries_that_decompress_to_more_than_the_limit_are_refused(source, magic):
     data = stored(source, [(NOW, None, bytes(100_000), ())], compression.GZIP)
     with pytest.raises(KafkaError, match="more than 50000 bytes") as refused:
         down_convert(data, magic, max_decompressed=50_000)
@@ -140,7 +140,7 @@ def test_entries_that_unpack_to_more_than_the_limit_are_refused(source, magic):
 
 
 @pytest.mark.parametrize("place", [8, 16, 57, 61, 65, 70])
-def test_damage_is_named(place):
+def test_the_error_names_the_damage(place):
     data = bytearray(stored(2, SOME))
     data[place] ^= 0x80
     with pytest.raises(KafkaError, match="records that cannot be converted") as refused:
@@ -148,7 +148,7 @@ def test_damage_is_named(place):
     assert refused.value.code == Errors.CORRUPT_MESSAGE
 
 
-def test_stored_times_before_1970_become_none():
+def test_stored_timestamps_before_1970_become_no_timestamp():
     data = build([(-5, b"k", b"v", ()), (-1, b"k", b"v", ())])
     assert [record[1] for record in seen(down_convert(data, 1))] == [-1, -1]
 
@@ -159,7 +159,7 @@ SETS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), RECORDS), min_si
 
 
 @given(SETS, st.integers(0, 1))
-def test_any_mixture_is_read_the_same_in_an_older_format(sets, magic):
+def test_any_mixture_of_formats_has_the_same_records_in_an_older_format(sets, magic):
     data, offset = b"", 7
     for source, codec, records in sets:
         data += stored(source, records, codec, base_offset=offset)
@@ -172,7 +172,7 @@ def test_any_mixture_is_read_the_same_in_an_older_format(sets, magic):
         assert after == before
 
 
-def test_golden_segments_read_the_same_in_older_formats():
+def test_golden_segments_have_the_same_records_in_older_formats():
     for folder, partition, file in sorted({(one.folder, one.partition, one.file) for one in ENTRIES}):
         data = log_file(folder, partition, file)
         if any(header.is_control for header in iter_entries(data)):

@@ -1,4 +1,4 @@
-"""Every batch that Kafka 3.9.1 wrote decodes to what Kafka says is in it and, built anew, gives the same bytes."""
+"""Every batch that Kafka 3.9.1 wrote is decoded as by Kafka and, encoded again, gives the same bytes."""
 
 import base64
 import json
@@ -29,7 +29,7 @@ class GoldenBatch(NamedTuple):
 
 
 def value_of(text):
-    """A key, value or header value as `expected` writes it."""
+    """Return the bytes of a key, value or header value as `expected` writes it."""
     if text is None:
         return None
     return text.encode() if isinstance(text, str) else base64.b64decode(text["base64"])
@@ -63,7 +63,7 @@ def test_all_batches_are_there():
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
-def test_headers_are_what_kafka_says(partition):
+def test_headers_are_decoded_as_by_kafka(partition):
     for one in of(partition):
         header, expected = batch.check(one.bytes), one.expected
         seen = {
@@ -88,7 +88,7 @@ def test_headers_are_what_kafka_says(partition):
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
-def test_records_are_what_kafka_says(partition):
+def test_records_are_decoded_as_by_kafka(partition):
     for one in of(partition):
         seen = records_of(one.bytes, batch.check(one.bytes))
         assert len(seen) == len(one.expected["records"]), one.name
@@ -101,7 +101,7 @@ def test_records_are_what_kafka_says(partition):
             assert list(record.headers) == [(key, value_of(text)) for key, text in expected["headers"]], one.name
 
 
-def test_control_records_are_what_kafka_says():
+def test_control_records_are_decoded_as_by_kafka():
     seen = 0
     for one in BATCHES:
         header = batch.check(one.bytes)
@@ -118,9 +118,9 @@ def test_control_records_are_what_kafka_says():
 
 
 def rebuilt(one):
-    """The batch made anew from its decoded records and its header's fields."""
+    """Return the batch encoded again from its decoded records and its header's fields."""
     header = batch.check(one.bytes)
-    # With append time every record's timestamp is the batch's largest; what is stored are the producer's.
+    # With append time every record's timestamp is the batch's largest; the stored ones are the producer's.
     stored = bytearray(one.bytes)
     stored[22] &= ~0x08
     builder = BatchBuilder(header.codec, base_timestamp=header.base_timestamp)
@@ -148,11 +148,11 @@ def rebuilt(one):
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
-def test_batches_built_anew_are_the_same(partition):
+def test_batches_encoded_again_are_the_same(partition):
     for one in of(partition):
         made = rebuilt(one)
         if one.expected["codec"] == "snappy":
-            # Snappy leaves the choice of matches to the implementation: the contents have to be the same.
+            # Snappy leaves the choice of matches to the implementation, so only the contents must be the same.
             assert records_of(made, batch.check(made)) == records_of(one.bytes, batch.check(one.bytes)), one.name
         elif one.expected["codec"] == "none":
             assert made == one.bytes, one.name
@@ -161,7 +161,8 @@ def test_batches_built_anew_are_the_same(partition):
 
 
 def same_but_for_the_compressor(made, original):
-    """Another release of zlib, lz4 or zstd may choose other matches; then at least all else has to be the same."""
+    """Return True if the batches are equal except for the compressed bytes: other releases of zlib, lz4 or zstd may
+    choose other matches."""
     if made == original:
         return True
     ours, theirs = batch.check(made), batch.check(original)
@@ -173,13 +174,13 @@ def same_but_for_the_compressor(made, original):
     )
 
 
-def test_the_compressors_give_kafkas_bytes_for_nearly_all_batches():
-    # lz4 and zstd bring their library along, so this holds wherever the tests run; all of them with lz4 1.9, zstd 1.5.
+def test_the_compressors_give_the_same_bytes_as_kafka_for_nearly_all_batches():
+    # lz4 and zstd are bundled, so this is true on every machine; with lz4 1.9 and zstd 1.5 all batches are the same.
     exact = [rebuilt(one) == one.bytes for one in BATCHES if one.expected["codec"] in ("lz4", "zstd")]
     assert sum(exact) > len(exact) * 0.9
 
 
-def test_kafkas_figures_for_sizes_and_checksum():
+def test_sizes_and_checksum_equal_kafkas():
     one = build([(1524709879130, b"key", b"value", ())])
     assert len(one) == 76
     assert batch.check(one).crc == 2857248333

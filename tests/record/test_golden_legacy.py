@@ -1,4 +1,4 @@
-"""Every entry that Kafka 0.8.2.2, 0.10.2.2 and 3.9.1 wrote in formats 0 and 1 decodes to what Kafka says, and back."""
+"""Every entry that Kafka 0.8.2.2, 0.10.2.2 and 3.9.1 wrote in formats 0 and 1 is decoded as by Kafka, and back."""
 
 import base64
 import json
@@ -38,7 +38,7 @@ class GoldenEntry(NamedTuple):
 
 
 def value_of(text):
-    """A key, value or header value as `expected` writes it."""
+    """Return the bytes of a key, value or header value as `expected` writes it."""
     if text is None:
         return None
     return text.encode() if isinstance(text, str) else base64.b64decode(text["base64"])
@@ -67,7 +67,7 @@ EACH_PARTITION = pytest.mark.parametrize(("folder", "partition"), PARTITIONS)
 
 
 def time_of(record):
-    """Format 0 keeps no timestamps: null in `expected`, -1 for a consumer."""
+    """Return the timestamp. Format 0 has none: null in `expected`, -1 for a consumer."""
     return -1 if record["timestamp"] is None else record["timestamp"]
 
 
@@ -84,7 +84,7 @@ def test_all_kinds_of_entries_are_there():
 
 
 @EACH_PARTITION
-def test_headers_are_what_kafka_says(folder, partition):
+def test_headers_are_decoded_as_by_kafka(folder, partition):
     for one in of(folder, partition):
         header, expected = check_entry(one.bytes), one.expected
         assert check(one.bytes, header).crc == expected["crc"], one.name
@@ -96,7 +96,7 @@ def test_headers_are_what_kafka_says(folder, partition):
 
 
 @EACH_PARTITION
-def test_records_are_what_kafka_says(folder, partition):
+def test_records_are_decoded_as_by_kafka(folder, partition):
     for one in of(folder, partition):
         seen = records_of(one.bytes, read_entry(one.bytes))
         assert seen[0].offset == one.expected["baseOffset"], one.name
@@ -107,7 +107,7 @@ def test_records_are_what_kafka_says(folder, partition):
 
 
 @EACH_PARTITION
-def test_records_are_found_by_their_time(folder, partition):
+def test_records_are_found_by_their_timestamp(folder, partition):
     for one in of(folder, partition):
         header, records = read_entry(one.bytes), one.expected["records"]
         for time in {time_of(record) for record in records}:
@@ -119,11 +119,11 @@ def test_records_are_found_by_their_time(folder, partition):
 
 
 def rebuilt(one):
-    """The entry made anew from its decoded messages."""
+    """Return the entry encoded again from its decoded messages."""
     header = read_entry(one.bytes)
     records = records_of(one.bytes, header)
     if one.wrapper and header.timestamp_type == 1 and one.folder == "kafka-0.10.2.2":
-        # That broker stored what the producer had sent, and wrote the append time on the wrapper alone.
+        # That broker stored the producer's messages, and wrote the append time only to the wrapper.
         inner = MessagesEncoder(1)
         for stored in iter_entries(packed := set_of(one.bytes, header)):
             (record,) = records_of(packed, stored)
@@ -141,7 +141,7 @@ def rebuilt(one):
 
 
 def same_but_for_the_compressor(made, original):
-    """Another compressor may choose other matches; then at least all else has to be the same."""
+    """Return True if the entries are equal except for the compressed bytes: other compressors choose other matches."""
     if made == original:
         return True
     ours, theirs = check_entry(made), check_entry(original)
@@ -152,7 +152,7 @@ def same_but_for_the_compressor(made, original):
 
 
 @EACH_PARTITION
-def test_entries_built_anew_are_the_same(folder, partition):
+def test_entries_encoded_again_are_the_same(folder, partition):
     for one in of(folder, partition):
         if one.expected["magic"] == 2:
             continue
@@ -160,7 +160,7 @@ def test_entries_built_anew_are_the_same(folder, partition):
         assert same_but_for_the_compressor(made, one.bytes) if one.wrapper else made == one.bytes, one.name
 
 
-def test_lz4_frames_built_anew_are_kafkas_byte_for_byte_with_the_right_or_the_wrong_checksum_in_their_header():
+def test_lz4_frames_equal_kafkas_byte_for_byte_with_the_right_or_the_wrong_header_checksum():
     wrappers = [one for one in LEGACY if one.expected["codec"] == "lz4"]
     exact = [rebuilt(one) == one.bytes for one in wrappers]
     assert sum(exact) > len(exact) * 0.9
@@ -180,7 +180,7 @@ def test_entries_of_mixed_formats_follow_each_other_to_the_end_of_a_segment():
         assert headers[-1].next_position == len(data)
 
 
-def test_a_flipped_bit_is_seen_by_the_checksum():
+def test_a_flipped_bit_is_detected_by_the_checksum():
     for one in LEGACY[::7]:
         for place in range(16, len(one.bytes), 11):
             broken = bytearray(one.bytes)

@@ -1,4 +1,4 @@
-"""Messages of Kafka 0.7: those that its broker wrote, and all that can be wrong with one."""
+"""Messages of Kafka 0.7: messages that its broker wrote, and every kind of invalid message."""
 
 import base64
 import json
@@ -26,9 +26,9 @@ def text(payload):
 
 
 def seen(message, start, file):
-    """A stored message in the words of `expected`."""
+    """Return a stored message in the form of `expected`."""
     inner = list(messages_in(message))
-    # 0.7.2 hands out the wrapper's own offset with all inner messages but the last: there a fetch may start again.
+    # 0.7.2 returns the wrapper's own offset with all inner messages but the last: a fetch can resume there.
     offsets = [start + message.position] * (len(inner) - 1) + [start + message.end]
     found = {
         "file": file,
@@ -51,7 +51,7 @@ def seen(message, start, file):
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
-def test_what_kafka_0_7_2_wrote_is_read_as_it_read_it(partition):
+def test_messages_of_kafka_0_7_2_are_read_as_by_its_consumer(partition):
     expected = [json.loads(line) for line in (GOLDEN / "expected" / f"{partition}.jsonl").read_text().splitlines()]
     found = []
     for path in sorted((GOLDEN / "data" / partition).glob("*.kafka")):
@@ -60,7 +60,7 @@ def test_what_kafka_0_7_2_wrote_is_read_as_it_read_it(partition):
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
-def test_uncompressed_messages_are_built_as_kafka_0_7_2_did(partition):
+def test_uncompressed_messages_are_built_as_by_kafka_0_7_2(partition):
     for path in (GOLDEN / "data" / partition).glob("*.kafka"):
         data = path.read_bytes()
         for message in iter_messages(data):
@@ -101,7 +101,7 @@ def test_nesting_is_followed_to_a_limit():
         payloads(wrapper(GZIP, data))
 
 
-def test_unpacking_ends_at_the_limit_over_all_levels():
+def test_decompression_ends_at_the_limit_summed_over_all_levels():
     bomb = wrapper(GZIP, wrapper(GZIP, build_message(bytes(10_000))), wrapper(GZIP, build_message(bytes(10_000))))
     assert len(payloads(bomb, limit=21_000)) == 2
     with pytest.raises(CorruptMessage, match="more than the limit"):
@@ -115,7 +115,7 @@ def test_a_cut_message_is_the_end(cut):
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 0, 4])
-def test_a_length_that_no_message_has(length):
+def test_an_impossible_length_is_refused(length):
     data = build_message(b"x") + struct.pack(">i", length) + bytes(64)
     with pytest.raises(CorruptMessage, match=f"a length of {length} bytes") as caught:
         payloads(data)
@@ -132,7 +132,7 @@ def test_magic_1_needs_room_for_its_attributes():
 
 
 @pytest.mark.parametrize("magic", [2, 127, 255])
-def test_a_magic_of_another_kafka(magic):
+def test_a_magic_of_later_versions_is_refused(magic):
     with pytest.raises(CorruptMessage, match=f"magic {magic}, where"):
         read_message(struct.pack(">iB", 20, magic) + bytes(20))
 
@@ -159,7 +159,7 @@ def test_a_compressed_set_that_ends_in_a_part_of_a_message():
         payloads(wrapper(GZIP, build_message(b"x"), build_message(b"y")[:7]))
 
 
-def test_higher_attribute_bits_mean_nothing():
+def test_higher_attribute_bits_are_ignored():
     payload = b"x"
     data = struct.pack(">ibBI", 7, 1, 0xFC, zlib.crc32(payload)) + payload
     message = read_message(data)
@@ -178,7 +178,7 @@ def test_any_bytes_are_read_or_refused(data):
 
 @given(st.lists(st.tuples(st.binary(max_size=40), st.sampled_from([0, 1]), st.sampled_from([None, GZIP, SNAPPY]))))
 @settings(max_examples=60)
-def test_what_is_built_is_read(messages):
+def test_built_messages_are_read_back(messages):
     parts = []
     for payload, magic, codec in messages:
         plain = build_message(payload, magic=magic)

@@ -25,10 +25,10 @@ def plain(records):
     return [tuple(record[:4]) for record in records]
 
 
-# Kafka's figures
+# Kafka's constants
 
 
-def test_kafkas_figures_for_sizes_and_checksum():
+def test_sizes_and_checksum_equal_kafkas():
     one = {magic: build_set([(NOW, b"key", b"value")], magic) for magic in (0, 1)}
     assert (len(one[0]), len(one[1])) == (34, 42)
     assert read_entry(one[0]).crc == 592888119
@@ -42,7 +42,7 @@ def test_kafkas_figures_for_sizes_and_checksum():
 
 @OLD
 @OLD_CODECS
-def test_headers_answer_what_batch_headers_answer(magic, codec):
+def test_headers_have_the_same_attributes_as_batch_headers(magic, codec):
     data = build_set(SOME, magic, codec, base_offset=10)
     headers = list(iter_entries(data))
     assert [header.last_offset for header in headers] == ([12] if codec else [10, 11, 12])
@@ -80,7 +80,7 @@ def test_entries_of_all_formats_follow_each_other():
 
 
 @OLD
-def test_an_entry_that_is_not_all_there_is_no_entry_yet(magic):
+def test_an_incomplete_entry_is_not_returned(magic):
     data = build_set(SOME[:1], magic)
     for cut in range(len(data)):
         assert next_entry(data[:cut]) is None
@@ -105,7 +105,7 @@ def test_entries_smaller_than_their_format_allows_are_corrupt(magic, least):
 
 
 @pytest.mark.parametrize("magic", [3, 127, 128, 255])
-def test_other_magics_are_told(magic):
+def test_the_error_names_an_unknown_magic(magic):
     data = bytearray(build_set(SOME, 1))
     data[16] = magic
     with pytest.raises(UnsupportedMagic) as caught:
@@ -143,7 +143,7 @@ def offsets_in(data):
     ("offset", "inner", "seen"),
     [
         (102, [0, 1, 2], [100, 101, 102]),
-        (102, [0, 5, 7], [95, 100, 102]),  # with holes, after compaction
+        (102, [0, 5, 7], [95, 100, 102]),  # with gaps, after compaction
         (0, [0, 1, 2], [0, 1, 2]),
         (102, [100, 101, 102], [100, 101, 102]),
         (102, [0, 0, 0], [102, 102, 102]),
@@ -157,11 +157,11 @@ def test_offsets_in_wrappers_of_format_1_are_counted_from_the_last_message(offse
 
 
 @pytest.mark.parametrize("inner", [[7, 8, 9], [0, 0, 0], [9, 5, 7]])
-def test_offsets_in_wrappers_of_format_0_are_taken_as_they_are(inner):
+def test_offsets_in_wrappers_of_format_0_are_absolute(inner):
     assert offsets_in(wrapper(0, 9, inner)) == inner
 
 
-def test_a_wrapper_that_lies_about_its_offset_is_corrupt():
+def test_a_wrapper_with_a_wrong_offset_is_corrupt():
     data = wrapper(1, 1, [0, 1, 2])
     for call in (records_of, lambda *arguments: find_timestamp(*arguments, 0)):
         with pytest.raises(
@@ -170,7 +170,7 @@ def test_a_wrapper_that_lies_about_its_offset_is_corrupt():
             call(data, read_entry(data))
 
 
-def test_the_append_time_of_a_wrapper_is_that_of_all_its_messages():
+def test_the_append_time_of_a_wrapper_applies_to_all_its_messages():
     data = wrapper(1, 2, [0, 1, 2], timestamp=5, timestamp_type=1)
     assert [record.timestamp for record in records_of(data, read_entry(data))] == [5, 5, 5]
     assert find_timestamp(data, read_entry(data), 5, 1) == (1, 5)
@@ -179,7 +179,7 @@ def test_the_append_time_of_a_wrapper_is_that_of_all_its_messages():
     assert [record.timestamp for record in records_of(data, read_entry(data))] == [NOW, NOW - 1, NOW - 2]
 
 
-def test_messages_of_format_0_inside_of_format_1_have_no_time():
+def test_messages_of_format_0_inside_of_format_1_have_no_timestamp():
     data = wrapper(1, 2, [0, 1, 2], inner_magic=0, timestamp=5, timestamp_type=1)
     assert [record.timestamp for record in records_of(data, read_entry(data))] == [-1, -1, -1]
 
@@ -192,7 +192,7 @@ def test_wrappers_in_wrappers_are_corrupt(magic):
 
 
 @OLD
-def test_a_cut_message_at_the_end_of_a_wrapper_is_left_out_as_kafka_does_it(magic):
+def test_a_cut_message_at_the_end_of_a_wrapper_is_left_out_as_by_kafka(magic):
     data = wrapper(magic, 2, [0, 1, 2], tail=build_set(SOME, magic)[:20])
     assert len(offsets_in(data)) == 3
 
@@ -211,7 +211,7 @@ def test_wrappers_without_messages_are_corrupt(magic):
 
 @OLD
 @pytest.mark.parametrize(("codec", "name"), [(4, "zstd"), (5, "codec 5"), (7, "codec 7")])
-def test_codecs_that_these_formats_do_not_have_are_told(magic, codec, name):
+def test_the_error_names_codecs_that_these_formats_do_not_have(magic, codec, name):
     data = wrap(b"data", magic, codec, 0, NOW)
     with pytest.raises(CorruptRecords, match=f"cannot be compressed with {name}"):
         records_of(data, read_entry(data))
@@ -221,7 +221,7 @@ def test_codecs_that_these_formats_do_not_have_are_told(magic, codec, name):
 
 @OLD
 @pytest.mark.parametrize("codec", [1, 2, 3])
-def test_nothing_unpacks_to_more_than_the_limit(magic, codec):
+def test_nothing_is_decompressed_to_more_than_the_limit(magic, codec):
     data = build_set([(NOW, None, bytes(1_000_000))], magic, codec)
     with pytest.raises(compression.RecordTooLarge):
         records_of(data, read_entry(data), 900_000)
@@ -238,7 +238,7 @@ def test_append_time_is_written_into_every_message(magic):
     assert {header.attributes for header in iter_entries(data)} == {8 if magic else 0}
 
 
-def test_there_are_formats_0_and_1():
+def test_only_formats_0_and_1_can_be_written():
     for magic in (-1, 2):
         with pytest.raises(ValueError, match="format 0 or 1"):
             build_set(SOME, magic)
@@ -248,7 +248,7 @@ def test_there_are_formats_0_and_1():
 
 @OLD
 @OLD_CODECS
-def test_no_records_are_no_bytes(magic, codec):
+def test_no_records_give_no_bytes(magic, codec):
     assert build_set([], magic, codec) == b""
 
 
@@ -263,7 +263,7 @@ MAYBE = (
     st.integers(0, 3),
     st.lists(st.integers(1, 1000), min_size=20, max_size=20),
 )
-def test_what_is_written_is_read_back(records, magic, codec, steps):
+def test_written_records_are_read_back(records, magic, codec, steps):
     offsets = list(itertools.accumulate(steps))[: len(records)]
     data = build_set(records, magic, codec, offsets=offsets)
     seen = [record for header in iter_entries(data) for record in records_of(data, check_entry(data, header.position))]
@@ -275,7 +275,7 @@ def test_what_is_written_is_read_back(records, magic, codec, steps):
 
 @OLD
 @OLD_CODECS
-def test_payloads_are_what_the_header_is_about(magic, codec):
+def test_a_payload_is_the_data_that_the_header_describes(magic, codec):
     data = build_set(SOME, magic, codec)
     expected = build_set(SOME, magic) if codec else data[: read_entry(data).size]
     assert bytes(payload_of(data, read_entry(data))) == expected

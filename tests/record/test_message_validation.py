@@ -1,4 +1,4 @@
-"""Produced message sets of formats 0 and 1, and produces to topics of those formats: accepted, converted, refused."""
+"""Produced message sets of formats 0 and 1, and batches for topics of those formats: accepted, converted, refused."""
 
 import itertools
 import struct
@@ -44,7 +44,7 @@ def refused(data, code, match=None, target=1, **options):
 
 
 def stored(batch, base_offset=100):
-    """(offset, timestamp, key, value) of what is appended at that offset; every entry has to be sound."""
+    """Return (offset, timestamp, key, value) of the records as appended at that offset; check every entry."""
     assign(batch, base_offset, 7)
     assert batch.size == len(batch.data)
     found = []
@@ -65,7 +65,7 @@ def stored(batch, base_offset=100):
 @OLD_CODECS
 @pytest.mark.parametrize("target_codec", [-1, 0, 1, 3])
 @pytest.mark.parametrize("append_time", [0, 1])
-def test_every_format_and_codec_is_stored_as_the_topic_wants_it(source, target, codec, target_codec, append_time):
+def test_every_format_and_codec_is_stored_as_the_topic_requires(source, target, codec, target_codec, append_time):
     batch = accept(produced(source, codec=codec), target, target_codec=target_codec, timestamp_type=append_time)
     assert (batch.magic, batch.count, batch.last_offset_delta) == (target, 3, 2)
     assert batch.codec == (codec if target_codec < 0 else target_codec)
@@ -75,7 +75,7 @@ def test_every_format_and_codec_is_stored_as_the_topic_wants_it(source, target, 
     assert batch.max_timestamp == max(times)
     assert batch.timestamp_type == (append_time if target else 0)
     assert (batch.producer_id, batch.base_sequence, batch.is_transactional) == (-1, -1, False)
-    # For the time index: the last offset of the entry that has the largest timestamp, the first such one.
+    # For the time index: the last offset of the first entry with the largest timestamp.
     if none:
         assert batch.offset_delta_of_max_timestamp == -1
     elif target == 2 or batch.codec:
@@ -86,7 +86,7 @@ def test_every_format_and_codec_is_stored_as_the_topic_wants_it(source, target, 
 
 @TARGETS
 @OLD_CODECS
-def test_what_is_built_is_what_kafka_builds(target, codec):
+def test_built_sets_equal_kafkas(target, codec):
     for source in (0, 1, 2):
         batch = accept(produced(source, codec=codec), target)
         assign(batch, 100, 7)
@@ -103,7 +103,7 @@ RECORDS = st.lists(st.tuples(st.integers(0, 2**42), MAYBE, MAYBE), min_size=1, m
 
 
 @given(RECORDS, st.integers(0, 2), st.integers(0, 2), st.integers(0, 3), st.integers(-1, 3), st.integers(0, 2**40))
-def test_any_records_come_out_as_they_went_in(records, source, target, codec, target_codec, base_offset):
+def test_any_records_are_stored_unchanged(records, source, target, codec, target_codec, base_offset):
     batch = accept(produced(source, records, codec), target, target_codec=target_codec)
     none = source == 0 or target == 0
     expected = [(base_offset + at, -1 if none else time, *rest) for at, (time, *rest) in enumerate(records)]
@@ -114,7 +114,7 @@ def test_any_records_come_out_as_they_went_in(records, source, target, codec, ta
 
 
 @OLD
-def test_single_messages_stay_where_they_are(magic):
+def test_single_messages_are_validated_in_place(magic):
     data = produced(magic)
     before = bytes(data)
     batch = accept(data, magic)
@@ -133,7 +133,7 @@ def test_a_message_that_is_cut_at_the_end_is_left_out(magic):
 
 
 @WRAPPED
-def test_a_wrapper_of_format_1_stays_as_it_is_but_for_its_offset(codec):
+def test_only_the_offset_of_a_wrapper_of_format_1_changes(codec):
     data = produced(1, codec=codec)
     before = bytes(data)
     batch = accept(data, 1)
@@ -144,7 +144,7 @@ def test_a_wrapper_of_format_1_stays_as_it_is_but_for_its_offset(codec):
 
 
 @WRAPPED
-def test_append_time_is_written_on_the_wrapper_alone(codec):
+def test_append_time_is_written_only_to_the_wrapper(codec):
     data = produced(1, codec=codec)
     inner = set_of(data, read_entry(data))
     batch = accept(data, 1, timestamp_type=1)
@@ -154,7 +154,7 @@ def test_append_time_is_written_on_the_wrapper_alone(codec):
     assert set_of(data, header) == inner
 
 
-def test_append_time_is_written_on_every_single_message():
+def test_append_time_is_written_to_every_single_message():
     data = produced(1)
     assert not accept(data, 1, timestamp_type=1).rebuilt
     headers = list(iter_entries(data))
@@ -170,7 +170,7 @@ def test_the_wrapper_gets_the_largest_timestamp(codec):
     assert check_entry(lying).timestamp == NOW + 5
 
 
-def test_timestamps_before_1970_become_none():
+def test_timestamps_before_1970_become_no_timestamp():
     data = produced(1, [(-7, b"k", b"v"), (NOW, b"k", b"v")])
     batch = accept(data, 1)
     assert [time for _, time, *_ in stored(batch)] == [-1, NOW]
@@ -200,8 +200,8 @@ def wrapper(magic, offset, inner_offsets, codec=compression.GZIP, inner_magic=No
     [
         (2, [0, 1, 2], True),
         (0, [0, 1, 2], True),  # as librdkafka once sent it
-        (0, [0, 0, 0], False),  # as producers of 0.8 and 0.9 that only changed the magic
-        (102, [100, 101, 102], False),  # absolute ones
+        (0, [0, 0, 0], False),  # as sent by producers of 0.8 and 0.9 that only changed the magic
+        (102, [100, 101, 102], False),  # absolute offsets
         (102, [0, 1, 2], False),
         (2, [0, 2, 1], False),
         (7, [0, 3, 7], False),
@@ -210,7 +210,7 @@ def wrapper(magic, offset, inner_offsets, codec=compression.GZIP, inner_magic=No
         (2, [-(2**63), -(2**63) + 1, -(2**63) + 2], False),
     ],
 )
-def test_wrappers_of_format_1_are_built_anew_unless_their_messages_are_numbered(offset, inner, in_place):
+def test_wrappers_of_format_1_are_rebuilt_unless_their_messages_have_relative_offsets(offset, inner, in_place):
     batch = accept(wrapper(1, offset, inner), 1)
     assert batch.rebuilt is not in_place
     assert stored(batch) == [(100 + at, NOW, b"k", b"%d" % at) for at in range(3)]
@@ -228,7 +228,7 @@ def test_wrappers_of_format_0_may_have_any_offsets(inner, target):
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3])
-def test_the_offsets_in_a_wrapper_of_format_0_are_those_it_is_appended_at(codec):
+def test_messages_in_a_wrapper_of_format_0_get_the_offsets_of_the_append(codec):
     batch = accept(produced(0, codec=codec), 0)
     assert (batch.size, len(batch.data)) == (0, 0)
     for base_offset in (0, 7, 1 << 40):
@@ -236,7 +236,7 @@ def test_the_offsets_in_a_wrapper_of_format_0_are_those_it_is_appended_at(codec)
         assert bytes(batch.data) == build_set(SOME, 0, codec, base_offset=base_offset)
 
 
-# What is refused
+# Refused sets
 
 
 def test_wrappers_in_wrappers_are_refused():
@@ -262,14 +262,14 @@ def test_sets_of_several_formats_are_refused(target):
 
 @OLD
 @WRAPPED
-def test_a_compressed_set_is_the_only_one(magic, codec):
+def test_more_than_one_compressed_set_is_refused(magic, codec):
     single, packed = produced(magic), produced(magic, codec=codec)
     for data in (single + packed, packed + single, packed + packed):
         refused(data, Errors.INVALID_RECORD, "must be the only one", magic)
 
 
 @OLD
-def test_no_whole_message_is_refused(magic):
+def test_a_set_without_a_complete_message_is_refused(magic):
     data = produced(magic, SOME[:1])
     for cut in range(17, len(data)):
         refused(data[:cut], Errors.INVALID_RECORD, "do not hold a complete message", magic)
@@ -296,7 +296,7 @@ def test_a_wrong_checksum_inside_of_a_wrapper_is_refused(magic):
 
 
 def resized(data, size):
-    """The message made to have that size, under a right checksum."""
+    """Return the message with another size and the right checksum."""
     data = bytearray(data[: 12 + size].ljust(12 + size, b"\0"))
     data[8:12] = struct.pack(">i", size)
     data[12:16] = struct.pack(">I", zlib.crc32(data[16:]))
@@ -364,7 +364,7 @@ def test_compressed_data_cut_at_any_byte_is_refused(magic, codec):
 
 @OLD
 @WRAPPED
-def test_a_bomb_is_refused(magic, codec):
+def test_a_decompression_bomb_is_refused(magic, codec):
     data = produced(magic, [(NOW, None, bytes(3_000_000))], codec)
     for target in (0, 1, 2):
         refused(data, Errors.INVALID_RECORD, "unpacks to more than 1000000", target, max_decompressed=1_000_000)
@@ -422,7 +422,7 @@ def test_timestamps_outside_of_the_window_are_refused(codec, target):
 
 
 @pytest.mark.parametrize("codec", [0, 1])
-def test_a_producer_may_not_claim_append_time_on_a_topic_that_writes_it(codec):
+def test_a_producer_may_not_set_append_time_on_an_append_time_topic(codec):
     data = produced(1, codec=codec, timestamp_type=1, append_time=NOW)
     refused(data, Errors.INVALID_TIMESTAMP, "LogAppendTime", timestamp_type=1)
     batch = accept(data, 1)
@@ -439,13 +439,13 @@ def test_idempotent_and_transactional_producers_need_format_2(magic):
 
 
 @OLD
-def test_headers_are_refused_as_kafka_does_it(magic):
+def test_headers_are_refused_as_by_kafka(magic):
     data = bytearray(build([(NOW, b"k", b"v", [("name", b"")])]))
     refused(data, Errors.UNKNOWN_SERVER_ERROR, "does not support record headers", magic)
 
 
 @OLD
-def test_the_rules_of_format_2_hold_for_topics_of_old_formats(magic):
+def test_the_rules_of_format_2_apply_to_topics_of_old_formats(magic):
     refused(produced(2) + produced(2), Errors.INVALID_RECORD, "more than one batch", magic)
     refused(produced(2, control=True), Errors.INVALID_RECORD, "control records", magic)
     broken = produced(2)
@@ -455,7 +455,7 @@ def test_the_rules_of_format_2_hold_for_topics_of_old_formats(magic):
     refused(produced(2, [(NOW, None, b"v")]), Errors.INVALID_RECORD, "requires a key", magic, compact=True)
 
 
-def test_requests_of_version_3_and_later_hold_format_2_only():
+def test_requests_of_version_3_and_later_may_have_only_format_2():
     for source, target in itertools.product((0, 1), (0, 1, 2)):
         with pytest.raises(RecordError, match="only format 2 can be produced") as caught:
             validate(produced(source), now_ms=NOW, target_magic=target)
@@ -493,7 +493,7 @@ def test_refused_sets_are_not_changed():
         assert data == before
 
 
-# Where a compressed payload is cut into pieces must not matter
+# Pieces: the places at which a compressed payload is cut must not matter
 
 
 def judged_in_pieces(magic, payload, cuts):
@@ -522,7 +522,7 @@ def judged_in_pieces(magic, payload, cuts):
     st.binary(max_size=3),
     st.integers(0, 10**6),
 )
-def test_sets_in_pieces_are_judged_as_whole_ones(magic, records, cuts, noise, place):
+def test_sets_in_pieces_are_validated_as_whole_ones(magic, records, cuts, noise, place):
     payload = bytes(produced(magic, records))
     place %= len(payload)
     for one in (payload, payload[:place], payload + noise, payload[:place] + noise + payload[place + len(noise) :]):
@@ -537,7 +537,7 @@ def test_a_set_in_single_bytes_is_read():
 @pytest.mark.parametrize("codec", [1, 2, 3])
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_message_that_is_larger_than_a_piece_is_checked(magic, codec):
-    """Its parts are gathered; the checksum of so many bytes is made without the interpreter's lock."""
+    """The parts of the message are joined; the checksum of so many bytes is computed without the GIL."""
     large = bytes(range(256)) * 2000
     records = [(NOW, b"k", b"small"), (NOW, b"k", large), (NOW, b"k", b"after")]
     assert accept(bytearray(build_set(records, magic, codec)), magic).count == 3

@@ -1,4 +1,4 @@
-"""Batches for target partitions have what a consumer of the source gets: against the record decoder."""
+"""Batches for target partitions have the records that a consumer of the source gets, by the record decoder."""
 
 import random
 from collections import defaultdict
@@ -19,7 +19,7 @@ from kafkapy.record.rebatch import Rebatcher
 from tests.harness.markers import encode_marker
 
 MAYBE = st.none() | st.binary(max_size=30)
-# A time of its own, none at all, or one that is far from the others.
+# A normal timestamp, none at all, or one far from the others.
 TIMES = st.integers(1_700_000_000_000, 1_700_000_001_000) | st.just(-1) | st.integers(-(2**62), 2**62)
 HEADERS = st.lists(st.tuples(st.text(max_size=8), MAYBE), max_size=3).map(tuple)
 RECORDS = st.lists(st.tuples(TIMES, MAYBE, MAYBE, HEADERS), min_size=1, max_size=6)
@@ -31,13 +31,13 @@ MARKER = st.tuples(st.just("marker"), st.integers(1, 2), st.booleans())
 
 
 class Partition:
-    """A source partition as a log has it: its entries one after the other, with gaps as compaction leaves them."""
+    """A source partition like a log: its entries one after the other, with gaps as compaction leaves them."""
 
     def __init__(self, steps):
         self.end = 0
-        self._entries = []  # (offset behind it, bytes)
-        self._aborted = []  # (producer, where its transaction begins, where its marker is)
-        self._open = {}  # producer -> where its transaction begins
+        self._entries = []  # (offset after the entry, bytes)
+        self._aborted = []  # (producer, first offset of its transaction, offset of its marker)
+        self._open = {}  # producer -> first offset of its transaction
         for (kind, *rest), gap in steps:
             self.end += gap
             getattr(self, kind)(*rest)
@@ -67,14 +67,14 @@ class Partition:
         self._entries.append((self.end, data))
 
     def fetch(self, position, whole, cut):
-        """Some whole entries from the one that has the position on and the beginning of what follows, and the aborted
-        transactions that are not over before them."""
+        """Return `whole` complete entries from the position's entry on with the beginning of the next entry, and the
+        aborted transactions that have not ended before them."""
         data = [entry for end, entry in self._entries if end > position]
         aborted = [(producer, first) for producer, first, marker in self._aborted if marker >= position]
         return memoryview(b"".join(data[:whole]) + b"".join(data[whole:])[:cut]), aborted
 
     def records(self, start):
-        """What a consumer with read_committed gets from `start` on."""
+        """Return the records that a read_committed consumer gets from `start` on."""
         data, _ = self.fetch(0, len(self._entries), 0)
         aborted = [(producer, first) for producer, first, _ in self._aborted]
         return [contents(record) for record in read_records(("t", 3), data, start, aborted)[0]]
@@ -88,7 +88,7 @@ def contents(record):
 
 
 def found_in(batches):
-    """By target, the records of each batch."""
+    """Return the records of each batch, by target."""
     found = defaultdict(list)
     for batch in batches:
         data = batch.build()
@@ -115,7 +115,9 @@ def flat(groups):
     batch_bytes=st.sampled_from([1, 200, 100_000]),
     by_number=st.booleans(),
 )
-def test_targets_have_what_a_consumer_of_the_source_gets(steps, start, cut, together, codec, batch_bytes, by_number):
+def test_targets_have_the_records_that_a_consumer_of_the_source_gets(
+    steps, start, cut, together, codec, batch_bytes, by_number
+):
     partition = Partition(steps)
     position = start = min(start, partition.end)
     rebatcher = Rebatcher(codec=codec, batch_bytes=batch_bytes, by_number=by_number)
@@ -180,7 +182,7 @@ def test_partitions_of_a_topic_and_other_topics_share_a_rebatcher():
     assert rebatcher.positions == {("t", 0): 13, ("t", 1): 13, ("s", 0): 13}
 
 
-def test_a_target_that_grows_is_used_as_a_whole():
+def test_new_partitions_of_a_target_are_used():
     rebatcher = Rebatcher(by_number=True)
     assert list(rebatcher.feed(("t", 2), memoryview(simple(3)), 0, 3)) == []
     (before,) = rebatcher.feed(("t", 5), memoryview(simple(3)), 0, 6)
@@ -188,21 +190,21 @@ def test_a_target_that_grows_is_used_as_a_whole():
     assert (before.partition, after.partition) == (2, 5)
 
 
-def test_what_is_open_is_bounded():
+def test_the_size_of_open_batches_is_bounded():
     rebatcher = Rebatcher(open_bytes=10_000, by_number=True)
     assert list(rebatcher.feed(("t", 0), memoryview(simple(3)), 0, 2)) == []
     assert len(list(rebatcher.feed(("t", 1), memoryview(simple(120, size=100)), 0, 2))) == 2
 
 
 def written(records=20, base_offset=100, codec=compression.ZSTD, **more):
-    """A batch of more than 200 bytes."""
+    """Return a batch of more than 200 bytes."""
     builder = BatchBuilder(codec)
     for n in range(records):
         builder.append(1000 + n, b"k%d" % n, random.Random(n).randbytes(20))
     return builder.build(base_offset=base_offset, leader_epoch=7, **more)
 
 
-def test_a_batch_that_fits_goes_on_as_it_is_behind_what_was_before_it():
+def test_a_suitable_batch_is_passed_on_unchanged_after_earlier_records():
     rebatcher = Rebatcher(codec=compression.ZSTD, batch_bytes=3200, by_number=True)
     small, large = simple(3, 97), written(producer_id=9, producer_epoch=1, base_sequence=5)
     assert list(rebatcher.feed(("t", 1), memoryview(small), 97, 2)) == []
@@ -219,15 +221,15 @@ def test_a_batch_that_fits_goes_on_as_it_is_behind_what_was_before_it():
     ("data", "start"),
     [
         (written(codec=compression.LZ4), 100),  # another codec
-        (written(), 101),  # its first record is not wanted
-        (written(last_offset_delta=20), 100),  # its last records are gone: no broker would take it
+        (written(), 101),  # its first record is before the start
+        (written(last_offset_delta=20), 100),  # its last records are missing: brokers would refuse it
         (written(timestamp_type=1), 100),
         (written(producer_id=9, producer_epoch=1, base_sequence=5, transactional=True), 100),
         (written(records=2), 100),  # too small to be worth a request
         (build_set([(5, b"k", bytes(300))] * 3, 1, base_offset=100), 100),
     ],
 )
-def test_other_batches_are_encoded_anew(data, start):
+def test_other_batches_are_encoded_again(data, start):
     rebatcher = Rebatcher(codec=compression.ZSTD, batch_bytes=3200, by_number=True)
     assert list(rebatcher.feed(("t", 1), memoryview(data), start, 2)) == []
     (batch,) = rebatcher.finish()
@@ -237,7 +239,7 @@ def test_other_batches_are_encoded_anew(data, start):
     assert flat(found_in([batch])["t", 1]) == wanted
 
 
-def test_a_damaged_batch_does_not_go_on_as_it_is():
+def test_a_damaged_batch_is_not_passed_on():
     damaged = bytearray(written())
     damaged[-1] ^= 1
     rebatcher = Rebatcher(codec=compression.ZSTD, batch_bytes=3200, by_number=True)
@@ -245,13 +247,13 @@ def test_a_damaged_batch_does_not_go_on_as_it_is():
         list(rebatcher.feed(("t", 1), memoryview(damaged), 100, 2))
 
 
-def test_a_number_that_the_target_does_not_have_is_told():
+def test_the_error_names_a_partition_that_the_target_does_not_have():
     rebatcher = Rebatcher(by_number=True)
     with pytest.raises(ValueError, match="a record of t-3 is for partition 3, but the topic has 3, counted from 0"):
         list(rebatcher.feed(("t", 3), memoryview(simple(3)), 0, 3))
 
 
-def test_what_is_no_batch_is_told_and_the_position_stays():
+def test_invalid_bytes_raise_an_error_and_the_position_stays():
     rebatcher = Rebatcher()
     list(rebatcher.feed(("t", 0), memoryview(simple(3)), 0, 1))
     damaged = bytearray(simple(3, 3) + simple(3, 6))
@@ -261,7 +263,7 @@ def test_what_is_no_batch_is_told_and_the_position_stays():
     assert rebatcher.positions == {("t", 0): 3}
 
 
-def test_messages_without_a_time_stay_without_one():
+def test_messages_without_a_timestamp_stay_without_one():
     rebatcher = Rebatcher()
     data = build_set([(0, b"k", b"v"), (0, None, b"w")], 0, compression.SNAPPY)
     list(rebatcher.feed(("t", 0), memoryview(data), 0, 1))

@@ -1,4 +1,4 @@
-"""Records inside a batch: round trips, searching, renumbering, and every lie a length or a count can tell."""
+"""Records inside a batch: round trips, searching, renumbering, and wrong lengths and counts of every kind."""
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ RECORDS = st.lists(
 
 
 def record(*fields, length=None):
-    """One record from its parts: ints become varints, bytes stay."""
+    """Return one record built from its parts: ints become varints, bytes stay."""
     body = b"".join(part if isinstance(part, bytes) else encode_varint(part) for part in fields)
     return encode_varint(len(body) if length is None else length) + body
 
@@ -59,7 +59,7 @@ def test_append_time_is_every_records_timestamp():
 
 
 @given(RECORDS, st.integers(0, 1), st.integers(-3, 15))
-def test_what_a_consumer_gets_are_the_records_from_its_position_on_under_their_partition(records, kind, position):
+def test_a_consumer_gets_the_records_from_its_position_on_with_their_partition(records, kind, position):
     data = build(records, base_offset=5, timestamp_type=kind)
     head = batch.check(data)
     wanted = [("t", 7, *one[:5]) for one in decode_records(data[61:], head) if one[0] >= position]
@@ -109,7 +109,7 @@ def test_header_keys_that_are_no_utf8_survive_a_round_trip():
         (PLAIN + b"x", "1 bytes are left after the 1 records"),
     ],
 )
-def test_lying_lengths_are_named(payload, reason):
+def test_the_error_names_wrong_lengths(payload, reason):
     with pytest.raises(CorruptRecords, match=reason):
         decode_records(payload, header(1))
     with pytest.raises(CorruptRecords):
@@ -129,7 +129,7 @@ def test_negative_counts_are_refused(count):
             read(PLAIN, header(count))
 
 
-def test_a_count_that_no_memory_could_hold_is_refused_by_what_is_there():
+def test_a_huge_count_is_refused_because_the_records_are_missing():
     with pytest.raises(CorruptRecords, match="before the end of record 1"):
         decode_records(PLAIN, header(2**31 - 1))
     with pytest.raises(CorruptRecords, match=f"{2**31 - 1} records in {len(PLAIN)} bytes"):
@@ -140,7 +140,7 @@ def test_negative_lengths_other_than_minus_one_are_null_as_for_kafka():
     assert decode_records(record(b"\x00", 0, 0, -7, -(2**31), 0), header(1))[0][2:4] == (None, None)
 
 
-def test_searching_by_timestamp_finds_the_first_record_late_enough():
+def test_searching_by_timestamp_finds_the_first_record_at_or_after_it():
     data = build(
         [(10, None, b"a", ()), (30, None, b"b", ()), (20, None, b"c", ()), (30, None, b"d", ())], base_offset=100
     )
@@ -172,7 +172,7 @@ def test_renumbering_changes_nothing_but_deltas_and_attributes(records, attribut
     assert renumber(marked, header(1))[0] == PLAIN
 
 
-def test_a_builder_refuses_what_would_not_fit_and_takes_the_first_record_always():
+def test_a_builder_refuses_records_that_do_not_fit_but_always_takes_the_first_one():
     builder = BatchBuilder(max_bytes=200)
     assert builder.append(0, None, b"x" * 500)
     assert not builder.append(0, None, b"y")
@@ -224,7 +224,7 @@ KEYED = st.lists(st.tuples(st.binary(max_size=200), st.none() | st.binary(max_si
 
 
 @given(KEYED, TIMES, st.none() | st.tuples(st.integers(0, 2**62), st.integers(0, 2**15 - 1)), st.integers(-1, 1))
-def test_a_coordinators_batch_is_what_the_builder_makes_of_its_records(records, now_ms, producer, sequence):
+def test_a_coordinators_batch_equals_the_builders_batch_of_its_records(records, now_ms, producer, sequence):
     producer_id, epoch = producer or (-1, -1)
     builder = BatchBuilder()
     for key, value in records:
@@ -246,6 +246,6 @@ def test_a_coordinators_batch_has_records_with_keys(records):
 
 
 @pytest.mark.parametrize("records", [[(b"k", "v")], [("k", b"v")], [(b"k",)], [3]])
-def test_a_coordinators_batch_takes_nothing_but_pairs_of_bytes(records):
+def test_a_coordinators_batch_accepts_only_pairs_of_bytes(records):
     with pytest.raises((TypeError, ValueError)):
         coordinator_batch(records, 0)

@@ -1,4 +1,4 @@
-"""What a client produces: accepted as Kafka accepts it, refused with Kafka's codes, never read past its end."""
+"""Produced batches are accepted as by Kafka, refused with Kafka's codes, and never read past their end."""
 
 import itertools
 import struct
@@ -20,7 +20,7 @@ NOW = 1_700_000_000_000
 CODECS = pytest.mark.parametrize("codec", range(5), ids=compression.NAMES)
 RECORDS = [(NOW - 5, b"key", b"value", ()), (NOW + 5, b"k2", None, (("name", b"text"), ("name", None)))]
 
-# Where header fields lie.
+# The positions of header fields.
 LENGTH, EPOCH, MAGIC, CRC, ATTRIBUTES, LAST, BASE_TIME, MAX_TIME, PRODUCER, SEQUENCE, COUNT = (
     (8, ">i"),
     (12, ">i"),
@@ -41,7 +41,7 @@ def produced(records=RECORDS, **fields):
 
 
 def with_field(data, field, value):
-    """The batch with one field changed and a right checksum."""
+    """Return the batch with one field changed and the right checksum."""
     changed = bytearray(data)
     position, form = field
     struct.pack_into(form, changed, position, value)
@@ -81,11 +81,11 @@ def test_the_codes_are_those_of_the_table():
         assert getattr(validation, name) == getattr(Errors, name)
 
 
-# What is accepted
+# Accepted batches
 
 
 @CODECS
-def test_a_sound_batch_is_accepted_as_it_is(codec):
+def test_a_valid_batch_is_accepted_unchanged(codec):
     data = produced(codec=codec, producer_id=9, producer_epoch=3, base_sequence=2**31 - 1, transactional=True)
     before = bytes(data)
     seen = validate(memoryview(data), now_ms=NOW)
@@ -112,7 +112,7 @@ def test_a_read_only_buffer_is_copied():
     assert batch.check(data).base_offset == 0
 
 
-def test_the_tail_of_an_unfinished_batch_is_left_out_as_kafka_does():
+def test_an_incomplete_batch_at_the_end_is_left_out_as_by_kafka():
     data = produced()
     for tail in (b"x", b"x" * 11, bytes(data[:-1])):
         seen = validate(memoryview(data + tail), now_ms=NOW)
@@ -120,7 +120,7 @@ def test_the_tail_of_an_unfinished_batch_is_left_out_as_kafka_does():
 
 
 @CODECS
-def test_a_lying_max_timestamp_is_put_right(codec):
+def test_a_wrong_max_timestamp_is_corrected(codec):
     seen = validate(with_field(produced(codec=codec), MAX_TIME, NOW + 10**9), now_ms=NOW)
     assert seen.max_timestamp == NOW + 5
     assert bytes(seen.data) == produced(codec=codec)
@@ -153,12 +153,12 @@ def test_append_time_set_by_the_producer_is_dropped_on_a_create_time_topic(targe
     assert [one.timestamp for one in records_of(seen.data, header)] == [NOW - 5, NOW + 5]
 
 
-# Compressing anew
+# Recompression
 
 
 @CODECS
 @pytest.mark.parametrize("target", range(5), ids=compression.NAMES)
-def test_a_topic_with_another_codec_gets_the_batch_compressed_anew(codec, target):
+def test_a_batch_is_recompressed_for_a_topic_with_another_codec(codec, target):
     data = produced(codec=codec, producer_id=9, producer_epoch=3, base_sequence=4, transactional=True)
     before = records_of(data, batch.check(data))
     seen = validate(memoryview(data), now_ms=NOW, target_codec=target)
@@ -175,7 +175,7 @@ def test_a_topic_with_another_codec_gets_the_batch_compressed_anew(codec, target
     assert batch.check(seen.data).base_offset == 55
 
 
-def test_compressing_anew_with_append_time_keeps_the_producers_timestamps_beneath():
+def test_recompression_with_append_time_keeps_the_producers_timestamps_in_the_records():
     seen = validate(produced(), now_ms=NOW + 77, timestamp_type=1, target_codec=compression.GZIP)
     header = batch.check(seen.data)
     assert (header.timestamp_type, header.max_timestamp, header.base_timestamp) == (1, NOW + 77, NOW - 5)
@@ -203,7 +203,7 @@ def test_wrong_offset_deltas_are_renumbered(codec):
     assert [(one.offset, one.value) for one in records_of(seen.data, batch.check(seen.data))] == [(0, b"a"), (1, b"b")]
 
 
-# What is refused: the batch
+# Refused batches
 
 
 @pytest.mark.parametrize("cut", range(len(produced())))
@@ -274,13 +274,13 @@ def test_the_size_limit_counts_the_whole_batch_and_comes_before_the_checksum():
         (PRODUCER, 0, "producer 0 has the base sequence -1"),
     ],
 )
-def test_lying_headers_are_refused(field, value, match):
+def test_wrong_header_fields_are_refused(field, value, match):
     refused(with_field(produced(), field, value), Errors.INVALID_RECORD, match)
 
 
 @CODECS
 @pytest.mark.parametrize("count", [1, 3, 2**31 - 1])
-def test_lying_record_counts_are_refused_in_every_codec(codec, count):
+def test_wrong_record_counts_are_refused_in_every_codec(codec, count):
     data = with_field(with_field(produced(codec=codec), COUNT, count), LAST, count - 1)
     refused(data, Errors.INVALID_RECORD, "left after the 1 records" if count == 1 else "before the end of record 2")
 
@@ -290,7 +290,7 @@ def test_unknown_codecs_are_refused(codec):
     refused(with_field(produced(), ATTRIBUTES, codec), Errors.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec}")
 
 
-# What is refused: the records
+# Refused records
 
 
 @CODECS
@@ -309,18 +309,18 @@ def test_compressed_data_cut_at_any_byte_is_refused(codec):
 
 
 @pytest.mark.parametrize("codec", range(1, 5), ids=compression.NAMES[1:])
-def test_data_that_is_not_compressed_as_it_says_is_refused(codec):
+def test_data_not_compressed_with_the_batchs_codec_are_refused(codec):
     refused(with_field(produced(), ATTRIBUTES, codec), Errors.INVALID_RECORD, compression.NAMES[codec])
 
 
 @pytest.mark.parametrize("codec", range(1, 5), ids=compression.NAMES[1:])
-def test_a_bomb_is_refused(codec):
+def test_a_decompression_bomb_is_refused(codec):
     data = produced([(NOW, None, bytes(30_000_000), ())], codec=codec)
     refused(data, Errors.INVALID_RECORD, "unpacks to more than 1000000", max_decompressed=1_000_000)
     assert validate(data, now_ms=NOW).count == 1
 
 
-def test_compacted_topics_need_keys_and_every_record_without_is_named():
+def test_compacted_topics_need_keys_and_the_error_names_every_record_without_one():
     data = produced([(NOW, None, b"", ()), (NOW, b"", b"", ()), (NOW, None, b"", ())])
     error = refused(data, Errors.INVALID_RECORD, "2 records of the batch were refused", compact=True)
     assert error.record_errors == [(index, "a compacted topic requires a key in every record") for index in (0, 2)]
@@ -328,7 +328,7 @@ def test_compacted_topics_need_keys_and_every_record_without_is_named():
 
 
 @CODECS
-def test_timestamps_outside_of_the_window_are_named(codec):
+def test_the_error_names_timestamps_outside_of_the_window(codec):
     times = [NOW - 101, NOW - 100, NOW, NOW + 50, NOW + 51, -1]
     data = produced([(time, b"k", b"v", ()) for time in times], codec=codec)
     error = refused(data, Errors.INVALID_TIMESTAMP, "2 records", before_max_ms=100, after_max_ms=50)
@@ -338,12 +338,12 @@ def test_timestamps_outside_of_the_window_are_named(codec):
     validate(data, now_ms=NOW)
 
 
-def test_the_largest_window_takes_all_times_that_are_not_negative_beyond_reason():
+def test_the_largest_window_accepts_all_nonnegative_timestamps():
     times = [0, 1, NOW, 2**62, 2**63 - 1]
     validate(produced([(time, b"k", b"v", ()) for time in times]), now_ms=NOW)
 
 
-def test_an_invalid_timestamp_outweighs_a_missing_key():
+def test_an_invalid_timestamp_has_precedence_over_a_missing_key():
     data = produced([(NOW, None, b"", ()), (5, b"k", b"", ())])
     error = refused(data, Errors.INVALID_TIMESTAMP, compact=True, before_max_ms=10)
     assert [index for index, _ in error.record_errors] == [0, 1]
@@ -354,7 +354,7 @@ def test_append_time_set_by_the_producer_is_refused_on_an_append_time_topic():
     assert error.record_errors[0] == (0, "a producer may not set the timestamp type to LogAppendTime")
 
 
-def test_faults_are_counted_beyond_those_that_are_named():
+def test_the_error_counts_further_faults_that_it_does_not_name():
     error = refused(produced([(NOW, None, b"", ())] * 2500), Errors.INVALID_RECORD, "2500 records", compact=True)
     assert len(error.record_errors) == 1000
 
@@ -366,7 +366,7 @@ def test_refused_batches_are_not_changed():
     assert data == before
 
 
-# Pieces: where a compressed payload is cut must not matter
+# Pieces: the places at which a compressed payload is cut must not matter
 
 
 MAYBE = st.none() | st.binary(max_size=40)
@@ -378,7 +378,7 @@ SOME_RECORDS = st.lists(
 
 
 def walk_in_pieces(data, cuts):
-    """Validate as if the payload came out of a codec in these pieces."""
+    """Validate the payload as if a codec had returned it in these pieces."""
     payload = bytes(data[61:])
     edges = [0, *sorted(cut % (len(payload) + 1) for cut in cuts), len(payload)]
     parts = [payload[a:b] for a, b in itertools.pairwise(edges)]
@@ -402,7 +402,7 @@ def walk_in_pieces(data, cuts):
 
 
 @given(SOME_RECORDS, st.lists(st.integers(0, 10**6), max_size=12), st.binary(max_size=3), st.integers(0, 10**6))
-def test_payloads_in_pieces_are_judged_as_whole_ones(records, cuts, noise, place):
+def test_payloads_in_pieces_are_validated_as_whole_ones(records, cuts, noise, place):
     data = produced(records)
     for payload in (bytes(data[61:]), bytes(data[61 : 61 + place % len(data)]), bytes(data[61:]) + noise):
         changed = with_payload(data, payload)
@@ -418,7 +418,7 @@ def test_a_payload_in_single_bytes_is_read():
 
 
 def marker(**fields):
-    """A commit marker, as a coordinator writes it."""
+    """Return a commit marker as a coordinator writes it."""
     record = (NOW, control.encode_key(control.COMMIT), encode_marker(3), ())
     return produced([record], producer_id=7, producer_epoch=1, transactional=True, control=True, **fields)
 
@@ -441,5 +441,5 @@ def test_control_records_are_not_compressed_with_the_topics_codec():
 
 
 @pytest.mark.parametrize("field", [COUNT, LAST], ids=["count", "last delta"])
-def test_what_a_coordinator_writes_must_be_whole_too(field):
+def test_a_coordinators_batch_must_be_complete_too(field):
     refused(with_field(marker(), field, 2), Errors.INVALID_RECORD, of_client=False)
