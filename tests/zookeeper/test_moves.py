@@ -307,6 +307,7 @@ def test_a_second_export_after_a_broker_has_run_in_zookeeper_changes_nothing(
     home: Path, connect: str, zk: Call, tree: Tree
 ) -> None:
     assert zk("export", "-d", home, "-z", connect)[0] == 0
+    eventually(lambda: tree.exists(paths.CLUSTER_ID))  # the export writes it last
     wait(TopicRegistry(tree).create, "later", {0: [3]}, {})
     code, out, _ = zk("export", "-d", home, "-z", connect)
     assert code == 0
