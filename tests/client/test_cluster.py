@@ -44,7 +44,7 @@ def test_a_topic_that_the_broker_may_make_is_waited_for(fake_broker):
     assert [request.allow_auto_topic_creation for request in fake_broker.requests("Metadata")] == [True, True]
 
 
-def test_a_partition_that_is_not_there_says_how_many_there_are(fake_broker):
+def test_the_error_for_an_unknown_partition_has_the_number_of_partitions(fake_broker):
     fake_broker.topics = {"t": [1, 1]}
     with Cluster(fake_broker.address) as cluster, pytest.raises(KafkaError, match="no partition 2: it has 2"):
         cluster.leader_of("t", 2)

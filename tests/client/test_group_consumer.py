@@ -508,7 +508,7 @@ def test_nothing_is_committed_while_the_group_rebalances(coordinator, consumer_o
     assert consumer.committed([("t", 0)]) == {("t", 0): OffsetAndMetadata(3)}
 
 
-def test_a_cooperative_member_reads_while_it_waits(coordinator, consumer_of, silence):
+def test_a_cooperative_member_reads_records_during_a_rebalance(coordinator, consumer_of, silence):
     consumer = consumer_of(assignors=["cooperative-sticky"], auto_commit=False, max_records=1)
     poll_until(consumer, joined(consumer))
     coordinator.errors["JoinGroup"].append(silence)

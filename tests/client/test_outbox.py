@@ -165,7 +165,7 @@ ACCIDENTS = st.lists(st.sampled_from(["none", "none", "moved", "lost", "unanswer
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 3)), min_size=1, max_size=20), ACCIDENTS)
-def test_nothing_is_lost_or_doubled_or_overtaken(fake_broker, hang_up, batches, accidents):
+def test_no_batch_is_lost_duplicated_or_reordered(fake_broker, hang_up, batches, accidents):
     fake_broker.topics = {"t": [1, 1]}
     store = Store(fake_broker, accidents, hang_up)
     given = {0: [], 1: []}
@@ -222,7 +222,7 @@ def test_the_error_for_a_request_over_socket_request_max_bytes_names_the_setting
             producer.flush()
 
 
-def test_after_a_refusal_nothing_more_is_stored_behind_it(fake_broker):
+def test_after_a_refused_batch_no_later_batch_is_stored(fake_broker):
     fake_broker.topics = {"t": [1]}
     store = Store(fake_broker)
     codes = [Errors.NONE, Errors.INVALID_RECORD]
@@ -251,7 +251,7 @@ def test_after_a_refusal_nothing_more_is_stored_behind_it(fake_broker):
     producer.close()
 
 
-def test_a_sequence_that_nothing_explains_is_a_failure(fake_broker):
+def test_an_unexplained_out_of_order_sequence_is_a_failure(fake_broker):
     fake_broker.topics = {"t": [1]}
     store = Store(fake_broker)
     store.logs[0].next_sequence = 5

@@ -65,7 +65,7 @@ class Store:
         return [next(iter_batches(data)) for _, _, data in self.batches]
 
 
-def test_a_record_arrives_as_it_was_given(fake_broker):
+def test_a_record_arrives_unchanged(fake_broker):
     fake_broker.topics = {"t": [1]}
     store = Store(fake_broker)
     with RecordProducer(fake_broker.address) as producer:
@@ -123,7 +123,7 @@ def test_sequences_follow_each_other_within_a_partition(fake_broker):
     assert following == 20
 
 
-def test_a_batch_whose_fate_is_unknown_is_sent_again_as_it_was(fake_broker, hang_up):
+def test_a_batch_without_a_response_is_sent_again_unchanged(fake_broker, hang_up):
     fake_broker.topics = {"t": [1]}
     store = Store(fake_broker, errors=[hang_up])
     with RecordProducer(fake_broker.address) as producer:

@@ -53,7 +53,7 @@ def test_a_transaction_is_ended_with_the_identity_of_its_producer(fake_broker, c
     assert asked == (*IDENTITY, commit)
 
 
-def test_an_expired_transactional_id_has_nothing_to_abort_and_cannot_commit(coordinator, cluster):
+def test_a_transaction_of_an_expired_id_counts_as_aborted_and_cannot_commit(coordinator, cluster):
     coordinator.errors["EndTxn"] += [Errors.INVALID_PRODUCER_ID_MAPPING] * 2
     end_transaction(cluster, IDENTITY, commit=False)
     with pytest.raises(TransactionFailed, match="expired"):

@@ -112,7 +112,7 @@ def test_a_transaction_with_recent_writes_does_not_count_as_hanging(fake_broker,
     assert hanging(admin, 0) == {(0, 7, None)}
 
 
-def test_coordinators_are_not_asked_where_no_transaction_is_open(fake_broker, admin):
+def test_coordinators_get_no_request_if_no_transaction_is_open(fake_broker, admin):
     know_producers(fake_broker, {0: [(7, OLD, -1)]})
     assert hanging(admin) == set()
 
@@ -163,7 +163,7 @@ def test_leaders_that_have_moved_are_asked_again(fake_broker, second_broker, adm
 
 
 @pytest.mark.parametrize(("epoch", "written"), [(-1, 0), (6, 6)])
-def test_the_marker_carries_what_the_partition_knows(fake_broker, admin, epoch, written):
+def test_the_marker_has_the_producer_state_of_the_partition(fake_broker, admin, epoch, written):
     shape = apis.WRITE_TXN_MARKERS.Response.Markers
     codes = iter([Errors.NOT_LEADER_OR_FOLLOWER, Errors.NONE, Errors.INVALID_PRODUCER_EPOCH])
     fake_broker.answers[apis.WRITE_TXN_MARKERS.key] = lambda _: apis.WRITE_TXN_MARKERS.Response(
@@ -187,7 +187,7 @@ def test_the_marker_carries_what_the_partition_knows(fake_broker, admin, epoch, 
         admin.abort_in_partition(("t", 1), producer)
 
 
-def test_an_id_is_fenced_with_its_own_time_out_once_the_abort_is_through(fake_broker, admin):
+def test_an_id_is_fenced_with_its_own_time_out_after_the_abort(fake_broker, admin):
     know_transactions(fake_broker, {"x": (7, [0])})
     shape = apis.INIT_PRODUCER_ID.Response
     codes = iter([Errors.CONCURRENT_TRANSACTIONS, Errors.NONE])

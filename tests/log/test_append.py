@@ -325,7 +325,7 @@ def own(log, *sets):
         {"compression_type": "gzip"},
     ],
 )
-def test_a_coordinators_batches_leave_the_log_as_other_appends_do(tmp_path, settings):
+def test_a_coordinators_batches_leave_the_same_log_as_other_appends(tmp_path, settings):
     logs = [Bench(tmp_path / name, **settings).load() for name in SIDES]
     for log in logs:
         log.assign_leader_epoch(0)

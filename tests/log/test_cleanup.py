@@ -24,7 +24,7 @@ def filled(bench, count=10, step_ms=HOUR):
     return log
 
 
-def test_old_segments_go_by_the_largest_timestamp_of_their_records(tmp_path):
+def test_old_segments_are_deleted_by_the_largest_timestamp_of_their_records(tmp_path):
     bench = Bench(tmp_path, retention_ms=3 * HOUR)
     log = filled(bench)
     assert log.delete_old_segments() == 6
@@ -44,7 +44,7 @@ def test_retention_may_delete_all_segments_and_appends_continue_at_the_end_offse
     assert values_of(log) == [(3, b"on")]
 
 
-def test_without_timestamps_the_files_time_counts(tmp_path):
+def test_without_timestamps_the_modification_time_of_the_file_is_used(tmp_path):
     bench = Bench(tmp_path, retention_ms=HOUR, message_timestamp_before_max_ms=1 << 62)
     log = bench.load()
     log.append([batch("a", timestamp=-1)], 0)
@@ -56,14 +56,14 @@ def test_without_timestamps_the_files_time_counts(tmp_path):
     assert log.delete_old_segments() == 1
 
 
-def test_segments_go_by_size(tmp_path):
+def test_segments_are_deleted_by_retention_bytes(tmp_path):
     size = len(batch("0"))
     log = filled(Bench(tmp_path, retention_ms=-1, retention_bytes=4 * size))
     assert log.delete_old_segments() == 6
     assert log.size == 4 * size
 
 
-def test_nothing_at_the_high_watermark_goes(tmp_path):
+def test_no_segment_from_the_high_watermark_on_is_deleted(tmp_path):
     bench = Bench(tmp_path, retention_ms=HOUR)
     log = filled(bench)
     log.set_high_watermark(4)
@@ -236,7 +236,7 @@ def test_the_files_of_an_emptied_log_are_removed_after_the_list_of_segments_is_r
     assert not [name for name in bench.names() if name.endswith(".deleted")]
 
 
-def test_a_flush_under_way_says_nothing_of_records_that_came_after_a_truncation(tmp_path):
+def test_a_flush_in_progress_does_not_cover_records_appended_after_a_truncation(tmp_path):
     class TruncatesMeanwhile(Files):
         def sync(self, file):
             super().sync(file)

@@ -78,7 +78,7 @@ def test_every_synonym_belongs_to_a_topic_setting() -> None:
     assert set(TOPIC_SYNONYMS) < set(TOPIC_KEYS)
 
 
-def test_the_deprecated_timestamp_difference_counts_where_the_newer_limits_are_not_set() -> None:
+def test_the_deprecated_timestamp_difference_applies_if_the_newer_limits_are_not_set() -> None:
     config = LogConfig.from_overrides(LogConfig(), {"message.timestamp.difference.max.ms": "10"})
     assert (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms) == (10, 10)
     config = LogConfig.from_overrides(
@@ -191,7 +191,7 @@ def test_the_message_format_can_be_chosen_before_protocol_version_3_0(protocol: 
     assert config.message_format_version == version  # as DescribeConfigs shows it, whether it counts or not
 
 
-def test_the_brokers_message_format_counts_for_topics_without_their_own() -> None:
+def test_the_brokers_message_format_applies_to_topics_without_their_own() -> None:
     broker = LogConfig.from_broker(
         {"inter.broker.protocol.version": "2.8", "log.message.format.version": "0.10.2", "log.segment.bytes": 100}
     )

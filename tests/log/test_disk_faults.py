@@ -177,7 +177,7 @@ def test_a_leader_epoch_that_cannot_be_written_refuses_the_append_alone(tmp_path
     assert log.leader_epochs.entries == ((1, 0),)
 
 
-def test_too_many_open_files_refuse_a_read_and_no_more(tmp_path):
+def test_too_many_open_files_only_refuse_the_read(tmp_path):
     log = Bench(tmp_path).load()
     log.append([batch("a")], 0)
     log.roll()
@@ -342,7 +342,7 @@ def test_a_roll_that_fails_after_its_snapshot_does_not_lose_the_sync_of_that(tmp
 
 
 @pytest.mark.parametrize("sync", [".snapshot", "0.log", "0.timeindex", "1.log"])
-def test_a_flush_that_ends_for_want_of_memory_leaves_all_to_the_next_one(tmp_path, sync):
+def test_a_flush_that_runs_out_of_memory_leaves_all_files_to_the_next_one(tmp_path, sync):
     files = OneFailure()
     bench = Bench(tmp_path, files=files, index_interval_bytes=0)
     log = bench.load()
@@ -361,7 +361,7 @@ def test_a_flush_that_ends_for_want_of_memory_leaves_all_to_the_next_one(tmp_pat
     assert bench.failures == []
 
 
-def test_a_recovery_point_that_is_not_noted_for_want_of_memory_leaves_all_to_the_next_one(tmp_path):
+def test_a_recovery_point_not_noted_for_lack_of_memory_leaves_all_files_to_the_next_one(tmp_path):
     files = OneFailure()
     bench = Bench(tmp_path, files=files, index_interval_bytes=0)
     log = bench.load()

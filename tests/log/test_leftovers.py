@@ -60,7 +60,7 @@ def offsets_of(directory, **loading):
 WHOLE = list(range(30))
 
 
-def test_files_that_were_to_be_deleted_are(tmp_path, log):
+def test_files_marked_as_deleted_are_removed(tmp_path, log):
     second = log.segments.base_offsets[1]
     for kind in (*KINDS, names.SNAPSHOT):
         file(tmp_path, second, kind, ".deleted").write_bytes(b"x")
@@ -68,12 +68,12 @@ def test_files_that_were_to_be_deleted_are(tmp_path, log):
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_cleaning_that_was_not_finished_never_was(tmp_path, log, clean):
+def test_an_unfinished_cleaning_is_undone(tmp_path, log, clean):
     cleaned(tmp_path, log, names.CLEANED)
     assert offsets_of(tmp_path, clean=clean) == WHOLE
 
 
-def test_a_split_of_which_a_part_was_not_finished_never_was(tmp_path, log):
+def test_a_split_with_an_unfinished_part_is_undone(tmp_path, log):
     """The parts are renamed from the last to the first, so a remaining `.cleaned` shows an unfinished split."""
     cleaned(tmp_path, log, names.CLEANED)
     later = log.segments.base_offsets[2]

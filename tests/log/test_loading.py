@@ -66,7 +66,7 @@ def newest(directory):
     return max(directory.glob("*.log"))
 
 
-def test_logs_that_were_written_last_come_first(tmp_path):
+def test_logs_with_the_latest_writes_are_loaded_first(tmp_path):
     filled(tmp_path, topics=("a", "b", "c"))
     for topic, time in (("a", 2_000), ("b", 3_000), ("c", 1_000)):
         os.utime(newest(tmp_path / f"{topic}-0"), (time, time))
@@ -77,7 +77,7 @@ def test_logs_that_were_written_last_come_first(tmp_path):
     broker.manager.close()
 
 
-def test_a_log_that_is_asked_for_comes_first(held):
+def test_a_requested_log_is_loaded_first(held):
     broker, files = held
     broker.manager.loading.hasten(("b", 0))
     broker.manager.loading.hasten(("b", 0))
@@ -173,7 +173,7 @@ def test_a_stop_before_clean_logs_are_open_is_clean(tmp_path):
     manager.close()
 
 
-def test_checkpoints_keep_what_they_say_of_logs_that_are_not_ready(tmp_path):
+def test_checkpoints_keep_the_entries_of_logs_that_are_not_loaded_yet(tmp_path):
     filled(tmp_path, deleted_before=15)
     broker = Loading(tmp_path)
     broker.manager.create("new", 0, TOPIC_ID, CONFIG)
@@ -188,7 +188,7 @@ def start_offsets(directory):
     return sorted((directory / LOG_START_OFFSETS).read_text().splitlines()[2:])
 
 
-def test_checkpoints_keep_what_they_say_of_a_log_that_cannot_be_loaded(tmp_path):
+def test_checkpoints_keep_the_entry_of_a_log_that_cannot_be_loaded(tmp_path):
     filled(tmp_path, topics=("a", "b"), deleted_before=13)
     Broker(tmp_path).manager.close()
 
@@ -297,7 +297,7 @@ def is_stray(topic, partition, topic_id):
     return topic_id == TOPIC_ID
 
 
-def test_a_stray_makes_way_for_a_new_log_of_its_name(tmp_path):
+def test_a_stray_log_is_set_aside_for_a_new_log_of_its_name(tmp_path):
     filled(tmp_path)
     broker = Loading(tmp_path, is_stray=is_stray)
     assert broker.manager.create("a", 0, OTHER_ID, CONFIG).log_end_offset == 0

@@ -219,7 +219,7 @@ def test_a_deleted_log_is_renamed_at_once_and_removed_later(dirs):
     broker.manager.close()
 
 
-def test_a_roll_and_a_flush_under_way_do_not_mind_the_deletion(dirs):
+def test_a_roll_and_a_flush_in_progress_are_not_disturbed_by_the_deletion(dirs):
     broker = Broker(dirs[0])
     log = broker.manager.create("t", 0, TOPIC_ID, CONFIG)
     log.append([batch(number) for number in range(30)], 0)
@@ -231,7 +231,7 @@ def test_a_roll_and_a_flush_under_way_do_not_mind_the_deletion(dirs):
     broker.manager.close()
 
 
-def test_a_deletion_that_was_under_way_is_finished_after_a_restart(dirs):
+def test_a_deletion_in_progress_is_finished_after_a_restart(dirs):
     broker = Broker(dirs[0])
     broker.manager.create("t", 0, TOPIC_ID, CONFIG)
     broker.manager.delete("t", 0)

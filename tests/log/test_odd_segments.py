@@ -241,7 +241,7 @@ def test_a_crash_while_damage_is_cut_out_leaves_no_gap(tmp_path):
         assert offsets_of(Bench(copy, **SETTINGS).load(clean=False)) == expected, copy
 
 
-def test_a_clean_start_without_damage_says_nothing(tmp_path, caplog):
+def test_a_clean_start_without_damage_logs_nothing(tmp_path, caplog):
     filled(tmp_path).close()
     caplog.clear()
     with caplog.at_level(logging.INFO, "kafkapy.log.loading.load_progress"):

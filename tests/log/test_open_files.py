@@ -132,7 +132,7 @@ def test_appends_continue_in_an_active_segment_whose_file_was_closed_in_between(
     log.close()
 
 
-def test_a_file_whose_name_changes_hands_stays_open_over_the_limit(tmp_path):
+def test_a_pinned_file_stays_open_over_the_limit(tmp_path):
     bench, log = bench_of(tmp_path)
     first = log.segments.items[0]
     first.pin_all()
@@ -175,7 +175,7 @@ def test_with_no_descriptor_left_at_all_an_append_is_refused_and_the_directory_s
     log.close()
 
 
-def test_files_that_many_threads_use_are_always_their_own(tmp_path):
+def test_many_threads_always_read_from_the_right_file(tmp_path):
     class Named(NamedFile):
         __slots__ = ("path",)
 

@@ -39,7 +39,7 @@ def test_a_read_begins_with_the_batch_that_holds_the_offset(tmp_path, each, reop
         assert found.segment_base in log.segments.base_offsets
 
 
-def test_reading_on_and_on_gives_every_record_once(tmp_path):
+def test_consecutive_reads_return_every_record_once(tmp_path):
     log = filled(tmp_path, each=2)
     for max_bytes in (1, 100, 1000, 1 << 20):
         assert [offset for offset, _ in values_of(log, 0, max_bytes)] == list(range(200))

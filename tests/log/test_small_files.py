@@ -58,16 +58,16 @@ def test_the_current_epoch_is_not_written_again(tmp_path):
     assert files.count == 1
 
 
-def test_an_epoch_in_which_nothing_was_written_makes_way(tmp_path):
+def test_an_epoch_without_records_is_replaced(tmp_path):
     assert epochs(tmp_path, (0, 0), (1, 5), (2, 5)).entries == ((0, 0), (2, 5))
 
 
-def test_conflicting_entries_make_way_for_the_new_one(tmp_path, caplog):
+def test_a_new_epoch_removes_conflicting_entries(tmp_path, caplog):
     assert epochs(tmp_path, (0, 0), (1, 5), (3, 9), (2, 7)).entries == ((0, 0), (1, 5), (2, 7))
     assert "removes" in caplog.text
 
 
-def test_where_an_epoch_ends(tmp_path):
+def test_the_end_offset_of_an_epoch_is_the_start_of_the_next_one(tmp_path):
     cache = epochs(tmp_path, (2, 10), (4, 20), (7, 30))
     assert cache.end_offset_for(-1, 40) == (-1, -1)
     assert cache.end_offset_for(1, 40) == (1, 10)

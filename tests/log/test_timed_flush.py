@@ -108,7 +108,7 @@ def test_the_first_record_is_flushed_in_time():
     assert log.longest_wait_ms <= 1000
 
 
-def test_a_shorter_time_that_is_set_later_counts_from_then_on():
+def test_a_flush_ms_that_is_lowered_later_applies_from_then_on():
     bench = Bench()
     log = bench.open(100_000_000)
     bench.time.advance_ms(5000)
@@ -120,7 +120,7 @@ def test_a_shorter_time_that_is_set_later_counts_from_then_on():
     assert log.longest_wait_ms <= 200
 
 
-def test_looks_become_rare_and_end_when_the_times_are_taken_back():
+def test_checks_become_rare_and_end_when_flush_ms_is_raised_and_removed():
     bench = Bench()
     log = bench.open(100)
     bench.alter(log, 10_000)
@@ -158,7 +158,7 @@ def test_nothing_runs_after_stop():
     assert not log.flushes
 
 
-def test_a_log_that_opens_during_a_look_is_not_forgotten():
+def test_a_log_that_opens_during_a_check_is_not_forgotten():
     bench = Bench()
     opened = []
 
@@ -177,7 +177,7 @@ def test_a_log_that_opens_during_a_look_is_not_forgotten():
     assert late.flushes
 
 
-def test_a_look_that_fails_is_followed_by_another(monkeypatch):
+def test_a_failed_check_is_followed_by_another(monkeypatch):
     bench = Bench()
     log = bench.open(100)
     with monkeypatch.context() as patched:
@@ -190,7 +190,7 @@ def test_a_look_that_fails_is_followed_by_another(monkeypatch):
     assert log.longest_wait_ms <= 100
 
 
-def test_a_look_that_cannot_be_scheduled_is_scheduled_with_the_next_log(monkeypatch):
+def test_a_check_that_cannot_be_scheduled_is_scheduled_with_the_next_log(monkeypatch):
     bench = Bench()
     with monkeypatch.context() as patched:
         patched.setattr(bench.time, "schedule", no_memory)

@@ -124,7 +124,7 @@ class Meanwhile:
         return found
 
 
-def test_a_transaction_that_begins_while_a_reader_looks_is_not_read(tmp_path):
+def test_a_transaction_that_begins_during_a_read_is_not_read(tmp_path):
     """Its records are appended, and the high watermark passes them, between two reads of the log's state."""
     log = Bench(tmp_path).load()
     append(log, batch("before"))

@@ -10,7 +10,7 @@ from kafkapy.log.storage.files import Files
 from kafkapy.runtime.clock import ManualClock
 
 
-def test_one_at_a_time():
+def test_only_one_task_at_a_time_may_begin():
     upkeep = Upkeep()
     assert upkeep.try_begin()
     assert not upkeep.try_begin()

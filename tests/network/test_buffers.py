@@ -19,7 +19,7 @@ def test_sizes_are_powers_of_two() -> None:
     ]
 
 
-def test_the_most_recent_that_fits_best_is_taken() -> None:
+def test_the_most_recent_buffer_that_fits_best_is_taken() -> None:
     pool = BufferPool(64 << 20)
     small, first, second, large = (Buffer(size << 20) for size in (1, 2, 2, 8))
     for buffer in (small, first, second, large):

@@ -113,7 +113,7 @@ def test_the_handlers_reply_to_a_response_is_sent_as_the_next_request(serve: Ser
     assert link.responses[:4] == [b"first", b"second", b"after first", b"after second"]
 
 
-def test_a_response_may_be_handled_later_and_others_wait_for_that(serve: Serve, listening: socket.socket) -> None:
+def test_a_response_may_be_handled_later_and_later_responses_wait(serve: Serve, listening: socket.socket) -> None:
     pending: list[Pending] = []
 
     def next(connection: Connection, response: bytes) -> Reply:

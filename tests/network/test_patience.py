@@ -25,7 +25,7 @@ class Gated(Echo):
         return [framed(frame)]
 
 
-def test_patient_connections_come_behind_others_and_a_few_at_a_time(serve: Serve) -> None:
+def test_patient_connections_are_served_after_others_and_a_few_at_a_time(serve: Serve) -> None:
     running = serve(Gated())
     members = [running.connect() for _ in range(60)]
     for number, member in enumerate(members):

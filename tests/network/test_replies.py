@@ -44,7 +44,7 @@ class Later(Echo):
         return self.pending[frame].complete([framed(frame)])
 
 
-def test_frames_behind_a_pending_one_wait_and_come_again(serve: Serve) -> None:
+def test_frames_after_a_pending_one_wait_and_are_handled_again(serve: Serve) -> None:
     running = serve(Later())
     client = running.connect()
     client.send(b"a", b"p1", b"b", b"p2", b"c")
@@ -59,7 +59,7 @@ def test_frames_behind_a_pending_one_wait_and_come_again(serve: Serve) -> None:
     assert [turn[0] for turn in running.handler.turns] == [b"a", b"b", b"c"] + [b"d"] * (len(running.handler.turns) - 3)
 
 
-def test_a_pending_that_covers_several_frames_answers_them_all_and_none_comes_again(serve: Serve) -> None:
+def test_a_pending_reply_for_several_frames_answers_all_and_none_is_handled_again(serve: Serve) -> None:
     """A waiting gathered append contains all its requests: handling them again would append them twice."""
 
     class Gathering:
@@ -228,7 +228,7 @@ def test_the_buffer_of_a_pending_request_that_keeps_it_stays_as_it_is(serve: Ser
         assert client.frames(2) == [payload, b"behind"]
 
 
-def test_no_reply_sends_nothing_and_close_comes_after_what_precedes(serve: Serve) -> None:
+def test_no_reply_sends_nothing_and_close_follows_the_earlier_replies(serve: Serve) -> None:
     class Words(Echo):
         def answer(self, connection: Connection, frame: bytes) -> Reply:
             return {b"none": NO_REPLY, b"close": CLOSE}.get(frame, [framed(frame)])
@@ -243,7 +243,7 @@ def test_no_reply_sends_nothing_and_close_comes_after_what_precedes(serve: Serve
     assert client.is_closed()
 
 
-def test_on_sent_comes_when_the_last_byte_is_out(serve: Serve) -> None:
+def test_on_sent_is_called_when_the_last_byte_is_sent(serve: Serve) -> None:
     class Measured(Echo):
         def __init__(self) -> None:
             super().__init__()
@@ -276,7 +276,7 @@ def test_on_sent_comes_when_the_last_byte_is_out(serve: Serve) -> None:
         lambda connection: 1 // 0,
     ],
 )
-def test_a_handler_that_breaks_its_contract_loses_its_connection_and_no_other(serve: Serve, caplog, replies) -> None:
+def test_a_handler_that_breaks_its_contract_closes_only_its_connection(serve: Serve, caplog, replies) -> None:
     class Broken(Echo):
         def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
             return replies(connection) if frames[0] == b"break" else super().handle(connection, frames)
@@ -320,7 +320,7 @@ def test_on_close_is_called_once(serve: Serve) -> None:
     until(lambda: connection.on_close is None)  # otherwise it and the connection would be a reference cycle
 
 
-def test_frames_that_a_handler_leaves_come_again_when_its_replies_are_sent(serve: Serve) -> None:
+def test_frames_that_a_handler_leaves_are_handled_when_its_replies_are_sent(serve: Serve) -> None:
     class Two(Echo):
         def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
             return super().handle(connection, frames[:2])
@@ -334,7 +334,7 @@ def test_frames_that_a_handler_leaves_come_again_when_its_replies_are_sent(serve
     assert client.is_open()
 
 
-def test_a_handler_that_answers_no_frame_loses_the_connection(serve: Serve) -> None:
+def test_a_handler_that_answers_no_frame_closes_the_connection(serve: Serve) -> None:
     class Nothing(Echo):
         def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
             return []

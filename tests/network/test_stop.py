@@ -31,7 +31,7 @@ def stopping(running: Running) -> threading.Thread:
     return thread
 
 
-def test_replies_under_way_come_out_before_the_end(serve: Serve) -> None:
+def test_replies_in_progress_are_sent_before_the_stop(serve: Serve) -> None:
     running = serve(Later())
     waiting, reading, idle = running.connect(), running.connect(receive_buffer=4096), running.connect()
     assert idle.is_open()

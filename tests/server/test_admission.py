@@ -170,7 +170,7 @@ def test_a_denied_transactional_id_refuses_all_records_of_its_request_and_no_oth
     assert end_offset(wires[0], "open") == 2
 
 
-def test_a_frame_that_is_passed_again_after_a_pending_reply_is_asked_about_once(server, wires, monkeypatch, denies):
+def test_a_frame_that_is_handled_again_after_a_pending_reply_is_authorized_once(server, wires, monkeypatch, denies):
     busy(monkeypatch, "append")
     authorizer = denies()
     with held(server):
@@ -292,7 +292,7 @@ def described(response):
     return {(topic.name, topic.topic_id): (topic.error_code, len(topic.partitions)) for topic in response.topics}
 
 
-def test_all_topics_leaves_out_those_that_may_not_be_seen(server, wires, denies):
+def test_all_topics_leaves_out_denied_topics(server, wires, denies):
     authorizer = denies(topic_action("DESCRIBE"))
     for version, topics in ((12, None), (0, [])):
         response = wires[0].call(METADATA, version, METADATA.Request(topics=topics))
@@ -301,7 +301,7 @@ def test_all_topics_leaves_out_those_that_may_not_be_seen(server, wires, denies)
     assert authorizer.quiet[topic_action("DESCRIBE")] == 2
 
 
-def test_a_named_topic_that_may_not_be_seen_looks_the_same_whether_it_exists_and_is_not_created(server, wires, denies):
+def test_a_denied_topic_looks_the_same_in_metadata_whether_it_exists_and_is_not_created(server, wires, denies):
     topic_ids = ids(wires[0])
     authorizer = denies(topic_action("DESCRIBE"), topic_action("DESCRIBE", "nowhere"))
     make = METADATA.Request
@@ -335,7 +335,7 @@ def test_a_missing_topic_is_created_by_a_right_on_the_cluster_or_on_the_topic(se
 # --- groups and topics
 
 
-def test_groups_that_may_not_be_seen_are_left_out_unless_the_cluster_may_be(coordinator, wires, denies):
+def test_denied_groups_are_left_out_unless_the_cluster_may_be_described(coordinator, wires, denies):
     wire = wires[0]
     for group in ("secret", "shown"):
         answer = wire.call(OFFSET_COMMIT, 8, OFFSET_COMMIT.Request(**commit_of(group, {("open", 0): 1})))
@@ -430,7 +430,7 @@ def test_topics_are_created_by_a_right_on_the_cluster_or_on_each_topic(server, w
     )
 
 
-def test_nothing_is_prepared_for_an_authorizer_that_is_not_there(server, wires, monkeypatch):
+def test_without_an_authorizer_nothing_is_prepared_for_one(server, wires, monkeypatch):
     def fail(broker, call):
         raise AssertionError("there is no authorizer")
 

@@ -167,7 +167,7 @@ def test_commits_that_are_too_large_together_are_appended_one_by_one(tmp_path, g
         assert appends[f"{GROUPS}-0"] > MANY  # all together once, then each alone
 
 
-def test_appends_that_wait_are_answered_when_they_are_done(lab, gathers, monkeypatch):
+def test_waiting_appends_are_answered_when_they_are_done(lab, gathers, monkeypatch):
     busy(monkeypatch, "append")
     with lab.held():
         for number, wire in enumerate(lab.wires):

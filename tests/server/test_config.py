@@ -132,7 +132,7 @@ def test_log_dir_stands_in_for_log_dirs() -> None:
     assert BrokerConfig({"log.dir": "/x", "log.dirs": "/y"}).log_dirs == (Path("/y"),)
 
 
-def test_unknown_and_idle_settings_are_named_once_each() -> None:
+def test_unknown_settings_and_those_without_effect_are_named_once_each() -> None:
     config = BrokerConfig({"no.such": "1", "num.io.threads": "4", "listener.name.in.ssl.keystore.location": "/k"})
     assert config.warnings() == [
         "unknown settings, ignored: no.such",
@@ -231,7 +231,7 @@ def test_limits_by_address_allow_a_general_limit_of_none() -> None:
     assert config.max_connections_per_ip_overrides == {"127.0.0.1": 5}
 
 
-def test_an_address_for_everybody_needs_an_advertised_one() -> None:
+def test_a_wildcard_address_needs_an_advertised_one() -> None:
     config = BrokerConfig(
         {"listeners": "PLAINTEXT://0.0.0.0:9092", "advertised.listeners": "PLAINTEXT://broker.example:19092"}
     )

@@ -105,7 +105,7 @@ def test_a_batch_that_cannot_be_converted_is_a_corrupt_message_when_it_is_asked_
     server.stop()
 
 
-def test_a_partition_that_is_named_often_is_answered_once(wire, topic):
+def test_a_partition_that_a_request_names_repeatedly_is_answered_once(wire, topic):
     """As in Kafka. Otherwise the partition would be converted once for each name."""
     produce(wire, topic, batch(0, b"a", b"b"))
     produce(wire, topic, batch(0, b"c"))

@@ -51,7 +51,7 @@ def cluster(tmp_path):
     cluster.close()
 
 
-def test_metadata_names_the_leader_once_it_is_alive(cluster):
+def test_metadata_returns_the_new_leader_once_it_is_alive(cluster):
     cluster.metadata("t")
     cluster.hand_over("t")
     (partition,) = cluster.metadata("t").topics[0].partitions
@@ -67,7 +67,7 @@ def test_metadata_names_the_leader_once_it_is_alive(cluster):
     assert produced.error_code == Errors.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_coordinator_that_moved_is_found_where_it_is(cluster):
+def test_find_coordinator_returns_the_new_broker_of_a_moved_coordinator(cluster):
     assert cluster.coordinator("g").node_id == 0
     cluster.hand_over("__consumer_offsets")
     assert cluster.coordinator("g").error_code == Errors.COORDINATOR_NOT_AVAILABLE

@@ -139,7 +139,7 @@ def test_one_replica_is_enough_for_acks_all_with_any_min_insync_replicas(wire, b
     assert fetch_values(wire, topic) == [b"0", b"1", b"2"]
 
 
-def test_each_request_of_a_gather_is_held_to_its_own_acks(wire, broker):
+def test_each_request_of_a_gather_follows_its_own_acks(wire, broker):
     topic = make_topic(wire, "p-own-acks")
     broker.services.topic_settings.alter(topic, lambda _: {"min.insync.replicas": "2"}, validate_only=False)
     me = broker.services.broker_id
@@ -367,7 +367,7 @@ def test_acknowledged_records_are_there_after_a_restart(tmp_path):
         server.stop()
 
 
-def test_a_frame_that_breaks_the_protocol_closes_after_what_precedes_is_answered(broker, wire, topic, caplog):
+def test_a_frame_that_breaks_the_protocol_closes_after_the_earlier_requests_are_answered(broker, wire, topic, caplog):
     good = request_frame(PRODUCE, VERSION, 1, "wire", request(topic, batch(b"good")))
     bad = struct.pack(">ihhi", 12, PRODUCE.key, VERSION, 2) + b"\xff\xff\x00\x7f"
     wire.socket.sendall(good + bad)
@@ -376,7 +376,7 @@ def test_a_frame_that_breaks_the_protocol_closes_after_what_precedes_is_answered
     assert any("Produce" in record.getMessage() and "closing" in record.getMessage() for record in caplog.records)
 
 
-def test_a_batch_that_unpacks_beyond_the_limit_is_refused(tmp_path):
+def test_a_batch_that_decompresses_beyond_the_limit_is_refused(tmp_path):
     server = start_broker(tmp_path, kafkapy_decompressed_max_bytes="100000")
     wire = Wire(server.bootstrap_servers)
     try:

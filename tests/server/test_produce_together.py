@@ -124,7 +124,7 @@ def test_a_connection_that_wants_no_answer_is_closed_by_its_failure_alone(server
     assert end_offset(wires[0], "b") == 5
 
 
-def test_a_failure_with_acks_0_leaves_the_answer_to_the_request_before_it(server, wires):
+def test_a_failure_with_acks_0_does_not_suppress_the_earlier_response(server, wires):
     with held(server):
         wires[0].send(PRODUCE, VERSION, request("b", batch(b"x")))
         wires[1].send(PRODUCE, VERSION, request("b", batch(b"y")))

@@ -24,7 +24,7 @@ class NoPolicy:
     pass
 
 
-def test_the_policy_that_is_named_decides(tmp_path):
+def test_the_configured_policy_decides(tmp_path):
     server = start_broker(tmp_path, kafkapy_retention_policy=f"{__name__}:Everything")
     wire = Wire(server.bootstrap_servers)
     try:

@@ -55,7 +55,7 @@ def test_the_local_coordinator_is_asked_unless_another_broker_is_its_leader(lead
     assert local.calls == ([[("t", 0), ("t", 1)]] if code == Errors.NONE else [])
 
 
-def test_only_markers_for_partitions_of_this_broker_are_written_here():
+def test_only_markers_for_partitions_of_this_broker_are_written():
     local, codes = Local(), {}
     sender = MarkerSender(cache({("t", 0): ME, ("t", 1): OTHER, ("t", 2): NO_LEADER}), ME, local)
     partitions = [("t", index) for index in range(4)]

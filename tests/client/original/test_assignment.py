@@ -50,7 +50,7 @@ def test_ranges_differ_by_one_at_most_and_are_neighbours(
         assert all(one == list(range(one[0], one[0] + len(one))) for one in owned.values() if one)
 
 
-def test_threads_sort_as_texts() -> None:
+def test_threads_are_sorted_as_text() -> None:
     names = [str(number) for number in range(12)]
     found = range_assignment({"g_c": {"t": 12}}, {"t": names})
     assert [found["t", name].number for name in names] == [0, 1, 10, 11, 2, 3, 4, 5, 6, 7, 8, 9]

@@ -85,7 +85,9 @@ def keyed(count, topic="t"):
     return [KeyedMessage(topic, b"v%d" % number, b"k%d" % number) for number in range(count)]
 
 
-def test_messages_go_where_their_keys_belong_one_request_to_a_broker(fake_broker, second_broker, open_handler):
+def test_messages_go_to_the_partitions_of_their_keys_in_one_request_for_each_broker(
+    fake_broker, second_broker, open_handler
+):
     fake_broker.topics["t"] = [1, 2, 1]
     first, second = Store(fake_broker), Store(second_broker)
     open_handler().handle(keyed(50))
@@ -130,7 +132,7 @@ def test_after_all_retries_the_messages_are_returned_with_the_reason(fake_broker
     assert len(fake_broker.requests("Produce")) == 3
 
 
-def test_one_topic_that_cannot_be_written_does_not_hold_up_another(fake_broker, open_handler):
+def test_a_topic_that_cannot_be_written_does_not_delay_others(fake_broker, open_handler):
     fake_broker.topics["t"] = [1]
     store = Store(fake_broker)
     with pytest.raises(FailedToSendMessage, match="2 messages for missing not stored") as failed:
@@ -147,7 +149,7 @@ def test_errors_that_are_not_retriable_are_not_retried(fake_broker, open_handler
     assert len(fake_broker.requests("Produce")) == 1
 
 
-def test_a_batch_that_is_too_large_goes_in_halves_and_one_message_that_is_comes_back(fake_broker, open_handler):
+def test_a_too_large_batch_is_halved_and_a_too_large_message_is_returned(fake_broker, open_handler):
     fake_broker.topics["t"] = [1]
     store = Store(fake_broker, [TOO_LARGE, TOO_LARGE, TOO_LARGE])
     sent = keyed(5)
@@ -198,7 +200,7 @@ def test_halves_of_a_batch_keep_its_sequence_numbers(fake_broker, open_handler):
 
 
 @pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1), (3, 2)])
-def test_brokers_get_the_format_of_their_time(fake_broker, open_handler, version, magic):
+def test_old_brokers_get_their_message_format(fake_broker, open_handler, version, magic):
     fake_broker.topics["t"] = [1]
     fake_broker.versions[PRODUCE.key] = (0, version)
     store = Store(fake_broker)
@@ -265,7 +267,7 @@ def test_an_unreachable_broker_is_an_error_after_the_retries(open_handler, fake_
         open_handler().handle(keyed(1))
 
 
-def test_parcels_have_a_size_that_brokers_take_and_keep_the_order():
+def test_batches_are_split_to_a_size_that_brokers_accept_in_order():
     items = [Item(KeyedMessage("t", number), None, bytes(BATCH_BYTES // 3)) for number in range(7)]
     items.insert(3, Item(KeyedMessage("t", "large"), b"k", bytes(2 * BATCH_BYTES)))
     batches = list(split_into_batches(("t", 0), items))

@@ -111,7 +111,7 @@ def test_messages_are_taken_one_by_one_in_lists_and_in_the_form_of_0_7():
 
 
 @pytest.mark.parametrize("timeout_ms", ["0", "5"])
-def test_a_full_queue_drops_what_it_does_not_take_and_says_so(timeout_ms):
+def test_a_full_queue_drops_further_messages_and_reports_them(timeout_ms):
     gate, diary = Gate(), Diary()
     properties = {**ASYNC, "queue.size": "2", "batch.size": "1", "queue.enqueueTimeout.ms": timeout_ms}
     producer = Producer(properties, event_handler=gate, callback_handler=diary)
@@ -257,7 +257,7 @@ def read(broker, topic):
 
 
 @pytest.mark.parametrize("more", [{}, {"enable.idempotence": "true"}, {"compression.codec": "2"}])
-def test_a_sync_producer_has_stored_when_it_returns(kafkapy_broker, kafkapy_topic, more):
+def test_send_of_a_sync_producer_returns_after_the_messages_are_stored(kafkapy_broker, kafkapy_topic, more):
     properties = {"metadata.broker.list": kafkapy_broker.bootstrap_servers, **more}
     with Producer({**properties, "serializer.class": "kafka.serializer.StringEncoder"}) as producer:
         producer.send([KeyedMessage(kafkapy_topic, f"v{number}", "ü") for number in range(3)])

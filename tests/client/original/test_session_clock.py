@@ -32,7 +32,7 @@ def machine() -> Machine:
     return Machine()
 
 
-def test_while_it_ticks_zookeeper_is_not_asked(machine: Machine) -> None:
+def test_a_ticking_clock_sends_no_request_to_zookeeper(machine: Machine) -> None:
     for _ in range(100):
         machine.pass_time(2.0)
         assert machine.clock.is_good()
@@ -53,7 +53,7 @@ def test_after_a_pause_the_clock_is_good_once_zookeeper_confirms_the_session(mac
     assert machine.asked == 3
 
 
-def test_a_session_with_a_shorter_time_out_is_in_doubt_sooner(machine: Machine) -> None:
+def test_a_shorter_session_time_out_makes_the_clock_doubt_the_session_sooner(machine: Machine) -> None:
     machine.timeout_s = 2.0  # the time-out that ZooKeeper granted after the connection was lost
     machine.pass_time(0.5)
     machine.clock.tick()
@@ -63,7 +63,7 @@ def test_a_session_with_a_shorter_time_out_is_in_doubt_sooner(machine: Machine) 
     assert not machine.clock.is_good()
 
 
-def test_a_stop_while_zookeeper_is_asked_counts(machine: Machine) -> None:
+def test_a_pause_during_the_request_to_zookeeper_is_noticed(machine: Machine) -> None:
     machine.pass_time(10.0)
 
     def stopped_after_the_answer() -> bool:

@@ -103,7 +103,7 @@ def test_a_message_cut_off_at_the_end_is_partial_and_the_ones_before_it_are_ther
         assert seen == list(MessageSet(REQUEST, data, 5))[: len(seen)]
 
 
-def test_a_message_is_not_looked_at_before_it_is_asked_for():
+def test_a_message_is_decoded_only_when_it_is_requested():
     damaged = bytearray(build_set(RECORDS, 1))
     damaged[-1] ^= 1
     messages = iter(MessageSet(REQUEST, bytes(damaged), 5))

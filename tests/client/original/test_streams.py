@@ -129,7 +129,7 @@ def test_an_error_waits_for_the_records_before_it() -> None:
         next(stream)
 
 
-def test_an_error_comes_behind_what_its_own_partition_had_before_and_waits_for_nothing_else() -> None:
+def test_an_error_is_raised_after_earlier_records_of_its_partition_only() -> None:
     stream = Stream(0)
     owned, other = OwnedPartition(("t", "0"), stream, 0), OwnedPartition(("t", "1"), stream, 0)
     put(stream, owned, batch(0, 2), 0)

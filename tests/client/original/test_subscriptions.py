@@ -102,7 +102,7 @@ def test_a_filter_that_is_no_expression_is_refused_with_it() -> None:
         Whitelist("a(")
 
 
-def test_partitions_of_a_topic_sort_as_numbers_since_0_8_and_as_texts_before() -> None:
+def test_partitions_are_sorted_as_numbers_since_0_8_and_as_text_before() -> None:
     assert partitions_in("/t", b'{"version":1,"partitions":{"10":[1],"2":[1],"0":[1]}}') == ["0", "2", "10"]
     assert partitions_07("/t", {"2": b"1", "10": b"11"})[:4] == ["10-0", "10-1", "10-10", "10-2"]
 

@@ -41,7 +41,7 @@ def partition_of(log):
     )
 
 
-def test_a_flush_during_which_segments_are_swapped_counts(tmp_path):
+def test_a_flush_moves_the_recovery_point_though_segments_are_swapped_meanwhile(tmp_path):
     """Otherwise consumers would not see the acknowledged records until the next append."""
     files = DuringSync()
     bench = filled(tmp_path, files=files, flush_messages=1)

@@ -45,14 +45,14 @@ def test_cleaned_segments_count_as_clean(bench):
     assert not chosen.is_due
 
 
-def test_the_ratio_has_to_be_exceeded(tmp_path):
+def test_a_log_is_due_only_above_the_dirty_ratio(tmp_path):
     bench = CleanerBench(tmp_path, min_cleanable_dirty_ratio=1.0)
     segments_of(bench, 3)
     assert bench.candidate().dirty_ratio == 1.0
     assert not bench.candidate().is_due
 
 
-def test_never_beyond_the_high_watermark(bench):
+def test_cleaning_never_goes_beyond_the_high_watermark(bench):
     segments_of(bench, 3, 4)
     bench.log.set_high_watermark(5)
     assert bench.candidate().first_uncleanable == 3
@@ -61,7 +61,7 @@ def test_never_beyond_the_high_watermark(bench):
     assert not bench.candidate().is_due
 
 
-def test_never_beyond_an_open_transaction(bench):
+def test_cleaning_never_goes_beyond_an_open_transaction(bench):
     segments_of(bench, 3)
     bench.append(("in", "x"), producer=8, transactional=True)
     segments_of(bench, 4)
@@ -90,7 +90,7 @@ def test_a_log_is_due_after_max_compaction_lag_with_any_dirty_ratio(tmp_path):
 
 
 @pytest.mark.parametrize("offset", [-5, 1, 100])
-def test_a_checkpoint_that_cannot_be_right_is_not_believed(bench, offset, caplog):
+def test_an_impossible_checkpoint_is_ignored_and_logged(bench, offset, caplog):
     segments_of(bench, 3)
     bench.log.delete_records(2)
     chosen = candidate(bench.log, offset, bench.clock.time_ms())
@@ -98,7 +98,7 @@ def test_a_checkpoint_that_cannot_be_right_is_not_believed(bench, offset, caplog
     assert f"cleaned up to {offset}" in caplog.text
 
 
-def test_retention_that_passes_the_checkpoint_is_no_surprise(tmp_path, caplog):
+def test_retention_beyond_the_checkpoint_is_not_logged(tmp_path, caplog):
     bench = CleanerBench(tmp_path, cleanup_policy=["compact", "delete"])
     segments_of(bench, 3)
     bench.log.delete_records(2)

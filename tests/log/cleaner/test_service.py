@@ -57,7 +57,7 @@ def cleaned_to(bench):
     return bench.env.cleaner_offsets.get(("t", 0))
 
 
-def test_a_dirty_log_is_cleaned_and_noted(tmp_path, serve):
+def test_a_dirty_log_is_cleaned_and_its_checkpoint_updated(tmp_path, serve):
     bench = filled(tmp_path)
     cleaner = serve(bench)
     until(lambda: cleaned_to(bench) == 60)
@@ -89,7 +89,7 @@ def test_a_log_without_compaction_is_left_alone(tmp_path):
     assert LogCleaner([bench.log], SYSTEM_CLOCK, FAST).choose() is None
 
 
-def test_a_log_that_cannot_be_cleaned_is_marked_shown_and_not_tried_again(tmp_path, serve, caplog):
+def test_a_log_that_cannot_be_cleaned_is_marked_and_not_tried_again(tmp_path, serve, caplog):
     bench, healthy = filled(tmp_path / "a"), filled(tmp_path / "b")
     path = tmp_path / "a" / "t-0" / f"{0:020}.log"
     data = bytearray(path.read_bytes())
@@ -110,7 +110,7 @@ def test_a_log_that_cannot_be_cleaned_is_marked_shown_and_not_tried_again(tmp_pa
     assert not list(path.parent.glob("*.cleaned"))
 
 
-def test_a_log_that_cannot_even_be_judged_keeps_no_other_from_being_cleaned(tmp_path, serve):
+def test_a_log_that_cannot_be_examined_does_not_keep_others_from_being_cleaned(tmp_path, serve):
     """The first batch of the log, whose time is needed for max.compaction.lag.ms, is damaged."""
     broken = filled(tmp_path / "broken", max_compaction_lag_ms=1000)
     other = filled(tmp_path / "other", max_compaction_lag_ms=1000)
@@ -150,7 +150,7 @@ def test_a_re_created_log_may_be_cleaned_again(tmp_path):
     assert cleaner.choose().log is logs[0]
 
 
-def test_a_full_disk_puts_the_cleaning_off(tmp_path, serve, caplog):
+def test_a_full_disk_delays_the_cleaning(tmp_path, serve, caplog):
     class FullDisk(UnsyncedFiles):
         full = True
 
@@ -254,7 +254,7 @@ def test_retention_waits_while_a_log_is_cleaned(tmp_path):
     assert bench.log.delete_old_segments() > 0
 
 
-def test_segments_before_the_start_of_a_compacted_log_go_with_the_cleaner(tmp_path, serve):
+def test_the_cleaner_deletes_segments_before_the_start_of_a_compacted_log(tmp_path, serve):
     bench = filled(tmp_path)
     bench.log.delete_records(60)
     serve(bench)

@@ -106,7 +106,7 @@ def damaged(index):
 
 
 @pytest.mark.parametrize("kind", damaged(b""))
-def test_a_transaction_index_that_is_not_whole_is_not_believed(tmp_path, kind):
+def test_a_damaged_transaction_index_is_not_used(tmp_path, kind):
     steps = [(WRITE, 0), (WRITE, 1), (ABORT, 0), (ABORT, 1), (WRITE, 0), (ROLL, 0), (ABORT, 0), (WRITE, 2)]
     history = History(tmp_path, steps)
     index = tmp_path / "t-0" / f"{0:020d}.txnindex"
@@ -132,7 +132,7 @@ def test_transactions_of_a_single_segment_are_known_from_the_files_of_its_neighb
         assert transactions_since(alone, segment.base_offset) == transactions_since(whole, segment.base_offset)
 
 
-def test_kafkas_own_indexes_and_a_scan_say_the_same(tmp_path):
+def test_kafkas_indexes_and_a_scan_find_the_same_transactions(tmp_path):
     data = GOLDEN / "kafka-3.9.1-v2" / "data"
     shutil.copytree(data, tmp_path / "data", ignore=shutil.ignore_patterns("*index", "*.snapshot"))
     seen = 0
