@@ -2,7 +2,7 @@
 
     settings     the broker's log.cleaner.* settings
     candidates   which part of a log can be cleaned, and which log needs cleaning most
-    pieces       reading a segment in pieces, for both passes
+    pieces       reading a segment chunk by chunk, for both passes
     codecs       decompressing the payload of a batch, and compressing the records that are kept
     indexing     the first pass: the last offset of each key
     grouping     which segments are merged into one

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class Candidate(NamedTuple):
-    """A compacted log and how much of it can be cleaned. Sizes are in bytes."""
+    """A compacted log, and which offsets and how many bytes of the log a cleaning would process."""
 
     log: PartitionLog
     first_dirty: int
@@ -28,20 +28,27 @@ class Candidate(NamedTuple):
 
     @property
     def dirty_ratio(self) -> float:
-        """Return the dirty share of the bytes that a cleaning would process, 0.0 for no bytes."""
+        """Return the dirty bytes divided by all bytes that a cleaning would process (0.0 to 1.0); 0.0 if there are no
+        bytes.
+        """
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
     @property
     def is_due(self) -> bool:
-        """Return True if the log is overdue, or its dirty ratio exceeds min.cleanable.dirty.ratio."""
+        """Return True if the log should be cleaned now: the log is overdue under max.compaction.lag.ms, or its dirty
+        ratio exceeds min.cleanable.dirty.ratio.
+        """
         return bool(self.delay_ms > 0 and self.cleanable_bytes) or (
             self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
         )
 
 
 def candidate(log: PartitionLog, cleaned_to: int | None, now_ms: int) -> Candidate:
-    """Return the Candidate for a log. `cleaned_to` is its offset in the cleaner checkpoint. Raises OSError."""
+    """Return the Candidate for a log: which of its offsets and how many of its bytes can be cleaned.
+
+    `cleaned_to` is the log's offset in cleaner-offset-checkpoint, None if the log was never cleaned. Raises OSError.
+    """
     first_dirty = first_dirty_offset(log, cleaned_to)
     uncleanable = max(first_dirty, _first_uncleanable(log, first_dirty, now_ms))
     held_back = _inactive_from(log, uncleanable)
@@ -57,7 +64,11 @@ def candidate(log: PartitionLog, cleaned_to: int | None, now_ms: int) -> Candida
 
 
 def first_dirty_offset(log: PartitionLog, cleaned_to: int | None) -> int:
-    """Return the offset in the checkpoint, or the log start offset if the checkpoint has none or cannot be right."""
+    """Return the first offset of the log that is not cleaned yet.
+
+    This is `cleaned_to`, the log's offset in cleaner-offset-checkpoint, or the log start offset if `cleaned_to` is None
+    or lies outside of the log.
+    """
     start = log.log_start_offset
     if cleaned_to is None:
         return start
@@ -74,7 +85,7 @@ def first_dirty_offset(log: PartitionLog, cleaned_to: int | None) -> int:
 
 
 def _inactive_from(log: PartitionLog, offset: int) -> tuple[Segment, ...]:
-    """Return the segments before the active one, beginning with the segment that contains `offset`."""
+    """Return the segments from the one that contains `offset` up to, but not including, the active segment."""
     segments = log.segments
     return segments.between(offset, segments.active.base_offset)
 

@@ -24,11 +24,11 @@ _log = logging.getLogger(__name__)
 
 
 def clean(chosen: Candidate, settings: CleanerSettings, pace: Callable[[int], None]) -> tuple[int, CleanerStats]:
-    """Clean the log; return the first offset that is still dirty, and statistics. The caller holds the log's upkeep.
+    """Clean the log of the Candidate `chosen`; return (first offset that is still dirty, statistics).
 
-    `pace(bytes)` is called after every read and write. It may wait, and an exception that it raises ends the cleaning.
-    Whenever an exception ends the cleaning, every group of segments is either replaced completely or unchanged. Also
-    raises OSError, CorruptEntry, DecompressionError, MemoryError.
+    The caller holds the log's `upkeep` lock. `pace(bytes)` is called after every read and write. It may wait, and an
+    exception that it raises ends the cleaning. Whenever an exception ends the cleaning, every group of segments is
+    either replaced completely or unchanged. Also raises OSError, CorruptEntry, DecompressionError, MemoryError.
     """
     log = chosen.log
     # A cleaning may remove a durable record because a later record has the same key. The later record must be durable
@@ -58,10 +58,10 @@ def clean(chosen: Candidate, settings: CleanerSettings, pace: Callable[[int], No
 
 
 def _legacy_horizon_ms(log: PartitionLog, first_dirty: int) -> int:
-    """Return the newest file time at which a segment loses its tombstones of formats 0 and 1.
+    """Return the modification time (ms since 1970) up to which a segment file loses its tombstones of formats 0 and 1.
 
     Those tombstones have no delete horizon of their own. The time is when the last clean segment was last modified,
-    minus delete.retention.ms.
+    minus delete.retention.ms. It is 0, so that all tombstones stay, if the log has no clean segment.
     """
     clean_segments = log.segments.between(0, first_dirty)
     if not clean_segments:
@@ -71,12 +71,13 @@ def _legacy_horizon_ms(log: PartitionLog, first_dirty: int) -> int:
 
 
 def group_segments(segments: Sequence[Segment], config: LogConfig, first_uncleanable: int) -> list[list[Segment]]:
-    """Return groups of adjacent segments, each at most segment.bytes and segment.index.bytes in all, or a single
-    segment.
+    """Divide adjacent segments into groups; each group is later merged into one new segment.
 
-    Merging keeps a log from ending up with ever smaller segments. All offsets of a group must fit into index entries
-    relative to the base offset of the group's first segment. The base offset of the next segment serves as the upper
-    bound of a segment's offsets. The offsets of an empty segment do not count. As Kafka's Cleaner.groupSegmentsBySize.
+    The files of a group together have at most segment.bytes, and their indexes at most segment.index.bytes, unless the
+    group is a single segment. All offsets of a group must fit into index entries relative to the base offset of the
+    group's first segment. The base offset of the next segment serves as the upper bound of a segment's offsets. The
+    offsets of an empty segment do not count. As Kafka's Cleaner.groupSegmentsBySize, this keeps a log from ending up
+    with ever smaller segments.
     """
     groups: list[list[Segment]] = []
     size = offsets = times = 0

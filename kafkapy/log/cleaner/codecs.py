@@ -1,4 +1,4 @@
-"""Decompress the payload of a compressed entry, and compress the records that are kept."""
+"""Decompress the records of a compressed batch or wrapper message, and compress the records that the cleaner keeps."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from kafkapy.record.compression import compress, pieces
 
 
 def unpack(buffer: memoryview, position: int, into: Writer, limit: int) -> None:
-    """Decompress the records of the entry at `position` into `into`, piece by piece, `limit` bytes at most.
+    """Replace the content of `into` by the decompressed records of the batch or wrapper message at `position`.
 
-    Raises DecompressionError, RecordTooLarge, and ValueError if a wrapper message of format 0 or 1 is malformed.
+    Raises RecordTooLarge if the records have more than `limit` bytes, DecompressionError, and ValueError if a wrapper
+    message of format 0 or 1 is malformed.
     """
     header = read_entry(buffer, position)
     if isinstance(header, MessageHeader):
@@ -26,7 +27,10 @@ def unpack(buffer: memoryview, position: int, into: Writer, limit: int) -> None:
 
 
 def pack(buffer: memoryview, position: int, payload: Writer) -> bytes:
-    """Return the payload, compressed with the codec of the entry at `position` at its default level, as Kafka does."""
+    """Return the records in `payload` in compressed form.
+
+    The codec is that of the batch or wrapper message at `position` of `buffer`, at its default level, as in Kafka.
+    """
     header = read_entry(buffer, position)
     with memoryview(payload) as view:
         return compress(header.codec, view, broken_checksum=header.magic == 0)

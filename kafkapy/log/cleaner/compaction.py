@@ -1,4 +1,4 @@
-"""Loads and starts the log cleaner when the first compacted log appears.
+"""Load and start the log cleaner when the first compacted log appears.
 
 Until then the broker saves the cleaner's threads, memory and import time.
 """
@@ -23,10 +23,13 @@ _LEAST_S, _MOST_S = 0.1, 15.0
 
 
 class Compaction:
-    """Starts the LogCleaner on demand. Call `configure`, `start`, then `configure` again at any time, `stop`."""
+    """Starts the LogCleaner, the broker's cleaner threads, when the first compacted log appears.
+
+    Call `configure` first, then `start`, and `stop` at the end. `configure` may be called again at any time in between.
+    """
 
     def __init__(self, logs: Iterable[PartitionLog], scheduler: SchedulerLike, clock: Clock) -> None:
-        """`logs`: the broker's logs. Each iteration returns the logs of that moment."""
+        """`logs` is iterated many times, and must return the broker's present logs each time."""
         self.settings = CleanerSettings()
         self.cleaner: LogCleaner | None = None  # None until the first compacted log
         self._logs = logs
@@ -47,14 +50,14 @@ class Compaction:
             self._watch = self._scheduler.schedule("log-cleaner-start", self._look, period, period)
 
     def configure(self, settings: CleanerSettings) -> None:
-        """Use new settings. A running cleaner is restarted with them."""
+        """Use new log.cleaner.* settings from now on. Cleaner threads that run are restarted with the new settings."""
         with self._lock:
             self.settings = settings
             if self.cleaner is not None and not self.cleaner.reconfigure(settings):
                 self._look_often()
 
     def stop(self) -> None:
-        """Abort the cleanings in progress, and return when all threads have ended. Idempotent."""
+        """Abort the cleanings in progress, and return when all cleaner threads have ended. Idempotent."""
         with self._lock:
             self._stopped = True
             self._unwatch()

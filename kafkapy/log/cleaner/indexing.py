@@ -18,16 +18,17 @@ _log = logging.getLogger(__name__)
 
 
 def aborted_from(log: PartitionLog, offset: int) -> list[AbortedTxn]:
-    """Return the aborted transactions whose abort marker is at `offset` or later."""
+    """Return the aborted transactions of the log whose abort marker is at `offset` or later."""
     return [entry for segment in log.segments for entry in segment.txn_index.entries if entry.last_offset >= offset]
 
 
 def index_keys(
     log: PartitionLog, start: int, end: int, keys: KeyMap, pieces: Pieces, payload: Writer, stats: CleanerStats
 ) -> int:
-    """Fill `keys` with the records from `start` up to, but not including, `end`. Return the last offset that is mapped.
+    """Store the last offset of each key of the records with start <= offset < end in `keys`.
 
-    That is less than `end` - 1 if the map becomes full. Raises OSError, CorruptEntry, DecompressionError.
+    Return the last offset that was processed: `end` - 1, or less if `keys` became full before. `payload` is a buffer
+    for decompressed records. Raises OSError, CorruptEntry, DecompressionError.
     """
     index = KeyIndex(keys, DecidedTransactions(aborted_from(log, start)), start)
     limit = log.env.max_decompressed
@@ -58,4 +59,4 @@ def index_keys(
 
 
 class _Full(Exception):
-    """Raised to stop the pass when the map of keys is full."""
+    """Raised to end the first pass early, because the map of keys is full."""

@@ -1,7 +1,7 @@
 """cleaner-offset-checkpoint: the offset up to which each compacted log of a log directory is clean.
 
-The file is identical to Kafka's. It is read on first use and written at every change, because an offset that outlives
-its log or a truncation would keep the cleaner from records.
+The format of the file is Kafka's. The file is read on first use and written at every change: if an offset stayed in the
+file after the deletion or truncation of its log, the cleaner would skip records.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ _log = logging.getLogger(__name__)
 
 
 class CleanerOffsets:
-    """The cleaner offsets of one log directory.
+    """The content of a log directory's cleaner-offset-checkpoint: by (topic, partition), the first offset that is not
+    clean.
 
-    Every method may wait for the disk; those that change an offset raise OSError.
+    Every method may wait for the disk; the methods that change an offset raise OSError.
     """
 
     __slots__ = ("_checkpoint", "_lock", "_offsets")
@@ -31,33 +32,40 @@ class CleanerOffsets:
         self._offsets: dict[tuple[str, int], int] | None = None
 
     def get(self, key: tuple[str, int]) -> int | None:
-        """Return the first offset that is not clean, None if the log was never cleaned. Raises OSError."""
+        """Return the first offset that is not clean in the log `key`, None if this log was never cleaned. Raises
+        OSError.
+        """
         with self._lock:
             return self._read().get(key)
 
     def put(self, key: tuple[str, int], offset: int) -> None:
-        """Set the offset of a log."""
+        """Set the first offset that is not clean in the log `key`, and write the checkpoint file."""
         with self._lock:
             offsets = self._read()
             if offsets.get(key) != offset:
                 self._write({**offsets, key: offset})
 
     def correct(self, key: tuple[str, int], wrong: int, offset: int) -> None:
-        """Replace `wrong` by `offset`, unless the offset has changed because the log was cleaned or created again."""
+        """Replace the offset of the log `key` by `offset` if the stored offset is still `wrong`.
+
+        Another offset means that the log was cleaned, or deleted and created again, since the caller read `wrong`.
+        """
         with self._lock:
             offsets = self._read()
             if offsets.get(key) == wrong:
                 self._write({**offsets, key: offset})
 
     def lower(self, key: tuple[str, int], offset: int) -> None:
-        """Lower the offset of a log that is truncated to `offset`."""
+        """Lower the offset of the log `key` to `offset`, because the log is truncated to `offset`. A lower offset
+        stays.
+        """
         with self._lock:
             offsets = self._read()
             if offsets.get(key, offset) > offset:
                 self._write({**offsets, key: offset})
 
     def remove(self, key: tuple[str, int]) -> None:
-        """Remove the offset of a log that is deleted, or about to be created."""
+        """Remove the offset of the log `key`, because the log is deleted or about to be created."""
         with self._lock:
             offsets = self._read()
             if key in offsets:

@@ -1,4 +1,4 @@
-"""Read a segment in pieces into one buffer, for both passes of a cleaning."""
+"""Read a segment chunk by chunk into one buffer, for both passes of a cleaning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ Take = Callable[[memoryview], int]
 
 
 class Pieces:
-    """A reusable read buffer. `pace(bytes)` is called after every piece; it may wait, or raise to end the cleaning."""
+    """A reusable buffer for reading segments in chunks.
+
+    `pace(bytes)` is called after every chunk; it may wait, or raise an exception to end the cleaning.
+    """
 
     def __init__(self, buffer_bytes: int, pace: Callable[[int], None]) -> None:
         self.pace = pace
@@ -22,10 +25,12 @@ class Pieces:
         self._buffer = bytearray(buffer_bytes)
 
     def go_over(self, segment: Segment, position: int, take: Take) -> None:
-        """Pass the entries from `position` to the end of the segment to `take`, in pieces that begin with an entry.
+        """Read the segment from `position` to its end, and pass each chunk to `take`, which returns how many bytes it
+        processed.
 
-        The buffer grows for an entry that does not fit, and shrinks to its usual size at the end. Raises OSError, and
-        CorruptEntry with the file and the position.
+        The next chunk begins where `take` stopped, so every chunk begins with a batch. If `take` returns 0, because the
+        first batch does not fit into the chunk, the buffer grows; at the end it shrinks to its usual size. Raises
+        OSError, and CorruptEntry with the file and the position.
         """
         end = segment.size
         try:
@@ -53,9 +58,9 @@ class Pieces:
         return view[:wanted]
 
     def _make_room(self, piece: memoryview, left: int) -> None:
-        """Enlarge the buffer to the first entry, which `piece` does not hold.
+        """Enlarge the buffer so that the batch at the start of `piece`, which is not complete in `piece`, fits.
 
-        Raises CorruptEntry if the segment does not either.
+        `left` is the number of bytes up to the end of the segment. Raises CorruptEntry if the batch does not end there.
         """
         if len(piece) < _SIZE_END:
             raise CorruptEntry(f"only {len(piece)} bytes are left, too few for a batch")

@@ -18,7 +18,9 @@ from kafkapy.log.segments.segment import Segment
 
 
 class Rewriter:
-    """Rewrites the groups of one cleaning in order. `transactions` must be the object that `compactor` uses."""
+    """Writes the cleaned segments of one cleaning, in offset order. `transactions` must be the object that `compactor`
+    uses.
+    """
 
     def __init__(
         self,
@@ -29,7 +31,9 @@ class Rewriter:
         payload: Writer,
         legacy_horizon_ms: int,
     ) -> None:
-        """`legacy_horizon_ms`: segments last changed up to this time lose their tombstones of formats 0 and 1."""
+        """`legacy_horizon_ms`: segment files that were last modified at or before this time (ms since 1970) lose their
+        tombstones of formats 0 and 1.
+        """
         self._log = log
         self._compactor = compactor
         self._transactions = transactions
@@ -39,9 +43,10 @@ class Rewriter:
         self.bytes_written = 0
 
     def rewrite(self, group: Sequence[Segment]) -> Segment:
-        """Return the cleaned segment, complete, synced and named `.cleaned`. The old segments are not changed.
+        """Write the records of a group of segments that are kept to a new segment, and return the new segment.
 
-        Raises OSError, CorruptEntry, DecompressionError and what `pace` raises; the new files are then removed.
+        The new segment is complete, synced and named `.cleaned`. The old segments are not changed. Raises OSError,
+        CorruptEntry, DecompressionError and whatever `pace` raises, after removing the new files.
         """
         log, files = self._log, self._log.env.files
         base_offset = group[0].base_offset
@@ -60,7 +65,7 @@ class Rewriter:
         return cleaned
 
     def _copy(self, source: Segment, to: Segment, *, keep_tombstones: bool) -> None:
-        """Append the records of `source` that are kept to the segment `to`."""
+        """Append the records of the segment `source` that the compactor keeps to the segment `to`."""
         compactor, file = self._compactor, to.handle()
         following = self._log.segments.after(source)
         assert following is not None, f"{source} is the active segment, which is never cleaned"
@@ -90,7 +95,10 @@ class Rewriter:
         self._pieces.go_over(source, 0, take)
 
     def _finish(self, cleaned: Segment) -> None:
-        """Build the indexes, with an entry for every batch, and make all files of the cleaned segment durable."""
+        """Build the indexes of the cleaned segment, with an entry for every batch, and sync all its files.
+
+        Raises CorruptEntry if the batches that were just written cannot be read.
+        """
         found = cleaned.files.scan(
             cleaned.handle(), 0, cleaned.size, cleaned.base_offset, cleaned.index_interval, False
         )

@@ -28,7 +28,7 @@ class LogCleaner:
     """
 
     def __init__(self, logs: Iterable[PartitionLog], clock: Clock, settings: CleanerSettings) -> None:
-        """`logs`: the broker's logs. Each iteration returns the logs of that moment."""
+        """`logs` is iterated many times, and must return the broker's present logs each time."""
         self.settings = settings
         self.throttle = Throttle(settings.max_bytes_per_second, clock)
         self.dirtiest_ratio = 0.0  # at the last look
@@ -46,9 +46,9 @@ class LogCleaner:
     # --- life
 
     def start(self) -> bool:
-        """Start the threads that are not running.
+        """Start the cleaner threads that are not running.
 
-        Return False if some could not be started and `start` must be called again.
+        Return True if all threads run now, False if some could not be started and `start` must be called again.
         """
         for number in range(len(self.threads), self.settings.threads):
             thread = CleanerThread(number, self)
@@ -76,7 +76,8 @@ class LogCleaner:
     def reconfigure(self, settings: CleanerSettings) -> bool:
         """Restart all threads with new settings, as Kafka does, which also replaces threads that died.
 
-        Returns what `start` does.
+        Return False if some threads could not be started and `start` must be called again. Does nothing and returns
+        True if the settings have not changed.
         """
         if settings == self.settings:
             return True
@@ -87,7 +88,9 @@ class LogCleaner:
         return self.start()
 
     def pause(self, seconds: float, stopped: Callable[[], bool]) -> None:
-        """Wait, on a cleaner thread that found no log to clean, until `seconds` have passed or `stopped` is true."""
+        """Wait until `seconds` have passed or `stopped()` returns True. A cleaner thread calls this if no log needs
+        cleaning.
+        """
         deadline = self._clock.monotonic() + seconds
         with self._waiting:
             while not stopped() and self._clock.monotonic() < deadline:
@@ -96,13 +99,16 @@ class LogCleaner:
     # --- which log next
 
     def compacted(self) -> Iterator[PartitionLog]:
-        """Yield the open compacted logs of online directories that are not marked as uncleanable."""
+        """Yield the compacted logs that are open, in an online log directory, and not marked as uncleanable."""
         for log in self._logs:
             if log.config.compact and not log.closed and log.env.failure is None and log not in self._uncleanable:
                 yield log
 
     def choose(self) -> Candidate | None:
-        """Return the log that needs cleaning most, or None. Its upkeep is begun, and the caller must end it."""
+        """Return the Candidate of the log that needs cleaning most, or None if no log needs cleaning.
+
+        This thread then holds the log's `upkeep` lock, and the caller must release it with `upkeep.end()`.
+        """
         with self._choosing:
             self._forget_gone()
             self.last_look = self._clock.monotonic()
@@ -147,17 +153,17 @@ class LogCleaner:
     # --- logs that are left alone
 
     def mark_uncleanable(self, log: PartitionLog, why: str) -> None:
-        """Skip this log from now on, until the broker restarts."""
+        """Skip this log until the broker restarts, because cleaning it failed. `why` is logged as an error."""
         _log.error("%s cannot be cleaned and is left alone until the broker starts again: %s", log.name, why)
         self._uncleanable[log] = why
 
     def postpone(self, log: PartitionLog, why: str) -> None:
-        """Skip this log for a minute."""
+        """Do not clean this log for a minute. `why` is logged as a warning."""
         _log.warning("%s is cleaned later: %s", log.name, why)
         self._postponed[log] = self._clock.monotonic() + _POSTPONED_S
 
     def _forget_gone(self) -> None:
-        """Remove the marks of logs that no longer exist."""
+        """Remove logs that no longer exist from the sets of uncleanable and postponed logs."""
         if self._uncleanable or self._postponed:
             here = set(self._logs)
             for marks in (self._uncleanable, self._postponed):
@@ -169,7 +175,9 @@ class LogCleaner:
 
     @property
     def last_stats(self) -> list[CleanerStats]:
-        """Return the statistics of each thread's last cleaning. Threads without one are left out."""
+        """Return the statistics of the last cleaning of each cleaner thread, without threads that have not cleaned any
+        log yet.
+        """
         return [thread.last_stats for thread in self.threads if thread.last_stats is not None]
 
     @property
@@ -181,12 +189,12 @@ class LogCleaner:
         return sum(thread.is_dead for thread in self.threads)
 
     def uncleanable_in(self, log_dir: str) -> list[PartitionLog]:
-        """Return the logs in one of log.dirs that are marked as uncleanable."""
+        """Return the logs in the log directory `log_dir` that are marked as uncleanable."""
         here = set(self._logs)
         return [log for log in list(self._uncleanable) if log.env.log_dir == log_dir and log in here]
 
     def uncleanable_bytes_in(self, log_dir: str) -> int:
-        """Return how many bytes a cleaning of the uncleanable logs in this directory would process."""
+        """Return the number of dirty bytes in the uncleanable logs of the log directory `log_dir`."""
         return sum(self._dirty_bytes(log) for log in self.uncleanable_in(log_dir))
 
     def _dirty_bytes(self, log: PartitionLog) -> int:

@@ -10,7 +10,10 @@ _SMALLEST_BUFFER = 4096
 
 @dataclass(frozen=True)
 class CleanerSettings:
-    """The settings. Sizes are bytes for all threads together. Each comment names the setting without `log.cleaner.`."""
+    """The broker's log.cleaner.* settings. Sizes are in bytes, for all cleaner threads together.
+
+    The comment of each field is the name of the setting without `log.cleaner.`.
+    """
 
     enable: bool = True  # enable
     threads: int = 1  # threads
@@ -22,12 +25,12 @@ class CleanerSettings:
 
     @property
     def map_bytes(self) -> int:
-        """Return the size of one thread's map of keys."""
+        """Return the size in bytes of one thread's map of keys."""
         return self.dedupe_buffer // max(self.threads, 1)
 
     @property
     def read_bytes(self) -> int:
-        """Return the size of one thread's read buffer: half of its share of io.buffer.size.
+        """Return the size in bytes of one thread's read buffer: half of the thread's share of io.buffer.size.
 
         The other half is for writes.
         """

@@ -29,7 +29,11 @@ class CleanerStats:
         return self.ended - self.began
 
     def line(self, name: str, start: int, end: int) -> str:
-        """Return the log line. Speeds are in bytes of log per second, as in Kafka."""
+        """Return the log line about a cleaning of the log `name` that has cleaned the offsets from `start` to before
+        `end`.
+
+        Speeds are in bytes of log per second, as in Kafka.
+        """
         seconds, mapping = max(self.seconds, 1e-9), self.map_done - self.began
         lost = f", {self.keyless} without a key dropped" if self.keyless else ""
         return (

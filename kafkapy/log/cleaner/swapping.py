@@ -21,9 +21,10 @@ from kafkapy.log.segments.segment import Segment
 
 
 def swap_in(log: PartitionLog, cleaned: Segment, old: Sequence[Segment]) -> None:
-    """Replace the segments in `old` by `cleaned`. The caller holds the log's upkeep.
+    """Replace the segments in `old` by the segment `cleaned`. The caller holds the log's `upkeep` lock.
 
-    Raises LogDirFailure. Also raises OSError, or KafkaError if the log is closed; then the log is unchanged.
+    Raises LogDirFailure if renaming files fails. Also raises OSError, or KafkaError if the log is closed; then the log
+    is unchanged.
     """
     try:
         _prepare(log, cleaned, old)
@@ -61,7 +62,7 @@ def _prepare(log: PartitionLog, cleaned: Segment, old: Sequence[Segment]) -> Non
 
 
 def remove_cleaned(log: PartitionLog, base_offset: int) -> None:
-    """Remove the files of a cleaned segment that is not, or only partly, swapped in.
+    """Remove the `.cleaned` and `.swap` files of a new segment whose cleaning has failed.
 
     The next start would let a `.swap` file replace records that the log has gained meanwhile, and would take a
     `.cleaned` file as a sign that later `.swap` files are incomplete.
@@ -72,7 +73,10 @@ def remove_cleaned(log: PartitionLog, base_offset: int) -> None:
 
 
 def _rename(log: PartitionLog, cleaned: Segment, old: Sequence[Segment]) -> list[str]:
-    """Rename the files of the old and the new segments. Return the paths of the old segments' renamed snapshots."""
+    """Rename the files of the old segments to `.deleted`, then those of the new segment to their final names.
+
+    Return the new paths of the producer snapshots of old segments, which are renamed to `.deleted` as well.
+    """
     with log.lock:
         merged = [segment.base_offset for segment in old if segment.base_offset != cleaned.base_offset]
         snapshots = [path for path in map(log.snapshots.mark_deleted, merged) if path is not None]

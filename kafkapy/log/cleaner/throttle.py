@@ -19,13 +19,13 @@ class Throttle:
         self._paid_until = clock.monotonic()
 
     def set_rate(self, bytes_per_second: float) -> None:
-        """Change the limit, effective from now on."""
+        """Change the limit to this number of bytes per second, effective from now on."""
         with self._lock:
             self._rate = bytes_per_second
             self._paid_until = self._clock.monotonic()
 
     def take(self, size: int) -> float:
-        """Return how many seconds to wait after reading or writing `size` bytes."""
+        """Count `size` bytes that were read or written; return how many seconds to wait before the next read or write."""
         with self._lock:
             now = self._clock.monotonic()
             self._paid_until = max(self._paid_until, now - _BURST_S) + size / self._rate

@@ -26,7 +26,7 @@ class _Stopped(Exception):
 
 
 class CleanerThread(Thread):
-    """A cleaner thread, running from `start` to `stop`. A failure of one log never ends the thread."""
+    """A thread that cleans logs from `start` to `stop`. A failure of one log never ends the thread."""
 
     def __init__(self, number: int, service: LogCleaner) -> None:
         super().__init__(self._clean_until_stopped, f"log-cleaner-{number}")
@@ -38,7 +38,7 @@ class CleanerThread(Thread):
         self._log: PartitionLog | None = None  # the log that is being cleaned
 
     def stop(self) -> None:
-        """Tell the thread to end at the next piece, aborting the cleaning in progress. Does not wait."""
+        """Tell the thread to end, and to abort the cleaning in progress after the present read or write. Does not wait."""
         self._stopping = True
         log = self._log
         if log is not None:
@@ -60,7 +60,10 @@ class CleanerThread(Thread):
             _log.exception("%s ended, which it never should", self.name)
 
     def _clean_one(self) -> bool:
-        """Clean the log that needs it most. Return False if there was none."""
+        """Clean the log that needs cleaning most. Return False if no log needs cleaning.
+
+        No exception gets out: a log whose cleaning fails is logged, and postponed or marked as uncleanable.
+        """
         chosen = self._service.choose()
         if chosen is None:
             return False
@@ -90,9 +93,10 @@ class CleanerThread(Thread):
         log = chosen.log
 
         def pace(size: int) -> None:
-            """Wait for the rate limit.
+            """Wait as long as the rate limit requires after reading or writing `size` bytes.
 
-            Raise if the cleaner stops, the log is needed elsewhere or its directory is offline.
+            Raises _Stopped if the cleaner stops, Interrupted if a truncation or deletion needs the log, LogDirFailure
+            if the log directory is offline.
             """
             if self._stopping:
                 raise _Stopped
@@ -111,13 +115,21 @@ class CleanerThread(Thread):
         _log.info("%s", stats.line(log.name, chosen.first_dirty, end))
 
     def _disk_error(self, log: PartitionLog, error: OSError) -> None:
-        """Handle an OSError: a broken disk takes the directory offline, a shortage only postpones the cleaning."""
+        """Handle an OSError during a cleaning.
+
+        A broken disk takes the log directory offline; a shortage, such as a full disk, only postpones the cleaning of
+        the log.
+        """
         refusal = log.disk_error(f"cleaning {log.name}", error)
         if not isinstance(refusal, LogDirFailure):
             self._service.postpone(log, refusal.message)
 
     def _delete_old_segments(self) -> None:
-        """Apply retention to compacted logs. Done by cleaner threads, so that retention never meets a cleaning."""
+        """Delete old segments of compacted logs by the retention settings, on this thread, so that no log is cleaned
+        meanwhile.
+
+        Errors are logged.
+        """
         for log in self._service.compacted():
             if self._stopping:
                 return

@@ -1,7 +1,7 @@
 """Checkpoint files: a version line, a line with the number of entries, and one line per entry.
 
-Source: Kafka's CheckpointFile and OffsetCheckpointFile. Files are replaced atomically, so a crash leaves either the old
-or the new content.
+Source: Kafka's CheckpointFile and OffsetCheckpointFile. Files are replaced atomically, so after a crash a file has
+either the old or the new content.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHOWN = 60  # how many characters of an invalid line an error shows
 
 
 class CheckpointError(ValueError):
-    """The file is not a valid checkpoint. Says which file and which line."""
+    """Raised when a file is not a valid checkpoint. The message names the file and shows the invalid line."""
 
 
 def format_lines(lines: Iterable[str]) -> bytes:
@@ -32,9 +32,10 @@ def format_lines(lines: Iterable[str]) -> bytes:
 
 
 def parse_lines(data: bytes, path: str) -> list[str]:
-    """Return the entry lines. As in Kafka, a file that ends before them is an empty checkpoint.
+    """Return the entry lines of a checkpoint file with the content `data`. `path` is for error messages.
 
-    Raises CheckpointError.
+    As in Kafka, a file that ends before its first entry counts as a checkpoint without entries. Raises CheckpointError
+    if the version is unknown, a number is invalid, or the number of entries is wrong.
     """
     lines = text_lines(data)
     if not lines:
@@ -50,13 +51,16 @@ def parse_lines(data: bytes, path: str) -> list[str]:
 
 
 def text_lines(data: bytes) -> list[str]:
-    """Return the lines as Java's readers split them. Python's splitlines also splits at other control characters."""
+    """Return the lines of a text file, split at `\\n` and `\\r\\n` only, as Java's readers split them.
+
+    Python's splitlines would also split at other control characters.
+    """
     lines = data.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
 def numbers(line: str, count: int, path: str) -> list[int]:
-    """Return the numbers in a line that has exactly `count` of them. Raises CheckpointError."""
+    """Return the numbers in a line. Raises CheckpointError if the line does not consist of exactly `count` numbers."""
     fields = line.split()
     if len(fields) != count:
         raise CheckpointError(f"{path} has a line that is not {count} numbers: {line[:_SHOWN]!r}")
@@ -70,7 +74,7 @@ def _number(text: str, path: str) -> int:
 
 
 class OffsetCheckpoint:
-    """A checkpoint file of a log directory with lines `TOPIC PARTITION OFFSET`."""
+    """A checkpoint file of a log directory whose entries are lines `TOPIC PARTITION OFFSET`."""
 
     def __init__(self, files: Files, log_dir: str, name: str) -> None:
         self._files = files
@@ -80,7 +84,7 @@ class OffsetCheckpoint:
         self._written: bytes | None = None
 
     def read(self) -> dict[tuple[str, int], int]:
-        """Return offsets by (topic, partition), in file order; empty if there is no file.
+        """Return the offsets in the file by (topic, partition), in file order; an empty dict if there is no file.
 
         Raises CheckpointError, OSError.
         """
@@ -98,7 +102,10 @@ class OffsetCheckpoint:
         return offsets
 
     def write(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Replace the file, unless the content is the same as that of the last write."""
+        """Replace the content of the file by these offsets, by (topic, partition). Raises OSError.
+
+        Does nothing if the content is the same as that of the last write.
+        """
         data = format_lines(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
         if data != self._written:
             self._files.replace(self.path, data)

@@ -18,7 +18,7 @@ _guard = threading.Lock()
 
 
 class DirLocked(RuntimeError):
-    """Raised when another broker uses the directory."""
+    """Raised when another broker uses the log directory."""
 
 
 class DirLock:

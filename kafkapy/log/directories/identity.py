@@ -15,9 +15,10 @@ from kafkapy.log.directories.meta_properties import (
 
 
 def stored(log_dirs: Iterable[LogDir]) -> MetaProperties | None:
-    """Return the content of the meta.properties files, None if there are none.
+    """Return the broker id and cluster id in the meta.properties files of these directories; None if there is no such
+    file.
 
-    Raises MetaPropertiesError if they disagree.
+    Raises MetaPropertiesError if the files disagree.
     """
     found = {meta.identity: (log_dir, meta) for log_dir, meta in _read(log_dirs).items() if meta is not None}
     if len(found) > 1:
@@ -29,14 +30,19 @@ def stored(log_dirs: Iterable[LogDir]) -> MetaProperties | None:
 
 
 def check(log_dirs: Iterable[LogDir], wanted: MetaProperties) -> None:
-    """Raise MetaPropertiesError if a meta.properties file names another broker or another cluster. Writes nothing."""
+    """Raise MetaPropertiesError if a meta.properties file names another broker or cluster than `wanted`. Writes
+    nothing.
+    """
     for log_dir, meta in _read(log_dirs).items():
         if meta is not None:
             check_meta(meta, wanted, log_dir.env.log_dir)
 
 
 def write(log_dirs: Iterable[LogDir], wanted: MetaProperties, now_ms: int) -> None:
-    """Write the meta.properties files that are missing or name no cluster. Call `check` first."""
+    """Write `wanted` to the meta.properties file of each directory in which the file is missing or names no cluster.
+
+    Call `check` first. A directory in which the write fails is taken offline.
+    """
     for log_dir, meta in _read(log_dirs).items():
         if meta is None or meta.identity != wanted.identity:
             try:

@@ -23,10 +23,12 @@ _log = logging.getLogger(__name__)
 
 
 class LogDir:
-    """A log directory that could be opened. `env.failure` is set if it went offline since."""
+    """A log directory that was opened and locked. `env.failure` is the error that has taken it offline since, or None."""
 
     def __init__(self, env: Environment) -> None:
-        """Create the directory if necessary, and lock it. Raises OSError, DirLocked."""
+        """Create the directory if it does not exist, and lock it. Raises OSError, and DirLocked if another broker uses
+        it.
+        """
         path = env.log_dir
         files = env.files
         is_new = not files.exists(path)
@@ -67,9 +69,9 @@ class LogDir:
         return self.env.failure is None
 
     def begin_loading(self) -> list[tuple[str, names.LogDirName]]:
-        """Read the clean-shutdown marker and the checkpoints, and return the partition directories. Raises OSError.
+        """Read the clean-shutdown marker and the checkpoints; return (path, parsed name) of each partition directory.
 
-        The marker is removed: from now on a crash means recovery, even if the last shutdown was clean.
+        The marker is removed: from now on a crash means recovery, even if the last shutdown was clean. Raises OSError.
         """
         self.was_clean = clean_shutdown.take_marker(self.env.files, self.env.log_dir)
         self.recovery_points = self._read(self._recovery_points, "recovery begins at the start of each log")
@@ -86,11 +88,14 @@ class LogDir:
 
     @property
     def is_clean(self) -> bool:
-        """Return True if every log that is not open may count as cleanly closed. Close all open logs first."""
+        """Return True if the clean-shutdown marker may be written: every log that is not open was closed cleanly.
+
+        Close all open logs before.
+        """
         return (self.was_clean or self.all_loaded) and not self.not_recovered
 
     def forget(self, key: TopicPartition) -> None:
-        """Forget a log that is not open, because its directory is renamed or deleted.
+        """Remove a log that is not open from the sets of unloaded logs, because its directory is renamed or deleted.
 
         The checkpoint files still contain the log until they are next written.
         """
@@ -100,7 +105,7 @@ class LogDir:
             checkpoint.stale.add(key)
 
     def is_in_checkpoints(self, key: TopicPartition) -> bool:
-        """Return True if a checkpoint file may still contain a log that was removed.
+        """Return True if a checkpoint file may still contain an offset of the removed log `key`.
 
         A new log of that name must not be created before the file is written again.
         """
@@ -108,7 +113,9 @@ class LogDir:
             return any(key in checkpoint.stale for checkpoint in self._checkpoints)
 
     def partition_dirs(self) -> list[tuple[str, names.LogDirName]]:
-        """Return (path, parsed name) of every directory that is named like a partition's. Raises OSError."""
+        """Return (path, parsed name) of every directory in the log directory that is named like a partition's. Raises
+        OSError.
+        """
         found = []
         for entry in self.env.files.entries(self.env.log_dir, sizes_of=()):
             name = names.parse_dir_name(entry.name) if entry.is_dir else None
@@ -126,7 +133,11 @@ class LogDir:
     # --- checkpoints: they contain all logs in this directory, open (which `logs` returns) or not
 
     def write_recovery_points(self, logs: OpenLogs) -> None:
-        """Write the recovery points. Each log first syncs what its recovery point promises, which may take a while."""
+        """Write the recovery points of all logs to their checkpoint file. `logs` returns the open logs of this
+        directory.
+
+        Each log first syncs everything below its recovery point, which may take a while. Raises LogDirFailure.
+        """
         self._write(
             self._recovery_points,
             self.recovery_points,
@@ -134,7 +145,11 @@ class LogDir:
         )
 
     def write_start_offsets(self, logs: OpenLogs) -> None:
-        """Write the log start offsets that are above the base offset of the log's first segment."""
+        """Write the log start offsets that are above the base offset of the log's first segment to their checkpoint
+        file.
+
+        `logs` returns the open logs of this directory. Raises LogDirFailure.
+        """
         self._write(
             self._start_offsets,
             self.start_offsets,
@@ -158,9 +173,11 @@ class LogDir:
         read: Mapping[TopicPartition, int],
         offsets: Callable[[], dict[TopicPartition, int]],
     ) -> None:
-        """Write a checkpoint.
+        """Write the offsets of the open logs, which `offsets` returns, and those of logs that are not open to a
+        checkpoint file.
 
-        A full disk does not take the directory offline, as the old file only makes recovery longer.
+        `read` has the offsets that were in the file at the start. Raises LogDirFailure for a disk error, except a full
+        disk: then the old file stays, which only makes the next recovery longer.
         """
         try:
             # Offsets are read under the lock, so that an older state never replaces a newer one: else a log that is
@@ -189,7 +206,7 @@ class LogDir:
                 self.env.shortage.written()
 
     def mark_clean(self) -> None:
-        """Write the clean-shutdown marker. Raises OSError."""
+        """Write the clean-shutdown marker in this directory. Raises OSError."""
         clean_shutdown.write_marker(self.env.files, self.env.log_dir)
 
     def release(self) -> None:
@@ -197,6 +214,6 @@ class LogDir:
 
 
 def _is_empty(path: str) -> bool:
-    """Return True if the directory has no entry. Reads only the first of perhaps many."""
+    """Return True if the directory has no entry. Reads only the first entry, as there may be many."""
     with os.scandir(path) as entries:
         return next(entries, None) is None

@@ -26,10 +26,14 @@ class NoLogDir(RuntimeError):
 
 
 class LogDirs:
-    """The opened log directories of a broker, locked from construction to `unlock`."""
+    """The log directories of a broker that could be opened, locked from construction to `unlock`."""
 
     def __init__(self, dirs: Sequence[Path | str], environment: Callable[[str], Environment]) -> None:
-        """Raises DirLocked if another broker uses one of the directories, NoLogDir if none can be used."""
+        """Open and lock the directories `dirs` of log.dirs. `environment(path)` returns the Environment of a directory.
+
+        A directory with an OSError is logged and left out. Raises DirLocked if another broker uses one of the
+        directories, NoLogDir if none can be used, ValueError if one is named twice.
+        """
         self.opened: list[LogDir] = []
         self._refused: dict[Path, BaseException] = {}  # directories that could not be opened
         try:
@@ -63,19 +67,21 @@ class LogDirs:
         return next(one for one in self.opened if one.env is env)
 
     def states(self) -> list[tuple[Path, BaseException | None]]:
-        """Return every directory of log.dirs with the error that took it offline, or None."""
+        """Return (path, error) of every directory in log.dirs: the error that took the directory offline, None if it is
+        online.
+        """
         opened: list[tuple[Path, BaseException | None]] = [(one.path, one.env.failure) for one in self.opened]
         return opened + list(self._refused.items())
 
     # --- the content of the directories
 
     def stored_cluster_id(self) -> str | None:
-        """Return the cluster id in meta.properties, None in new directories. Raises MetaPropertiesError."""
+        """Return the cluster id in the meta.properties files, None if no directory has one. Raises MetaPropertiesError."""
         stored = identity.stored(self.online)
         return stored.cluster_id if stored is not None else None
 
     def stored_broker_id(self) -> int | None:
-        """Return the broker id in meta.properties, None in new directories. Raises MetaPropertiesError."""
+        """Return the broker id in the meta.properties files, None if no directory has one. Raises MetaPropertiesError."""
         stored = identity.stored(self.online)
         return stored.broker_id if stored is not None else None
 
@@ -91,7 +97,10 @@ class LogDirs:
         identity.write(self.online, MetaProperties(broker_id, cluster_id), now_ms)
 
     def stored_partitions(self) -> list[TopicPartition]:
-        """Return the partitions in the directories, without stray ones and those marked for deletion."""
+        """Return (topic, partition) of all logs in the online directories, sorted.
+
+        Directories that are marked as stray or for deletion are left out.
+        """
         found: list[TopicPartition] = []
         for log_dir in self.online:
             try:
@@ -103,9 +112,10 @@ class LogDirs:
         return sorted(found)
 
     def create_log(self, key: TopicPartition, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
-        """Create a log in the directory with the fewest logs that has room.
+        """Create a log in the online log directory that has the fewest logs; if that fails, in the next one.
 
-        Raises KafkaError KAFKA_STORAGE_ERROR if none has.
+        Raises KafkaError KAFKA_STORAGE_ERROR if the log can be created in no directory, for instance because all disks
+        are full.
         """
         reason = "no log directory is online"
         for log_dir in sorted(self.online, key=lambda one: one.open_logs + len(one.not_loaded)):
@@ -130,7 +140,11 @@ class LogDirs:
 
 
 def _remove_half_made(files: Files, path: str) -> None:
-    """Remove the directory, because the log will be created elsewhere. A start fails if a log is in two directories."""
+    """Remove a partition directory whose log could not be created, because the log will be created in another log
+    directory.
+
+    Otherwise the next start would fail, as it does if a log is in two directories. An error is only logged.
+    """
     try:
         files.remove_tree(path)
     except OSError as error:

@@ -1,7 +1,7 @@
 """`meta.properties`: which cluster and broker a log directory belongs to (Kafka's MetaProperties).
 
-This broker writes version 0, which is that of ZooKeeper mode. Version 1 is that of KRaft: it is read, and the file is
-not changed, so that Kafka can use the directory again.
+This broker writes version 0, the version of ZooKeeper mode. A file of version 1, which is written in KRaft mode, is
+read and not changed, so that Kafka can use the directory again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ _KRAFT = 1
 
 
 class MetaPropertiesError(ValueError):
-    """The file is invalid or contradicts the broker. Names the file, the key and the values."""
+    """Raised when a meta.properties file is invalid, or names another broker or cluster.
+
+    The message has the file, the key and the values.
+    """
 
 
 class MetaProperties(NamedTuple):
-    """The content of the file.
+    """The content of a meta.properties file.
 
     `cluster_id` is 22 characters of URL-safe base64, None in files of brokers before 0.10.1.
     """
@@ -33,7 +36,7 @@ class MetaProperties(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, str | None]:
-        """Return the fields that both versions of the file have."""
+        """Return (broker id, cluster id), which both versions of the file have."""
         return self.broker_id, self.cluster_id
 
     @property
@@ -42,7 +45,7 @@ class MetaProperties(NamedTuple):
 
 
 def parse_properties(data: bytes, path: str) -> MetaProperties:
-    """Return the parsed content of the file. Raises MetaPropertiesError."""
+    """Return the MetaProperties in `data`, the content of the file `path`. Raises MetaPropertiesError."""
     fields = {}
     for raw in data.decode("utf-8", "replace").splitlines():
         line = raw.strip()
@@ -61,7 +64,8 @@ def parse_properties(data: bytes, path: str) -> MetaProperties:
 
 
 def format_properties(properties: MetaProperties, at: float) -> bytes:
-    """Return the file as Java's Properties.store writes it: an empty comment, the time, the keys.
+    """Return the content of a meta.properties file as Java's Properties.store writes it: an empty comment, the time,
+    the keys.
 
     `at` is the time in seconds since 1970.
     """
@@ -73,7 +77,11 @@ def format_properties(properties: MetaProperties, at: float) -> bytes:
 
 
 def read_meta(files: Files, log_dir: str) -> MetaProperties | None:
-    """Return the file's content, None if there is no file, that is, no broker has used the directory."""
+    """Return the content of the directory's meta.properties, None if there is no such file: no broker has used the
+    directory.
+
+    Raises MetaPropertiesError, OSError.
+    """
     path = os.path.join(log_dir, NAME)
     try:
         data = files.read(path)
@@ -87,7 +95,9 @@ def write_meta(files: Files, log_dir: str, properties: MetaProperties, at: float
 
 
 def check_meta(found: MetaProperties, wanted: MetaProperties, log_dir: str) -> None:
-    """Raise MetaPropertiesError if the directory belongs to another broker or another cluster."""
+    """Raise MetaPropertiesError if `found`, the content of the file in `log_dir`, names another broker or cluster than
+    `wanted`.
+    """
     path = os.path.join(log_dir, NAME)
     if found.broker_id != wanted.broker_id:
         raise MetaPropertiesError(

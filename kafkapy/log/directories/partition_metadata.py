@@ -14,17 +14,17 @@ _ID_BYTES = 16
 
 
 class PartitionMetadataError(ValueError):
-    """The file has no valid topic id. Names the file and the error."""
+    """Raised when a partition.metadata file has no valid topic id. The message names the file and the error."""
 
 
 def format_metadata(topic_id: bytes) -> bytes:
-    """Return the file's content: two lines, the second without a newline."""
+    """Return the content of a partition.metadata file with this topic id: two lines, the second without a newline."""
     text = base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
     return f"version: 0\ntopic_id: {text}".encode()
 
 
 def parse_metadata(data: bytes, path: str) -> bytes:
-    """Return the topic id, 16 bytes. Raises PartitionMetadataError."""
+    """Return the topic id (16 bytes) in `data`, the content of the file `path`. Raises PartitionMetadataError."""
     try:
         return _topic_id(data)
     except ValueError as reason:
@@ -52,9 +52,10 @@ def _topic_id(data: bytes) -> bytes:
 
 
 def read_topic_id(files: Files, directory: str, data: bytes | None = None) -> bytes | None:
-    """Return the topic id, None if there is no file. `data`: the file's content, if the caller has read it.
+    """Return the topic id (16 bytes) in the partition.metadata file of a partition's directory, None if there is no
+    file.
 
-    Raises PartitionMetadataError, OSError.
+    `data`: the file's content, if the caller has read it. Raises PartitionMetadataError, OSError.
     """
     path = os.path.join(directory, NAME)
     if data is None:
@@ -66,9 +67,10 @@ def read_topic_id(files: Files, directory: str, data: bytes | None = None) -> by
 
 
 def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
-    """Write the topic id durably. Called before the first append, so that recovered records always have a topic id.
+    """Write the partition.metadata file and make it durable. Raises OSError.
 
-    The parent directory is synced too, because no flush of the log would sync the name of the partition's directory.
+    Called before the first append, so that recovered records always have a topic id. The parent directory is synced
+    too, because no flush of the log would sync the name of the partition's directory.
     """
     files.replace(os.path.join(directory, NAME), format_metadata(topic_id))
     files.sync_dir(os.path.dirname(directory))
