@@ -1,4 +1,4 @@
-"""One broker and one client of each kind a session.
+"""One broker and one client of each kind for a test session.
 
 A test names the abilities it needs and runs with every client that has them.
 """
@@ -21,7 +21,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Makes one test a client that can do it (and a codec that it knows, where the test has one)."""
+    """Parametrize a test with every client that has its abilities, and with the client's codecs if it needs one."""
     if "client" not in metafunc.fixturenames:
         return
     needs = {ability for mark in metafunc.definition.iter_markers("needs") for ability in mark.args}
@@ -37,7 +37,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
-    """The broker that all interop tests share; it must stop cleanly at the end."""
+    """Start the broker that all interop tests share; check that it stops cleanly at the end."""
     running = brokers.start(tmp_path_factory.mktemp("broker"))
     yield running
     running.stop()
@@ -45,7 +45,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]
 
 @pytest.fixture(scope="session")
 def clients(broker: brokers.Broker) -> Iterator[Clients]:
-    """All clients, by name."""
+    """Return all clients, by name."""
     running = Clients(broker.bootstrap)
     yield running
     running.close()
@@ -53,19 +53,19 @@ def clients(broker: brokers.Broker) -> Iterator[Clients]:
 
 @pytest.fixture
 def client(request: pytest.FixtureRequest, clients: Clients) -> Client:
-    """The client that this test runs with."""
+    """Return the client that this test runs with."""
     return clients[request.param]
 
 
 @pytest.fixture(scope="session")
 def admin(clients: Clients) -> Client:
-    """A client that makes topics for those that cannot, and looks at what others did."""
+    """Return a client that creates topics for clients that cannot, and checks the results of others."""
     return clients["confluent-kafka"]
 
 
 @pytest.fixture(scope="session")
 def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
-    """The broker that the tests of groups and transactions share; it must stop cleanly at the end."""
+    """Start the broker that the tests of groups and transactions share; check that it stops cleanly at the end."""
     running = brokers.start(tmp_path_factory.mktemp("coordinator"), brokers.QUICK)
     yield running
     running.stop()
@@ -73,7 +73,7 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Br
 
 @pytest.fixture(scope="session")
 def coordinated(coordinator: brokers.Broker) -> Iterator[Clients]:
-    """All clients of that broker, by name."""
+    """Return all clients of that broker, by name."""
     running = Clients(coordinator.bootstrap)
     yield running
     running.close()
@@ -81,7 +81,7 @@ def coordinated(coordinator: brokers.Broker) -> Iterator[Clients]:
 
 @pytest.fixture(scope="session")
 def hosts(coordinator: brokers.Broker) -> Iterator[Hosts]:
-    """Processes with group members, by kind of client."""
+    """Return processes with group members, by kind of client."""
     running = Hosts(coordinator.bootstrap)
     yield running
     running.close()
@@ -89,21 +89,21 @@ def hosts(coordinator: brokers.Broker) -> Iterator[Hosts]:
 
 @pytest.fixture
 def wire(coordinator: brokers.Broker) -> Iterator[Wire]:
-    """A connection to that broker for requests made by hand."""
+    """Open a connection to that broker for requests built by hand."""
     with Wire(coordinator.bootstrap) as connection:
         yield connection
 
 
 @pytest.fixture
 def topic(wire: Wire, topic_name: str) -> str:
-    """A topic of two partitions on that broker."""
+    """Create a topic of two partitions on that broker."""
     wire.create_topic(topic_name, 2)
     return topic_name
 
 
 @pytest.fixture
 def name(topic_name: str) -> str:
-    """A transactional id that no other test has."""
+    """Return a transactional id that no other test uses."""
     return f"tx-{topic_name}"
 
 
@@ -112,6 +112,6 @@ _numbers = count(1)
 
 @pytest.fixture
 def topic_name(request: pytest.FixtureRequest) -> str:
-    """A name that no other test has."""
+    """Return a name that no other test uses."""
     readable = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name).strip("-")[:120]
     return f"{readable}-{next(_numbers)}"

@@ -1,4 +1,4 @@
-"""The same history of transactions on kafkapy and on Apache Kafka 3.9.1: every Fetch is answered alike."""
+"""With the same history of transactions, kafkapy and Apache Kafka 3.9.1 answer every Fetch alike."""
 
 import random
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.other_runtime
 
 TOPIC = "aborted"
 STEPS = 250
-# The history is made by hand: nobody has added partitions to transactions.
+# The history is written by hand, without adding partitions to transactions.
 SETTINGS = {"transaction.partition.verification.enable": "false"}
 
 
@@ -38,7 +38,7 @@ def wires(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Wire]]:
 
 
 def replay(wire: Wire) -> None:
-    """Six producers with transactions of all lengths, most of them aborted; one is never ended."""
+    """Write transactions of all lengths with six producers, most of them aborted; one is never ended."""
     rng = random.Random(5)
     sequences = dict.fromkeys(range(1, 7), 0)
     for step in range(STEPS):

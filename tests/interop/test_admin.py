@@ -1,4 +1,4 @@
-"""Every client administers: cluster, topics, partitions, settings, records, directories."""
+"""Admin requests of every client: cluster, topics, partitions, settings, records, log directories."""
 
 import time
 
@@ -14,7 +14,7 @@ UNKNOWN_TOPIC_OR_PARTITION, OFFSET_OUT_OF_RANGE, ELECTION_NOT_NEEDED = 3, 1, 84
 
 @pytest.fixture(scope="module")
 def two_producers(admin: Client) -> str:
-    """A topic of which two idempotent producers have written partition 0, and nobody 1."""
+    """Create a topic; two idempotent producers have written to partition 0, none to partition 1."""
     topic = "two-producers"
     admin.create_topic(topic, 2)
     for _ in range(2):
@@ -32,7 +32,7 @@ def test_describes_the_cluster(client: Client, broker: Broker) -> None:
 
 
 @pytest.mark.other_runtime
-def test_every_client_is_told_the_same_cluster_id(clients: Clients) -> None:
+def test_every_client_gets_the_same_cluster_id(clients: Clients) -> None:
     names = ("confluent-kafka", "kafka-python", "java-3.9.1", "java-4.4.0", "franz-go", "kafkajs")
     ids = {name: clients[name].cluster()["cluster_id"] for name in names}
     assert len(set(ids.values())) == 1, ids
@@ -57,7 +57,7 @@ def test_creates_describes_and_deletes_a_topic(client: Client, admin: Client, to
 
 
 @pytest.mark.needs("create_topic")
-def test_a_topic_made_anew_is_empty(client: Client, admin: Client, topic_name: str) -> None:
+def test_a_topic_created_again_is_empty(client: Client, admin: Client, topic_name: str) -> None:
     for round_ in range(2):
         _create_after_deletion(client, topic_name)
         admin.produce(topic_name, [Record(b"round %d" % round_, partition=0)])
@@ -174,7 +174,7 @@ def test_writing_to_an_unknown_topic_creates_it(client: Client, admin: Client, t
 
 
 def _create_after_deletion(client: Client, topic: str) -> None:
-    """Kafka deletes in the background, and until that is done a topic of that name is there already."""
+    """Create a topic again after its deletion. Kafka deletes in the background; until then the topic still exists."""
     deadline = time.monotonic() + 20
     while True:
         try:

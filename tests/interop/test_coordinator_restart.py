@@ -1,6 +1,6 @@
-"""What the coordinators know outlives the broker: groups, offsets and transactions, through a stop and a SIGKILL.
+"""Groups, offsets and transactions of the coordinators survive a stop and a SIGKILL of the broker.
 
-librdkafka goes on by itself when the broker comes back on its port.
+librdkafka continues by itself when the broker is back on its port.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 
 class Restartable:
-    """A broker that comes back with its data, on its port."""
+    """A broker that can be restarted with its data on its port."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -95,7 +95,7 @@ def committed(client: Consumer) -> int:
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_a_group_goes_on_where_it_was(broker: Restartable, end: str) -> None:
+def test_a_group_resumes_where_it_was(broker: Restartable, end: str) -> None:
     first = producer(broker.bootstrap)
     write(first, ["a", "b", "c"])
     with consumer(broker.bootstrap) as reader:
@@ -112,7 +112,7 @@ def test_a_group_goes_on_where_it_was(broker: Restartable, end: str) -> None:
         write(first, ["never"])
 
 
-def test_a_transaction_that_was_open_is_aborted_by_its_next_producer(broker: Restartable) -> None:
+def test_an_open_transaction_is_aborted_by_the_next_producer(broker: Restartable) -> None:
     write(producer(broker.bootstrap), ["lost"], commit=False)
     with consumer(broker.bootstrap) as reader:
         broker.kill()
@@ -121,7 +121,7 @@ def test_a_transaction_that_was_open_is_aborted_by_its_next_producer(broker: Res
         assert read(reader, 1) == ["kept"]
 
 
-def test_offsets_in_a_transaction_count_with_it_and_not_without(broker: Restartable) -> None:
+def test_offsets_in_a_transaction_are_committed_only_with_it(broker: Restartable) -> None:
     write(producer(broker.bootstrap), ["a", "b", "c"])
     with consumer(broker.bootstrap) as reader:
         read(reader, 3)
@@ -144,7 +144,7 @@ def test_offsets_in_a_transaction_count_with_it_and_not_without(broker: Restarta
         copier.flush(TIMEOUT)
         broker.kill()
         broker.start()
-        copier = producer(broker.bootstrap, "copier")  # aborts what the crash left open
+        copier = producer(broker.bootstrap, "copier")  # aborts the transaction that the crash left open
         assert committed(reader) == 1
         copy(2)
         copier.commit_transaction(TIMEOUT)

@@ -1,5 +1,5 @@
-"""`kafkapy log dump` beside Kafka's DumpLogSegments on records that no broker at hand writes: every version of the
-records of internal topics, transactions over many partitions, message sets of every shape, and damaged files."""
+"""`kafkapy log dump` compared with Kafka's DumpLogSegments on records that no available broker writes: every version of
+the records of internal topics, transactions over many partitions, message sets of every shape, and damaged files."""
 
 import re
 import subprocess
@@ -30,7 +30,7 @@ def kafkapy_dump(data: Path, *words: str) -> str:
 
 
 def same(data: Path, paths: list[str], *options: str) -> list[str]:
-    """Kafka's lines, after the comparison with ours. In what it finds odd, Kafka's tool makes paths absolute."""
+    """Check that both print the same lines; return Kafka's. In its findings Kafka's tool prints absolute paths."""
     said = kafka_dump(data, [Path(path) for path in paths], *options)
     expected = said.replace(f" in {data}/", " in ").splitlines()
     assert kafkapy_dump(data, *options, *paths).splitlines() == expected
@@ -44,7 +44,7 @@ def write(directory: Path, records: list[tuple[bytes | None, bytes | None]]) -> 
 
 
 def group_values() -> list[bytes]:
-    """A group's metadata in every version, with subscriptions of every version and some that are none."""
+    """Return a group's metadata in every version, with subscriptions of every version and some invalid ones."""
     message = offset_records.GROUP_METADATA_VALUE.Message
     subscriptions = [
         SUBSCRIPTION.encode(SUBSCRIPTION.Message(topics=["a", ODD_TEXT], user_data=b"\0\xff"), 0),
@@ -103,7 +103,7 @@ def test_every_version_of_the_records_of_consumer_offsets(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("shapes", [[(1, 3), (2, 9), (3, 1), (4, 4), (5, 5)], [(30, 1), (1, 40), (2, 13), (12, 2)]])
 def test_transactions_over_many_partitions(tmp_path: Path, shapes: list[tuple[int, int]]) -> None:
-    """The tool prints partitions in the order of a Scala hash set."""
+    """Kafka's tool prints partitions in the order of a Scala hash set."""
     records: list[tuple[bytes | None, bytes | None]] = []
     for number, (topics, partitions) in enumerate(shapes):
         parts = tuple(
@@ -143,7 +143,7 @@ def test_message_sets_of_every_shape(tmp_path: Path) -> None:
 
 
 def test_damage_that_does_not_stop_kafkas_tool(tmp_path: Path) -> None:
-    """Wrong checksums, a torn tail, snapshots. What we say besides is not Kafka's."""
+    """Wrong checksums, a torn tail, snapshots. kafkapy's additional findings are left out of the comparison."""
     first, second = build([(1, b"k", b"v", ())]), build([(2, b"k", b"w", ())], base_offset=1)
     wrong = bytearray(second)
     wrong[-2] ^= 1

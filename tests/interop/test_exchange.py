@@ -1,4 +1,4 @@
-"""Every client writes with every codec, and every client reads what every other one wrote."""
+"""Every client writes with every codec, and every client reads the records of every other."""
 
 import os
 import time
@@ -13,7 +13,7 @@ WRITERS = [(kind.name, codec) for kind in KINDS.values() if "produce" in kind.ab
 
 
 class Written:
-    """Topics that a client wrote with a codec: made at first use, read by many."""
+    """Topics that a client wrote with a codec; each is written at its first use and read by many tests."""
 
     def __init__(self, clients: Clients, admin: Client) -> None:
         self._clients = clients
@@ -21,7 +21,7 @@ class Written:
         self._done: dict[tuple[str, str], tuple[str, list[Record], int]] = {}
 
     def __call__(self, writer: str, codec: str) -> tuple[str, list[Record], int]:
-        """The topic, the records in it in the order they were sent, and when (ms) that began."""
+        """Return the topic, its records in the order of sending, and the time (ms) at which the writing began."""
         if (writer, codec) not in self._done:
             topic, since = f"written-{writer}-{codec}", int(time.time() * 1000)
             client = self._clients[writer]
@@ -54,7 +54,7 @@ def test_writes_with_every_codec_and_the_content_is_read_back(
 
 @pytest.mark.needs("fetch")
 @pytest.mark.parametrize("writer", sorted({name for name, _ in WRITERS}))
-def test_reads_what_another_client_wrote(client: Client, writer: str, written: Written) -> None:
+def test_reads_records_of_another_client(client: Client, writer: str, written: Written) -> None:
     for codec in (codec for name, codec in WRITERS if name == writer):
         topic, sent, since = written(writer, codec)
         got = client.fetch(topic, dict.fromkeys(range(PARTITIONS), 0), end_offsets(sent))
@@ -96,7 +96,7 @@ def test_finds_offsets_by_timestamp(client: Client, codec_written: str, written:
 
 @pytest.mark.other_runtime
 @pytest.mark.needs("watermarks")
-def test_sees_first_and_next_offsets(client: Client, written: Written) -> None:
+def test_gets_first_and_end_offsets(client: Client, written: Written) -> None:
     topic, sent, _ = written("java-4.4.0", "snappy")
     assert client.watermarks(topic, range(PARTITIONS)) == {p: (0, end) for p, end in end_offsets(sent).items()}
 
@@ -180,7 +180,7 @@ def test_refuses_a_record_above_the_topics_limit(client: Client, admin: Client, 
 
 
 @pytest.mark.needs("fetch")
-def test_is_told_when_an_offset_is_out_of_range(client: Client, admin: Client, topic_name: str) -> None:
+def test_gets_an_error_when_an_offset_is_out_of_range(client: Client, admin: Client, topic_name: str) -> None:
     admin.create_topic(topic_name, 1)
     admin.produce(topic_name, [Record(b"%d" % number, partition=0) for number in range(10)])
     with pytest.raises(Exception) as refused:  # noqa: PT011

@@ -31,7 +31,7 @@ def wire(broker: brokers.Broker) -> Iterator[Wire]:
 
 
 def ask(wire: Wire, version: int, key_type: int, *keys: str) -> list[Any]:
-    """What is said of each key."""
+    """Return the response for each key."""
     if version < 4:
         (key,) = keys
         return [wire.call(FIND_COORDINATOR, version, key=key, key_type=key_type)]
@@ -39,7 +39,7 @@ def ask(wire: Wire, version: int, key_type: int, *keys: str) -> list[Any]:
 
 
 def found(wire: Wire, version: int, key_type: int, *keys: str) -> list[Any]:
-    """The same, when the topic is there."""
+    """Return the responses once the coordinator's topic is available."""
     deadline = time.monotonic() + SOON
     while True:
         answers = ask(wire, version, key_type, *keys)
@@ -92,7 +92,9 @@ def test_there_are_two_kinds_of_coordinators(wire: Wire, version: int, key_type:
         ),
     ],
 )
-def test_the_topics_are_made_with_their_own_settings(wire: Wire, key_type: int, settings: dict[str, str]) -> None:
+def test_the_internal_topics_are_created_with_their_own_settings(
+    wire: Wire, key_type: int, settings: dict[str, str]
+) -> None:
     found(wire, 3, key_type, "key")
     name = TOPICS[key_type]
     make = METADATA.Request.Topics
@@ -105,7 +107,7 @@ def test_the_topics_are_made_with_their_own_settings(wire: Wire, key_type: int, 
     assert own == settings
 
 
-def test_clients_do_not_write_to_them(wire: Wire) -> None:
+def test_clients_cannot_write_to_internal_topics(wire: Wire) -> None:
     found(wire, 3, GROUP, "key")
     make = PRODUCE.Request.TopicData
     data = make.PartitionData(index=0, records=build([(1, b"\x00\x09later", b"value", ())]))
@@ -114,7 +116,7 @@ def test_clients_do_not_write_to_them(wire: Wire) -> None:
     assert answer.responses[0].partition_responses[0].error_code == Errors.INVALID_TOPIC_EXCEPTION
 
 
-def test_nobody_deletes_their_records(wire: Wire) -> None:
+def test_clients_cannot_delete_records_of_internal_topics(wire: Wire) -> None:
     found(wire, 3, GROUP, "key")
     make = DELETE_RECORDS.Request.Topics
     topic = make(name=TOPICS[GROUP], partitions=[make.Partitions(partition_index=0, offset=0)])

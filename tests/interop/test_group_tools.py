@@ -1,6 +1,6 @@
-"""Kafka's own ConsumerGroupCommand and GetOffsetShell against the broker, and `kafkapy groups` beside them.
+"""Kafka's ConsumerGroupCommand and GetOffsetShell with the broker, compared with `kafkapy groups`.
 
-Both must say the same of the same groups, and each must see what the other has changed.
+Both must show the same for the same groups, and each must see the other's changes.
 """
 
 import re
@@ -37,7 +37,7 @@ class Bench:
         self._tools = tools
 
     def kafka(self, *options: object) -> Said:
-        """Kafka's command; it says on standard output what goes wrong, and exits with 0."""
+        """Run Kafka's command; it reports errors on standard output, and exits with 0."""
         return self._tools.run(
             "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
             "--bootstrap-server",
@@ -46,7 +46,7 @@ class Bench:
         )
 
     def kafka_table(self, *options: object) -> list[dict[str, str]]:
-        """The rows of the table that Kafka's command prints, by its column names."""
+        """Return the rows of the table that Kafka's command prints, by its column names."""
         said = self.kafka(*options)
         lines = [line.split() for line in said.out.splitlines() if line.strip()]
         assert lines, said
@@ -54,20 +54,20 @@ class Bench:
         return [dict(zip(lines[0], line, strict=False)) for line in lines[1:]]
 
     def kafka_plan(self, group: str, *options: object) -> dict[TopicPartition, int]:
-        """The plan of a reset, as Kafka's command exports it."""
+        """Return the plan of a reset, as Kafka's command exports it."""
         said = self.kafka("--reset-offsets", "--group", group, *options, "--export")
         assert "rror" not in said.out, said
         return plan_of(said.out)
 
     def offsets(self) -> dict[TopicPartition, int]:
-        """What Kafka's GetOffsetShell says of the ends of partitions."""
+        """Return the end offsets that Kafka's GetOffsetShell prints."""
         said = self._tools.run("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", self.bootstrap)
         assert said.code == 0, said
         rows = [line.split(":") for line in said.out.splitlines() if not line.startswith("__")]
         return {(topic, int(index)): int(offset) for topic, index, offset in rows}
 
     def offsets_at(self, moment: object) -> dict[TopicPartition, int]:
-        """The same, at a time (ms), "earliest" or "max-timestamp", in `flights`."""
+        """Return the offsets in `flights` at a time (ms), "earliest" or "max-timestamp"."""
         said = self._tools.run(
             "org.apache.kafka.tools.GetOffsetShell",
             "--bootstrap-server",
@@ -82,22 +82,22 @@ class Bench:
         return {(topic, int(index)): int(offset or -1) for topic, index, offset in rows}
 
     def ours(self, *words: object) -> Said:
-        """`kafkapy groups ...`."""
+        """Run `kafkapy groups ...`."""
         return kafkapy(self.bootstrap, "groups", *words)
 
     def our_json(self, *words: object) -> Any:
-        """`kafkapy groups ... --json`."""
+        """Run `kafkapy groups ... --json`; return the parsed output."""
         return kafkapy_json(self.bootstrap, "groups", *words)
 
     def our_plan(self, group: str, *words: object) -> dict[TopicPartition, int]:
-        """The plan of a reset, as we export it."""
+        """Return the plan of a reset, as `kafkapy groups` exports it."""
         said = self.ours("reset-offsets", group, *words, "--export", "-")
         assert (said.code, said.err) == (0, ""), said
         return plan_of(said.out)
 
 
 def plan_of(lines: str) -> dict[TopicPartition, int]:
-    """The offsets in a plan's lines; Kafka's command warns between them, and quotes long names."""
+    """Return the offsets in a plan's lines. Kafka's command prints warnings between them, and quotes long names."""
     rows = re.findall(r'^"?([^",\s]+)"?,(\d+),(\d+)$', lines, re.MULTILINE)
     return {(topic, int(index)): int(offset) for topic, index, offset in rows}
 
@@ -124,7 +124,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 @pytest.fixture
 def commit(bench: Bench, request: pytest.FixtureRequest) -> Commit:
-    """Makes a group without members that has committed these offsets; gives its name."""
+    """Return a function that creates a group without members that has committed these offsets, and returns its name."""
 
     def make(suffix: str, offsets: dict[TopicPartition, int]) -> str:
         group = f"{request.function.__name__}-{suffix}"
@@ -138,7 +138,7 @@ def commit(bench: Bench, request: pytest.FixtureRequest) -> Commit:
 
 
 class Member:
-    """A confluent-kafka consumer that polls on a thread of its own until it is stopped."""
+    """A confluent-kafka consumer that polls on its own thread until it is stopped."""
 
     def __init__(self, bootstrap: str, group: str, topics: list[str], **settings: object) -> None:
         self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **settings})
@@ -159,7 +159,7 @@ class Member:
 
 @pytest.fixture(scope="module")
 def live(bench: Bench) -> Iterator[str]:
-    """A group of two members, one of them static, that has committed something."""
+    """Start a group of two members, one of them static, with committed offsets."""
     settings = {"auto.offset.reset": "earliest", "auto.commit.interval.ms": 100}
     members = [
         Member(bench.bootstrap, "live", ["flights"], **{**settings, "client.id": "first"}),
@@ -250,9 +250,9 @@ def test_both_describe_the_offsets_of_a_group_without_members(bench: Bench, comm
     assert bench.ours("describe", group).out.startswith(f"Group {group}: Empty, no members, coordinator ")
 
 
-def test_both_describe_members_and_what_they_are_assigned(bench: Bench, live: str) -> None:
+def test_both_describe_members_and_their_assignments(bench: Bench, live: str) -> None:
     said = bench.kafka("--describe", "--group", live, "--members", "--verbose")
-    # The column of instance ids is empty for a member that has none: the lines are read from both sides.
+    # The column of instance ids is empty for a member without one, so the lines are parsed from both sides.
     rows = [line.split() for line in said.out.splitlines() if line.strip()][1:]
     theirs = {(row[1], row[2] if len(row) == 7 else None, *row[-4:]) for row in rows}
     (group,) = bench.our_json("describe", live, "--members")
@@ -283,7 +283,7 @@ def test_both_describe_states(bench: Bench, live: str) -> None:
     assert (group["assignor"], group["state"], len(group["members"])) == ("range", "Stable", 2)
 
 
-def test_a_group_that_is_not_there_is_told_by_both(bench: Bench) -> None:
+def test_both_report_a_missing_group(bench: Bench) -> None:
     assert "Consumer group 'nobody' does not exist" in bench.kafka("--describe", "--group", "nobody").out
     assert bench.ours("describe", "nobody") == Said(1, "", "kafkapy: there is no group 'nobody'.\n")
     assert "could not be deleted" in bench.kafka("--delete", "--group", "nobody").out
@@ -313,7 +313,7 @@ def test_a_group_that_is_not_there_is_told_by_both(bench: Bench) -> None:
     ids=lambda goal: "=".join(map(str, goal)).strip("-"),
 )
 def test_both_plan_the_same_reset(bench: Bench, commit: Commit, goal: list[object]) -> None:
-    """Of all partitions, of single ones, and of all that was committed; nothing is changed."""
+    """The plans are for all partitions, for single ones, and for all committed ones; nothing is changed."""
     committed = {("flights", 0): 20, ("flights", 1): 50, ("flights", 2): 60}
     group = commit("a", committed)
     scopes = [["--topic", "flights"], ["--topic", "flights:0,2"], ["--all-topics"]]
@@ -342,7 +342,7 @@ def test_a_reset_by_one_is_seen_by_the_other(bench: Bench, commit: Commit) -> No
     ]
 
 
-def test_a_reset_makes_a_group_that_is_not_there(bench: Bench) -> None:
+def test_a_reset_creates_a_missing_group(bench: Bench) -> None:
     for group, reset in (("made-by-kafka", bench.kafka), ("made-by-us", bench.ours)):
         how = ["--topic", "weather", "--to-earliest", "--execute"]
         reset(*(["--reset-offsets", "--group", group] if reset == bench.kafka else ["reset-offsets", group]), *how)
@@ -350,7 +350,7 @@ def test_a_reset_makes_a_group_that_is_not_there(bench: Bench) -> None:
         assert [(o["topic"], o["committed"]) for o in described["offsets"]] == [("weather", 0)]
 
 
-def test_plans_in_files_are_read_by_the_other(bench: Bench, commit: Commit, tmp_path: Path) -> None:
+def test_each_tool_reads_the_others_plan_files(bench: Bench, commit: Commit, tmp_path: Path) -> None:
     group, other = commit("a", {("flights", 0): 20}), commit("b", {("flights", 0): 20})
     theirs, ours, several = tmp_path / "theirs", tmp_path / "ours", tmp_path / "several"
     theirs.write_text(
@@ -388,7 +388,7 @@ def test_offsets_are_deleted_by_both(bench: Bench, commit: Commit) -> None:
     assert [row["TOPIC"] for row in bench.kafka_table("--describe", "--group", group)] == ["weather"]
 
 
-def test_offsets_of_what_members_subscribe_to_stay(bench: Bench, live: str) -> None:
+def test_offsets_of_subscribed_topics_are_not_deleted(bench: Bench, live: str) -> None:
     said = bench.kafka("--delete-offsets", "--group", live, "--topic", "flights:0")
     assert "forbidden while the consumer group is actively subscribed" in said.out
     said = bench.ours("delete-offsets", live, "--topic", "flights")
@@ -413,7 +413,7 @@ def test_groups_are_deleted_by_both(bench: Bench, live: str, commit: Commit) -> 
     assert not set(bench.kafka("--list").out.split()) & {first, second}
 
 
-def test_the_offset_shell_says_where_partitions_begin_and_end(bench: Bench) -> None:
+def test_the_offset_shell_shows_first_and_end_offsets(bench: Bench) -> None:
     ours = {
         (topic["name"], part["partition"]): (part["start"], part["end"])
         for topic in kafkapy_json(bench.bootstrap, "topics", "describe", "flights", "weather", "empty")

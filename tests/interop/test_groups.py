@@ -1,4 +1,4 @@
-"""Consumer groups of one kind of client: members come and go, die and stall, and every record is processed."""
+"""Consumer groups of one kind of client: members join, leave, die and stall, and every record is processed."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def has_worked(group: Group, member: str) -> bool:
 
 
 def group_of(admin: Confluent, name: str, assignor: str = "range", partitions: int = PARTITIONS) -> Group:
-    """A group that is named as its topic, which is new."""
+    """Create a topic; return a group with the same name."""
     admin.create_topic(name, partitions)
     return Group(name, name, partitions, assignor=assignor)
 
@@ -54,7 +54,7 @@ def test_each_record_is_processed_once_while_members_join_and_leave(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_living_take_over_from_one_that_dies_and_one_that_stalls(
+def test_live_members_take_over_from_a_dead_and_a_stalled_member(
     kind: str, admin: Confluent, hosts: Hosts, topic_name: str, coordinator: brokers.Broker
 ) -> None:
     group = group_of(admin, topic_name)
@@ -68,7 +68,7 @@ def test_the_living_take_over_from_one_that_dies_and_one_that_stalls(
         frozen.freeze()
         group.settle(among=["living"])
         frozen.thaw()
-        group.members["frozen"].owned.clear()  # what it had, as it will soon know
+        group.members["frozen"].owned.clear()  # it has lost its partitions and will notice that soon
         group.settle()
     group.drain(feed.ends)
     group.leave("frozen", "living")
@@ -77,7 +77,7 @@ def test_the_living_take_over_from_one_that_dies_and_one_that_stalls(
 
 
 @pytest.mark.parametrize("kind", STATIC_KINDS)
-def test_a_static_member_that_comes_back_has_its_partitions_and_nobody_else_notices(
+def test_a_static_member_that_rejoins_gets_its_partitions_without_a_rebalance(
     kind: str, admin: Confluent, hosts: Hosts, topic_name: str, coordinator: brokers.Broker
 ) -> None:
     group = group_of(admin, topic_name)
@@ -99,7 +99,7 @@ def test_a_static_member_that_comes_back_has_its_partitions_and_nobody_else_noti
 
 
 @pytest.mark.parametrize("kind", FENCING_KINDS)
-def test_of_two_that_say_they_are_the_same_instance_the_first_is_fenced(
+def test_of_two_members_with_the_same_instance_id_the_first_is_fenced(
     kind: str, admin: Confluent, hosts: Hosts, topic_name: str, coordinator: brokers.Broker
 ) -> None:
     group = group_of(admin, topic_name)
@@ -115,8 +115,8 @@ def test_of_two_that_say_they_are_the_same_instance_the_first_is_fenced(
     group.leave("second")
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "franz-go"])  # which knows no max.poll.interval.ms
-def test_a_member_that_asks_for_nothing_for_too_long_loses_its_partitions_and_comes_back(
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "franz-go"])  # it has no max.poll.interval.ms
+def test_a_member_that_does_not_poll_for_too_long_loses_its_partitions_and_rejoins(
     kind: str, admin: Confluent, hosts: Hosts, topic_name: str, coordinator: brokers.Broker
 ) -> None:
     group = group_of(admin, topic_name)
@@ -125,11 +125,11 @@ def test_a_member_that_asks_for_nothing_for_too_long_loses_its_partitions_and_co
         group.settle()
         group.join("idle", hosts.shared(kind), session_ms=2000, rebalance_ms=2000)
         group.settle()
-        # At work: kafka-python may take what it has asked for before it stalls, where to begin, for where to go on.
+        # Wait until it reads records: if kafka-python stalls before, it may resume at the offset reset requested then.
         group.until(lambda: has_worked(group, "idle"), "idle to have records")
         group.tell("idle", "stall")
         group.settle(among=["busy"])
-        group.members["idle"].owned.clear()  # what it had, as it will soon know
+        group.members["idle"].owned.clear()  # it has lost its partitions and will notice that soon
         group.tell("idle", "resume")
         group.settle()
     group.drain(feed.ends)

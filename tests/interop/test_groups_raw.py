@@ -1,7 +1,7 @@
 """The group protocol request by request: every version, every error code, as Kafka 3.9 answers.
 
-Asked of both brokers in the same words (KAFKAPY_INTEROP_BROKER=kafka), so that nothing is asked of kafkapy that
-Apache Kafka does not do.
+The same requests are sent to Apache Kafka with KAFKAPY_INTEROP_BROKER=kafka, so that the tests require only what Apache
+Kafka does.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ NOT_YET = (
     Errors.NOT_COORDINATOR,
     Errors.LEADER_NOT_AVAILABLE,
 )
-SOON = 15.0  # seconds: more than anything here takes
-QUIET = 0.3  # seconds in which an answer that must wait would have come
+SOON = 15.0  # seconds: more than any step of these tests takes
+QUIET = 0.3  # seconds in which a response would have arrived that must wait
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ _numbers = count(1)
 
 @pytest.fixture
 def group(broker: brokers.Broker) -> Iterator[Clients]:
-    """A name that nobody has used, whose coordinator is there."""
+    """Return the clients of an unused group name whose coordinator is available."""
     clients = Clients(broker, f"group-{next(_numbers)}")
     clients.wait_for_coordinator()
     yield clients
@@ -66,7 +66,7 @@ def group(broker: brokers.Broker) -> Iterator[Clients]:
 
 
 class Clients:
-    """Connections of one test, and requests about one group."""
+    """The connections of one test, and requests about one group."""
 
     def __init__(self, broker: brokers.Broker, name: str) -> None:
         self.broker = broker
@@ -108,13 +108,13 @@ class Clients:
         }
 
     def leave(self, *leaving: tuple[str, str | None], version: int | None = None) -> Any:
-        """(member id, instance) each."""
+        """Send a LeaveGroup request for these (member id, instance id) pairs."""
         members = [LEAVE_GROUP.Request.Members(member_id=id, group_instance_id=instance) for id, instance in leaving]
         request = LEAVE_GROUP.Request(group_id=self.name, members=members)
         return self.admin.call(LEAVE_GROUP, request, at_most=version)
 
     def stable(self, instances: Sequence[str | None], **how: Any) -> list[Member]:
-        """Members in one generation, each with its number as its assignment; the leader is the first."""
+        """Return members in one generation, each with its number as its assignment; the leader is the first."""
         members = [self.member(instance, **how) for instance in instances]
         for member in members:
             member.take_an_id()
@@ -122,7 +122,7 @@ class Clients:
 
 
 class Member:
-    """One member, with a connection of its own. Its requests are as its last answers have it, unless said otherwise."""
+    """A member with its own connection. Its requests have the ids of its last responses, unless given otherwise."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Member:
         self.session_ms = session_ms
         self.rebalance_ms = rebalance_ms
 
-    # --- requests: sent, and asked, which is sent and answered
+    # --- requests: sent only, or sent and answered
 
     def send_join(self, version: int | None = None, **other: Any) -> None:
         protocols = other.pop("protocols", self.protocols)
@@ -214,14 +214,14 @@ class Member:
 
     @property
     def waits(self) -> bool:
-        """Whether what it asked last is not answered at once."""
+        """Return True if the last request is not answered at once."""
         return not self.connection.wait_for_answer(QUIET)
 
 
 def gather(members: Sequence[Member]) -> list[Member]:
-    """Has all of them join one generation, which the first leads, and assigns each its number."""
+    """Let all members join one generation, with the first as leader, and assign each its number."""
     first, *others = members
-    assert first.join().error_code == Errors.NONE  # alone: nobody is waited for
+    assert first.join().error_code == Errors.NONE  # it is alone, so the group waits for no other member
     if others:
         for member in others:
             member.send_join()
@@ -350,7 +350,7 @@ def test_a_session_timeout_out_of_bounds(group: Clients, session_ms: int) -> Non
     assert group.describe().group_state == "Dead"
 
 
-def test_a_member_that_nobody_knows(group: Clients) -> None:
+def test_an_unknown_member(group: Clients) -> None:
     member = group.member()
     member.id, member.generation = "nobody", 1
     answer = member.join()
@@ -379,7 +379,7 @@ def test_a_group_without_a_name(group: Clients) -> None:
     assert group.delete("") == {"": Errors.GROUP_ID_NOT_FOUND}
 
 
-def test_protocols_that_do_not_fit(group: Clients) -> None:
+def test_inconsistent_protocols(group: Clients) -> None:
     assert group.member().join(protocols=()).error_code == Errors.INCONSISTENT_GROUP_PROTOCOL
     assert group.member().join(protocol_type="").error_code == Errors.INCONSISTENT_GROUP_PROTOCOL
     (member,) = group.stable([None])
@@ -403,7 +403,7 @@ def test_more_members_than_a_group_may_have(group: Clients) -> None:
     assert group.describe().group_state == "Stable"
 
 
-def test_an_id_for_a_dynamic_member_is_none_for_a_static_one(group: Clients) -> None:
+def test_a_static_member_cannot_use_the_id_of_a_dynamic_one(group: Clients) -> None:
     member = group.member()
     member.take_an_id()
     assert member.join(group_instance_id="i1").error_code == Errors.UNKNOWN_SERVER_ERROR
@@ -412,7 +412,7 @@ def test_an_id_for_a_dynamic_member_is_none_for_a_static_one(group: Clients) -> 
     assert member.join().error_code == Errors.NONE
 
 
-def test_a_rebalance_waits_for_an_id_that_was_given_until_its_session_ends(group: Clients) -> None:
+def test_a_rebalance_waits_for_a_new_member_id_until_its_session_expires(group: Clients) -> None:
     (member,) = group.stable([None])
     never = group.member(session_ms=1500)
     never.take_an_id()
@@ -421,7 +421,7 @@ def test_a_rebalance_waits_for_an_id_that_was_given_until_its_session_ends(group
     assert member.joined().generation_id == 2
 
 
-def test_a_follower_that_joins_again_gets_the_generation_there_is(group: Clients) -> None:
+def test_a_follower_that_joins_again_gets_the_current_generation(group: Clients) -> None:
     leader, follower = group.stable([None, None])
     answer = follower.join()
     assert (answer.error_code, answer.generation_id, answer.members) == (Errors.NONE, leader.generation, [])
@@ -429,7 +429,7 @@ def test_a_follower_that_joins_again_gets_the_generation_there_is(group: Clients
     assert group.describe().group_state == "Stable"
 
 
-def test_a_leader_that_joins_again_begins_a_rebalance(group: Clients) -> None:
+def test_a_leader_that_joins_again_starts_a_rebalance(group: Clients) -> None:
     leader, follower = group.stable([None, None])
     leader.send_join()
     assert leader.waits
@@ -443,7 +443,7 @@ def test_a_leader_that_joins_again_begins_a_rebalance(group: Clients) -> None:
     assert group.describe().group_state == "CompletingRebalance"
 
 
-def test_a_member_with_other_metadata_begins_a_rebalance(group: Clients) -> None:
+def test_a_member_with_changed_metadata_starts_a_rebalance(group: Clients) -> None:
     leader, follower = group.stable([None, None])
     follower.send_join(protocols=(("range", b"other"),))
     assert follower.waits
@@ -453,7 +453,7 @@ def test_a_member_with_other_metadata_begins_a_rebalance(group: Clients) -> None
     assert follower.joined().generation_id == answer.generation_id
 
 
-def test_the_protocol_that_most_prefer(group: Clients) -> None:
+def test_the_protocol_with_the_most_votes_is_chosen(group: Clients) -> None:
     both, other = (("a", b""), ("b", b"")), (("b", b""), ("a", b""))
     members = [group.member(protocols=said) for said in (both, other, other)]
     for member in members:
@@ -465,14 +465,14 @@ def test_the_protocol_that_most_prefer(group: Clients) -> None:
     assert {member.joined().protocol_name for member in members} == {"b"}
 
 
-def test_a_rebalance_goes_on_without_who_does_not_join_in_time(group: Clients) -> None:
+def test_a_rebalance_continues_without_members_that_do_not_join_in_time(group: Clients) -> None:
     leader, lost = group.stable([None, None], rebalance_ms=1000)
     answer = leader.join()
     assert [one.member_id for one in answer.members] == [leader.id]
     assert lost.heartbeat() == Errors.UNKNOWN_MEMBER_ID
 
 
-def test_a_leader_that_is_late_is_followed_by_another(group: Clients) -> None:
+def test_a_leader_that_does_not_join_in_time_is_replaced(group: Clients) -> None:
     leader, other = group.stable([None, None], rebalance_ms=1000)
     answer = other.join(protocols=(("range", b"new"),))
     assert answer.leader == other.id
@@ -483,7 +483,7 @@ def test_a_leader_that_is_late_is_followed_by_another(group: Clients) -> None:
 # --- SyncGroup
 
 
-def test_a_sync_that_does_not_fit(group: Clients) -> None:
+def test_an_inconsistent_sync(group: Clients) -> None:
     (member,) = group.stable([None])
     assert member.sync(generation_id=0).error_code == Errors.ILLEGAL_GENERATION
     assert member.sync(generation_id=member.generation + 1).error_code == Errors.ILLEGAL_GENERATION
@@ -496,7 +496,7 @@ def test_a_sync_that_does_not_fit(group: Clients) -> None:
     assert member.sync().error_code == Errors.NONE
 
 
-def test_whoever_the_leader_forgets_gets_nothing(group: Clients) -> None:
+def test_a_member_missing_from_the_assignment_gets_nothing(group: Clients) -> None:
     first, second = (group.member() for _ in range(2))
     first.take_an_id()
     second.take_an_id()
@@ -513,7 +513,7 @@ def test_whoever_the_leader_forgets_gets_nothing(group: Clients) -> None:
     assert (answer.error_code, answer.assignment) == (Errors.NONE, b"")
 
 
-def test_members_that_never_sync_are_dropped(group: Clients) -> None:
+def test_members_that_never_sync_are_removed(group: Clients) -> None:
     first, second = group.stable([None, None], rebalance_ms=1500)
     second.send_join(protocols=(("range", b"new"),))
     first.send_join()
@@ -539,7 +539,7 @@ def test_a_rebalance_ends_the_wait_for_an_assignment(group: Clients) -> None:
 # --- sessions, leaving
 
 
-def test_a_member_that_is_silent_is_dropped(group: Clients) -> None:
+def test_a_member_without_heartbeats_is_removed(group: Clients) -> None:
     first, second = group.stable([None, None], session_ms=1000)
     until(lambda: first.heartbeat() != Errors.NONE)
     assert second.heartbeat() == Errors.UNKNOWN_MEMBER_ID
@@ -572,7 +572,7 @@ def test_members_leave_by_their_instances(group: Clients) -> None:
     assert first.heartbeat() == Errors.REBALANCE_IN_PROGRESS
 
 
-def test_an_id_that_nobody_joined_with_may_leave(group: Clients) -> None:
+def test_a_member_id_that_has_not_joined_may_leave(group: Clients) -> None:
     (member,) = group.stable([None])
     never = group.member()
     never.take_an_id()
@@ -585,7 +585,7 @@ def test_an_id_that_nobody_joined_with_may_leave(group: Clients) -> None:
 # --- static members
 
 
-def test_a_static_member_that_comes_back_keeps_its_assignment(group: Clients) -> None:
+def test_a_static_member_that_rejoins_keeps_its_assignment(group: Clients) -> None:
     leader, follower = group.stable(["i1", "i2"])
     back = group.member("i2")
     answer = back.join()
@@ -605,7 +605,7 @@ def test_a_static_member_that_comes_back_keeps_its_assignment(group: Clients) ->
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_a_static_leader_that_comes_back_makes_no_assignment(group: Clients, version: int) -> None:
+def test_a_static_leader_that_rejoins_computes_no_assignment(group: Clients, version: int) -> None:
     leader, _ = group.stable(["i1", "i2"])
     back = group.member("i1")
     answer = back.join(version)
@@ -616,7 +616,7 @@ def test_a_static_leader_that_comes_back_makes_no_assignment(group: Clients, ver
     assert back.sync().assignment == b"0"
 
 
-def test_a_static_member_that_comes_back_during_a_rebalance_fences_the_one_that_waits(group: Clients) -> None:
+def test_a_static_member_that_rejoins_during_a_rebalance_fences_its_waiting_predecessor(group: Clients) -> None:
     leader, follower = group.stable(["i1", "i2"])
     leader.send_join()
     assert leader.waits
@@ -630,7 +630,7 @@ def test_a_static_member_that_comes_back_during_a_rebalance_fences_the_one_that_
     assert answer.leader == back.id
 
 
-def test_a_static_member_that_comes_back_before_the_assignment_begins_the_rebalance_again(group: Clients) -> None:
+def test_a_static_member_that_rejoins_before_the_assignment_restarts_the_rebalance(group: Clients) -> None:
     leader, follower = group.stable(["i1", "i2"])
     leader.send_join()
     assert leader.waits
@@ -646,29 +646,29 @@ def test_a_static_member_that_comes_back_before_the_assignment_begins_the_rebala
     assert leader.joined().generation_id == back.joined().generation_id
 
 
-def test_a_static_member_is_waited_for_as_long_as_its_session(group: Clients) -> None:
+def test_a_static_member_stays_in_the_group_until_its_session_expires(group: Clients) -> None:
     leader, away = group.stable(["i1", "i2"], rebalance_ms=1000)
     answer = leader.join()
     assert {one.member_id for one in answer.members} == {leader.id, away.id}
     assert {one.group_instance_id for one in answer.members} == {"i1", "i2"}
 
 
-def test_an_instance_that_nobody_is(group: Clients) -> None:
+def test_an_unknown_instance_id(group: Clients) -> None:
     (member,) = group.stable([None])
     assert member.heartbeat(group_instance_id="i1") == Errors.UNKNOWN_MEMBER_ID
     assert member.join(group_instance_id="i1").error_code == Errors.UNKNOWN_MEMBER_ID
 
 
-# --- looking, and deleting
+# --- describing, listing, deleting
 
 
-def test_a_group_that_is_not_there_is_dead(group: Clients) -> None:
+def test_a_missing_group_is_dead(group: Clients) -> None:
     found = group.describe()
     assert (found.error_code, found.group_state, found.members) == (Errors.NONE, "Dead", [])
     assert (found.protocol_type, found.protocol_data) == ("", "")
 
 
-def test_what_may_be_done_with_a_group(group: Clients) -> None:
+def test_authorized_operations_of_a_group(group: Clients) -> None:
     request = DESCRIBE_GROUPS.Request(groups=[group.name], include_authorized_operations=True)
     assert group.admin.call(DESCRIBE_GROUPS, request).groups[0].authorized_operations == 1 << 3 | 1 << 6 | 1 << 8
 
@@ -695,7 +695,7 @@ def test_groups_are_listed_by_state_and_type(
     assert (group.name in {one.group_id for one in answer.groups}) == is_listed
 
 
-def test_a_deleted_group_begins_anew(group: Clients) -> None:
+def test_a_deleted_group_can_be_created_again(group: Clients) -> None:
     (member,) = group.stable([None])
     member.leave()
     assert group.delete(group.name, group.name) == {group.name: Errors.NONE}

@@ -1,4 +1,4 @@
-"""The consumers among Apache Kafka 3.9.1's own tools, as members of groups."""
+"""The consumer tools of Apache Kafka 3.9.1 as members of groups."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def tools() -> Iterator[KafkaTools]:
 
 @pytest.fixture
 def filled(coordinated: Clients, topic_name: str) -> tuple[str, list[bytes], Confluent]:
-    """A topic, the values in it, and a client that looks after it."""
+    """Return a topic, its values, and a client for checks."""
     admin = coordinated["confluent-kafka"]
     assert isinstance(admin, Confluent)
     admin.create_topic(topic_name, PARTITIONS)
@@ -34,13 +34,13 @@ def filled(coordinated: Clients, topic_name: str) -> tuple[str, list[bytes], Con
     return topic_name, values, admin
 
 
-def test_the_console_consumer_reads_in_a_group_and_goes_on_where_it_was(
+def test_the_console_consumer_reads_in_a_group_and_resumes(
     filled: tuple[str, list[bytes], Confluent], tools: KafkaTools, coordinator: brokers.Broker
 ) -> None:
     topic, values, admin = filled
     options = ["--bootstrap-server", coordinator.bootstrap, "--topic", topic, "--group", topic, "--from-beginning"]
     read: list[str] = []
-    for count in (1000, 2000):  # it ends after so many, and commits where it is
+    for count in (1000, 2000):  # it ends after so many records and commits its position
         said = tools.run("org.apache.kafka.tools.consumer.ConsoleConsumer", *options, "--max-messages", count)
         assert f"Processed a total of {count} messages" in said.out + said.err
         read += [line for line in said.out.splitlines() if line.startswith("value ")]
@@ -48,7 +48,7 @@ def test_the_console_consumer_reads_in_a_group_and_goes_on_where_it_was(
     assert admin.committed(topic, topic) == dict.fromkeys(range(PARTITIONS), 1000)
 
 
-def test_the_console_consumer_reads_what_was_committed(
+def test_the_console_consumer_reads_committed_records(
     coordinated: Clients, tools: KafkaTools, coordinator: brokers.Broker, topic_name: str
 ) -> None:
     writer = coordinated["confluent-kafka"]
@@ -66,7 +66,7 @@ def test_the_console_consumer_reads_what_was_committed(
     assert [line for line in said.out.splitlines() if line] == ["kept", "kept too"], said
 
 
-def test_the_performance_test_of_consumers_reads_all_in_a_group(
+def test_kafkas_consumer_performance_test_reads_all_records_in_a_group(
     filled: tuple[str, list[bytes], Confluent], tools: KafkaTools, coordinator: brokers.Broker
 ) -> None:
     topic, values, admin = filled

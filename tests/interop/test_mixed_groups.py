@@ -1,4 +1,4 @@
-"""Groups whose members are clients of every kind, so that each must lead, follow and take over from the others."""
+"""Groups with members of every kind of client, so that each must lead, follow and take over from the others."""
 
 import random
 from pathlib import Path
@@ -24,7 +24,7 @@ LEADERS = [
 
 
 @pytest.mark.parametrize(("assignor", "leader"), LEADERS)
-def test_clients_of_every_kind_follow_one_and_go_on_without_it(
+def test_clients_of_every_kind_follow_a_leader_and_continue_without_it(
     assignor: str,
     leader: str,
     coordinator: brokers.Broker,
@@ -39,7 +39,7 @@ def test_clients_of_every_kind_follow_one_and_go_on_without_it(
     others = [kind for kind in (COOPERATIVE_KINDS if assignor == "cooperative-sticky" else KINDS) if kind != leader]
     with Feed(coordinator.bootstrap, topic_name, PARTITIONS) as feed:
         group.join(leader, hosts.shared(leader))
-        group.settle()  # who is there first leads as long as it stays
+        group.settle()  # the first member is the leader as long as it stays
         for kind in others:
             group.join(kind, hosts.shared(kind))
         group.settle()
@@ -76,7 +76,7 @@ def test_members_of_every_kind_die_and_stall_in_one_group(
             group.join(f"{kind} again", hosts.shared(kind), session_ms=2000)
         group.settle(among=[name for name in group.members if name not in frozen])
         for kind in frozen:
-            group.members[kind].owned.clear()  # what it had, as it will soon know
+            group.members[kind].owned.clear()  # it has lost its partitions and will notice that soon
             own[kind].thaw()
         group.settle()
     group.drain(feed.ends)
@@ -85,7 +85,7 @@ def test_members_of_every_kind_die_and_stall_in_one_group(
     assert admin.committed(topic_name, topic_name) == feed.ends
 
 
-def test_a_group_of_every_kind_outlives_the_broker(tmp_path: Path, topic_name: str) -> None:
+def test_a_group_of_every_kind_survives_broker_restarts(tmp_path: Path, topic_name: str) -> None:
     broker = brokers.start(tmp_path, brokers.QUICK)
     clients, hosts = Clients(broker.bootstrap), Hosts(broker.bootstrap)
     try:
@@ -97,7 +97,7 @@ def test_a_group_of_every_kind_outlives_the_broker(tmp_path: Path, topic_name: s
             for kind in KINDS:
                 group.join(kind, hosts.shared(kind), session_ms=6000 if kind == "kafkajs" else 30_000)
             group.settle()
-            for _ in range(2):  # kafkajs comes back as another member, the others are still what they were
+            for _ in range(2):  # kafkajs rejoins as a new member, the others keep their member ids
                 if isinstance(broker, brokers.KafkapyBroker):
                     broker.kill()
                 else:

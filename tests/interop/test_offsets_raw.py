@@ -1,4 +1,4 @@
-"""Offsets by requests made by hand, each error code included: the same of kafkapy and of Apache Kafka."""
+"""Committed offsets by requests built by hand, with every error code: kafkapy and Apache Kafka answer the same."""
 
 import struct
 import time
@@ -40,7 +40,7 @@ def group(wire: GroupWire, topic_name: str) -> str:
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_what_is_committed_is_fetched_in_every_version(wire: GroupWire, topic: str, group: str, version: int) -> None:
+def test_committed_offsets_are_fetched_in_every_version(wire: GroupWire, topic: str, group: str, version: int) -> None:
     epoch: dict[str, Any] = {"committed_leader_epoch": 3} if version >= 6 else {}
     stamp: dict[str, Any] = {"commit_timestamp": int(time.time() * 1000) - 1000} if version == 1 else {}
     asked = {(topic, 0): (5, "why"), (topic, 1): (1 << 40, None), (topic, 2): 0}
@@ -59,7 +59,7 @@ def test_what_is_committed_is_fetched_in_every_version(wire: GroupWire, topic: s
             assert wire.fetch(group, None, version=fetched).keys() == asked.keys()
 
 
-def test_the_last_commit_counts_and_an_offset_may_go_back(wire: GroupWire, topic: str, group: str) -> None:
+def test_the_last_commit_is_used_and_an_offset_may_go_back(wire: GroupWire, topic: str, group: str) -> None:
     for offset in (10, 20, 3):
         assert wire.commit(group, {(topic, 0): offset}) == {(topic, 0): Errors.NONE}
         assert wire.offsets(group) == {(topic, 0): offset}
@@ -91,7 +91,7 @@ def test_several_groups_are_fetched_at_once(wire: GroupWire, topic: str, group: 
         assert found == [{(topic, 0): 1}, {(topic, 1): 2, (topic, 2): -1}, {}, {}]
 
 
-def test_a_group_that_is_not_there_has_committed_nothing(wire: GroupWire, topic: str, group: str) -> None:
+def test_a_missing_group_has_no_committed_offsets(wire: GroupWire, topic: str, group: str) -> None:
     assert wire.fetch(group, {topic: [0]}) == {(topic, 0): NOTHING}
     assert wire.fetch(group, {"no-such-topic": [7]}) == {("no-such-topic", 7): NOTHING}
     assert wire.fetch(group, None) == {}
@@ -109,7 +109,7 @@ def test_a_group_without_a_name_may_keep_offsets(wire: GroupWire, topic: str) ->
 
 
 def test_thousands_of_partitions_at_once(wire: GroupWire, topic: str, group: str) -> None:
-    """Of which most are named again and again: the last time counts."""
+    """Most partitions are named repeatedly: the last offset is used."""
     many = [(topic, index % 4) for index in range(10_000)]
     request = apis.OFFSET_COMMIT.Request
     partitions = [
@@ -125,10 +125,10 @@ def test_thousands_of_partitions_at_once(wire: GroupWire, topic: str, group: str
     assert len(found) == 5_004
 
 
-# --- what is refused
+# --- refused requests
 
 
-def test_unknown_topics_and_partitions_are_told_one_by_one(wire: GroupWire, topic: str, group: str) -> None:
+def test_unknown_topics_and_partitions_are_refused_one_by_one(wire: GroupWire, topic: str, group: str) -> None:
     asked = {(topic, 0): 1, (topic, 4): 1, (topic, -1): 1, ("no-such-topic", 0): 1, ("", 0): 1}
     unknown = Errors.UNKNOWN_TOPIC_OR_PARTITION
     for version in (2, 5, 9):
@@ -179,7 +179,7 @@ def uvarint(value: int) -> bytes:
     return bytes([*out, value])
 
 
-def test_the_generation_of_a_group_that_is_not_there(wire: GroupWire, topic: str, group: str) -> None:
+def test_a_generation_of_a_missing_group(wire: GroupWire, topic: str, group: str) -> None:
     assert wire.commit(group, {(topic, 0): 1}, generation=0) == {(topic, 0): Errors.ILLEGAL_GENERATION}
     assert wire.commit(group, {(topic, 0): 1}, generation=7, member="m") == {(topic, 0): Errors.ILLEGAL_GENERATION}
     assert wire.offsets(group) == {}
@@ -205,7 +205,7 @@ def test_a_member_waits_with_its_commit_until_the_group_is_stable(wire: GroupWir
     assert codes == {(topic, 0): Errors.REBALANCE_IN_PROGRESS}
 
 
-def test_an_instance_that_was_replaced_is_fenced(wire: GroupWire, topic: str, group: str) -> None:
+def test_a_replaced_instance_is_fenced(wire: GroupWire, topic: str, group: str) -> None:
     member, generation = wire.join(group, [topic], instance="i")
     one = {(topic, 0): 1}
     fenced = wire.commit(group, one, member="another", instance="i", generation=generation)
@@ -237,7 +237,7 @@ def test_offsets_are_deleted_and_the_group_with_the_last(wire: GroupWire, topic:
     assert wire.delete_offsets(group, {topic: [0]})[0] == Errors.GROUP_ID_NOT_FOUND
 
 
-def test_members_keep_the_offsets_of_what_they_read(wire: GroupWire, topic: str, group: str) -> None:
+def test_offsets_of_subscribed_topics_are_not_deleted(wire: GroupWire, topic: str, group: str) -> None:
     wire.make_topic(f"{topic}-other")
     wire.commit(group, {(topic, 0): 1, (f"{topic}-other", 0): 2})
     wire.join(group, [topic])
@@ -248,7 +248,7 @@ def test_members_keep_the_offsets_of_what_they_read(wire: GroupWire, topic: str,
     assert wire.offsets(group) == {(topic, 0): 1}
 
 
-def test_the_offsets_of_a_deleted_topic_are_gone(wire: GroupWire, topic: str, group: str) -> None:
+def test_the_offsets_of_a_deleted_topic_are_deleted(wire: GroupWire, topic: str, group: str) -> None:
     wire.make_topic(f"{topic}-other")
     wire.commit(group, {(topic, 0): 1, (topic, 3): 2, (f"{topic}-other", 0): 3})
     deleted = wire.call(apis.DELETE_TOPICS, 3, apis.DELETE_TOPICS.Request(topic_names=[topic], timeout_ms=20_000))
@@ -286,7 +286,7 @@ def test_a_transaction_commits_its_offsets_with_its_end(wire: GroupWire, topic: 
     assert wire.offsets(group) == {(topic, 0): 10, (topic, 1): 11}
 
 
-def test_a_commit_after_the_transactions_own_counts_whatever_the_transaction_does(
+def test_a_later_commit_outside_of_the_transaction_is_kept_however_the_transaction_ends(
     wire: GroupWire, topic: str, group: str
 ) -> None:
     name = f"id-{topic}"
@@ -314,19 +314,21 @@ def test_offsets_that_were_not_added_to_the_transaction_are_refused(wire: GroupW
     assert wire.offsets(group) == {}
 
 
-def test_a_producer_that_was_replaced_is_fenced(wire: GroupWire, topic: str, group: str) -> None:
+def test_a_replaced_producer_is_fenced(wire: GroupWire, topic: str, group: str) -> None:
     name = f"id-{topic}"
     old = wire.begin(name)
     wire.add_offsets(name, old, group)
     assert wire.commit_in_transaction(name, old, group, {(topic, 0): 1}) == {(topic, 0): Errors.NONE}
-    new = wire.begin(name)  # aborts the transaction of the old one
+    new = wire.begin(name)  # aborts the old producer's transaction
     assert new[1] > old[1]
     codes = wire.commit_in_transaction(name, old, group, {(topic, 0): 2})
     assert codes == {(topic, 0): Errors.INVALID_PRODUCER_EPOCH}
     assert wire.offsets(group) == {}
 
 
-def test_a_transaction_of_a_member_is_checked_as_its_commits_are(wire: GroupWire, topic: str, group: str) -> None:
+def test_transactional_commits_of_a_member_are_checked_like_its_other_commits(
+    wire: GroupWire, topic: str, group: str
+) -> None:
     name = f"id-{topic}"
     producer = wire.begin(name)
     member, generation = wire.join(group, [topic], instance="i")
@@ -340,11 +342,11 @@ def test_a_transaction_of_a_member_is_checked_as_its_commits_are(wire: GroupWire
     assert commit(member=member, generation=generation + 1) == Errors.ILLEGAL_GENERATION
     assert commit(member="other", instance="i", generation=generation) == Errors.FENCED_INSTANCE_ID
     assert commit(member=member, instance="i", generation=generation) == Errors.NONE
-    assert commit() == Errors.NONE  # a client that does not say who it is
+    assert commit() == Errors.NONE  # a client that sends no member id
     wire.end(name, producer, commit=False)
 
 
-def test_a_transaction_in_a_generation_that_no_group_has(wire: GroupWire, topic: str, group: str) -> None:
+def test_a_transactional_commit_with_a_generation_of_a_missing_group(wire: GroupWire, topic: str, group: str) -> None:
     name = f"id-{topic}"
     producer = wire.begin(name)
     wire.add_offsets(name, producer, group)
@@ -378,12 +380,12 @@ def test_version_0_keeps_offsets_apart_from_those_of_groups(wire: GroupWire, top
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/../b", "a//b", "a\0b"])
-def test_version_0_takes_no_group_that_cannot_be_part_of_a_path(wire: GroupWire, topic: str, name: str) -> None:
+def test_version_0_refuses_groups_that_cannot_be_part_of_a_path(wire: GroupWire, topic: str, name: str) -> None:
     assert wire.commit(name, {(topic, 0): 1}, version=0) == {(topic, 0): Errors.UNKNOWN_SERVER_ERROR}
     assert wire.fetch(name, {topic: [0]}, version=0)[topic, 0][3] == Errors.UNKNOWN_SERVER_ERROR
 
 
-def test_version_0_takes_a_group_with_a_slash(wire: GroupWire, topic: str) -> None:
+def test_version_0_accepts_a_group_with_a_slash(wire: GroupWire, topic: str) -> None:
     assert wire.commit(f"{topic}/b", {(topic, 0): 1}, version=0) == {(topic, 0): Errors.NONE}
     assert wire.fetch(f"{topic}/b", {topic: [0]}, version=0)[topic, 0][0] == 1
 

@@ -1,4 +1,4 @@
-"""Consumer groups of clients that speak as those of Kafka 0.8 to 0.10 did, over topics of every message format."""
+"""Consumer groups of clients with the protocol versions of Kafka 0.8 to 0.10, on topics of every message format."""
 
 import subprocess
 import time
@@ -20,7 +20,7 @@ PATIENCE_S = 30
 
 @pytest.fixture(scope="module")
 def old_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
-    """A broker on which message.format.version counts: with its default protocol version it would not."""
+    """Start a broker that uses message.format.version: with its default protocol version it would ignore it."""
     running = brokers.start(tmp_path_factory.mktemp("old"), {**brokers.QUICK, "inter.broker.protocol.version": "2.8"})
     client = Confluent(running.bootstrap)
     producer = Producer({"bootstrap.servers": running.bootstrap})
@@ -36,7 +36,7 @@ def old_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Bro
 
 @pytest.mark.parametrize("version", [(0, 9), (0, 10), (0, 11), (1, 0)], ids=str)
 def test_kafka_python(old_broker: brokers.Broker, version: tuple[int, int]) -> None:
-    """Two members one after the other: the second goes on behind what the first has committed."""
+    """Two members one after the other: the second resumes at the offsets that the first has committed."""
     for stored in FORMATS:
         topic, group = f"in-{stored}", f"kafka-python-{version}-{stored}"
         places = [TopicPartition(topic, index) for index in range(2)]
@@ -62,7 +62,7 @@ def test_kafka_python(old_broker: brokers.Broker, version: tuple[int, int]) -> N
 
 
 @pytest.mark.parametrize("version", ["0.9.0", "0.10.0"])
-def test_librdkafka_that_asks_for_no_versions(old_broker: brokers.Broker, version: str) -> None:
+def test_librdkafka_without_api_versions_requests(old_broker: brokers.Broker, version: str) -> None:
     for stored in FORMATS:
         topic = f"in-{stored}"
         consumer = Consumer(
@@ -92,7 +92,7 @@ def test_librdkafka_that_asks_for_no_versions(old_broker: brokers.Broker, versio
 
 
 def java(tool: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """A tool of Kafka 0.10.2.2."""
+    """Run a tool of Kafka 0.10.2.2."""
     classpath = toolchain.maven_classpath(OLD / "pom-0.10.2.2.xml", "0.10.2.2")
     command = [toolchain.find("java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     command += [f"-Dlog4j.configuration=file:{OLD / 'log4j.properties'}", "-cp", classpath, tool, *words]

@@ -1,6 +1,6 @@
 """Clients before Kafka 0.11: their versions of Produce, Fetch and ListOffsets, to topics of every message format.
 
-Byte by byte, and the same against Apache Kafka (KAFKAPY_INTEROP_BROKER=kafka).
+Compared byte by byte; the same tests run with Apache Kafka (KAFKAPY_INTEROP_BROKER=kafka).
 """
 
 import itertools
@@ -24,7 +24,7 @@ KEYS = [(b"k0", b"v0"), (None, b"v1"), (b"k2", None), (b"", b"")]
 
 @pytest.fixture(scope="module")
 def old_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
-    """With a protocol version before 3.0 the topics' message formats count."""
+    """Start a broker with a protocol version before 3.0, so that the topics' message formats are used."""
     running = brokers.start(tmp_path_factory.mktemp("old"), {"inter.broker.protocol.version": "2.8"})
     yield running
     running.stop()
@@ -37,7 +37,7 @@ def wire(old_broker: brokers.Broker) -> Iterator[OldConnection]:
 
 
 def produced(magic: int, compressed: bool) -> bytes:
-    """A set of four messages as a client of the time sends it: offsets from 0."""
+    """Return a set of four messages as a client of that time sends it, with offsets from 0."""
     each = [
         message(value, key=key, offset=at, magic=magic, timestamp=STAMP + at) for at, (key, value) in enumerate(KEYS)
     ]
@@ -47,7 +47,7 @@ def produced(magic: int, compressed: bool) -> bytes:
 
 
 def fetched(wire: OldConnection, topic: str, version: int, offset: int = 0) -> list[Found]:
-    """All messages from `offset` on: converted ones may need more room than there is, and then several fetches."""
+    """Return all messages from `offset` on, by several fetches if the converted messages exceed the response size."""
     found: list[Found] = []
     while True:
         code, high, data = wire.fetch_set(topic, offset, version=version)
@@ -64,10 +64,11 @@ def fetched(wire: OldConnection, topic: str, version: int, offset: int = 0) -> l
 @pytest.mark.parametrize(
     ("produce", "stored", "compressed"), list(itertools.product((0, 1, 2), FORMATS, (False, True)))
 )
-def test_what_an_old_producer_sends_is_what_an_old_consumer_gets(
+def test_an_old_consumer_gets_the_records_of_an_old_producer(
     wire: OldConnection, topic_name: str, produce: int, stored: int, compressed: bool
 ) -> None:
-    """Any version, any stored format, any version: the same records, with timestamps where all three know them."""
+    """For all versions of both and every stored format the records are the same, with timestamps if all three have
+    them."""
     sent = 1 if produce == 2 else 0
     wire.make_topic(topic_name, message_format_version=FORMATS[stored])
     for expected in (0, 4):
@@ -89,7 +90,7 @@ def test_what_an_old_producer_sends_is_what_an_old_consumer_gets(
 
 
 @pytest.mark.parametrize("stored", FORMATS)
-def test_a_new_producers_batch_is_what_an_old_consumer_gets(wire: OldConnection, topic_name: str, stored: int) -> None:
+def test_an_old_consumer_gets_the_records_of_a_new_producer(wire: OldConnection, topic_name: str, stored: int) -> None:
     wire.make_topic(topic_name, message_format_version=FORMATS[stored])
     assert wire.produce(topic_name, 0, batch([record(at, b"x" * at) for at in range(3)])) == (NONE, 0)
     for version in (0, 1, 2, 3):
@@ -99,7 +100,7 @@ def test_a_new_producers_batch_is_what_an_old_consumer_gets(wire: OldConnection,
 
 
 @pytest.mark.parametrize("stored", [0, 1])
-def test_what_is_stored_in_the_format_that_the_client_knows_comes_as_it_is(
+def test_messages_stored_in_a_format_that_the_client_supports_are_sent_unchanged(
     wire: OldConnection, topic_name: str, stored: int
 ) -> None:
     wire.make_topic(topic_name, message_format_version=FORMATS[stored])
@@ -107,10 +108,10 @@ def test_what_is_stored_in_the_format_that_the_client_knows_comes_as_it_is(
     assert wire.produce_set(topic_name, sent, version=2)[0] == NONE
     for version in (0, 1) if stored == 0 else (2, 3):
         assert wire.fetch_set(topic_name, 0, version=version) == (NONE, 4, sent)
-    assert wire.fetch(topic_name, 0, 0) == (NONE, 4, sent)  # and so does a new one
+    assert wire.fetch(topic_name, 0, 0) == (NONE, 4, sent)  # a new client gets the same
 
 
-def test_the_first_message_is_cut_up_to_version_2_and_comes_whole_since_version_3(
+def test_a_first_message_above_the_limit_is_cut_up_to_version_2_and_complete_since_version_3(
     wire: OldConnection, topic_name: str
 ) -> None:
     wire.make_topic(topic_name, message_format_version=FORMATS[1])
@@ -125,8 +126,8 @@ def test_the_first_message_is_cut_up_to_version_2_and_comes_whole_since_version_
     assert wire.fetch_set(topic_name, 0, version=3, max_bytes=5000, all_bytes=10) == (NONE, 2, sent[:first])
 
 
-def test_uncompressed_records_before_the_offset_asked_for_are_left_out(wire: OldConnection, topic_name: str) -> None:
-    """They can be, as the batch becomes single messages; some versions of librdkafka rely on it."""
+def test_uncompressed_records_before_the_fetch_offset_are_left_out(wire: OldConnection, topic_name: str) -> None:
+    """This is possible because the batch becomes single messages; some versions of librdkafka rely on it."""
     wire.make_topic(topic_name)
     assert wire.produce(topic_name, 0, raw.values(b"a", b"b", b"c", b"d")) == (NONE, 0)
     for version in (0, 2, 3):
@@ -147,8 +148,8 @@ def test_a_compressed_batch_becomes_one_wrapper_from_its_beginning(wire: OldConn
         assert [(one.offset, one.value) for one in deep(wrappers)] == [(at, b"%d" % at) for at in range(4)]
 
 
-def test_what_converting_does_not_fill_is_a_message_that_was_cut(wire: OldConnection, topic_name: str) -> None:
-    """The size is promised before more than the first batch is converted, and headers do not survive."""
+def test_space_that_the_conversion_does_not_fill_is_a_cut_message(wire: OldConnection, topic_name: str) -> None:
+    """The size is sent when only the first batch is converted, and the conversion drops headers."""
     wire.make_topic(topic_name)
     size = 0
     for at in range(30):
@@ -170,10 +171,10 @@ def test_what_converting_does_not_fill_is_a_message_that_was_cut(wire: OldConnec
     assert [one.offset for one in read_set(data)[0]] == [3, 4]
 
 
-def test_converted_records_larger_than_stored_ones_come_up_to_the_size_promised(
+def test_converted_records_larger_than_stored_ones_are_sent_up_to_the_announced_size(
     wire: OldConnection, topic_name: str
 ) -> None:
-    """Small records take less in format 2. The first batch comes whole all the same."""
+    """Small records need less space in format 2. The first batch is complete all the same."""
     wire.make_topic(topic_name)
     for start in range(0, 400, 100):
         assert wire.produce(topic_name, 0, batch([record(at, b"") for at in range(100)])) == (NONE, start)
@@ -186,7 +187,7 @@ def test_converted_records_larger_than_stored_ones_come_up_to_the_size_promised(
     assert [one.offset for one in fetched(wire, topic_name, 3)] == list(range(400))
 
 
-def test_append_time_is_told_since_version_2(wire: OldConnection, topic_name: str) -> None:
+def test_append_time_is_returned_since_version_2(wire: OldConnection, topic_name: str) -> None:
     wire.make_topic(topic_name, message_format_version=FORMATS[1], message_timestamp_type="LogAppendTime")
     for compressed in (False, True):
         code, _, stamped, _ = wire.produce_set(topic_name, produced(1, compressed), version=2)
@@ -203,7 +204,7 @@ def test_append_time_is_told_since_version_2(wire: OldConnection, topic_name: st
     assert all(one.timestamp and one.timestamp > STAMP + 1000 for one in fetched(wire, topic_name, 3, 8))
 
 
-def test_append_time_is_told_though_format_0_cannot_keep_it(wire: OldConnection, topic_name: str) -> None:
+def test_append_time_is_returned_though_format_0_cannot_store_it(wire: OldConnection, topic_name: str) -> None:
     wire.make_topic(topic_name, message_format_version=FORMATS[0], message_timestamp_type="LogAppendTime")
     code, _, stamped, _ = wire.produce_set(topic_name, produced(1, False), version=2)
     assert code == NONE
@@ -242,13 +243,13 @@ def nested() -> bytes:
     ids=["crc", "second crc", "size", "inner crc", "nested", "inner magic", "too large", "mixed"],
 )
 @pytest.mark.parametrize("stored", FORMATS)
-def test_what_is_wrong_is_refused(wire: OldConnection, topic_name: str, stored: int, records: bytes, code: int) -> None:
+def test_invalid_sets_are_refused(wire: OldConnection, topic_name: str, stored: int, records: bytes, code: int) -> None:
     wire.make_topic(topic_name, message_format_version=FORMATS[stored])
     assert wire.produce_set(topic_name, records, version=1)[:2] == (code, -1)
     assert wire.end_offset(topic_name, 0) == (NONE, 0)
 
 
-def test_nothing_and_half_a_message_are_taken_for_nothing(wire: OldConnection, topic_name: str) -> None:
+def test_an_empty_set_and_half_a_message_are_accepted_as_nothing(wire: OldConnection, topic_name: str) -> None:
     wire.make_topic(topic_name)
     for records in (b"", message(b"abc")[:-1]):
         assert wire.produce_set(topic_name, records, version=1)[:2] == (NONE, -1)
@@ -257,15 +258,13 @@ def test_nothing_and_half_a_message_are_taken_for_nothing(wire: OldConnection, t
     assert wire.end_offset(topic_name, 0) == (NONE, 1)
 
 
-def test_new_versions_take_no_message_sets(wire: OldConnection, topic_name: str) -> None:
+def test_new_versions_accept_no_message_sets(wire: OldConnection, topic_name: str) -> None:
     wire.make_topic(topic_name, message_format_version=FORMATS[1])
     assert wire.produce(topic_name, 0, message(b"a", magic=1)) == (INVALID, -1)
 
 
 @pytest.mark.parametrize("stored", [0, 1])
-def test_old_formats_have_no_room_for_producer_ids_and_headers(
-    wire: OldConnection, topic_name: str, stored: int
-) -> None:
+def test_old_formats_cannot_store_producer_ids_and_headers(wire: OldConnection, topic_name: str, stored: int) -> None:
     wire.make_topic(topic_name, message_format_version=FORMATS[stored])
     idempotent = bytearray(batch([record(0, b"a")]))
     struct.pack_into(">qhi", idempotent, 43, 5, 0, 0)
@@ -277,7 +276,7 @@ def test_old_formats_have_no_room_for_producer_ids_and_headers(
     assert wire.end_offset(topic_name, 0) == (NONE, 0)
 
 
-def test_zstd_is_told_to_nobody_who_does_not_know_it(wire: OldConnection, topic_name: str) -> None:
+def test_zstd_is_not_sent_to_clients_that_do_not_support_it(wire: OldConnection, topic_name: str) -> None:
     import zstandard
 
     wire.make_topic(topic_name)
@@ -307,7 +306,7 @@ def test_converting_can_be_forbidden(wire: OldConnection, topic_name: str) -> No
     assert [one.value for one in fetched(wire, topic_name + "-1", 2)] == [b"a"]
 
 
-def test_a_topic_of_format_0_has_no_times_to_search(wire: OldConnection, topic_name: str) -> None:
+def test_a_topic_of_format_0_has_no_timestamps_to_search(wire: OldConnection, topic_name: str) -> None:
     wire.make_topic(topic_name, message_format_version=FORMATS[0])
     assert wire.produce_set(topic_name, produced(1, False), version=2)[0] == NONE
     for timestamp in (STAMP, 0):
@@ -352,8 +351,8 @@ def test_a_fetch_waits_for_messages(old_broker: brokers.Broker, wire: OldConnect
 
 
 @pytest.mark.other_runtime
-def test_kafkas_tool_finds_nothing_wrong_with_old_formats(tmp_path: Path) -> None:
-    """Logs, offset and time indexes of every stored format, from every kind of producer, over several segments."""
+def test_kafkas_tool_finds_no_error_in_old_formats(tmp_path: Path) -> None:
+    """It checks logs, offset and time indexes of every stored format, of every kind of producer, over many segments."""
     broker = brokers.start(tmp_path, {"inter.broker.protocol.version": "2.8"})
     wire = OldConnection(broker.bootstrap)
     small = {"segment_bytes": "3000", "index_interval_bytes": "200"}

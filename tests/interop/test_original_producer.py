@@ -1,4 +1,4 @@
-"""The original producer and SimpleConsumer against Apache Kafka 0.8.2.2, Apache Kafka 3.9.1 and kafkapy."""
+"""The original producer and SimpleConsumer with Apache Kafka 0.8.2.2, Apache Kafka 3.9.1 and kafkapy."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -23,7 +23,7 @@ PARTITIONS = 3
 class Place(NamedTuple):
     bootstrap: str
     zookeeper: str
-    numbered: bool  # whether it knows of idempotence
+    numbered: bool  # the broker supports idempotence
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def consumer_of(place: Place, *, max_buffer: int = MAX_BUFFER) -> SimpleConsumer
 
 
 def read(place: Place, topic: str) -> dict[int, list[tuple[bytes | None, bytes | None]]]:
-    """Key and value of all there is, by partition."""
+    """Return key and value of all records, by partition."""
     found: dict[int, list[tuple[bytes | None, bytes | None]]] = {}
     with consumer_of(place) as consumer:
         for partition in range(PARTITIONS):
@@ -70,7 +70,7 @@ def read(place: Place, topic: str) -> dict[int, list[tuple[bytes | None, bytes |
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy"])
-def test_what_is_sent_is_there_where_its_key_belongs_and_in_order(place: Place, kind: str, codec: str) -> None:
+def test_sent_messages_are_stored_in_the_keys_partition_in_order(place: Place, kind: str, codec: str) -> None:
     topic = f"sent-{kind}-{codec}"
     properties = {"metadata.broker.list": place.bootstrap, "producer.type": kind, "compression.codec": codec}
     with Producer({**properties, "queue.time": "50"}) as producer:
@@ -86,7 +86,7 @@ def test_what_is_sent_is_there_where_its_key_belongs_and_in_order(place: Place, 
             assert numbers == sorted(numbers)
 
 
-def test_idempotence_is_there_or_refused_in_a_sentence(place: Place) -> None:
+def test_idempotence_works_or_is_refused_in_a_sentence(place: Place) -> None:
     properties = {"metadata.broker.list": place.bootstrap, "enable.idempotence": "true"}
     with Producer(properties) as producer:
         messages = [KeyedMessage("numbered", b"%d" % number) for number in range(10)]

@@ -1,4 +1,4 @@
-"""The project's own group consumer, against kafkapy and against Apache Kafka."""
+"""kafkapy's group consumer with kafkapy and with Apache Kafka."""
 
 import re
 import threading
@@ -35,7 +35,7 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
 
 
 class Events(RebalanceListener):
-    """Notes what the consumer is told."""
+    """A listener that notes the callbacks of the consumer."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, set[int]]] = []
@@ -54,7 +54,7 @@ class Events(RebalanceListener):
 
 
 class Polling:
-    """A consumer that polls on a thread of its own until it is stopped."""
+    """A consumer that polls on its own thread until it is stopped."""
 
     def __init__(self, consumer: GroupConsumer, topics: Any) -> None:
         self.consumer = consumer
@@ -84,7 +84,7 @@ class Polling:
 
 
 class Rig:
-    """What a test needs: a topic, and consumers of its own group that are closed at the end."""
+    """A topic, and consumers of a group of its own that are closed at the end of the test."""
 
     def __init__(self, servers: str, name: str) -> None:
         self.servers = servers
@@ -150,7 +150,7 @@ ASSIGNORS = [("range",), ("roundrobin",), ("sticky",), ("cooperative-sticky",), 
 
 
 @pytest.mark.parametrize("assignors", ASSIGNORS, ids="+".join)
-def test_members_that_come_and_go_read_every_record_once(rig: Rig, assignors: Sequence[str]) -> None:
+def test_every_record_is_read_once_while_members_join_and_leave(rig: Rig, assignors: Sequence[str]) -> None:
     rig.topic(4)
     rig.send(range(100))
     first = rig.polling(assignors=assignors)
@@ -168,7 +168,7 @@ def test_members_that_come_and_go_read_every_record_once(rig: Rig, assignors: Se
     assert first.failure is second.failure is None
 
 
-def test_a_cooperative_member_keeps_what_stays_and_reads_it_meanwhile(rig: Rig) -> None:
+def test_a_cooperative_member_keeps_reading_partitions_that_stay_assigned(rig: Rig) -> None:
     rig.topic(4)
     first = rig.polling(assignors=["cooperative-sticky"])
     wait_for(lambda: len(first.partitions) == 4, "the first member has all partitions")
@@ -184,7 +184,7 @@ def test_a_cooperative_member_keeps_what_stays_and_reads_it_meanwhile(rig: Rig) 
     assert first.partitions == {0, 1, 2, 3} - revoked
 
 
-def test_an_eager_member_lets_go_of_everything_first(rig: Rig) -> None:
+def test_an_eager_member_revokes_all_partitions_first(rig: Rig) -> None:
     rig.topic(2)
     first = rig.polling(assignors=["range"])
     wait_for(lambda: len(first.partitions) == 2, "the first member has all partitions")
@@ -194,7 +194,7 @@ def test_an_eager_member_lets_go_of_everything_first(rig: Rig) -> None:
     assert first.events.told[:2] == [("assigned", {0, 1}), ("revoked", {0, 1})]
 
 
-def test_a_pattern_finds_topics_that_are_made_later(rig: Rig) -> None:
+def test_a_pattern_includes_topics_that_are_created_later(rig: Rig) -> None:
     rig.topic(1)
     polling = rig.polling(re.compile(f"^{re.escape(rig.name)}"), metadata_max_age_s=0.1)
     rig.send(range(5))
@@ -206,7 +206,7 @@ def test_a_pattern_finds_topics_that_are_made_later(rig: Rig) -> None:
     assert polling.consumer.assignment == {(rig.name, 0), (other, 0), (other, 1)}
 
 
-def test_partitions_that_are_added_are_shared_out(rig: Rig) -> None:
+def test_added_partitions_are_assigned(rig: Rig) -> None:
     rig.topic(1)
     members = [rig.polling(metadata_max_age_s=0.1) for _ in range(2)]
     wait_for(lambda: sum(len(member.partitions) for member in members) == 1, "one of the members has the partition")
@@ -214,14 +214,14 @@ def test_partitions_that_are_added_are_shared_out(rig: Rig) -> None:
     wait_for(lambda: all(len(member.partitions) == 2 for member in members), "each has two")
 
 
-def test_a_topic_that_comes_after_the_consumer_is_read(rig: Rig) -> None:
+def test_a_topic_created_after_the_consumer_is_read(rig: Rig) -> None:
     polling = rig.polling(metadata_max_age_s=0.1)
     rig.topic(2)
     rig.send(range(10))
     wait_for(lambda: len(polling.records) >= 10, "the records")
 
 
-def test_committed_offsets_are_where_the_next_consumer_begins(rig: Rig) -> None:
+def test_the_next_consumer_begins_at_the_committed_offsets(rig: Rig) -> None:
     topic = rig.topic(1)
     rig.send(range(20))
     consumer = rig.consumer(auto_commit=False, max_records=5)
@@ -239,7 +239,7 @@ def test_committed_offsets_are_where_the_next_consumer_begins(rig: Rig) -> None:
     assert again.committed([(topic, 0)])[topic, 0].metadata == "as far as the seventh"
 
 
-def test_commits_without_waiting_tell_their_callback(rig: Rig) -> None:
+def test_asynchronous_commits_call_their_callback(rig: Rig) -> None:
     topic = rig.topic(1)
     rig.send(range(3))
     consumer = rig.consumer(auto_commit=False)
@@ -270,7 +270,7 @@ def test_a_commit_with_too_much_metadata_is_refused(rig: Rig) -> None:
         consumer.commit({(topic, 0): -1})
 
 
-def test_offsets_are_committed_by_themselves(rig: Rig) -> None:
+def test_offsets_are_committed_automatically(rig: Rig) -> None:
     topic = rig.topic(1)
     rig.send(range(3))
     consumer = rig.consumer(auto_commit_interval_s=0.05)
@@ -279,7 +279,7 @@ def test_offsets_are_committed_by_themselves(rig: Rig) -> None:
     wait_for(lambda: consumer.poll(0.05) or consumer.committed([(topic, 0)]) == {(topic, 0): (3, "", -1)}, "the commit")
 
 
-def test_without_a_committed_offset_it_begins_at_the_earliest_record(rig: Rig) -> None:
+def test_without_a_committed_offset_a_consumer_begins_at_the_earliest_record(rig: Rig) -> None:
     topic = rig.topic(1)
     rig.send(range(2))
     consumer = rig.consumer(auto_offset_reset="earliest")
@@ -287,7 +287,7 @@ def test_without_a_committed_offset_it_begins_at_the_earliest_record(rig: Rig) -
     assert values(take(consumer, 2)) == [0, 1]
 
 
-def test_without_a_committed_offset_it_begins_at_the_end(rig: Rig) -> None:
+def test_without_a_committed_offset_a_consumer_begins_at_the_end(rig: Rig) -> None:
     topic = rig.topic(1)
     rig.send(range(2))
     consumer = rig.consumer(auto_offset_reset="latest")
@@ -297,7 +297,7 @@ def test_without_a_committed_offset_it_begins_at_the_end(rig: Rig) -> None:
     assert values(take(consumer, 2)) == [2, 3]
 
 
-def test_without_a_committed_offset_it_can_refuse(rig: Rig) -> None:
+def test_without_a_committed_offset_a_consumer_can_raise(rig: Rig) -> None:
     topic = rig.topic(1)
     consumer = rig.consumer(auto_offset_reset="none")
     consumer.subscribe([topic])
@@ -305,7 +305,7 @@ def test_without_a_committed_offset_it_can_refuse(rig: Rig) -> None:
         wait_for(lambda: consumer.poll(0.05), "the refusal")
 
 
-def test_it_can_be_moved_and_paused(rig: Rig) -> None:
+def test_a_consumer_can_seek_pause_and_resume(rig: Rig) -> None:
     topic = rig.topic(2)
     rig.send(range(10), partition=0, timestamp=1600000000000)
     rig.send(range(10, 20), partition=1, timestamp=1600000005000)
@@ -330,7 +330,7 @@ def test_it_can_be_moved_and_paused(rig: Rig) -> None:
         consumer.seek(topic, 7, 0)
 
 
-def test_an_offset_that_is_gone_is_reset_or_told(rig: Rig) -> None:
+def test_an_offset_out_of_range_is_reset_or_raised(rig: Rig) -> None:
     topic = rig.topic(1)
     rig.send(range(10))
     rig.admin.delete_records({(topic, 0): 5})
@@ -348,7 +348,7 @@ def test_an_offset_that_is_gone_is_reset_or_told(rig: Rig) -> None:
     assert error.value.code == Errors.OFFSET_OUT_OF_RANGE
 
 
-def test_a_static_member_comes_back_without_a_rebalance(rig: Rig) -> None:
+def test_a_static_member_rejoins_without_a_rebalance(rig: Rig) -> None:
     rig.topic(4)
     stays = rig.polling(instance_id="stays")
     goes = rig.polling(instance_id="goes")
@@ -364,7 +364,7 @@ def test_a_static_member_comes_back_without_a_rebalance(rig: Rig) -> None:
     assert back.consumer.group_metadata().generation == generation
 
 
-def test_the_second_one_with_an_instance_id_shuts_out_the_first(rig: Rig) -> None:
+def test_a_second_member_with_the_same_instance_id_fences_the_first(rig: Rig) -> None:
     rig.topic(1)
     first = rig.polling(instance_id="twin")
     wait_for(lambda: first.partitions, "the first has the partition")
@@ -376,7 +376,7 @@ def test_the_second_one_with_an_instance_id_shuts_out_the_first(rig: Rig) -> Non
     assert "'twin'; give each consumer an instance id of its own" in str(failure)
 
 
-def test_heartbeats_go_on_while_the_caller_works(rig: Rig) -> None:
+def test_heartbeats_continue_while_the_caller_works(rig: Rig) -> None:
     topic = rig.topic(2)
     rig.send(range(1))
     consumer = rig.consumer(session_timeout_s=0.6)
@@ -388,7 +388,7 @@ def test_heartbeats_go_on_while_the_caller_works(rig: Rig) -> None:
     assert consumer.group_metadata().generation == generation
 
 
-def test_a_caller_that_stays_away_too_long_loses_its_partitions(rig: Rig) -> None:
+def test_a_caller_that_does_not_poll_for_too_long_loses_its_partitions(rig: Rig) -> None:
     topic = rig.topic(2)
     rig.send(range(4))
     slow = rig.consumer(max_poll_interval_s=0.5, auto_commit=False)
@@ -405,12 +405,12 @@ def test_a_caller_that_stays_away_too_long_loses_its_partitions(rig: Rig) -> Non
     assert events.told[-1][0] == "assigned"
 
 
-def test_a_member_that_dies_is_replaced_when_its_session_ends(rig: Rig) -> None:
+def test_a_dead_members_partitions_are_reassigned_when_its_session_expires(rig: Rig) -> None:
     rig.topic(2)
     dies = rig.consumer(session_timeout_s=0.6, auto_commit=False)
     dies.subscribe([rig.name])
     wait_for(lambda: dies.poll(0.05) or len(dies.assignment) == 2, "the first has all partitions")
-    dies._session.close()  # no heartbeat any more, and no word to the coordinator
+    dies._session.close()  # no more heartbeats, and no leave request to the coordinator
     heir = rig.polling()
     wait_for(lambda: len(heir.partitions) == 2, "the heir has all partitions")
     dies._session.subscription = None  # nothing to leave
@@ -427,7 +427,7 @@ def test_members_without_a_common_assignor_are_refused(rig: Rig) -> None:
     assert "no assignor in common" in str(failure)
 
 
-def test_a_session_that_the_broker_does_not_allow_is_refused(rig: Rig) -> None:
+def test_a_session_time_out_that_the_broker_does_not_allow_is_refused(rig: Rig) -> None:
     rig.topic(1)
     consumer = rig.consumer(session_timeout_s=4000.0)
     consumer.subscribe([rig.name])
@@ -435,7 +435,7 @@ def test_a_session_that_the_broker_does_not_allow_is_refused(rig: Rig) -> None:
         wait_for(lambda: consumer.poll(0.05), "the refusal")
 
 
-def test_unsubscribing_gives_everything_back(rig: Rig) -> None:
+def test_unsubscribing_revokes_all_partitions(rig: Rig) -> None:
     rig.topic(2)
     consumer = rig.consumer()
     events = Events()
@@ -450,7 +450,7 @@ def test_unsubscribing_gives_everything_back(rig: Rig) -> None:
     wait_for(lambda: len(heir.partitions) == 2, "another one has them at once")
 
 
-def test_what_is_wrong_with_a_call_is_said(rig: Rig) -> None:
+def test_wrong_calls_raise_an_error_with_the_reason(rig: Rig) -> None:
     with pytest.raises(ValueError, match="group's name is empty"):
         rig.consumer(group="")
     with pytest.raises(ValueError, match="auto_offset_reset is 'first'; it can be earliest, latest, none"):

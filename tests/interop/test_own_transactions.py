@@ -1,4 +1,4 @@
-"""The project's own transactional producer and read_committed, against kafkapy and against Apache Kafka."""
+"""kafkapy's transactional producer and read_committed consumer with kafkapy and with Apache Kafka."""
 
 import time
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ PATIENCE_S = 30.0
 
 
 class Rig:
-    """A topic, and producers of its own transactional id that are closed at the end."""
+    """A topic, and producers of one transactional id that are closed at the end of the test."""
 
     def __init__(self, servers: str, name: str) -> None:
         self.servers = servers
@@ -43,7 +43,7 @@ class Rig:
         return made
 
     def consumer(self, topic: str) -> GroupConsumer:
-        """One that polls the first records and is a member then."""
+        """Return a group consumer that has joined the group and read the first records."""
         made = GroupConsumer(
             self.servers,
             self.name,
@@ -58,7 +58,8 @@ class Rig:
         return made
 
     def read(self, topic: str | None = None) -> list[int]:
-        """What is committed, when all transactions have ended: a commit returns before its markers are written."""
+        """Wait until all transactions have ended; return the committed values. Commits return before their markers are
+        written."""
         name = topic or self.name
         partitions = [(name, index) for index in self.admin.cluster.topic(name).partitions]
         deadline = time.monotonic() + PATIENCE_S
@@ -69,7 +70,7 @@ class Rig:
         return self.peek(topic=topic)
 
     def peek(self, isolation: Isolation = "read_committed", topic: str | None = None) -> list[int]:
-        """What is there now."""
+        """Return the values that can be read now."""
         consumer = Consumer(self.admin.cluster, isolation=isolation)
         consumer.assign_topic(topic or self.name)
         return sorted(int(record.value or b"") for record in consumer.records())
@@ -92,7 +93,7 @@ def send(producer: TransactionalProducer, topic: str, values: range) -> None:
         producer.send(topic, b"%d" % value, partition=value % 3)
 
 
-def test_a_transaction_is_seen_when_it_is_committed(rig: Rig) -> None:
+def test_a_transaction_is_read_when_it_is_committed(rig: Rig) -> None:
     producer = rig.producer()
     with producer.transaction():
         send(producer, rig.name, range(10))
@@ -102,13 +103,13 @@ def test_a_transaction_is_seen_when_it_is_committed(rig: Rig) -> None:
     assert rig.read() == list(range(10))
 
 
-def test_an_aborted_transaction_is_never_seen(rig: Rig) -> None:
+def test_an_aborted_transaction_is_never_read(rig: Rig) -> None:
     producer = rig.producer()
     for first in range(0, 60, 10):
         producer.begin()
         send(producer, rig.name, range(first, first + 10))
         if first % 20:
-            producer.flush()  # else what was not sent never is
+            producer.flush()  # otherwise the abort would drop the unsent records
             producer.abort()
         else:
             producer.commit()
@@ -131,7 +132,7 @@ def test_an_exception_in_the_block_aborts(rig: Rig) -> None:
     assert rig.read() == list(range(10, 20))
 
 
-def test_a_transaction_of_nothing_is_fine(rig: Rig) -> None:
+def test_an_empty_transaction_is_allowed(rig: Rig) -> None:
     producer = rig.producer()
     with producer.transaction():
         pass
@@ -147,12 +148,12 @@ def test_transactions_of_two_producers_do_not_hide_each_other(rig: Rig) -> None:
     one.flush()
     with other.transaction():
         send(other, rig.name, range(10, 20))
-    assert rig.peek() == []  # the records of the other one are behind those of an open transaction
+    assert rig.peek() == []  # the other producer's records are behind an open transaction
     one.abort()
     assert rig.read() == list(range(10, 20))
 
 
-def test_offsets_go_with_the_transaction(rig: Rig) -> None:
+def test_offsets_are_committed_with_the_transaction(rig: Rig) -> None:
     producer = rig.producer()
     target = rig.admin.create_topic(f"{rig.name}-target", 1).name
     with producer.transaction():
@@ -198,7 +199,7 @@ def test_offsets_of_an_open_transaction_are_waited_for(rig: Rig) -> None:
     assert consumer.position(rig.name, 0) == 5
 
 
-def test_a_newer_producer_shuts_out_the_older_one(rig: Rig) -> None:
+def test_a_newer_producer_fences_the_older_one(rig: Rig) -> None:
     old, new = rig.producer(), rig.producer()
     old.begin()
     send(old, rig.name, range(10))
@@ -215,7 +216,7 @@ def test_a_newer_producer_shuts_out_the_older_one(rig: Rig) -> None:
     assert rig.read() == list(range(10, 20))
 
 
-def test_an_older_producer_is_told_when_it_sends(rig: Rig) -> None:
+def test_a_fenced_producer_gets_an_error_when_it_sends(rig: Rig) -> None:
     old, new = rig.producer(), rig.producer()
     old.init()
     new.init()
@@ -266,7 +267,7 @@ def test_after_a_refused_batch_the_transaction_is_aborted_and_the_next_one_works
     assert rig.read() == [0, 1, 2, 10, 11, 12, 20, 21, 22]
 
 
-def test_offsets_of_a_member_that_is_none_any_more_are_refused(rig: Rig) -> None:
+def test_offsets_of_a_former_member_are_refused(rig: Rig) -> None:
     producer = rig.producer()
     with producer.transaction():
         send(producer, rig.name, range(3))
@@ -287,7 +288,7 @@ def test_offsets_of_a_member_that_is_none_any_more_are_refused(rig: Rig) -> None
     assert rig.read() == [0, 1, 2]
 
 
-def test_a_topic_that_is_not_there_does_not_end_the_transaction(rig: Rig) -> None:
+def test_a_missing_topic_does_not_end_the_transaction(rig: Rig) -> None:
     producer = rig.producer()
     with producer.transaction():
         with pytest.raises(KafkaError) as error:
@@ -297,7 +298,7 @@ def test_a_topic_that_is_not_there_does_not_end_the_transaction(rig: Rig) -> Non
     assert rig.read() == [1]
 
 
-def test_calls_out_of_turn_are_told_what_to_call(rig: Rig) -> None:
+def test_the_error_for_a_call_in_the_wrong_state_says_what_to_call(rig: Rig) -> None:
     producer = rig.producer()
     with pytest.raises(
         ValueError, match=r"send\(\) is not possible: .* was not initialized; call init\(\) or begin\(\)"
@@ -324,23 +325,23 @@ def left_open(rig: Rig, values: range) -> TransactionIdentity:
     identity = producer.leave_open()
     assert identity is not None
     assert identity.transactional_id == rig.name
-    producer.close()  # does not end it
+    producer.close()  # does not end the transaction
     return identity
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_somebody_else_ends_a_transaction_that_was_left_open(rig: Rig, commit: bool) -> None:
+def test_another_client_ends_a_transaction_that_was_left_open(rig: Rig, commit: bool) -> None:
     identity = left_open(rig, range(10))
     assert rig.peek() == []
     assert rig.peek("read_uncommitted") == list(range(10))
-    for _ in range(3):  # it is no error to end it again
+    for _ in range(3):  # ending the transaction again is no error
         end_transaction(rig.admin.cluster, identity, commit)
     assert rig.read() == (list(range(10)) if commit else [])
     with pytest.raises(TransactionFailed, match="has ended already, the other way: its state is Complete"):
         end_transaction(rig.admin.cluster, identity, not commit)
 
 
-def test_a_producer_that_goes_on_aborts_what_it_has_left_open(rig: Rig) -> None:
+def test_a_resumed_producer_aborts_the_transaction_that_it_left_open(rig: Rig) -> None:
     producer = rig.producer()
     producer.begin()
     send(producer, rig.name, range(10))
@@ -352,10 +353,10 @@ def test_a_producer_that_goes_on_aborts_what_it_has_left_open(rig: Rig) -> None:
     assert rig.read() == list(range(10, 20))
     with pytest.raises(ProducerFenced):
         end_transaction(rig.admin.cluster, identity, commit=True)
-    end_transaction(rig.admin.cluster, identity, commit=False)  # it was
+    end_transaction(rig.admin.cluster, identity, commit=False)  # it was aborted
 
 
-def test_a_producer_goes_on_after_somebody_has_committed(rig: Rig) -> None:
+def test_a_producer_continues_after_another_client_has_committed_its_transaction(rig: Rig) -> None:
     producer = rig.producer()
     for first in range(0, 30, 10):
         producer.begin()

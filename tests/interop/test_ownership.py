@@ -1,4 +1,4 @@
-"""The checker that decides over groups finds what it is there to find."""
+"""The checker of group ownership finds each kind of violation."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def refused(member: str, generation: int, *runs: list[int]) -> dict[str, Any]:
     return did(member, generation, *runs, event="commit_failed")
 
 
-def test_a_clean_handover_is_fine() -> None:
+def test_a_clean_handover_is_no_violation() -> None:
     story = [assigned("a", 1, 0, 1), did("a", 1, [0, 0, 9]), committed("a", 1, [0, 0, 9]), assigned("a", 2, 1)]
     story += [assigned("b", 2, 0), did("b", 2, [0, 10, 12])]
     assert violations(story) == []
@@ -34,24 +34,24 @@ def test_two_owners_in_one_generation_are_found() -> None:
     assert violations([assigned("a", 3, 0), assigned("b", 4, 0)]) == []
 
 
-def test_a_record_that_comes_twice_in_a_generation_is_found() -> None:
+def test_a_record_read_twice_in_a_generation_is_found() -> None:
     assert len(violations([did("a", 1, [0, 0, 5]), did("a", 1, [0, 5, 7])])) == 1
     assert violations([did("a", 1, [0, 0, 5]), refused("a", 1, [0, 0, 5]), did("a", 1, [0, 5, 7])]) == []
 
 
-def test_a_record_that_comes_again_after_its_commit_is_found() -> None:
+def test_a_record_read_again_after_its_commit_is_found() -> None:
     story = [did("a", 1, [0, 0, 5]), committed("a", 1, [0, 0, 5]), did("b", 2, [0, 5, 7])]
     assert len(violations(story)) == 1
     assert violations([story[0], story[2]]) == []  # it was not committed
 
 
-def test_a_record_that_comes_again_needs_a_commit_that_was_refused() -> None:
+def test_a_record_may_be_read_again_only_after_a_refused_commit() -> None:
     story = [did("a", 1, [0, 0, 5]), did("b", 2, [0, 4, 7])]
     assert repeated_without_reason(story) == {(0, 4), (0, 5)}
     assert repeated_without_reason([*story, refused("a", 1, [0, 0, 5])]) == set()
 
 
-def test_who_replaces_a_dead_member_may_go_on_in_its_generation() -> None:
+def test_the_replacement_of_a_dead_member_may_continue_in_its_generation() -> None:
     story = [assigned("a", 1, 0), did("a", 1, [0, 0, 5]), committed("a", 1, [0, 0, 5]), did("a", 1, [0, 6, 8])]
     successor = [assigned("b", 1, 0), did("b", 1, [0, 6, 9])]
     assert len(violations([*story, *successor])) == 1 + 1 + 3

@@ -1,5 +1,5 @@
-"""Kafka 3.9.1 fills a directory, kafkapy adopts it and goes on with it, and Kafka takes it back: not a record is lost
-or changed on the way, and nobody complains."""
+"""Kafka 3.9.1 fills a directory, kafkapy adopts it and continues with it, and Kafka takes it back: no record is lost or
+changed on the way, and neither broker logs errors."""
 
 import re
 import subprocess
@@ -34,7 +34,7 @@ View = dict[str, dict[tuple[str, int], object]]
 
 
 def view_of(bootstrap: str) -> View:
-    """All that a consumer can learn of the partitions."""
+    """Return everything that a consumer can read of the partitions."""
     committed = consumed(bootstrap, PARTITIONS, "read_committed")
     uncommitted = consumed(bootstrap, PARTITIONS, "read_uncommitted")
     with Admin(bootstrap) as admin:
@@ -54,13 +54,13 @@ def view_of(bootstrap: str) -> View:
 
 
 def times_in(read: Read) -> list[int]:
-    """Some of the records' times, the ones beside them, and the ends of all time."""
+    """Return some of the records' timestamps, the values next to them, and the extreme values."""
     some = {one.timestamp for one in read.records[:: max(1, len(read.records) // 4)]}
     return sorted({0, 1 << 62} | {time + step for time in some for step in (0, 1)})
 
 
 def same(one: View, other: View) -> None:
-    """Compares piece by piece, so that a difference is told by its partition."""
+    """Compare piece by piece, so that a failure names the partition."""
     for part, found in one.items():
         for where, value in found.items():
             assert value == other[part][where], (part, where)
@@ -93,7 +93,7 @@ def fill(broker: KafkaBroker) -> None:
 
 
 def send(bootstrap: str, topic: str, count: int, codec: str, number: int, *, keys: int = 0) -> None:
-    """Records with old times, a few to a batch, by an idempotent producer."""
+    """Send records with old timestamps in small batches with an idempotent producer."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -112,7 +112,7 @@ def send(bootstrap: str, topic: str, count: int, codec: str, number: int, *, key
 
 
 def send_transactions(bootstrap: str) -> None:
-    """Committed and aborted ones over two partitions, and one that stays open."""
+    """Send committed and aborted transactions over two partitions, and one that stays open."""
 
     def begun(name: str) -> Producer:
         producer = Producer(
@@ -145,7 +145,7 @@ def wait_for_the_cleaner(data: Path) -> None:
 
 
 def go_on(bootstrap: str) -> None:
-    """More records to every topic, behind those that are there."""
+    """Send more records to every topic."""
     for codec in CODECS:
         send(bootstrap, f"sent-{codec}", 2, codec, 100)
     for topic in ("append-time", "deleted", "transactions", "open", "compacted", "in-zookeeper-only"):
@@ -157,7 +157,7 @@ def adopt(data: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-# At every start the controller asks before the broker listens, and may ask ZooKeeper before that one listens.
+# At every start the controller connects before the broker listens, and the broker may connect before ZooKeeper listens.
 USUAL = re.compile(
     r"Connection to node 0 .* could not be established|Controller 0's connection to broker"
     r"|Attempting reconnect .*ClientCnxn"
@@ -202,7 +202,7 @@ def test_kafka_then_kafkapy_then_kafka(tmp_path: Path) -> None:
 
     kafka = KafkaBroker(tmp_path, settings)
     same(grown, view_of(kafka.bootstrap))
-    # A new producer of Kafka's must not be taken for one of ours, whose records would then seem to be there already.
+    # A new producer of Kafka must not get the id of a producer of kafkapy: its records would be taken for duplicates.
     send(kafka.bootstrap, "sent-none", 2, "none", 20)
     with Admin(kafka.bootstrap) as admin:
         for where in (("sent-none", 0), ("sent-none", 1)):

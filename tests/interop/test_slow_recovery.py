@@ -1,4 +1,4 @@
-"""Clients of a broker that is still recovering their logs simply wait, and go on when it is ready."""
+"""Clients of a broker that is still recovering their logs wait, and continue when it is ready."""
 
 import threading
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ from tests.harness.gated_files import GatedFiles
 pytestmark = pytest.mark.other_runtime
 
 WAIT_S = 90.0
-# Those that try until a time-out of a minute or more. kafkajs, and franz-go as these tests set it, wait just the same,
-# but for a number of attempts, which a slow machine uses up.
+# Clients that retry until a time-out of a minute or more. kafkajs, and franz-go as these tests configure it, wait too,
+# but only for a number of attempts, which a slow machine uses up.
 PATIENT: list[type[Client]] = [Confluent, Kcat, Java3, Java4, KafkaPython, AioKafka]
 
 
@@ -33,7 +33,7 @@ def started(directory: Path, files: GatedFiles | None = None) -> BrokerServer:
 
 @pytest.fixture
 def recovering(tmp_path: Path) -> Iterator[tuple[BrokerServer, GatedFiles]]:
-    """A broker that was killed and is at the recovery of the first of the topics, one a kind of client."""
+    """Start a killed broker with one topic for each kind of client; return it while it recovers the first topic."""
     server = started(tmp_path)
     for kind in PATIENT:
         server.services.controller.create(topic_of(kind), partitions=2)
@@ -51,7 +51,7 @@ def topic_of(kind: type[Client]) -> str:
 
 
 def note_who_is_told(server: BrokerServer) -> dict[str, threading.Semaphore]:
-    """A semaphore a topic, released each time that a client is told that partition 0 has no leader."""
+    """Return a semaphore for each topic, released each time a client gets the error that partition 0 has no leader."""
     told = {topic_of(kind): threading.Semaphore(0) for kind in PATIENT}
     loading = server.services.log_manager.loading
     hasten = loading.hasten
@@ -66,7 +66,7 @@ def note_who_is_told(server: BrokerServer) -> dict[str, threading.Semaphore]:
 
 
 class Attempt(threading.Thread):
-    """A client that writes and reads, as if nothing were the matter."""
+    """A thread in which a client writes and reads as usual."""
 
     def __init__(self, kind: type[Client], bootstrap: str) -> None:
         super().__init__(daemon=True)
@@ -96,7 +96,7 @@ def test_every_client_waits_until_its_log_is_recovered(recovering: tuple[BrokerS
     for attempt in attempts:
         attempt.start()
     for kind in PATIENT:
-        for _ in range(2):  # once, and again: it has not given up
+        for _ in range(2):  # twice: the client has retried
             assert told[topic_of(kind)].acquire(timeout=WAIT_S), f"{kind.name} does not ask for its topic"
     assert [attempt.error for attempt in attempts if not attempt.is_alive()] == []
     files.open_gate()

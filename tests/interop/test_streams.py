@@ -1,4 +1,4 @@
-"""Kafka Streams 3.9.1 counts words exactly once, although one of its two instances is killed and comes back."""
+"""Kafka Streams 3.9.1 counts words exactly once, although one of its two instances is killed and restarted."""
 
 import random
 import struct
@@ -24,7 +24,7 @@ PARTITIONS = 2
 
 
 class Instance:
-    """An instance of the word count, with a state directory of its own that outlives it."""
+    """An instance of the word count, whose state directory is kept after it ends."""
 
     def __init__(self, bootstrap: str, application: str, directory: Path) -> None:
         classpath = toolchain.maven_classpath(STREAMS / "pom.xml", "3.9.1")
@@ -55,12 +55,12 @@ class Instance:
         assert self._running.wait(60), "".join(self.said)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill the instance with SIGKILL."""
         self._child.kill()
         self._child.wait(30)
 
     def stop(self) -> None:
-        """It leaves cleanly."""
+        """Stop the instance, so that it leaves the group."""
         assert self._child.stdin is not None
         self._child.stdin.close()
         self._reader.join(30)
@@ -68,7 +68,7 @@ class Instance:
 
 
 class Counts:
-    """What the committed records of the output topic say, in the order in which they are there."""
+    """The committed records of the output topic, in their order."""
 
     def __init__(self, bootstrap: str) -> None:
         config = {"group.id": "unused", "enable.auto.commit": False, "isolation.level": "read_committed"}
@@ -81,12 +81,12 @@ class Counts:
         return {word: counts[-1] for word, counts in self.seen.items()}
 
     def read_until(self, words: int, instances: list[Instance]) -> None:
-        """Reads on until so many words were counted."""
+        """Continue reading until `words` words are counted."""
         deadline = time.monotonic() + 90
         while sum(self.latest.values()) < words:
             said = "".join(line for each in instances for line in each.said[-30:])
             assert time.monotonic() < deadline, f"{sum(self.latest.values())} of {words} words in 90 s\n{said}"
-            for message in self._consumer.consume(1000, 0.02):  # which waits so long unless so many come
+            for message in self._consumer.consume(1000, 0.02):  # waits 0.02 s unless 1000 records arrive before
                 assert message.error() is None, message.error()
                 key, value = message.key(), message.value()
                 assert key is not None
@@ -99,7 +99,7 @@ class Counts:
 
 @contextmanager
 def lines_all_the_time(bootstrap: str, sent: Counter[str]) -> Iterator[None]:
-    """Writes lines of words until the block is left; what was written is counted in `sent`."""
+    """Write lines of words until the block is left; count the written words in `sent`."""
     producer, stopping, rng = (
         Producer({"bootstrap.servers": bootstrap, "linger.ms": 5}),
         threading.Event(),

@@ -1,6 +1,6 @@
-"""Kafka's own TransactionsCommand against the broker, and `kafkapy transactions` beside it.
+"""Kafka's TransactionsCommand with the broker, compared with `kafkapy transactions`.
 
-Both must say the same of the same transactions, and each must end what the other finds hanging.
+Both must show the same for the same transactions, and each must end hanging transactions that the other finds.
 """
 
 import time
@@ -31,30 +31,30 @@ class Bench:
         self._tools = tools
 
     def kafka(self, *options: object) -> Said:
-        """Kafka's command."""
+        """Run Kafka's command."""
         return self._tools.run(
             "org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", self.bootstrap, *options
         )
 
     def kafka_table(self, *options: object) -> list[dict[str, str]]:
-        """The rows of the table that Kafka's command prints, by its column names."""
+        """Return the rows of the table that Kafka's command prints, by its column names."""
         said = self.kafka(*options)
         assert said.code == 0, said
         head, *rows = ([cell.strip() for cell in line.split("\t")[:-1]] for line in said.out.splitlines() if line)
         return [dict(zip(head, row, strict=True)) for row in rows]
 
     def ours(self, *words: object) -> Said:
-        """`kafkapy transactions ...`."""
+        """Run `kafkapy transactions ...`."""
         return kafkapy(self.bootstrap, "transactions", *words)
 
     def our_json(self, *words: object) -> Any:
-        """`kafkapy transactions ... --json`."""
+        """Run `kafkapy transactions ... --json`; return the parsed output."""
         return kafkapy_json(self.bootstrap, "transactions", *words)
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    # Verification keeps transactions from hanging; without it one can be made, as by clients of old.
+    # Verification prevents hanging transactions. Without it the tests can create one, as old clients could.
     settings = {"transaction.partition.verification.enable": "false"}
     broker = brokers.start(tmp_path_factory.mktemp("transactions"), settings)
     tools = KafkaTools()
@@ -67,7 +67,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 @pytest.fixture
 def topic(bench: Bench, request: pytest.FixtureRequest) -> str:
-    """A new topic with three partitions."""
+    """Create a topic with three partitions."""
     name = str(request.function.__name__)
     with Admin(bench.bootstrap) as admin:
         admin.create_topics([NewTopic(name, 3)])
@@ -76,7 +76,7 @@ def topic(bench: Bench, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def begin(bench: Bench) -> Callable[..., Producer]:
-    """Begins a transaction with a record in each of the partitions of a topic."""
+    """Return a function that begins a transaction with a record in each of a topic's given partitions."""
 
     def make(transactional_id: str, topic: str, *partitions: int) -> Producer:
         producer = Producer(
@@ -97,7 +97,7 @@ def begin(bench: Bench) -> Callable[..., Producer]:
 
 
 def leave_hanging(bench: Bench, topic: str, partition: int) -> int:
-    """Writes a record of a transaction that no coordinator has heard of; gives the producer's id."""
+    """Write a record of a transaction that no coordinator knows; return the producer id."""
     with Cluster(bench.bootstrap) as cluster:
         connection = cluster.connection(cluster.leader_of(topic, partition))
         request = apis.INIT_PRODUCER_ID.Request(transactional_id=None, transaction_timeout_ms=1000)
@@ -121,7 +121,7 @@ def leave_hanging(bench: Bench, topic: str, partition: int) -> int:
 
 
 def stable_offset(bench: Bench, topic: str, partition: int) -> int:
-    """Where readers of committed records stop."""
+    """Return the last stable offset."""
     with Cluster(bench.bootstrap) as cluster:
         shape = apis.LIST_OFFSETS.Request
         asked = shape.Topics(
@@ -175,7 +175,7 @@ def test_both_describe_the_same_transaction(bench: Bench, topic: str, begin: Cal
     assert (theirs["TopicPartitions"], ours["partitions"]) == ("", [])
 
 
-def test_an_id_that_is_not_there_is_told_by_both(bench: Bench) -> None:
+def test_both_report_a_missing_transactional_id(bench: Bench) -> None:
     said = bench.kafka("describe", "--transactional-id", "nobody-knows")
     assert said.code == 1
     assert "could not be found" in said.err
@@ -208,7 +208,9 @@ def test_both_describe_the_same_producers(bench: Bench, topic: str, begin: Calla
     ongoing.abort_transaction(30)
 
 
-def test_both_find_what_hangs_and_each_ends_it(bench: Bench, topic: str, begin: Callable[..., Producer]) -> None:
+def test_both_find_hanging_transactions_and_each_can_end_them(
+    bench: Bench, topic: str, begin: Callable[..., Producer]
+) -> None:
     ongoing = begin("does-not-hang", topic, 0)
     producers = {index: leave_hanging(bench, topic, index) for index in (0, 1)}
 
@@ -233,10 +235,12 @@ def test_both_find_what_hangs_and_each_ends_it(bench: Bench, topic: str, begin: 
     assert said == Said(0, f"Aborted the transaction at 1 in {topic}:0.\n", "")
     assert hanging() == set()
     ongoing.commit_transaction(30)
-    assert stable_offset(bench, topic, 0) == 4  # a record and a marker of each
+    assert stable_offset(bench, topic, 0) == 4  # a record and a marker of each transaction
 
 
-def test_what_does_not_hang_is_not_torn(bench: Bench, topic: str, begin: Callable[..., Producer]) -> None:
+def test_transactions_that_do_not_hang_are_not_aborted(
+    bench: Bench, topic: str, begin: Callable[..., Producer]
+) -> None:
     producer = begin("whole", topic, 0, 1)
     said = bench.ours("abort", "--topic", topic, "--partition", 0, "--start-offset", 0)
     assert (said.code, said.out) == (1, "")

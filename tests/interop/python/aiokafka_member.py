@@ -37,7 +37,7 @@ class AioKafka(Member, kind="aiokafka"):
         try:
             while not self.leaving.is_set():
                 while not self.moving.is_set():
-                    await asyncio.sleep(0.02)  # the heartbeats of this client go on in the same loop
+                    await asyncio.sleep(0.02)  # this client sends heartbeats in the same loop
                 messages = await consumer.getmany(timeout_ms=100)
                 async with self.busy:  # a rebalance waits until these are committed
                     await self._take(consumer, messages)

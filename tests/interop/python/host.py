@@ -1,4 +1,4 @@
-"""Group members in a process of their own: commands come as JSON lines, what happens to the members goes out as such.
+"""Group members in a process of their own: commands are read as JSON lines, events of the members are written as such.
 
 Commands: `{"op": "join", "member": NAME, "group": ..., "topic": ..., "assignor": ..., "session_ms": ...,
 "rebalance_ms": ..., "instance": ID or null}`, `{"op": "leave", "member": NAME}`, `{"op": "stall", ...}` (the member
@@ -8,8 +8,8 @@ of the input all leave.
 Events: `assigned` (the generation, the member's id and all partitions that it owns now), `revoked`, `lost`, `records`
 (the generation whose assignment gave them, runs of [partition, first offset, last offset]), `committed` and
 `commit_failed` (the same runs, when the broker has answered the commit), `failed` (the member is gone), `left`. A
-member reports records, then commits them, and only then asks for more; what was refused it commits again as long as
-it owns the partition.
+member reports records, then commits them, and only then polls again. It repeats a refused commit as long as it owns
+the partition.
 """
 
 import json
@@ -23,14 +23,14 @@ _output = threading.Lock()
 
 
 def emit(member: str, event: str, **about: Any) -> None:
-    """One event, out at once."""
+    """Write one event at once."""
     with _output:
         sys.stdout.write(json.dumps({"member": member, "event": event, **about}) + "\n")
         sys.stdout.flush()
 
 
 def runs(places: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """(partition, offset) pairs as [partition, first, last] where offsets follow each other."""
+    """Return (partition, offset) pairs as runs [partition, first, last] of consecutive offsets."""
     found: list[list[int]] = []
     for partition, offset in sorted(places):
         if found and found[-1][0] == partition and found[-1][2] == offset - 1:
@@ -41,7 +41,7 @@ def runs(places: Iterable[tuple[int, int]]) -> list[list[int]]:
 
 
 class Member(ABC):
-    """One member, on a thread of its own; a subclass knows the client."""
+    """A member on its own thread; a subclass implements it with a client."""
 
     kinds: ClassVar[dict[str, type["Member"]]] = {}
 
@@ -54,7 +54,7 @@ class Member(ABC):
         self.topic: str = wanted["topic"]
         self.generation = -1
         self.owned: set[int] = set()
-        self.unsaved: list[list[int]] = []  # runs of which no commit was acknowledged yet
+        self.unsaved: list[list[int]] = []  # runs without an acknowledged commit
         self.leaving = threading.Event()
         self.moving = threading.Event()
         self.moving.set()
@@ -64,19 +64,19 @@ class Member(ABC):
         emit(self.wanted["member"], event, **about)
 
     def assigned(self, generation: int, member_id: str, owned: Iterable[int]) -> None:
-        """A rebalance is over."""
+        """Report the assignment of a completed rebalance."""
         self.generation, self.owned = generation, set(owned)
         self.emit("assigned", generation=generation, id=member_id, owned=sorted(self.owned))
 
     def gone(self, event: str, partitions: Iterable[int]) -> None:
-        """Partitions were revoked or lost."""
+        """Report that partitions were revoked or lost."""
         partitions = sorted(partitions)
         self.owned -= set(partitions)
         self.unsaved = [run for run in self.unsaved if run[0] in self.owned]
         self.emit(event, partitions=partitions, generation=self.generation)
 
     def taken(self, places: Iterable[tuple[int, int]]) -> dict[int, int]:
-        """These were processed; what is to be committed now, by partition: an earlier commit may have been refused."""
+        """Report processed records; return the offsets to commit by partition, with those of refused commits."""
         new = runs(places)
         if new:
             self.emit("records", generation=self.generation, runs=new)
@@ -84,29 +84,29 @@ class Member(ABC):
         return {p: max(run[2] for run in self.unsaved if run[0] == p) + 1 for p in {run[0] for run in self.unsaved}}
 
     def refused(self, generation: int, failure: BaseException) -> None:
-        """A commit was refused, which a rebalance may do."""
+        """Report a refused commit: a rebalance may cause it."""
         self.emit("commit_failed", code=code_of(failure), generation=generation, runs=self.unsaved)
 
     def saved(self, generation: int) -> None:
-        """A commit was acknowledged."""
+        """Report an acknowledged commit."""
         self.emit("committed", generation=generation, runs=self.unsaved)
         self.unsaved = []
 
     def _live(self) -> None:
         try:
             self.live()
-        except Exception as failure:  # the test is told, whatever it is
+        except Exception as failure:  # every failure is reported to the test
             self.emit("failed", code=code_of(failure), message=repr(failure))
         else:
             self.emit("left")
 
     @abstractmethod
     def live(self) -> None:
-        """Joins, works until `leaving` is set, leaves."""
+        """Join, work until `leaving` is set, leave."""
 
 
 def code_of(failure: BaseException) -> int:
-    """Kafka's error code of a client's exception, -1 if it has none."""
+    """Return Kafka's error code of a client's exception, -1 if it has none."""
     argument = failure.args[0] if failure.args else None
     if hasattr(argument, "code"):
         return int(argument.code())
@@ -114,7 +114,7 @@ def code_of(failure: BaseException) -> int:
 
 
 def serve(bootstrap: str, kind: str) -> None:
-    """Reads commands until the input ends."""
+    """Run commands until the input ends."""
     members: dict[str, Member] = {}
     for line in sys.stdin:
         command = json.loads(line)
