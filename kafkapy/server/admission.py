@@ -1,11 +1,12 @@
-"""Authorization and quotas: whether a request may be done, and how long its connection is throttled.
+"""The interfaces of an authorizer and of quotas, and the functions with which handlers ask the authorizer.
 
 The broker has no authorizer and no quotas yet (`Services.authorizer` and `Services.quotas` are None).
 
-Authorization has two ways. What a request itself names is declared where its handler is registered (`authorizes=`):
-the dispatcher asks once for every request, including those that are handled together, and `Call.denied` has the answer.
-What only the handler knows, such as the partitions of a fetch session, the topics of a request for all topics, or an
-operation that one of two rights allows, the handler asks for itself (`denied_names`).
+A request is authorized in one of two ways. If the request itself names the resources, the registration of its handler
+lists the actions (`authorizes=`): the dispatcher asks the authorizer once for every request, also for requests that are
+handled together, and stores the denied actions in `Call.denied`. Resources that only the handler knows are checked by
+the handler with `denied_names`: the partitions of a fetch session, the topics of a request for all topics, or an
+operation that either of two permissions allows.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ CLUSTER: Final = "kafka-cluster"  # the name of the only resource of type CLUSTE
 
 
 class Action(NamedTuple):
-    """An operation on a resource, by Kafka's names: AclOperation, ResourceType, the resource's name."""
+    """An operation on a resource, such as ("READ", "TOPIC", "flights"): the names of Kafka's AclOperation and
+    ResourceType, and the name of the resource."""
 
     operation: str
     resource_type: str
@@ -29,33 +31,39 @@ class Action(NamedTuple):
 
 
 class Authorizer(Protocol):
-    """Authorizes the principal of a call's connection. Called from any thread, also network threads: must not block."""
+    """The interface of an authorizer, which decides what the principal of a call's connection may do. It is called from
+    any thread, also from network threads, so it must not block."""
 
     @property
     def generation(self) -> int:
-        """Return a number that every change of the rules changes, so that what was decided before can be kept."""
+        """Return a number that is different after every change of the access rules. Callers may keep earlier decisions
+        as long as the number stays the same."""
         ...
 
     def denied(self, call: Call, actions: Collection[Action], *, logged: bool = True) -> Collection[Action]:
-        """Return the actions that are not allowed.
+        """Return those of `actions` that the principal of the call may not do.
 
-        `logged` is False for a check that only chooses what a response shows, or that another right may make up for.
+        `logged` is False if a denial must not be logged, because the check only chooses what a response shows, or
+        because another permission may allow the operation.
         """
         ...
 
 
 class Quotas(Protocol):
-    """Counts requests against the quotas. Called on a network thread, so it must not block."""
+    """The interface of the quotas, which count requests and throttle connections. It is called on a network thread, so
+    it must not block."""
 
     def throttle_time_ms(self, call: Call, quota: str, size: int) -> int:
-        """Count a request of `size` bytes against `quota`. Return how long to mute its connection in ms; 0 for none."""
+        """Count a request of `size` bytes against the quota of this name. Return for how many ms the connection must be
+        muted, which means that nothing is read from it; 0 for not at all."""
         ...
 
 
 def denied_names(
     broker: Services, call: Call, operation: str, resource_type: str, names: Collection[str], *, logged: bool = True
 ) -> Collection[str]:
-    """Return the names of the resources on which the principal of a call may not do an operation."""
+    """Return those of `names`, resources of one type, on which the principal of the call may not do the operation.
+    Return () if the broker has no authorizer."""
     if broker.authorizer is None or not names:
         return ()
     actions = [Action(operation, resource_type, name) for name in names]
@@ -63,12 +71,15 @@ def denied_names(
 
 
 def is_denied(broker: Services, call: Call, operation: str, *, logged: bool = True) -> bool:
-    """Return True if the principal of a call may not do an operation on the cluster."""
+    """Return True if the principal of the call may not do the operation on the cluster. False if the broker has no
+    authorizer."""
     return bool(denied_names(broker, call, operation, "CLUSTER", [CLUSTER], logged=logged))
 
 
 def rights_of(broker: Services, call: Call) -> Hashable:
-    """Return what the rights of a call depend on: equal values mean the same rights."""
+    """Return a hashable value from which the access rights of the call follow: the principal, the client's address and
+    the generation of the rules. Two calls with equal values have the same rights. The broker must have an authorizer.
+    """
     assert broker.authorizer is not None
     connection = call.connection
     return connection.principal, connection.peer[0], broker.authorizer.generation

@@ -19,13 +19,14 @@ Decode = Callable[[memoryview | bytearray], Any]
 
 
 class Joins(NamedTuple):
-    """Decides which requests of an API are joined, which means handled by one call of the handler.
+    """Two functions that decide which requests of an API are joined, which means handled by one call of the handler.
 
-    same_connection(first, call)    True if `call` may be joined with `first`, an earlier call on its connection. None:
-                                    never
-    other_connections(calls)        True if `calls`, everything that a connection has sent, may be joined with calls of
-                                    other connections. They wait until the other connections of the turn are read. Not
-                                    asked if the frames are larger than a few KiB together
+    `same_connection(first, call)` returns True if `call` may be joined with `first`, an earlier call on the same
+    connection. If it is None, calls of one connection are never joined.
+
+    `other_connections(calls)` returns True if `calls`, all calls that a connection has sent, may be joined with calls
+    of other connections. They then wait until the network thread has read its other connections. It is not called if
+    the frames are larger than 4 KiB together.
     """
 
     same_connection: Callable[[Call, Call], bool] | None
@@ -64,7 +65,7 @@ class Served:
 
 
 class ApiTable:
-    """The served APIs by API key."""
+    """The APIs that the broker serves, by API key, with their handlers."""
 
     def __init__(self) -> None:
         self._served: dict[int, Served] = {}
@@ -128,7 +129,7 @@ class ApiTable:
         return register
 
     def versions(self) -> dict[int, tuple[int, int]]:
-        """Return (lowest version, highest version) by API key, for ApiVersions."""
+        """Return (lowest version, highest version) of each served API, by API key, for ApiVersions responses."""
         return {key: (served.low, served.high) for key, served in self._served.items()}
 
 

@@ -1,4 +1,4 @@
-"""Adoption from beginning to end: lock the directories, read them, make a plan, write the tree."""
+"""Adopts log directories from beginning to end: locks and reads them, makes a plan, and writes the metadata tree."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def adopt(
     dry_run: bool = False,
     show: Callable[[int], None] = lambda done: None,
 ) -> tuple[Inventory, Plan]:
-    """Adopt the log directories of one broker. Return what was found and what was done.
+    """Adopt the log directories of one Apache Kafka broker: write a metadata tree for kafkapy into the first directory.
 
-    The first directory gets the metadata. dry_run: change nothing; safe while a broker uses the directories. show:
-    called with the number of bytes read so far. Raise AdoptionError, OSError or LocalTreeError; then nothing has been
-    changed.
+    Return the inventory of the directories and the plan that was written. `known` is metadata from other sources. With
+    `dry_run` nothing is written, and a broker may be using the directories. `show` is called with the number of bytes
+    read so far. Raise AdoptionError, OSError or LocalTreeError; the directories are then unchanged.
     """
     whole = [Path(os.path.abspath(directory)) for directory in dirs]
     for directory in whole:
@@ -53,15 +53,16 @@ def adopt(
 
 
 def _write_broker_id(directory: Path, plan: Plan) -> None:
-    """Write meta.properties into directories of Kafka 0.8, which have none. Kafka 0.8 ignores the file, so it does no
-    harm if a crash prevents the rest of the adoption."""
+    """Write meta.properties, with the broker id and the cluster id, into a directory of Kafka 0.8, which has no such
+    file. Kafka 0.8 ignores the file, so it does no harm if a crash prevents the rest of the adoption."""
     write_meta(Files(), str(directory), MetaProperties(plan.broker_id, plan.cluster_id), time.time())
     give_to_owner(directory / META_PROPERTIES, directory)
 
 
 @contextmanager
 def locked(dirs: Sequence[Path]) -> Iterator[None]:
-    """Hold the locks of the directories, which Kafka brokers use, too. Raise AdoptionError if a broker has one."""
+    """Hold the lock files of the directories, which Kafka brokers lock too, during a with block. Raise AdoptionError if
+    a running broker has locked a directory."""
     with ExitStack() as held:
         for directory in dirs:
             is_new = not (directory / dir_lock.NAME).exists()

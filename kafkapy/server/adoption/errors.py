@@ -1,7 +1,7 @@
-"""The error of an adoption."""
+"""AdoptionError, the exception of an adoption that is refused."""
 
 from __future__ import annotations
 
 
 class AdoptionError(Exception):
-    """The directories cannot be adopted and are unchanged; the message says why, and what to do."""
+    """Raised if log directories cannot be adopted. They are unchanged; the message says why, and what to do."""

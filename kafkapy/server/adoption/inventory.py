@@ -1,4 +1,4 @@
-"""Reads the log directories of a broker, and refuses those that must not be adopted."""
+"""Reads the log directories of an Apache Kafka broker, and refuses those that must not be adopted."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from kafkapy.server.adoption.partition_dir import FoundPartition, read_partition
 
 @dataclass
 class Inventory:
-    """What the directories hold. `set_aside` are partition directories that Kafka does not use; `doomed` are those that
-    it was going to delete."""
+    """The contents of a broker's log directories. `set_aside` has the partition directories that Kafka does not use,
+    and `doomed` those that Kafka was going to delete."""
 
     dirs: list[Path]
     meta: MetaProperties | None = None
@@ -36,14 +36,16 @@ class Inventory:
 
 
 def bytes_to_read(dirs: Sequence[Path]) -> int:
-    """Return the size of all segments in bytes: what `take_inventory` has to read through."""
+    """Return the total size in bytes of all segment files in the directories. `take_inventory` has to read through
+    them."""
     return sum(path.stat().st_size for directory in dirs for path in directory.glob(f"*-*/*{names.LOG}"))
 
 
 def take_inventory(dirs: Sequence[Path], show: Callable[[int], None] = lambda done: None) -> Inventory:
-    """Read the directories without changing them. `show` is called with the number of bytes read so far.
+    """Read the log directories of a broker, without changing them, and return their inventory.
 
-    The caller must hold the locks of the directories, except for a dry run. Raise AdoptionError or OSError.
+    `show` is called with the number of bytes read so far. The caller must hold the locks of the directories, except for
+    a dry run. Raise OSError, or AdoptionError if the directories cannot be adopted.
     """
     found = Inventory(list(dirs))
     for directory in dirs:
@@ -64,7 +66,9 @@ def take_inventory(dirs: Sequence[Path], show: Callable[[int], None] = lambda do
 
 
 def _read_top(directory: Path, found: Inventory) -> None:
-    """Add the directory's meta.properties, and whether Kafka stopped cleanly, to `found`. Raise AdoptionError."""
+    """Store a log directory's meta.properties in `found`, and whether Kafka stopped cleanly. Raise AdoptionError if the
+    directory is adopted already, if meta.properties is invalid, or if it names another broker or cluster than the
+    directories before."""
     tree = directory / FILE_NAME
     if tree.exists() and tree.stat().st_size:
         raise AdoptionError(f"{directory} is adopted already: it holds {FILE_NAME}")
@@ -84,7 +88,8 @@ def _read_top(directory: Path, found: Inventory) -> None:
 
 
 def _partition_dirs(directory: Path, found: Inventory) -> list[tuple[names.LogDirName, Path]]:
-    """Return the partition directories in use, and add the others to `found`."""
+    """Return the parsed name and the path of each partition directory that is in use. Add the partition directories
+    that Kafka has set aside, or was going to delete, to `found`."""
     live = []
     for name in sorted(os.listdir(directory)):
         path = directory / name

@@ -1,4 +1,4 @@
-"""What is known about a cluster from other sources than its log directories."""
+"""The metadata of a cluster that an adoption gets from other sources than the log directories."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 
 class KnownTopic(NamedTuple):
-    """A topic in ZooKeeper. `topic_id` is None before Kafka 2.8. `leader_epochs` has the partitions with a state node.
-
-    `deleting`: the topic is marked for deletion, and not deleted yet.
-    """
+    """A topic in ZooKeeper. `topic_id` is None if ZooKeeper has none, as before Kafka 2.8. `assignment` has the
+    replicas of each partition, `leader_epochs` the leader epoch of each partition that has a state node. `deleting` is
+    True for a topic that is marked for deletion and not deleted yet."""
 
     topic_id: bytes | None
     assignment: dict[int, list[int]]
@@ -20,13 +19,14 @@ class KnownTopic(NamedTuple):
 
 @dataclass
 class Knowledge:
-    """What is known about the cluster; every field is empty if its source was not given.
+    """The metadata of a cluster from other sources than its log directories. A field is empty if its source was not
+    given.
 
-    settings: overrides by topic; of a topic that is missing here the settings are unknown.
-    sources: where a topic's settings come from, for messages.
+    settings: topic settings, by topic and name; the settings of a topic that is missing here are unknown.
+    sources: the origin of a topic's settings, by topic, for messages.
     broker_settings: dynamic settings, by broker id or `<default>`.
-    last_producer_id: the last id of the allocated blocks.
-    consumer_offsets: those that old consumers have committed to ZooKeeper, by group, topic and partition.
+    last_producer_id: the last id of the allocated blocks of producer ids; -1 if unknown.
+    consumer_offsets: offsets that old consumers have committed to ZooKeeper, by group, topic and partition.
     """
 
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -40,6 +40,6 @@ class Knowledge:
     consumer_offsets: dict[tuple[str, str, int], bytes] = field(default_factory=dict)
 
     def add_settings(self, settings: dict[str, dict[str, str]], source: str) -> None:
-        """Add settings by topic. They replace all settings of a topic that has some already."""
+        """Add settings, by topic and name, that come from `source`. They replace earlier settings of these topics."""
         self.settings.update(settings)
         self.sources.update(dict.fromkeys(settings, source))

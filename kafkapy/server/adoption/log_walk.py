@@ -30,21 +30,25 @@ _CRC_PIECE = 1 << 20
 
 
 class Highest(NamedTuple):
-    """The highest producer id and leader epoch; -1 for none. Message formats 0 and 1 have neither."""
+    """The highest producer id and the highest leader epoch found so far; -1 for none. Batches of the message formats 0
+    and 1 contain neither."""
 
     producer_id: int = -1
     leader_epoch: int = -1
 
     def with_(self, other: Highest) -> Highest:
-        """Return the higher of each value."""
+        """Return a Highest with the larger producer id of `self` and `other`, and with the larger leader epoch of the
+        two."""
         return Highest(max(self.producer_id, other.producer_id), max(self.leader_epoch, other.leader_epoch))
 
 
 def walk_segment(path: Path, known: Highest, show: Callable[[int], None], *, of_transactions: bool = False) -> Highest:
-    """Return `known`, raised to the values in the segment. The walk ends at the first bytes that are not a batch.
+    """Read the batch headers of a segment file. Return `known`, raised to the highest producer id and leader epoch in
+    the file.
 
-    `of_transactions`: the segment is one of `__transaction_state`, whose records name producer ids that may not have
-    written anything yet. `show` is called with the number of bytes read so far. Raise OSError.
+    Reading ends at the first bytes that are not a record batch. `of_transactions` is True for a segment of
+    `__transaction_state`, whose records may name producer ids that have not written anything yet. `show` is called with
+    the number of bytes read so far. Raise OSError.
     """
     with open(path, "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
@@ -71,8 +75,8 @@ def walk_segment(path: Path, known: Highest, show: Callable[[int], None], *, of_
 
 
 def _checked(fd: int, position: int, end: int, of_transactions: bool) -> Highest:
-    """Return the values of one batch; nothing (-1) if its CRC is wrong. Reads the batch for the CRC in pieces, because
-    its length may be wrong, too."""
+    """Return the producer id and the leader epoch of the record batch from `position` to `end` of a file; -1 for both
+    if its CRC is wrong. The batch is read in chunks for the CRC, because the length in its header may be wrong, too."""
     head = os.pread(fd, _V2_HEADER, position)
     header = read_header(head)
     crc = crc32c(head[_CRC_START:])

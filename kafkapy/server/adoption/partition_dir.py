@@ -1,4 +1,4 @@
-"""Reads one partition's directory: its topic id, its highest leader epoch and its highest producer id."""
+"""Reads the directory of one partition: the topic id, the highest leader epoch and the highest producer id."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _SUFFIX_07 = ".kafka"
 
 
 class FoundPartition(NamedTuple):
-    """A partition found in a log directory. `topic_id` is None if a Kafka before 2.8 wrote it. `highest` has the
-    highest leader epoch and producer id, -1 where unknown. `size` is the size of the .log files in bytes."""
+    """A partition found in a log directory. `topic_id` is None if a Kafka before 2.8 wrote the directory. `highest` has
+    the highest leader epoch and producer id, -1 where unknown. `segments` is the number of the .log files, `size` their
+    size in bytes."""
 
     topic: str
     partition: int
@@ -32,7 +33,8 @@ class FoundPartition(NamedTuple):
 
 
 def read_partition(topic: str, partition: int, directory: Path, show: Callable[[int], None]) -> FoundPartition:
-    """Read the directory. `show` is called with the number of bytes read so far. Raise AdoptionError or OSError."""
+    """Read the directory of a partition and return a description of it, with the highest leader epoch and producer id
+    in its files. `show` is called with the number of bytes read so far. Raise AdoptionError or OSError."""
     sizes = {entry.name: entry.size for entry in Files().entries(str(directory)) if not entry.is_dir}
     logs = [name for name in sizes if name.endswith(names.LOG)]
     highest = Highest(-1, _stored_epoch(directory))
@@ -47,7 +49,7 @@ def read_partition(topic: str, partition: int, directory: Path, show: Callable[[
 
 
 def refuse_07(directory: Path) -> None:
-    """Raise AdoptionError if Kafka 0.7 wrote the directory."""
+    """Raise AdoptionError if Kafka 0.7 wrote the directory, which means that it contains .kafka files."""
     if any(entry.name.endswith(_SUFFIX_07) for entry in Files().entries(str(directory))):
         raise AdoptionError(
             f"{directory} was written by Kafka 0.7, whose offsets are byte positions: it cannot be adopted; import it "
@@ -56,7 +58,8 @@ def refuse_07(directory: Path) -> None:
 
 
 def shifted(show: Callable[[int], None], done: int) -> Callable[[int], None]:
-    """Return `show` for a part of the work that begins after `done` bytes."""
+    """Return a progress callback for a part of the work: it adds `done`, the bytes read before that part, to its
+    argument and calls `show` with the sum."""
     return lambda more: show(done + more)
 
 
@@ -68,8 +71,8 @@ def _topic_id(directory: Path) -> bytes | None:
 
 
 def _stored_epoch(directory: Path) -> int:
-    """Return the latest epoch in the leader epoch checkpoint, or -1 if the file is missing or damaged: the batches
-    contain their leader epochs too."""
+    """Return the latest leader epoch in the partition's leader epoch checkpoint file, or -1 if the file is missing or
+    damaged: the record batches contain their leader epochs too."""
     path = directory / leader_epochs.NAME
     try:
         lines = parse_lines(path.read_bytes(), str(path))
@@ -79,7 +82,8 @@ def _stored_epoch(directory: Path) -> int:
 
 
 def _in_snapshot(path: Path) -> Highest:
-    """Return the highest producer id in a snapshot, or -1 for a damaged file, which the broker ignores too."""
+    """Return the highest producer id in a producer snapshot file, without a leader epoch. The id is -1 if the file is
+    damaged; the broker ignores such a file too."""
     try:
         entries = parse_snapshot(path.read_bytes(), str(path))
     except SnapshotError:

@@ -1,4 +1,4 @@
-"""What an adoption will write: what the directories hold and what is known from elsewhere, combined and checked."""
+"""Makes the plan of an adoption: the metadata to write, combined from the log directories and from other sources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ PRODUCER_ID_GAP = 1_000_000_000
 @dataclass
 class Plan:
     """The metadata that an adoption writes. This broker will allocate producer ids above `last_producer_id`.
-    `controller_epoch` is the epoch of the last controller; 0 if unknown."""
+    `controller_epoch` is the epoch of the cluster's last controller; 0 if unknown. `warnings` are messages for the
+    operator."""
 
     broker_id: int
     cluster_id: str | None
@@ -32,14 +33,15 @@ class Plan:
 
     @property
     def without_settings(self) -> list[str]:
-        """The topics that keep all records because their settings are unknown."""
+        """The names of the topics whose settings are unknown, so that they keep all records."""
         return [topic.name for topic in self.topics if topic.source == NOT_KNOWN]
 
 
 def make_plan(found: Inventory, known: Knowledge, broker_id: int | None = None) -> Plan:
-    """Return the plan. Raise AdoptionError if the directories contradict the metadata known from elsewhere.
+    """Return the plan of an adoption, from the contents of the directories and the metadata from other sources.
 
-    `broker_id` is needed for directories without meta.properties.
+    `broker_id` is needed for directories without meta.properties. Raise AdoptionError if the directories contradict the
+    other sources.
     """
     warnings: list[str] = []
     by_topic: defaultdict[str, dict[int, FoundPartition]] = defaultdict(dict)
@@ -62,8 +64,9 @@ def make_plan(found: Inventory, known: Knowledge, broker_id: int | None = None) 
 
 
 def _broker_id(found: Inventory, known: Knowledge, wanted: int | None) -> int:
-    """Return the broker id in meta.properties. Kafka 0.8 has no such file: return `wanted`, or the only broker that
-    has replicas according to ZooKeeper. Raise AdoptionError if none of them is known."""
+    """Return the broker id in meta.properties. Without that file, which Kafka 0.8 does not write, return `wanted`, or
+    the id of the only broker that has replicas according to ZooKeeper. Raise AdoptionError if no id is known, or if
+    `wanted` contradicts meta.properties."""
     if found.meta is not None:
         if wanted not in (None, found.meta.broker_id):
             raise AdoptionError(f"these are directories of broker {found.meta.broker_id}, not of broker {wanted}")
@@ -90,7 +93,7 @@ def _cluster_id(found: Inventory, known: Knowledge) -> str | None:
 
 
 def _last_of_others(producer_id: int) -> int:
-    """Return the id after which this broker's producer ids begin, far above all ids in use.
+    """Return the id after which this broker's producer ids begin. It is far above `producer_id`, the highest id in use.
 
     If Kafka is started on the directories again, Kafka continues with the producer ids after its own last one. If this
     broker had used the same ids, Kafka would take new records for duplicates and drop them.
@@ -99,7 +102,8 @@ def _last_of_others(producer_id: int) -> int:
 
 
 def _broker_settings(known: Knowledge, broker_id: int) -> dict[str, dict[str, str]]:
-    """Return the dynamic settings of this broker and the cluster-wide ones, without empty ones."""
+    """Return the dynamic settings of this broker and the cluster-wide ones, by broker id or `<default>`. An entity
+    without settings is left out."""
     wanted = {entity: known.broker_settings.get(entity) for entity in (str(broker_id), DEFAULT_ENTITY)}
     return {entity: settings for entity, settings in wanted.items() if settings}
 

@@ -35,11 +35,13 @@ _NEXT = re.compile(r",(?=[a-z0-9.]+=)")
 
 
 class SettingsFileError(ValueError):
-    """The text has none of the formats; the message quotes what was found."""
+    """Raised for a settings file that has none of the known formats; the message quotes the part that is not
+    understood."""
 
 
 def parse_settings(text: str) -> Settings:
-    """Return the overrides by topic. Raise SettingsFileError."""
+    """Return the topic settings in the text of a settings file, by topic and name. Raise SettingsFileError if the text
+    has none of the known formats."""
     if text.lstrip().startswith("{"):
         return _from_json(text)
     lines = [line for line in text.splitlines() if line.strip()]
@@ -60,7 +62,7 @@ def _from_json(text: str) -> Settings:
 
 
 def _text(value: object) -> str:
-    """Return a JSON value as the text of a setting."""
+    """Return a value from JSON as the text of a setting: the items of a list are joined with commas."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -107,6 +109,6 @@ def _from_tool(lines: list[str]) -> Settings:
 
 
 def _listed(text: str) -> dict[str, str]:
-    """Return the settings in a text `key=value,key=value`."""
+    """Return the settings in a text `key=value,key=value`, as Kafka's tools print it, by name."""
     pairs = (item.partition("=") for item in _NEXT.split(text.strip()) if item)
     return {key: value for key, _, value in pairs}

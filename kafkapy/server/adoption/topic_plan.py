@@ -1,4 +1,4 @@
-"""One adopted topic: its id, its partitions with their leader epochs, and its settings."""
+"""Plans the metadata of one adopted topic: its id, its partitions with their leader epochs, and its settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ ALWAYS_SO = "as always in Kafka"
 
 
 class PlannedTopic(NamedTuple):
-    """One topic. `epochs` has the leader epoch of each partition from 0 on; `missing` are those without a directory."""
+    """The metadata that an adoption writes for one topic. `epochs` has the leader epoch of each partition from 0 on;
+    `missing` has the partitions without a directory; `source` is the origin of the settings, for messages."""
 
     name: str
     id: bytes
@@ -49,7 +50,8 @@ class PlannedTopic(NamedTuple):
 def plan_topic(
     name: str, partitions: Mapping[int, FoundPartition], known: Knowledge, broker_id: int, warnings: list[str]
 ) -> PlannedTopic:
-    """Return the plan for one topic. Raise AdoptionError if what was found contradicts what is known."""
+    """Return the metadata to write for one topic, and append messages for the operator to `warnings`. Raise
+    AdoptionError if the topic's directories contradict the metadata from other sources."""
     try:
         validate_name(name)
     except KafkaError as error:
@@ -81,7 +83,9 @@ def plan_topic(
 def _epochs(
     name: str, partitions: Mapping[int, FoundPartition], known: KnownTopic | None
 ) -> tuple[dict[int, int], list[int]]:
-    """Return the leader epochs of the partitions, never below their logs', and the partitions without a directory."""
+    """Return the leader epoch of each partition, which is never below the highest one in the partition's log, and the
+    list of the partitions without a directory. Raise AdoptionError if so many directories are missing that this is not
+    a topic."""
     count = max([*partitions, *(known.assignment if known is not None else ())]) + 1
     if count - len(partitions) > MAX_NEW_PARTITIONS:
         raise AdoptionError(

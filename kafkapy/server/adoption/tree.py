@@ -1,4 +1,4 @@
-"""Writes the metadata tree of adopted directories. The tree gets its final name when it is complete."""
+"""Writes the metadata tree of adopted directories. The tree's file gets its final name when it is complete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ UNFINISHED = f"{FILE_NAME}.adopting"
 
 
 def write_tree(directory: Path, plan: Plan) -> Path:
-    """Write the tree of a plan into a directory that has none. Return the tree's path. Raise OSError."""
+    """Write the metadata tree of a plan into a directory that has no tree yet. Return the path of the tree's file.
+    Raise OSError."""
 
     def fill(tree: LocalTree) -> None:
         tree.commit(list(_operations(plan)))
@@ -31,7 +32,8 @@ def write_tree(directory: Path, plan: Plan) -> Path:
 
 
 def write_whole(directory: Path, unfinished_name: str, fill: Callable[[LocalTree], None]) -> Path:
-    """Write a tree with the basic nodes and what `fill` adds, then rename it to its final name. Return its path.
+    """Write a metadata tree with the basic nodes and the nodes that `fill(tree)` adds, under the name
+    `unfinished_name`, then rename its file to the final name. Return the path of the file.
 
     A crash before the rename leaves a file that nothing reads and that the next attempt replaces. Raise OSError.
     """
@@ -74,7 +76,8 @@ def _operations(plan: Plan) -> Iterator[Operation]:
 
 
 def _block(plan: Plan) -> dict[str, object]:
-    """Return the producer id block to store: the last block, allocated to this broker and used up."""
+    """Return the content of the node for the last block of producer ids: a block that is allocated to this broker and
+    used up."""
     return {
         "version": 1,
         "broker": plan.broker_id,
@@ -89,7 +92,8 @@ def _remove(path: Path) -> None:
 
 
 def give_to_owner(path: Path, directory: Path) -> None:
-    """Give the file the owner of its directory: if root runs the adoption, the broker's user must be able to write."""
+    """Give the file the owner of its directory if root runs the adoption: the broker's user must be able to write the
+    file."""
     owner = directory.stat()
     if os.geteuid() == 0 and (owner.st_uid, owner.st_gid) != (0, 0):
         os.chown(path, owner.st_uid, owner.st_gid)

@@ -1,5 +1,5 @@
-"""Reads the topics of an Apache Kafka cluster from ZooKeeper: settings, ids, replicas, leader epochs (Kafka's ZkData),
-and the offsets that old consumers have committed there.
+"""Reads the metadata of an Apache Kafka cluster from ZooKeeper: topics with settings, ids, replicas and leader epochs
+(Kafka's ZkData), broker settings, and the offsets that old consumers have committed there.
 
 Nothing is written. The tree is read through the two functions of `Nodes`, so this module needs the ZooKeeper library
 only when a ZooKeeper is named.
@@ -22,7 +22,8 @@ CONNECT_TIMEOUT_S = 10.0
 
 
 class Nodes(Protocol):
-    """A tree of nodes. Both methods return None for a node that does not exist."""
+    """The interface for reading a tree of nodes, such as ZooKeeper's. Both methods return None for a node that does not
+    exist."""
 
     def data(self, path: str) -> bytes | None: ...
 
@@ -30,7 +31,8 @@ class Nodes(Protocol):
 
 
 def read_cluster(nodes: Nodes, source: str) -> Knowledge:
-    """Return what the tree says about the cluster. Raise AdoptionError if it has no topics node, or a malformed one."""
+    """Return the metadata of the Kafka cluster in a ZooKeeper tree. `source` names the tree in messages. Raise
+    AdoptionError if the tree has no node for topics, or if a node is malformed."""
     names = nodes.children(paths.TOPICS)
     if names is None:
         raise AdoptionError(
@@ -83,7 +85,8 @@ def _settings(nodes: Nodes, kind: str, entity: str) -> dict[str, str]:
 
 
 def _json(nodes: Nodes, path: str) -> dict[str, Any]:
-    """Return the JSON object in a node; {} if there is none."""
+    """Return the JSON object in a node; {} if the node is empty or does not exist. Raise AdoptionError for malformed
+    JSON."""
     data = nodes.data(path)
     try:
         return paths.from_json(data, path) if data else {}
@@ -93,7 +96,9 @@ def _json(nodes: Nodes, path: str) -> dict[str, Any]:
 
 @contextmanager
 def connected(address: str) -> Iterator[Nodes]:
-    """Connect to ZooKeeper at HOST:PORT[,HOST:PORT][/chroot]. Raise AdoptionError, or ModuleNotFoundError: kazoo."""
+    """Connect to ZooKeeper at HOST:PORT[,HOST:PORT][/chroot] for the duration of a with block, which gets the nodes.
+    Raise AdoptionError if ZooKeeper does not answer or returns an error, ModuleNotFoundError if kazoo is not installed.
+    """
     from kazoo.client import KazooClient
     from kazoo.exceptions import KazooException
     from kazoo.handlers.threading import KazooTimeoutError
