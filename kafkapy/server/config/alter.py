@@ -30,12 +30,13 @@ Operation = tuple[str, int, "str | None"]  # name, SET to SUBTRACT, value
 
 
 def repeated(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
-    """Return the resources, as (type, name), that occur more than once. Kafka refuses all of them."""
+    """Return the resources, as (type, name), that occur more than once in a request. Kafka refuses all of them."""
     return {resource for resource, count in Counter(resources).items() if count > 1}
 
 
 def is_one_broker(resource_name: str, broker_id: int) -> bool:
-    """Return True if a broker resource names this broker, False if its name is empty: the cluster-wide settings.
+    """Return True if the name of a broker resource is this broker's id. Return False if the name is empty, which means
+    the cluster-wide settings.
 
     Raise KafkaError INVALID_REQUEST for any other name.
     """
@@ -51,24 +52,28 @@ def is_one_broker(resource_name: str, broker_id: int) -> bool:
 
 
 def replaced(entries: Sequence[tuple[str, str | None]]) -> dict[str, str]:
-    """Return the settings of an AlterConfigs request, which replace all current settings."""
+    """Return the settings in an AlterConfigs request, by name. They replace all current settings. Raise KafkaError
+    INVALID_REQUEST if a name occurs more than once or a value is null."""
     _check_names(name for name, _ in entries)
     _check_nulls(name for name, value in entries if value is None)
     return {name: value for name, value in entries if value is not None}
 
 
 def topic_operations(current: Mapping[str, str], operations: Sequence[Operation]) -> dict[str, str]:
-    """Return a topic's overrides after the operations."""
+    """Return a topic's overrides after the operations of an IncrementalAlterConfigs request on `current`. Raise
+    KafkaError for invalid operations."""
     return _applied(current, operations, {name: TOPIC_KEYS.get(name) for name, _, _ in operations})
 
 
 def broker_operations(current: Mapping[str, str], operations: Sequence[Operation]) -> dict[str, str]:
-    """Return the dynamic settings of a broker, or of the cluster, after the operations."""
+    """Return the dynamic settings of a broker, or the cluster-wide ones, after the operations of an
+    IncrementalAlterConfigs request on `current`. Raise KafkaError for invalid operations."""
     return _applied(current, operations, {name: key_of(name) for name, _, _ in operations})
 
 
 def check_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """Return the settings of a topic that is created or altered with these overrides. Raise KafkaError."""
+    """Return the log settings of a topic that is created or altered with these overrides. Raise KafkaError
+    INVALID_CONFIG if an override is invalid."""
     try:
         check_overrides(config.log_config, overrides)
     except ConfigError as error:
@@ -77,7 +82,8 @@ def check_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig
 
 
 def stored_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """Return the settings of an existing topic. Raise KafkaError only for a value that cannot be parsed."""
+    """Return the log settings of an existing topic with these overrides. Raise KafkaError INVALID_CONFIG only for a
+    value that cannot be parsed."""
     try:
         return _topic_settings(config.log_config, tuple(overrides.items()))
     except ConfigError as error:
@@ -86,13 +92,14 @@ def stored_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfi
 
 @lru_cache(maxsize=256)
 def _topic_settings(defaults: LogConfig, overrides: tuple[tuple[str, str], ...]) -> LogConfig:
-    """Return a topic's settings: the same object for equal overrides, because it is larger than the rest of an idle
-    partition's memory."""
+    """Return a topic's log settings, the same object for equal arguments: sharing it saves memory, because it is larger
+    than the rest of an idle partition."""
     return LogConfig.from_overrides(defaults, dict(overrides))
 
 
 def check_broker(config: BrokerConfig, values: Mapping[str, str], *, per_broker: bool) -> BrokerConfig:
-    """Return the broker's settings with `values` as its own dynamic settings, or as the cluster's. Raise KafkaError."""
+    """Return the broker's settings after `values` replace this broker's dynamic settings, or the cluster-wide ones if
+    `per_broker` is False. Raise KafkaError INVALID_REQUEST if a value is invalid."""
     try:
         return changed(config, values, per_broker=per_broker)
     except ConfigError as error:
@@ -100,7 +107,8 @@ def check_broker(config: BrokerConfig, values: Mapping[str, str], *, per_broker:
 
 
 def check_operations(operations: Sequence[Operation]) -> None:
-    """Raise KafkaError INVALID_REQUEST for operations that are wrong for any resource."""
+    """Raise KafkaError INVALID_REQUEST for operations that are invalid for any resource: a name that occurs twice, an
+    unknown operation code, or a null value."""
     _check_names(name for name, _, _ in operations)
     for name, operation, _ in operations:
         if operation not in (SET, DELETE, APPEND, SUBTRACT):
@@ -124,7 +132,8 @@ def _applied(
 
 
 def _edited(text: str | None, name: str, operation: int, value: str, key: ConfigKey | None) -> str:
-    """Return the text of a list setting with items appended or subtracted."""
+    """Return the text of a list setting after the items in `value` are appended to it, or subtracted from it. `text` is
+    the current value; None: the default. Raise KafkaError INVALID_CONFIG if the setting is not a list."""
     if key is None:
         raise KafkaError(Errors.INVALID_CONFIG, f"{name} is not a setting")
     if key.type != ConfigType.LIST:

@@ -24,9 +24,10 @@ __all__ = ["BrokerConfig", "ConfigError", "PropertiesError"]
 class BrokerConfig:
     """The checked settings of one broker.
 
-    static_values, dynamic_default and dynamic_broker are the texts as they were set, by source. `unknown` are the names
-    that are no settings, `inert` those of settings without effect in this broker. broker_id is -1 until the broker has
-    generated its id. `listeners` has no KRaft controller listeners.
+    `static_values` has the texts of the settings from the file and the command line, `dynamic_default` those of the
+    cluster-wide dynamic settings, `dynamic_broker` those of this broker's dynamic settings. `unknown` has the names
+    that are not settings, `inert` the names of settings without effect in this broker. `broker_id` is -1 until the
+    broker has generated its id. `listeners` has no KRaft controller listeners.
     """
 
     auto_create_topics_enable: bool
@@ -77,7 +78,7 @@ class BrokerConfig:
         dynamic_default: Mapping[str, str] | None = None,
         dynamic_broker: Mapping[str, str] | None = None,
     ) -> None:
-        """Parse and check all settings. Raise ConfigError for the first wrong one."""
+        """Parse and check all settings. Raise ConfigError for the first invalid one."""
         self.static_values: dict[str, str] = {name: _text(value) for name, value in (static_values or {}).items()}
         _pair_ids(self.static_values)
         self.dynamic_default: dict[str, str] = dict(dynamic_default or {})
@@ -96,12 +97,14 @@ class BrokerConfig:
 
     @classmethod
     def load(cls, path: Path | None = None, overrides: Mapping[str, Any] | None = None) -> BrokerConfig:
-        """Return the settings of a .properties file with overrides. Raise OSError, PropertiesError or ConfigError."""
+        """Return the settings of a .properties file (None for no file), with `overrides` in place of those in the file.
+        Raise OSError, PropertiesError or ConfigError."""
         settings: dict[str, Any] = dict(load_properties(path)) if path is not None else {}
         return cls(_override(settings, overrides or {}))
 
     def with_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
-        """Return these settings with other dynamic ones, cluster-wide and of this broker. Raise ConfigError."""
+        """Return a BrokerConfig with the same static settings and with these dynamic ones: `default` has the
+        cluster-wide settings, `broker` those of this broker. Raise ConfigError for an invalid setting."""
         return BrokerConfig(self.static_values, default, broker)
 
     def __getitem__(self, name: str) -> Any:
@@ -109,7 +112,7 @@ class BrokerConfig:
         return self.values[name]
 
     def is_set(self, name: str) -> bool:
-        """Return True if the setting was given a value, False if it has its default."""
+        """Return True if the setting was given a value, False if it was not, so that its default applies."""
         return name in self._given
 
     def warnings(self) -> list[str]:
@@ -176,7 +179,7 @@ _ATTRIBUTES = tuple(BrokerConfig.__annotations__)
 
 
 def _text(value: Any) -> str:
-    """Return the text of a setting that was given as a Python value."""
+    """Return a setting's Python value as the text that a .properties file would have."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
@@ -192,8 +195,8 @@ def _pair_ids(settings: dict[str, str]) -> None:
 
 
 def _override(settings: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Put overrides over settings and return the result. An override also removes the other keys of its group: an
-    overriding log.roll.hours removes log.roll.ms, which would take precedence."""
+    """Set the overrides in `settings`, and return `settings`. An override also removes the other keys for the same
+    value: an overriding log.roll.hours removes log.roll.ms, which would take precedence."""
     for name in overrides:
         for rival in rivals(name):
             settings.pop(rival, None)

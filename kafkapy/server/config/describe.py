@@ -18,7 +18,8 @@ from kafkapy.server.config.keys import BROKER_KEYS, key_of, synonyms
 
 
 class Source:
-    """The sources of a value, as DescribeConfigs codes. Of a setting's sources the one with the lowest code wins."""
+    """DescribeConfigs codes for the source of a setting's value. If several sources have a value, the one with the
+    lowest code takes precedence."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -30,7 +31,8 @@ class Source:
 
 
 class Synonym(NamedTuple):
-    """One source of a setting's value, with the key it uses; `value` is None if it is secret."""
+    """One source of a setting's value: the key that this source uses, the value (None if it is secret) and the Source
+    code."""
 
     name: str
     value: str | None
@@ -38,7 +40,8 @@ class Synonym(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One setting. `synonyms` are in order of precedence; `type` is one of the codes in ConfigType.WIRE_CODES."""
+    """One setting in a DescribeConfigs response. `synonyms` has all sources of its value in order of precedence; `type`
+    is one of the codes in ConfigType.WIRE_CODES."""
 
     name: str
     value: str | None
@@ -53,26 +56,30 @@ class Entry(NamedTuple):
 def describe_topic(
     config: BrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None = None
 ) -> list[Entry]:
-    """Return the entries of a topic with these overrides, by name; `names` None or empty is all. Raise KafkaError."""
+    """Return the settings of a topic with these overrides, sorted by name. `names` selects some settings; None or empty
+    selects all. Raise KafkaError for an override that cannot be parsed."""
     log = stored_topic(config, overrides)
     return [_topic_entry(config, log, overrides, name) for name in _chosen(TOPIC_KEYS, names)]
 
 
 def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) -> list[Entry]:
-    """Return the entries of this broker, by name: all settings that are not internal, and others that are set."""
+    """Return the settings of this broker, sorted by name: all settings that are not internal, and all others that are
+    set. `names` selects some of them; None or empty selects all."""
     shown = {name for name, key in BROKER_KEYS.items() if not key.internal}
     shown.update(config.static_values, config.dynamic_default, config.dynamic_broker)
     return [_broker_entry(config, name, _broker_value(config, name)) for name in _chosen(shown, names)]
 
 
 def describe_broker_default(config: BrokerConfig, names: Collection[str] | None = None) -> list[Entry]:
-    """Return the entries of the cluster-wide dynamic settings that are set, by name."""
+    """Return the cluster-wide dynamic settings that are set, sorted by name. `names` selects some of them; None or
+    empty selects all."""
     values = config.dynamic_default
     return [_broker_entry(config, name, values[name], default_only=True) for name in _chosen(values, names)]
 
 
 def describe_loggers(names: Collection[str] | None = None) -> list[Entry]:
-    """Return the entries of this broker's loggers, by name."""
+    """Return the log levels of this broker's loggers as entries, sorted by name. `names` selects some loggers; None or
+    empty selects all."""
     return [
         Entry(name, level, Source.DYNAMIC_BROKER_LOGGER, False, False, (), ConfigType.UNKNOWN_CODE, None)
         for name, level in log_levels.levels(names).items()
@@ -127,9 +134,10 @@ def _broker_value(config: BrokerConfig, name: str) -> str | None:
 
 
 def _broker_synonyms(config: BrokerConfig, name: str) -> list[Synonym]:
-    """Return every value that `name` or a synonym has, in order of precedence.
+    """Return the values of a broker setting from all sources, under its own name and under its synonyms, in order of
+    precedence.
 
-    Entries before the first one of `name` itself are left out, as in ConfigHelper.
+    Values before the first one under the name itself are left out, as in ConfigHelper.
     """
     found: list[Synonym] = []
     secret = _secret(key_of(name))
@@ -157,5 +165,6 @@ def _default_text(key: ConfigKey | None) -> str | None:
 
 
 def _secret(key: ConfigKey | None) -> bool:
-    """Return True for a password, and for an unknown setting, which may be a password."""
+    """Return True if the value of a setting must not be shown: for a password, and for an unknown setting (None), which
+    may be a password."""
     return key is None or key.sensitive

@@ -25,7 +25,8 @@ Change = Callable[[dict[str, str]], dict[str, str]]
 
 
 class DynamicConfig:
-    """Applies changes to `services.config`, then calls `on_change(config)` so that the parts take them over."""
+    """Stores changes of dynamic broker settings and applies them to `services.config`. Then it calls
+    `on_change(config)`, so that the parts of the broker use the new settings."""
 
     def __init__(self, services: Services, registry: ConfigRegistry, on_change: Callable[[BrokerConfig], None]) -> None:
         self._services = services
@@ -34,9 +35,10 @@ class DynamicConfig:
         self._changing = threading.Lock()
 
     def load(self) -> None:
-        """Apply the stored dynamic settings to `services.config`, at the start.
+        """Apply the stored dynamic settings to `services.config` when the broker starts.
 
-        Log and ignore those that cannot be used. Raise ConfigError if one asks for protection that is not supported.
+        Log and ignore settings that cannot be used. Raise ConfigError if a setting asks for protection, such as TLS or
+        an authorizer, that this broker does not support.
         """
         broker_id, registry = self._services.broker_id, self._registry
         check_stored(
@@ -49,7 +51,7 @@ class DynamicConfig:
         self._apply_stored()
 
     def reload(self) -> None:
-        """Apply stored settings that another program may have changed. Blocks."""
+        """Apply the stored dynamic settings again, because another program may have changed them. Blocks."""
         with self._changing:
             before = self._services.config
             self._apply_stored()
@@ -66,14 +68,16 @@ class DynamicConfig:
             self._services.config = config
 
     def _with_stored(self) -> tuple[BrokerConfig, dict[str, str]]:
-        """Return the settings with the stored dynamic ones, and the errors of those that cannot be used, by name."""
+        """Return the broker's settings with the stored dynamic ones, and an error message, by name, for each stored
+        setting that cannot be used."""
         registry = self._registry
         return fitting(self._services.config, registry.broker_default(), registry.broker(self._services.broker_id))
 
     def alter(self, change: Change, *, per_broker: bool, validate_only: bool) -> None:
-        """Replace this broker's dynamic settings, or the cluster's, with `change(settings)`. Blocks.
+        """Replace this broker's dynamic settings, or the cluster-wide ones if `per_broker` is False, with the result of
+        `change(current settings)`. Blocks.
 
-        With `validate_only` only check the result. Raise KafkaError if a setting is invalid or cannot be stored.
+        With `validate_only`, only check the result. Raise KafkaError if a setting is invalid or cannot be stored.
         """
         with self._changing:
             broker_id = self._services.broker_id

@@ -38,9 +38,10 @@ _THREAD_POOLS = (
 
 
 def problem(name: str, text: str, *, per_broker: bool) -> str | None:
-    """Return why a setting cannot be changed to this value while the broker runs, worded as a ConfigError's rule.
+    """Return the reason why a setting cannot be changed to this value while the broker runs, worded as a ConfigError's
+    rule.
 
-    Return None if it can be changed. Unknown names are allowed, as in Kafka, where plugins may use them.
+    Return None if the setting can be changed. Unknown names are allowed, as in Kafka, where plugins may use them.
     """
     unprotected = protection(name, text)
     if unprotected is not None:
@@ -69,7 +70,7 @@ def problem(name: str, text: str, *, per_broker: bool) -> str | None:
 
 
 def usable(values: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the stored dynamic settings that can be used, and the reasons against each of the others, by name."""
+    """Return two dicts by name: the stored dynamic settings that can be used, and the reasons why the others cannot."""
     good, bad = {}, {}
     for name, text in values.items():
         rule = problem(name, text, per_broker=per_broker)
@@ -83,11 +84,11 @@ def usable(values: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, st
 def fitting(
     config: BrokerConfig, default: Mapping[str, str], broker: Mapping[str, str]
 ) -> tuple[BrokerConfig, dict[str, str]]:
-    """Return the settings with the stored dynamic ones, cluster-wide and of this broker, and the errors of those that
-    cannot be used, by name.
+    """Return the broker's settings with the stored dynamic ones (`default` cluster-wide, `broker` of this broker), and
+    an error message, by name, for each stored setting that cannot be used.
 
-    A setting cannot be used if `problem` says so, or if it breaks a rule between settings. Of two dynamic settings that
-    contradict each other, the broker's own is used before a cluster-wide one, and then the first.
+    A setting cannot be used if `problem` returns a reason, or if it breaks a rule between settings. Of two dynamic
+    settings that contradict each other, this broker's own is preferred to a cluster-wide one, otherwise the first one.
     """
     good_broker, bad = usable(broker, per_broker=True)
     good_default, bad_default = usable(default, per_broker=False)
@@ -103,7 +104,8 @@ def fitting(
 def _one_by_one(
     config: BrokerConfig, default: Mapping[str, str], broker: Mapping[str, str]
 ) -> tuple[BrokerConfig, dict[str, str]]:
-    """Return the settings with those dynamic ones that fit together, and the errors of the others, by name."""
+    """Return the broker's settings with all dynamic settings that fit together, and an error message, by name, for each
+    of the others. The settings are added one at a time, those of this broker first."""
     fits = config.with_dynamic({}, {})
     waiting = [(True, name, text) for name, text in broker.items()]
     waiting += [(False, name, text) for name, text in default.items()]
@@ -126,7 +128,8 @@ def _one_by_one(
 
 
 def changed(config: BrokerConfig, values: Mapping[str, str], *, per_broker: bool) -> BrokerConfig:
-    """Return the settings after `values` replace this broker's dynamic settings, or the cluster's. Raise ConfigError.
+    """Return the broker's settings after `values` replace this broker's dynamic settings, or the cluster-wide ones if
+    `per_broker` is False. Raise ConfigError for an invalid value.
 
     Settings that exist only as dynamic ones are checked but are not in the result's `values`.
     """
@@ -148,7 +151,8 @@ def changed(config: BrokerConfig, values: Mapping[str, str], *, per_broker: bool
 
 
 def is_dynamic(name: str) -> bool:
-    """Return True if DescribeConfigs shows the setting as changeable. Settings of one listener are shown as fixed."""
+    """Return True if DescribeConfigs shows the setting as changeable while the broker runs. A setting of a single
+    listener is shown as read-only."""
     key = key_of(name)
     if key is None or listener_base(name) is not None or name in DYNAMIC_ONLY_KEYS:
         return False

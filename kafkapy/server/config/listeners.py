@@ -15,7 +15,8 @@ ANY_ADDRESSES = frozenset({"0.0.0.0", "::"})
 
 
 class Listener(NamedTuple):
-    """One listener. `name` is in upper case; an empty `host` means all addresses; `port` 0 means any free port."""
+    """One listener of the broker. `name` is in upper case; an empty `host` means all addresses; `port` 0 means any free
+    port."""
 
     name: str
     host: str
@@ -27,7 +28,8 @@ class Listener(NamedTuple):
 
 
 def parse_protocol_map(key: str, text: str) -> dict[str, str]:
-    """Return the security protocols by listener name, from NAME:PROTOCOL pairs. Raise ConfigError."""
+    """Return the security protocol of each listener name, from a comma-separated list of NAME:PROTOCOL. Raise
+    ConfigError, which names the setting `key`."""
     protocols = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, colon, protocol = (part.strip() for part in pair.rpartition(":"))
@@ -42,10 +44,11 @@ def parse_protocol_map(key: str, text: str) -> dict[str, str]:
 def parse_listeners(
     key: str, text: str, protocols: Mapping[str, str], *, distinct_ports: bool = True
 ) -> tuple[Listener, ...]:
-    """Return the listeners in `text`, NAME://HOST:PORT separated by commas. Raise ConfigError, which names `key`.
+    """Return the listeners in a comma-separated list of NAME://HOST:PORT. Raise ConfigError, which names the setting
+    `key`.
 
-    Names must be different. With `distinct_ports` ports must be, too, except port 0, and except for an IPv4 and an
-    IPv6 address that share a port.
+    The names must be different. With `distinct_ports` the ports must be different too, except port 0, and except an
+    IPv4 and an IPv6 address that share a port.
     """
     listeners: list[Listener] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -89,7 +92,8 @@ def _is_address(host: str) -> bool:
 
 
 def parse_per_ip(key: str, text: str) -> dict[str, int]:
-    """Return connection limits by host, from HOST:NUMBER pairs; IPv6 with or without brackets. Raise ConfigError."""
+    """Return the connection limit of each host, from a comma-separated list of HOST:NUMBER. An IPv6 address may be in
+    brackets. Raise ConfigError, which names the setting `key`."""
     limits = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         host, _, number = pair.rpartition(":")

@@ -1,6 +1,6 @@
 """Converts the broker's settings into those of its parts: logs, cleaner, network and ZooKeeper client.
 
-The parts do not know Kafka's names of settings.
+The parts do not know the names that Kafka gives to the settings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _POLICY = "kafkapy.retention.policy"
 
 
 def log_settings(config: BrokerConfig) -> LogSettings:
-    """Return the settings of the logs. Raise ConfigError for a retention policy that cannot be loaded."""
+    """Return the settings of the log manager. Raise ConfigError for a retention policy that cannot be loaded."""
     return LogSettings(
         recovery_threads_per_dir=config.num_recovery_threads_per_data_dir,
         initial_task_delay_ms=config.log_initial_task_delay_ms,
@@ -41,7 +41,8 @@ def log_settings(config: BrokerConfig) -> LogSettings:
 
 
 def load_policy(name: str) -> RetentionPolicy | None:
-    """Return an instance of the class MODULE:CLASS, created without arguments; None for "". Raise ConfigError."""
+    """Return a retention policy: a new instance of the class that `name` gives as MODULE:CLASS. Return None if `name`
+    is empty. Raise ConfigError if the class cannot be imported or instantiated, or is not a policy."""
     if not name:
         return None
     module, _, attribute = name.partition(":")
@@ -55,7 +56,7 @@ def load_policy(name: str) -> RetentionPolicy | None:
 
 
 def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
-    """Return the settings of the log cleaner."""
+    """Return the settings of the log cleaner, from the broker's settings."""
     return CleanerSettings(
         enable=config["log.cleaner.enable"],
         threads=config["log.cleaner.threads"],
@@ -68,7 +69,7 @@ def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
 
 
 def network_settings(config: BrokerConfig) -> NetworkSettings:
-    """Return the settings of the network."""
+    """Return the settings of the network threads and sockets, from the broker's settings."""
     return NetworkSettings(
         num_network_threads=config.num_network_threads,
         socket_request_max_bytes=config.socket_request_max_bytes,
@@ -87,7 +88,7 @@ def network_settings(config: BrokerConfig) -> NetworkSettings:
 
 
 def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
-    """Return the settings of the ZooKeeper client. Raise ImportError without kazoo.
+    """Return the settings of the ZooKeeper client. Raise ImportError if kazoo is not installed.
 
     The connection time-out is zookeeper.connection.timeout.ms if set, otherwise the session time-out.
     """

@@ -14,7 +14,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class PropertiesError(ValueError):
-    """A .properties text that cannot be parsed; the message names the line."""
+    """Raised for a .properties text that cannot be parsed; the message names the line."""
 
 
 def load_properties(path: Path) -> dict[str, str]:
@@ -31,7 +31,8 @@ def load_properties(path: Path) -> dict[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the settings by name. The last occurrence of a name wins. Raise PropertiesError."""
+    """Return the settings in a .properties text, by name. If a name occurs twice, the last value is returned. Raise
+    PropertiesError for a malformed escape."""
     settings = {}
     for number, line in _logical_lines(text):
         key, value = _split(line)
@@ -61,7 +62,8 @@ def _ends_in_backslash(line: str) -> bool:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Return the key and the value. The key ends at the first =, : or blank that is not escaped."""
+    """Return the key and the value of a logical line, both still escaped. The key ends at the first =, : or blank that
+    is not escaped."""
     end = 0
     while end < len(line) and line[end] not in "=:" and line[end] not in _BLANKS:
         end += 2 if line[end] == "\\" else 1

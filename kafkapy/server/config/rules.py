@@ -20,7 +20,7 @@ _MIB = 1024 * 1024
 
 
 def check(config: BrokerConfig) -> None:
-    """Raise ConfigError for the first rule that the settings break."""
+    """Raise ConfigError for the first rule between settings that the broker's settings break."""
     _check_zookeeper(config)
     _check_roles(config)
     _check_id(config)
@@ -102,7 +102,7 @@ def _check_log(config: BrokerConfig) -> None:
 
 
 def _behind(config: BrokerConfig, topic_key: str) -> tuple[str, object]:
-    """Return the name and value of the broker setting from which a topic setting takes its default."""
+    """Return the name and the value of the broker setting that is the default of a topic setting."""
     for name, _ in TOPIC_SYNONYMS[topic_key]:
         if config[name] is not None:
             return name, config[name]

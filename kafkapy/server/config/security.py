@@ -49,9 +49,10 @@ def check(config: BrokerConfig) -> None:
 def check_stored(config: BrokerConfig, stored: Mapping[str, Mapping[str, str]]) -> None:
     """Raise ConfigError if a stored dynamic setting asks for protection that is not supported.
 
-    `stored` has the dynamic settings by the path of their node. Apache Kafka may have written them. Settings of a
-    listener that this broker does not have are allowed: they protect nothing here, and Kafka may need them again. So
-    are settings that the file or the command line sets to a value without protection: somebody has accepted that.
+    `stored` has the dynamic settings by the path of their node; Apache Kafka may have written them. Two kinds of
+    settings are allowed. Settings of a listener that this broker does not have protect nothing here, and Kafka may need
+    them again. A setting that the file or the command line sets to a value without protection has been accepted by the
+    operator.
     """
     ours = tuple(f"{LISTENER_PREFIX}{listener.name.lower()}." for listener in config.listeners)
     for path, values in stored.items():
@@ -69,7 +70,7 @@ def check_stored(config: BrokerConfig, stored: Mapping[str, Mapping[str, str]]) 
 
 
 def _missing(values: Mapping[str, str]) -> list[str]:
-    """Return the names of the settings that ask for protection."""
+    """Return the names of the settings that ask for protection which this broker does not support."""
     return [name for name, text in values.items() if protection(name, text) is not None]
 
 
@@ -81,7 +82,7 @@ def _refuse(values: Mapping[str, str], missing: Sequence[str], advice: str) -> N
 
 
 def check_protocol(key: str, value: str, protocol: str) -> None:
-    """Raise ConfigError unless the security protocol of a setting is supported."""
+    """Raise ConfigError, which names the setting `key`, unless this broker supports the security protocol."""
     if protocol not in SUPPORTED_PROTOCOLS:
         raise ConfigError(
             key,
@@ -92,7 +93,8 @@ def check_protocol(key: str, value: str, protocol: str) -> None:
 
 
 def protection(name: str, text: str) -> str | None:
-    """Return what the broker does without the protection that a setting asks for; None if it asks for none."""
+    """Return a text that says which protection is not supported, if a setting with this value asks for one; None
+    otherwise."""
     base = listener_base(name)
     # In a listener's setting a SASL mechanism may come first: listener.name.NAME.scram-sha-256.sasl.jaas.config.
     family = _FAMILY.match(name) if base is None else _FAMILY.search(base)

@@ -21,22 +21,26 @@ Overrides = dict[str, str]
 
 
 class TopicSettings:
-    """Reads and changes topic settings. All methods except `of` and `check` may wait for the metadata tree."""
+    """Reads and changes the settings of topics. All methods except `of` and `check` may wait for the metadata tree."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._changing = threading.Lock()
 
     def of(self, topic: str) -> LogConfig:
-        """Return the settings of an existing topic's logs, or raise KafkaError INVALID_CONFIG."""
+        """Return the log settings of an existing topic. Raise KafkaError INVALID_CONFIG if a stored value cannot be
+        parsed."""
         return stored_topic(self._services.config, self._services.configs.topic(topic))
 
     def check(self, overrides: Mapping[str, str]) -> LogConfig:
-        """Return the settings of logs with these overrides, or raise KafkaError INVALID_CONFIG."""
+        """Return the log settings of a topic with these overrides. Raise KafkaError INVALID_CONFIG if an override is
+        invalid."""
         return check_topic(self._services.config, overrides)
 
     def alter(self, topic: str, change: Callable[[Overrides], Overrides], *, validate_only: bool) -> None:
-        """Replace a topic's overrides with `change(overrides)`; raise KafkaError if they are invalid."""
+        """Replace a topic's overrides with the result of `change(current overrides)`, and apply them to its logs; only
+        check them if `validate_only` is True. Raise KafkaError if the topic does not exist or an override is invalid.
+        """
         services = self._services
         with self._changing:
             if not topic:
@@ -56,7 +60,8 @@ class TopicSettings:
         log.info("settings of topic %s are now: %s", topic, overrides or "defaults")
 
     def reload(self, topic: str) -> None:
-        """Apply settings that another program may have changed; raise KafkaError if they are invalid."""
+        """Apply a topic's stored settings to its logs again, because another program may have changed them. Raise
+        KafkaError INVALID_CONFIG if a stored value cannot be parsed."""
         with self._changing:
             if topic in self._services.topics:
                 self._services.replicas.update_config(topic, self.of(topic))

@@ -107,7 +107,7 @@ _MECHANISM_KEYS = (
 
 
 def listener_base(name: str) -> str | None:
-    """Return the setting in `listener.name.NAME[.MECHANISM].SETTING`; None if the name has another form."""
+    """Return the SETTING part of a name `listener.name.NAME[.MECHANISM].SETTING`; None if the name has another form."""
     if not name.startswith(LISTENER_PREFIX):
         return None
     _, dot, base = name[len(LISTENER_PREFIX) :].partition(".")
@@ -117,7 +117,7 @@ def listener_base(name: str) -> str | None:
 
 
 def synonyms(name: str) -> tuple[str, ...]:
-    """Return the keys that may provide the value of `name`, in order of precedence."""
+    """Return the keys that may provide the value of the broker setting `name`, in order of precedence."""
     base = listener_base(name)
     if base is not None:
         return (name, base)
@@ -125,12 +125,14 @@ def synonyms(name: str) -> tuple[str, ...]:
 
 
 def rivals(name: str) -> tuple[str, ...]:
-    """Return the keys that are ignored once `name` is set by a source of higher precedence."""
+    """Return all keys for the same setting as `name`, including `name`; () if it has no other key. If a source of
+    higher precedence sets one of them, the values of the others from lower sources are ignored."""
     return _RIVALS.get(name, ())
 
 
 def key_of(name: str) -> ConfigKey | None:
-    """Return the definition of a broker setting, also of one for a single listener; None for an unknown name."""
+    """Return the definition of a broker setting, also for a name `listener.name.NAME.SETTING`; None for an unknown
+    name."""
     key = BROKER_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name)
     if key is None:
         base = listener_base(name)
@@ -139,6 +141,7 @@ def key_of(name: str) -> ConfigKey | None:
 
 
 def shown(name: str, text: str) -> str:
-    """Return a setting's text for log lines and messages. A password, or an unknown setting's value, is hidden."""
+    """Return a setting's text for log lines and messages: a placeholder for a password or an unknown setting, `text`
+    otherwise."""
     key = key_of(name)
     return HIDDEN if key is None or key.sensitive else text
