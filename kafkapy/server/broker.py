@@ -113,8 +113,8 @@ class BrokerServer:
     def start(self) -> None:
         """Start the broker. Return when clients can connect.
 
-        Logs are loaded and recovered in the background; a partition is served as soon as its log is loaded. Raise the
-        reason if the start fails; then everything that was started has been stopped.
+        Logs are loaded and recovered in the background; a partition is served as soon as its log is loaded. If the
+        start fails, stop everything that was started and raise the error.
         """
         began = time.monotonic()
         try:
@@ -173,7 +173,8 @@ class BrokerServer:
             self._shared.start(lambda: self._enter(cluster), lambda: self._stand_for_election(cluster, fence))
 
     def wait_until_loaded(self, timeout: float | None = None) -> bool:
-        """Wait until every partition is served or has failed to load. Return False after a time-out or a stop."""
+        """Wait until every partition either is served or has failed to load. Return False if the broker stops before
+        that, or if `timeout` (seconds) has passed."""
         assert self._log_loading is not None
         return self._log_loading.wait(timeout)
 
@@ -240,7 +241,7 @@ class BrokerServer:
         services.cache.on_deleted = coordinators.topic_deleted
 
     def _stand_for_election(self, cluster: ClusterRegistry, fence: ControllerFence) -> None:
-        """Become the controller, unless another broker is."""
+        """Try to become the controller of the cluster. Nothing is done if another broker is the controller."""
         term = cluster.become_controller(self.services.broker_id, self.services.clock.time_ms())
         fence.set_term(term)
         if term is not None:

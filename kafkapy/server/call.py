@@ -23,11 +23,11 @@ log = logging.getLogger("kafkapy.server.call")
 
 
 class Call:
-    """One decoded request, with the fields of its header and its connection.
+    """One decoded request, with its connection and the fields of its header.
 
-    `denied` are those of the API's registered actions that the principal is not allowed to do; the handler answers
-    them with an error. `throttle_time_ms` goes into the response. A handler that encodes its response itself must
-    include it.
+    `denied` has the actions that the principal is not allowed to do, out of those that the API's registration lists for
+    the request. The handler must answer the denied resources with an error. `throttle_time_ms` goes into the response.
+    A handler that encodes its response itself must include it.
     """
 
     __slots__ = (
@@ -65,7 +65,7 @@ class Call:
 
 
 class Later:
-    """A response that comes later. Complete it once, from any thread."""
+    """A handler's result if the response is sent later. Call `complete` or `complete_with` once, from any thread."""
 
     __slots__ = ("_call", "pending")
 
@@ -79,7 +79,8 @@ class Later:
         return self.pending.cancelled
 
     def complete(self, answer: Any) -> None:
-        """Send a response message of the call's API, or a reply that is complete already (a send list, CLOSE).
+        """Send the response: a response message of the call's API, or a reply for the network (a list of buffers, or
+        CLOSE).
 
         If the message cannot be encoded, close the connection: otherwise the client would wait until its time-out.
         """
@@ -91,12 +92,13 @@ class Later:
         self.pending.complete(reply)
 
     def complete_with(self, make: Callable[[], Reply]) -> None:
-        """Send the reply that `make` returns. The network thread calls `make` when it is about to send."""
+        """Send the reply that `make` returns. The network thread calls `make` just before it sends the reply."""
         self.pending.complete_with(make)
 
 
 class MeteredPending(Pending):
-    """A Pending that reports to the meters: `on_complete` is called on completion, and `timed` wraps the reply."""
+    """A Pending (a reply that is completed later) that reports to the metrics: `on_complete` is called when it is
+    completed, and `timed` wraps the reply to measure its sending."""
 
     __slots__ = ("on_complete", "timed")
 
@@ -120,7 +122,8 @@ class MeteredPending(Pending):
 
 
 def as_reply(call: Call, answer: Any) -> Reply:
-    """Return a handler's result as a reply for the network: a message is encoded, anything else is passed on."""
+    """Return the result of a call's handler as a reply for the network. A response message is encoded, and a Later
+    becomes its Pending. A list of buffers, CLOSE and NO_REPLY are returned unchanged."""
     if isinstance(answer, Later):
         return answer.pending
     if isinstance(answer, list) or answer is CLOSE or answer is NO_REPLY:
@@ -131,11 +134,12 @@ def as_reply(call: Call, answer: Any) -> Reply:
 
 
 def answered(call: Call, begin: Begin, pool: DiskPool | None = None) -> Any:
-    """Start a request and return its response, or a Later if the response comes later.
+    """Start the work on a request by calling `begin(reply)`, and return the response, or a Later if the response comes
+    later.
 
-    `begin(reply)` must call `reply(message)` once, now or from any thread. If that happens before `begin` returns, the
-    message is returned directly, which avoids the network's queue. Pass a `pool` for a `begin` that takes too long for
-    the network thread.
+    `begin` must call `reply(message)` once, before it returns or later, from any thread. If `reply` is called before
+    `begin` returns, the message is returned directly, which avoids the network's queue. `begin` runs on `pool` if one
+    is given: pass a pool if `begin` takes too long for a network thread.
     """
     soon = Soon(call)
     if pool is None:
@@ -154,10 +158,11 @@ def _begin_in_pool(call: Call, begin: Begin, reply: Callable[[Any], None]) -> No
 
 
 class Soon:
-    """Holds a response between the thread that replies and the handler that returns.
+    """Passes the response of a call from the thread that makes the response to the handler that returns it.
 
-    The two may run at the same time; the lock decides which comes first. If `reply` does, it stores the message, and
-    `leave` returns the message. If `leave` does, it stores and returns a Later, and `reply` completes the Later.
+    That thread calls `reply`, and the handler calls `leave`, possibly at the same time; a lock decides which comes
+    first. If `reply` is first, it stores the message, and `leave` returns the message. If `leave` is first, it returns
+    a Later, and `reply` completes the Later.
     """
 
     __slots__ = ("_call", "_later", "_lock", "_message")
@@ -169,7 +174,8 @@ class Soon:
         self._later: Later | None = None
 
     def reply(self, message: Any) -> None:
-        """Store the message, or send it if the handler has returned already. Called once, from any thread."""
+        """Store the response message for `leave`, or send it if the handler has called `leave` already. Called once,
+        from any thread."""
         with self._lock:
             later = self._later
             if later is None:
@@ -182,7 +188,8 @@ class Soon:
         later.complete_with(lambda: as_reply(call, message))
 
     def leave(self) -> Any:
-        """Return the message if there is one, otherwise a Later that `reply` completes. Called once, by the handler."""
+        """Return the response message if `reply` was called before, otherwise a Later that `reply` will complete.
+        Called once, by the handler."""
         with self._lock:
             if self._message is not None:
                 return self._message

@@ -1,6 +1,6 @@
-"""The common part of OffsetCommit and TxnOffsetCommit: the offsets of a request, and the result of each.
+"""The common part of OffsetCommit and TxnOffsetCommit: the offsets of a request, and the result for each partition.
 
-A separate module because the handlers are imported when the broker starts; this is imported by the first commit.
+It is a separate module so that the first commit imports it: the handlers are imported when the broker starts.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["Answers", "Commit", "Producer"]
 
 
 class Answers:
-    """The result of each partition of a commit request, in the order of the request.
+    """The results of a commit request, for each partition in the order of the request.
 
-    `offsets` are the offsets to commit: those of existing partitions whose topics are not in `refused`, which has the
-    error codes of topics whose offsets are not committed. own_times: use the commit timestamps of the request (version
-    1). expire_ms: the time at which the offsets expire, -1 for the broker's retention.
+    `offsets` are the offsets to commit: those of existing partitions, except the topics in `refused`, which has an
+    error code for each topic whose offsets must not be committed. `own_times`: use the commit timestamps in the request
+    (version 1). `expire_ms`: the time at which the offsets expire, -1 if the broker's retention applies.
     """
 
     __slots__ = ("_open", "_response", "_topics", "offsets")
@@ -70,7 +70,8 @@ class Answers:
             self._topics.append(make_topic(name=name, partitions=answers))
 
     def message(self, codes: list[int]) -> Any:
-        """Return the response message. `codes` are the error codes of `offsets`, or [] if there are none."""
+        """Return the response message. `codes` are the error codes for `offsets`, in the same order, or [] if there are
+        none."""
         if any(codes):
             for answer, code in zip(self._open, codes, strict=True):
                 answer.error_code = code

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 class Coordinators:
-    """Creates the coordinators and their parts on demand. Handlers use them as `broker.groups`, `broker.offsets` and so
-    on."""
+    """Creates the group coordinator, the transaction coordinator and their parts when they are first needed. Handlers
+    use them as `broker.groups`, `broker.offsets` and so on."""
 
     def __init__(self, services: Services, timer: Timer, scheduler: Scheduler) -> None:
         self._services = services
@@ -73,11 +73,13 @@ class Coordinators:
         return self._part("transaction shards", self._make_transaction_shards)  # type: ignore[no-any-return]
 
     def made(self, name: str) -> Any:
-        """Return a part without creating it; None if the part does not exist yet."""
+        """Return the coordinator, or part of one, that has this name. Return None, without creating it, if it does not
+        exist yet."""
         return self._made.get(name)
 
     def shards_of(self, topic: str) -> Shards[Any]:
-        """Return the shards of `__consumer_offsets` or `__transaction_state`."""
+        """Return the shards, the partitions of a topic with the state loaded from them. The topic is
+        `__consumer_offsets` or `__transaction_state`."""
         return self.group_shards if topic == GROUPS else self.transaction_shards
 
     def _part(self, name: str, make: Callable[[], Any]) -> Any:
@@ -200,8 +202,8 @@ class Coordinators:
     # --- callbacks for partitions that gain or lose leadership, on any thread
 
     def led(self, partition: Partition) -> None:
-        """Start loading the shard of a partition that this broker leads now, if the topic is `__consumer_offsets` or
-        `__transaction_state`. Do nothing for other topics."""
+        """Called when this broker becomes the leader of a partition: start loading its state if the partition belongs
+        to `__consumer_offsets` or `__transaction_state`. Nothing is done for other topics."""
         # Also create the parts that requests need: in a first request, the imports would block a network thread.
         if partition.topic == GROUPS:
             self.group_shards.start_loading(partition)
@@ -211,15 +213,16 @@ class Coordinators:
             self._part("for transactions", lambda: (self.transactions, self.verifier))
 
     def lost(self, partition: Partition) -> None:
-        """Unload a partition's shard, if there is one, because this broker is no longer the leader of the partition."""
+        """Called when this broker is no longer the leader of a partition: unload the coordinator state that was loaded
+        from the partition, if there is any."""
         if partition.topic == GROUPS or partition.topic == TRANSACTIONS:
             self.shards_of(partition.topic).unload(partition)
 
     def topic_deleted(self, topic: str, partitions: Collection[int]) -> None:
         """Delete the offsets that groups have committed for these partitions of a deleted topic.
 
-        Blocks until that is done in all loaded shards. So offsets that are committed to a new topic of the same name,
-        created after this returns, are kept.
+        Blocks until they are deleted in all loaded partitions of `__consumer_offsets`. So offsets that are committed to
+        a new topic of the same name, created after this method returns, are kept.
         """
         if "group shards" in self._made or GROUPS in self._services.topics:
             self.offsets.topic_deleted(topic, set(partitions))
@@ -227,7 +230,8 @@ class Coordinators:
     # --- stop
 
     def stop(self) -> None:
-        """Answer all pending requests, and append no more records. The network must still be able to send responses."""
+        """Answer all pending requests of the coordinators, and let them append no more records. The network must still
+        be able to send responses."""
         with self._making:
             made = dict(self._made)
         for name in ("transaction shards", "group shards"):

@@ -38,8 +38,8 @@ SMALL = 4 << 10  # most bytes of a connection's frames that may be joined with t
 
 
 class Dispatcher:
-    """The network's request handler, see `kafkapy.network.replies.Handler`; `api_table` describes the options of an
-    API."""
+    """Handles the requests that the network receives; implements `kafkapy.network.replies.Handler`. `api_table`
+    describes the options of an API."""
 
     def __init__(self, broker: Services) -> None:
         self._broker = broker
@@ -49,8 +49,8 @@ class Dispatcher:
         """Return one reply per frame, in order. Stop early after a reply that closes the connection or is pending,
         after a request that is throttled, or when the responses reach MAX_ANSWERED bytes.
 
-        Return GATHERED if all frames are requests that are joined with those of the other connections of this turn:
-        `end_turn` then handles them.
+        Return GATHERED if all frames are requests that are joined with those of the other connections that the network
+        thread reads in this turn: `end_turn` then handles them.
         """
         processor = connection.processor
         others = processor.together and sum(map(len, frames)) <= SMALL
@@ -106,9 +106,10 @@ class Dispatcher:
         return replies
 
     def _admit(self, call: Call, size: int) -> None:
-        """Set the call's denied actions and its throttle time, and mute its connection for that time.
+        """Set the actions that the call is denied and its throttle time, and mute its connection for that time.
 
-        Nothing is read from a muted connection. As in Kafka the response is sent at once and contains the time.
+        Nothing is read from a muted connection. As in Kafka, the response is sent at once and contains the throttle
+        time.
         """
         served, authorizer, quotas = call.served, self._broker.authorizer, self._broker.quotas
         if authorizer is not None and served.authorizes is not None:
@@ -120,7 +121,8 @@ class Dispatcher:
                 processor.mute(call.connection, processor.now + call.throttle_time_ms / 1000)
 
     def end_turn(self, gathered: Sequence[tuple[Connection, list[Call]]]) -> list[tuple[Connection, list[Reply]]]:
-        """Handle the calls of several connections, one handler call per API. Return the replies by connection."""
+        """Handle the calls that `handle` has gathered from several connections, one handler call per API. Return the
+        replies to each connection."""
         by_api: dict[Any, list[list[Call]]] = {}
         for _, calls in gathered:
             by_api.setdefault(calls[0].served, []).append(calls)
@@ -132,7 +134,8 @@ class Dispatcher:
         return replies
 
     def _handle_joined(self, calls: list[Call], replies: list[Reply], since: float) -> bool:
-        """Handle the joined calls of one connection. Return True if the frames after them may be handled now."""
+        """Handle joined calls of one connection, and append their replies to `replies`. Return False if the frames
+        after them must wait, because the last reply is pending or closes the connection."""
         replies += self._handle_lists([calls], len(calls), since)[0]
         return replies[-1] is not CLOSE and not isinstance(replies[-1], Pending)
 
@@ -171,7 +174,8 @@ class Dispatcher:
 
 
 def _decode(connection: Connection, served: Served | None, frame: memoryview, others: bool) -> Call:
-    """Decode the header and the request of a frame. Raise ProtocolError, which names the API and the version.
+    """Decode the header and the request of a frame, and return the call. Raise ProtocolError, which names the API and
+    the version.
 
     served: the frame's API, None if the broker does not serve it.
     others: the call may be joined with calls of other connections. Their frames are received into the same buffer, so

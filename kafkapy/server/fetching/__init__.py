@@ -1,1 +1,1 @@
-"""Fetch sessions, and the choice of the pool that reads for a request."""
+"""Fetch sessions, and the choice of the thread pool that reads from disk for a fetch request."""

@@ -1,4 +1,4 @@
-"""Chooses the thread pool for blocking reads: each disk has a pool, for the partitions on that disk."""
+"""Chooses the thread pool for reads that block: each disk has a pool, for the partitions on that disk."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 
 def pool_of(broker: Services, partition: Partition) -> DiskPool:
-    """Return the pool of the disk that holds the partition."""
+    """Return the thread pool for reads from the disk that holds the partition."""
     return broker.read_pools.of_directory(os.path.dirname(partition.log.directory))
 
 
 def pool_of_first(broker: Services, asked: Iterable[tuple[str, int]]) -> DiskPool:
-    """Return the pool of the first of these partitions that is on this broker; the disk pool if none is."""
+    """Return the read pool for the disk of the first partition in `asked` that is on this broker; the broker's disk
+    pool if none is. `asked` has (topic, partition) pairs."""
     for topic, index in asked:
         try:
             return pool_of(broker, broker.replicas.get(topic, index))

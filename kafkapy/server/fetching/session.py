@@ -1,7 +1,8 @@
-"""One incremental fetch session (KIP-227): its partitions, their last responses, and those that may have changed.
+"""One incremental fetch session (KIP-227): its partitions, the offsets last sent for them, and those that may have
+changed.
 
-Source: kafka.server.FetchSession. Kafka looks at every partition of a session in every fetch. Here a fetch looks only
-at partitions that it names or that have changed.
+Source: kafka.server.FetchSession. In every fetch, Kafka reads every partition of the session. Here a fetch reads only
+the partitions that it names or that have changed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ Key = tuple[Any, int]  # topic id (from Fetch version 13 on) or topic name, and 
 
 
 class FetchPartition:
-    """One partition of a fetch: the consumer's position and limits, and the offsets that it was sent last."""
+    """One partition of a fetch: the consumer's fetch offset and limits, and the high watermark and log start offset
+    that were last sent to the consumer."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -66,18 +68,21 @@ class FetchPartition:
         self.watched: PartitionLog | None = None
 
     def key(self, uses_topic_ids: bool) -> Key:
-        """Return the key of this partition in a session."""
+        """Return the key of this partition in a session: (topic id or topic name, partition index)."""
         return (self.topic_id if uses_topic_ids else self.topic, self.index)
 
     def update(self, asked: FetchPartition) -> None:
-        """Take over the position and limits of a new request; the offsets that were sent last stay."""
+        """Set the fetch offset and the limits to those in `asked`, from a new request. The offsets that were last sent
+        are kept."""
         self.fetch_offset = asked.fetch_offset
         self.max_bytes = asked.max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
         self.last_fetched_epoch = asked.last_fetched_epoch
 
     def news(self, read: Any) -> bool:
-        """Return True if `read` must be in an incremental response; note the offsets that the response then sends."""
+        """Return True if the result `read` of reading this partition must be in an incremental response: it has
+        records, an error, or another high watermark or log start offset than the last response. Store the two offsets
+        as sent."""
         must = bool(read.records is not None and len(read.records) > 0) or read.diverging is not None
         if self.sent_high_watermark != read.high_watermark:
             self.sent_high_watermark = read.high_watermark
@@ -91,14 +96,16 @@ class FetchPartition:
         return must
 
     def has_nothing_to_send(self, read: Any, isolation: int) -> bool:
-        """Return True if, after `read`, there is nothing to send until the log changes or the request does."""
+        """Return True if, after the result `read`, this partition has nothing to send until its log or the request
+        changes."""
         if read.error_code != Errors.NONE or read.diverging is not None:
             return False
         end: int = read.last_stable_offset if isolation == READ_COMMITTED else read.high_watermark
         return self.fetch_offset >= end
 
     def changed(self) -> None:
-        """Mark the partition: its log has changed. See FetchSession for the race."""
+        """Mark the partition in its session as changed, and wake the session's waiting fetch. Called when the
+        partition's log has changed. See FetchSession for the races."""
         session = self.session
         if session is not None:
             session.marked.add(self)
@@ -184,7 +191,8 @@ class FetchSession:
     # These are called with the lock held:
 
     def add(self, key: Key, asked: FetchPartition) -> None:
-        """Add a partition, or update the one that is in the session; it is due in both cases."""
+        """Add a partition to the session, or update the partition if the session has it. In both cases the partition is
+        due."""
         known = self.partitions.get(key)
         if known is None:
             known = self.partitions[key] = asked
@@ -195,25 +203,25 @@ class FetchSession:
         self.due.add(known)
 
     def forget(self, key: Key) -> None:
-        """Remove a partition, if it is in the session."""
+        """Remove a partition from the session. Nothing is done if the session does not have it."""
         asked = self.partitions.pop(key, None)
         if asked is not None:
             self.due.discard(asked)
             _leave(asked)
 
     def close(self) -> None:
-        """End the session: no log marks its partitions any more."""
+        """End the session: the logs no longer mark its partitions as changed."""
         self.closed = True
         for asked in self.partitions.values():
             _leave(asked)
 
     def to_the_end(self, asked: FetchPartition) -> None:
-        """Give the partition the last turn."""
+        """Give the partition the last turn, so that the next fetch reads it after all other partitions."""
         self._turns += 1
         asked.turn = self._turns
 
     def take(self) -> list[FetchPartition]:
-        """Make the marked partitions due. Return all due partitions in the order of their turns."""
+        """Make the partitions that are marked as changed due. Return all due partitions in the order of their turns."""
         marked, due = self.marked, self.due
         while marked:
             asked = marked.pop()
@@ -224,7 +232,8 @@ class FetchSession:
     # This is called without the lock:
 
     def watch(self, asked: FetchPartition, log: PartitionLog) -> None:
-        """Let `log` mark the partition when it changes, unless the partition was removed in the meantime."""
+        """Let `log` mark the partition as changed when the log changes. Nothing is done if the partition has been
+        removed from the session in the meantime."""
         with self.lock:
             if asked.session is self:
                 _watch(asked, log)

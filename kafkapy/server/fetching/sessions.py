@@ -1,4 +1,5 @@
-"""The cache of incremental fetch sessions (KIP-227): they hold a consumer's partitions, so it sends only changes.
+"""The cache of incremental fetch sessions (KIP-227). A session holds a consumer's partitions, so that the consumer
+sends only changes.
 
 Source: kafka.server.FetchSession and FetchManager. In practice one connection uses a session, but Kafka lets any
 connection name it, so each session has a lock.
@@ -25,7 +26,7 @@ MAX_PARTITIONS = 1_000_000
 
 
 class FetchContext:
-    """One fetch: the partitions to read, and the choice of the results that go into the response."""
+    """One fetch request: the partitions to read, and the choice of the results that go into the response."""
 
     __slots__ = ("_answering", "_cache", "_epoch", "_uses_topic_ids", "error_code", "partitions", "session")
 
@@ -53,15 +54,15 @@ class FetchContext:
 
     @property
     def is_over(self) -> bool:
-        """Return True if the fetch's session has ended, or another request has continued the session."""
+        """Return True if the fetch's session has ended, or if another request has continued the session since."""
         session = self.session
         return session is not None and (session.closed or session.epoch != self._epoch)
 
     def due_now(self, *, to_answer: bool = False) -> list[FetchPartition]:
-        """Return the session's due partitions. Return [] if the fetch is over, or after a call with `to_answer`, which
-        is for the read for the response.
+        """Return the session's due partitions. Pass `to_answer` for the read whose results go into the response.
 
-        In both cases the marks stay, for the request that has continued the session or for the next one.
+        Return [] if the fetch is over, or after an earlier call with `to_answer`. In both cases the marks of changed
+        partitions stay, for the request that has continued the session or for the next one.
         """
         session = self.session
         assert session is not None
@@ -72,7 +73,8 @@ class FetchContext:
             return session.take()
 
     def respond(self, reads: list[Any], now: float) -> tuple[int, int, list[tuple[FetchPartition, Any]]]:
-        """Return (error code, session id, [(partition, read)] to send). Call this once per fetch."""
+        """Return (error code, session id, the results to send), for the results `reads` of `partitions`. The results to
+        send are (partition, result) pairs. Call this once per fetch."""
         pairs = list(zip(self.partitions, reads, strict=True))
         session = self.session
         if session is None:
@@ -97,7 +99,8 @@ class FetchContext:
 
 
 class FetchSessionCache:
-    """At most `slots` sessions (max.incremental.fetch.session.cache.slots), with at most `max_partitions` in all.
+    """Holds at most `slots` fetch sessions (max.incremental.fetch.session.cache.slots), with at most `max_partitions`
+    in all.
 
     When the cache is full, a new session replaces the least recently used one if that was not used for more than
     `eviction_seconds`. Otherwise it replaces the smallest session that was created more than `eviction_seconds` ago, if
@@ -149,10 +152,12 @@ class FetchSessionCache:
         rights: Hashable = None,
         everything: bool = False,
     ) -> FetchContext:
-        """Return the context of a full fetch, an incremental fetch, or a session error (an empty context).
+        """Return the context of a fetch request: of a full fetch, of an incremental fetch, or of a session error
+        (without partitions).
 
-        `everything`: an incremental fetch reads all partitions of its session, not only the due ones. It does so also
-        if `rights`, what the rights of the reader depend on, differ from those of the fetch before.
+        `everything`: an incremental fetch reads all partitions of its session, not only the due ones. It also reads all
+        of them if `isolation`, or `rights` (the value of `admission.rights_of`), differs from that of the session's
+        fetch before.
         """
         with self._lock:
             if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -202,7 +207,8 @@ class FetchSessionCache:
         return FetchContext([], error_code=Errors.FETCH_SESSION_ID_NOT_FOUND if partitions else Errors.NONE)
 
     def create(self, partitions: list[FetchPartition], uses_topic_ids: bool, now: float) -> int:
-        """Create a session and return its id; NO_SESSION if the cache has no room for a session of this size."""
+        """Create a fetch session and return its id. Return NO_SESSION if the cache has no room for that many
+        partitions."""
         with self._lock:
             session_id = self._create(partitions, uses_topic_ids, now)
         if self._ended:
