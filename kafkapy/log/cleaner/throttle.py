@@ -25,7 +25,9 @@ class Throttle:
             self._paid_until = self._clock.monotonic()
 
     def take(self, size: int) -> float:
-        """Count `size` bytes that were read or written; return how many seconds to wait before the next read or write."""
+        """Count `size` bytes that were read or written; return how many seconds to wait before the next read or
+        write.
+        """
         with self._lock:
             now = self._clock.monotonic()
             self._paid_until = max(self._paid_until, now - _BURST_S) + size / self._rate

@@ -38,7 +38,9 @@ class CleanerThread(Thread):
         self._log: PartitionLog | None = None  # the log that is being cleaned
 
     def stop(self) -> None:
-        """Tell the thread to end, and to abort the cleaning in progress after the present read or write. Does not wait."""
+        """Tell the thread to end, and to abort the cleaning in progress after the present read or write. Does
+        not wait.
+        """
         self._stopping = True
         log = self._log
         if log is not None:

@@ -23,7 +23,9 @@ _log = logging.getLogger(__name__)
 
 
 class LogDir:
-    """A log directory that was opened and locked. `env.failure` is the error that has taken it offline since, or None."""
+    """A log directory that was opened and locked. `env.failure` is the error that has taken it offline since,
+    or None.
+    """
 
     def __init__(self, env: Environment) -> None:
         """Create the directory if it does not exist, and lock it. Raises OSError, and DirLocked if another broker uses

@@ -76,12 +76,16 @@ class LogDirs:
     # --- the content of the directories
 
     def stored_cluster_id(self) -> str | None:
-        """Return the cluster id in the meta.properties files, None if no directory has one. Raises MetaPropertiesError."""
+        """Return the cluster id in the meta.properties files, None if no directory has one. Raises
+        MetaPropertiesError.
+        """
         stored = identity.stored(self.online)
         return stored.cluster_id if stored is not None else None
 
     def stored_broker_id(self) -> int | None:
-        """Return the broker id in the meta.properties files, None if no directory has one. Raises MetaPropertiesError."""
+        """Return the broker id in the meta.properties files, None if no directory has one. Raises
+        MetaPropertiesError.
+        """
         stored = identity.stored(self.online)
         return stored.broker_id if stored is not None else None
 

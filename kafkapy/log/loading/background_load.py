@@ -1,4 +1,4 @@
-"""Load all logs in the background, on separate threads per log directory, while the broker handles requests.
+"""Load all logs in the background, on threads of their own for each log directory, while the broker handles requests.
 
 After `Loading.begin` all existing partitions are known, so no new log is created for a partition whose log is not
 loaded yet. Logs that clients request are loaded first, then those that were written last. After a clean shutdown
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class Loading:
-    """The loading of all logs of a manager. Call `begin`, `start`, then `wait` or `stop`."""
+    """Loads all logs of a LogManager on background threads. Call `begin`, then `start`, then `wait` or `stop`."""
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
@@ -56,7 +56,7 @@ class Loading:
         is_stray: IsStray | None = None,
         on_loaded: Callable[[str, int], object] | None = None,
     ) -> None:
-        """List the log directories. This is fast, no matter how much has to be recovered.
+        """List the log directories, so that all logs to load are known. Fast, no matter how much has to be recovered.
 
         Raises RuntimeError if a log is in two directories. `config_of(topic)` returns the settings of a log. If
         `is_stray(topic, partition, topic id)` is true, the cluster does not know the log; its directory is renamed to
@@ -116,14 +116,14 @@ class Loading:
                 self._over.set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until loading ends.
+        """Wait until loading ends; return True if all logs were handled.
 
-        Return False after `timeout` seconds, or if loading was stopped before all logs were loaded.
+        Return False after `timeout` seconds, or if loading was stopped before.
         """
         return self._over.wait(timeout) and not self._jobs
 
     def stop(self) -> None:
-        """Stop loading, and return when all threads have ended. The next start recovers the remaining logs.
+        """Stop loading, and return when all loading threads have ended. The next start recovers the remaining logs.
         Idempotent.
         """
         for load in self._loads:
@@ -135,17 +135,19 @@ class Loading:
         return key in self._jobs
 
     def hasten(self, key: TopicPartition) -> None:
-        """Load this log next because a client requests it. Does nothing if the log is not waiting to be loaded."""
+        """Load the log `key` next, because a client requests it. Does nothing if the log is not waiting to be
+        loaded.
+        """
         job = self._jobs.get(key)
         if job is not None:
             job.load.hasten(job)
 
     def progress(self) -> dict[str, DirProgress]:
-        """Return the progress of each log directory, by path."""
+        """Return the loading progress of each log directory, by path."""
         return {str(load.log_dir.path): load.progress for load in self._loads}
 
     def in_dir(self, directory: Path) -> list[TopicPartition]:
-        """Return the partitions in one of log.dirs that are not loaded yet."""
+        """Return the (topic, partition) of each log in the log directory `directory` that is not loaded yet."""
         return [job.key for job in list(self._jobs.values()) if job.load.log_dir.path == directory]
 
     # --- one log
@@ -192,7 +194,9 @@ class Loading:
     def open(
         self, key: TopicPartition, path: str, log_dir: LogDir, config: LogConfig, watch: LoadWatch
     ) -> PartitionLog:
-        """Load a log, recovering it if necessary. Raises KafkaError, OSError, LoadStopped."""
+        """Load a log from its directory `path`, recovering the log if necessary. Raises KafkaError, OSError,
+        LoadStopped.
+        """
         log = PartitionLog.load(
             log_dir.env,
             path,
@@ -236,10 +240,11 @@ class Loading:
 
     @contextmanager
     def taken(self, key: TopicPartition) -> Iterator[LoadJob | None]:
-        """Take a log that is waiting to be loaded out of the queue while the block runs.
+        """Keep a log that is waiting to be loaded from being loaded while the block runs; afterwards it counts as
+        loaded.
 
-        Yields None if this log is not loading. Raises KafkaError if a thread has begun to load it, and stops that
-        loading.
+        Yields the log's LoadJob, or None if this log is not to be loaded. If a thread has begun to load the log, raises
+        KafkaError NOT_LEADER_OR_FOLLOWER and makes that thread stop.
         """
         job = self._jobs.get(key)
         if job is None:
@@ -254,9 +259,10 @@ class Loading:
             job.load.give_back(job)
 
     def make_way(self, key: TopicPartition) -> None:
-        """Wait until no log of this partition is loading, so that one may be created. A stray directory is renamed.
+        """Wait until this partition has no log that is still to be loaded, so that a log may be created.
 
-        Raises KafkaError if the broker stops meanwhile.
+        If loading has not begun, the log is loaded on this thread, or its directory is renamed if it is stray. Raises
+        KafkaError NOT_LEADER_OR_FOLLOWER if the broker stops meanwhile.
         """
         job = self._jobs.get(key)
         if job is None:
@@ -285,7 +291,9 @@ def _topic_id(log_dir: LogDir, path: str) -> bytes | None:
 
 
 class LoadJob:
-    """One partition directory to load. `begun` and `ended` change under the lock of its DirLoad."""
+    """One partition directory that is to be loaded. `begun` and `ended` change under the lock of the directory's
+    DirLoad.
+    """
 
     __slots__ = ("begun", "bytes_left", "ended", "key", "load", "path", "stopped", "taken", "wanted", "written_ms")
 
@@ -303,7 +311,8 @@ class LoadJob:
 
 
 class DirLoad:
-    """The threads that load the logs of one directory. Call `start`, then `stop`, or wait until `finished` is called.
+    """The threads that load the logs of one log directory. Call `start`; later `stop`, or wait for the call of
+    `finished`.
 
     `run(job, watch)` loads one log and returns False only if stopping the broker interrupted it. `ended(job)` is called
     after each log, including those taken out of the queue, and `finished()` once, at the end.
@@ -335,7 +344,7 @@ class DirLoad:
         self._threads: list[Thread] = []
 
     def start(self) -> None:
-        """Start loading. Raises NoThread if no thread at all can be started; then nothing is loaded."""
+        """Start the first loading thread. Raises NoThread if the thread cannot be started; then no log is loaded."""
         if self.jobs:
             state = "stopped cleanly" if self.log_dir.was_clean else "not stopped cleanly: recovering"
             _log.info("%s: partitions: %d, %s", self.log_dir.path, len(self.jobs), state)
@@ -345,7 +354,10 @@ class DirLoad:
             self._maybe_finish()
 
     def _begin_thread(self, number: int, target: Callable[[int], None]) -> None:
-        """Start a thread and count it. Called with the lock held, which the thread needs before it can end."""
+        """Start a loading thread and count it in `_working`. Raises NoThread.
+
+        Called with the lock held: the thread needs the lock before it can end, so it cannot end before it is counted.
+        """
         thread = Thread(target, f"recovery-{number}-{self.log_dir.path}", (number,))
         thread.start()
         self._threads.append(thread)
@@ -371,7 +383,9 @@ class DirLoad:
                 return
 
     def _arrange(self) -> None:
-        """Compute how many bytes have to be checked, and sort the queue so that logs written last are loaded first."""
+        """Compute how many bytes of each log have to be checked, and sort the queue so that logs written last are
+        loaded first.
+        """
         for job in self.jobs:
             if self._stopping:
                 return
@@ -440,7 +454,10 @@ class DirLoad:
         self._finished()
 
     def passed(self, job: LoadJob, number: int, size: int) -> None:
-        """Count a checked segment of `job`. Raises LoadStopped if loading must end."""
+        """Count a segment of `size` bytes of `job`, which thread `number` has checked, in the progress.
+
+        Raises LoadStopped if loading this log must end.
+        """
         with self._changed:
             size = min(size, job.bytes_left)
             job.bytes_left -= size
@@ -453,15 +470,15 @@ class DirLoad:
     # --- called by other threads
 
     def hasten(self, job: LoadJob) -> None:
-        """Load this log next. Takes no lock, because network threads call it."""
+        """Put a log at the front of the queue. Takes no lock, because network threads call it."""
         if not job.wanted:
             job.wanted = True
             self._wanted.append(job)
 
     def take(self, job: LoadJob) -> bool:
-        """Take a log out of the queue; the caller must call `give_back`.
+        """Take a log out of the queue, so that no thread loads it; the caller must call `give_back`.
 
-        Returns False if a thread has begun to load the log, or the broker stops.
+        Returns False, and changes nothing, if a thread has begun to load the log, or the broker stops.
         """
         with self._changed:
             if job.begun or self._stopping:
@@ -470,19 +487,19 @@ class DirLoad:
             return True
 
     def give_back(self, job: LoadJob) -> None:
-        """End the loading of a log that was taken out of the queue."""
+        """Count a log that `take` has taken out of the queue as loaded. Wakes the threads that wait for this log."""
         self._end(job)
         self._maybe_finish()
 
     def wait_for(self, job: LoadJob) -> None:
-        """Wait until the log was loaded or refused, or loading has stopped."""
+        """Put a log at the front of the queue, and wait until it was loaded or refused, or loading has stopped."""
         self.hasten(job)
         with self._changed:
             while not job.ended and not self._over:
                 self._changed.wait()
 
     def stop(self) -> None:
-        """Stop loading at the end of the present segments, and return when all threads have ended. Idempotent."""
+        """Make the loading threads stop after their present segments, and return when all have ended. Idempotent."""
         with self._changed:
             self._stopping = True
         while self._threads:
@@ -491,7 +508,7 @@ class DirLoad:
 
 
 class _Watch(LoadWatch):
-    """Counts the checked segments of one log."""
+    """Counts the segments of one log that are checked during recovery in the progress of the log directory."""
 
     def __init__(self, load: DirLoad, job: LoadJob, number: int) -> None:
         self._load = load

@@ -1,4 +1,5 @@
-"""Clear away what a crash may leave in a partition's directory, before its segments are loaded.
+"""Remove files that a crash may leave in a partition's directory, or finish their renames, before the segments are
+loaded.
 
 `.deleted` files were about to be removed. `.cleaned` files belong to a cleaning that had not finished the new segment,
 and so do `.swap` files at or after the first `.cleaned` offset. The other `.swap` files replace the segments whose
@@ -19,7 +20,11 @@ _MARKS = (names.DELETED, names.CLEANED, names.SWAP, ".tmp")
 
 
 def clear_leftovers(files: Files, directory: str, report: LoadReport) -> dict[str, Entry]:
-    """Remove or finish the leftovers, and return the directory's entries sorted by name. Raises OSError."""
+    """Remove the files that a crash has left in a partition's directory, or finish an interrupted replacement of
+    segments.
+
+    Return the remaining files of the directory by name, sorted by name. Repairs are added to `report`. Raises OSError.
+    """
     entries = _listed(files, directory)
     marked = [name for name in entries if name.endswith(_MARKS)]
     if not marked:
@@ -70,6 +75,8 @@ def _finish_swap(files: Files, directory: str, swaps: list[str], entries: dict[s
 
 
 def _end_offset(files: Files, path: str, size: int) -> int:
-    """Return the offset after the last batch of a segment file; its base offset if the file is empty."""
+    """Return the offset after the last batch of the segment file `path` of `size` bytes; its base offset if it has no
+    batch.
+    """
     base = _offset(os.path.basename(path))
     return max(base, files.scan(files.open(path), 0, size, base, WITHOUT_ENTRIES, False).next_offset)

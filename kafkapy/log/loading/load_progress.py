@@ -1,4 +1,4 @@
-"""Progress and report of loading: how far a log directory is, and which repairs a log needed.
+"""The progress of loading a log directory, and a report of the repairs that a log needed.
 
 Source: the metrics remainingLogsToRecover and remainingSegmentsToRecover of Kafka's LogManager (KIP-831).
 """
@@ -16,24 +16,26 @@ _log = logging.getLogger(__name__)
 
 
 class LoadStopped(Exception):
-    """Raised when loading a log ends between two segments because the broker stops or the log will be deleted."""
+    """Raised between two segments to end the loading of a log, because the broker stops or the log will be deleted."""
 
 
 class LoadWatch:
-    """Callbacks of a LogLoader during recovery. This base class does nothing."""
+    """Callbacks that a LogLoader calls while it recovers a log. The methods of this base class do nothing."""
 
     def recovering(self, segments: int) -> None:
-        """Called before recovery with the number of segments that will be checked."""
+        """Called before the recovery of a log with the number of segments that will be checked."""
 
     def checked(self, size: int) -> None:
-        """Called when a segment of `size` bytes was checked. Raises LoadStopped if loading must end."""
+        """Called after a segment of `size` bytes was checked. Raises LoadStopped if loading must end."""
 
     def finished(self) -> None:
-        """Called when no more segments will be checked."""
+        """Called when no more segments of the log will be checked."""
 
 
 class DirProgress:
-    """The loading progress of one log directory, readable from any thread. Bytes are those that have to be checked."""
+    """The loading progress of one log directory: how many logs, segments and bytes to check are left. Any thread may
+    read it.
+    """
 
     def __init__(self, path: str, threads: int, logs: int, monotonic: Callable[[], float]) -> None:
         self._path = path
@@ -44,7 +46,7 @@ class DirProgress:
         self.bytes = self.bytes_left = 0
 
     def maybe_log(self) -> None:
-        """Log the progress if ten seconds have passed since the last line."""
+        """Log a line about the progress if ten seconds have passed since the last line."""
         now = self._monotonic()
         if now - self._logged >= _LINE_EVERY_S:
             self._logged = now
@@ -53,7 +55,7 @@ class DirProgress:
             )
 
     def log_end(self, not_recovered: int) -> None:
-        """Log the last line. `not_recovered`: how many logs could not be loaded."""
+        """Log the last line, after all logs were loaded. `not_recovered`: how many logs could not be loaded."""
         _log.info(
             "%s: loaded %d partitions in %.2f s%s%s",
             self._path,
@@ -78,9 +80,9 @@ class LoadReport:
         self._serious = False
 
     def note(self, text: str, *, serious: bool = True) -> None:
-        """Add a note about something that was found and repaired.
+        """Add a sentence about something in the log's directory that was found and repaired.
 
-        `serious`: it is damage, and not normal after a crash.
+        `serious`: it is damage, and not a normal consequence of a crash. Then the line is logged as a warning.
         """
         self._serious |= serious
         if len(self.notes) < _NOTES_SHOWN:
@@ -89,7 +91,10 @@ class LoadReport:
             self._more += 1
 
     def log(self, name: str, start: int, end: int, ms: float, *, recovered: bool) -> None:
-        """Log one line about the log `name`. After a clean shutdown (not `recovered`), only if there are notes."""
+        """Log one line with the offsets of the log `name`, the loading time and the notes.
+
+        After a clean shutdown (not `recovered`) nothing is logged if there are no notes.
+        """
         if not recovered and not self.notes:
             return
         done = "recovered" if recovered else "repaired"

@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class LoadedLog(NamedTuple):
-    """The content of a partition's directory after loading."""
+    """The result of loading a log: its segments, leader epochs, producer state and offsets."""
 
     segments: SegmentList
     epochs: LeaderEpochCache
@@ -57,7 +57,9 @@ class LoadedLog(NamedTuple):
 
 
 class LogLoader:
-    """Loads the log in one directory. Call `load` once. An empty directory gives an empty log."""
+    """Loads the log in one partition's directory. Call `load` once. For an empty directory the result is an
+    empty log.
+    """
 
     def __init__(
         self,
@@ -70,7 +72,10 @@ class LogLoader:
         recovery_point: int = 0,
         watch: LoadWatch | None = None,
     ) -> None:
-        """`clean`: the log directory has the clean-shutdown marker. Both offsets come from its checkpoint files."""
+        """`clean`: the log directory has the clean-shutdown marker. Both offsets come from its checkpoint files.
+
+        `watch` is told about the progress of recovery.
+        """
         self._env = env
         self._files = env.files
         self._directory = directory
@@ -84,7 +89,11 @@ class LogLoader:
         self._unsynced: Segment | None = None
 
     def load(self) -> LoadedLog:
-        """Return the loaded log. Raises OSError, LoadStopped, and KafkaError for a log that must not be changed."""
+        """Load the log, recovering and repairing it if necessary, and return its parts.
+
+        Raises OSError, LoadStopped, and KafkaError for a log that must not be changed, such as one whose segments
+        overlap.
+        """
         began = time.monotonic()
         try:
             self._entries = clear_leftovers(self._files, self._directory, self._report)
@@ -139,7 +148,9 @@ class LogLoader:
         )
 
     def _topic_id(self) -> bytes | None:
-        """Return the topic id in `partition.metadata`, None if there is none. Raises OSError."""
+        """Return the topic id in `partition.metadata`, None if there is no such file or it is invalid. Raises
+        OSError.
+        """
         entry = self._entries.get(partition_metadata.NAME)
         if entry is None:
             return None
@@ -163,7 +174,7 @@ class LogLoader:
             self._clean, self._recovery_point = False, 0
 
     def _load_segments(self, entries: dict[str, Entry]) -> int:
-        """Open the segments, recover those that may be damaged, and return the log's end offset."""
+        """Open the segments, recover those that may be damaged, and return the log end offset."""
         while True:
             self._begin(entries)
             try:
@@ -207,7 +218,11 @@ class LogLoader:
         )
 
     def _open_segments(self) -> None:
-        """Open the segments in ascending order: the producer state of each depends on the segments before it."""
+        """Open the log's segments in ascending order, because the producer state of each depends on the segments before
+        it.
+
+        Index files without a .log file are removed.
+        """
         opened: list[Segment] = []
         for base_offset, found in self._found.items():
             if names.LOG in found:
@@ -221,7 +236,8 @@ class LogLoader:
     def _open_segment(self, base_offset: int, found: dict[str, Entry], opened: list[Segment]) -> None:
         """Open one segment, whose directory entries are `found`, and append it to `opened`.
 
-        Recovers the segment if it looks damaged and lies below the recovery point or the shutdown was clean.
+        Recovers the segment if it looks damaged, unless `_recover` will do so later: after a crash, from the recovery
+        point on.
         """
         segment = Segment(self._files, self._directory, base_offset, self._config, self._env.clock)
         doubt = segment.open(found)
@@ -234,7 +250,9 @@ class LogLoader:
         opened.append(segment)
 
     def _rebuild(self, segment: Segment, doubt: str, *, seal: bool = True, serious: bool = True) -> None:
-        """Recover a segment whose records were flushed, because another of its files or its tail is damaged."""
+        """Recover a segment whose records were flushed, because one of its indexes or the end of its .log file is
+        damaged.
+        """
         self._report.note(f"{segment.file_name}: {doubt}: it was recovered", serious=serious)
         self._recovery.recover(segment, self._segments, self._following(segment), lambda: None)
         if seal:
@@ -274,7 +292,7 @@ class LogLoader:
                 self._check_reach(segment, ends[-1][1])
 
     def _following(self, segment: Segment) -> int | None:
-        """Return the base offset of the next segment, None for the last one."""
+        """Return the base offset of the segment after `segment`, None if `segment` is the last one."""
         at = bisect_right(self._bases, segment.base_offset)
         return self._bases[at] if at < len(self._bases) else None
 
@@ -285,7 +303,8 @@ class LogLoader:
             )
 
     def _check_reach(self, segment: Segment, end: int) -> None:
-        """Raise KafkaError if a segment before the last one has more than one batch beyond the log's end.
+        """Raise KafkaError if `segment`, which is not the last one, has more than one batch beyond `end`, the log's end
+        offset.
 
         A single batch proves nothing: its offset may be damaged, because the CRC does not cover it.
         """
@@ -304,7 +323,10 @@ class LogLoader:
             self._drop(later, "they lie behind a damaged one")
 
     def _end_offset(self) -> int:
-        """Return the log end offset. Creates an empty segment if the directory has none, or none is left."""
+        """Return the log end offset. Creates an empty segment if the log has no segments.
+
+        If the log ends before its log start offset, all segments are deleted first.
+        """
         if len(self._segments):
             end = self._end_of_active()
             if end >= self._log_start:

@@ -35,7 +35,9 @@ class OffsetOverflow(Exception):
 
 
 class Recovery:
-    """Recovers the segments of one log, in order. Changes the log's producer state, leader epochs and snapshots."""
+    """Recovers the segments of one log, in offset order, which also updates the log's producer state and leader
+    epochs.
+    """
 
     def __init__(
         self,
@@ -56,13 +58,15 @@ class Recovery:
     def recover(
         self, segment: Segment, before: SegmentList, following: int | None, at_damage: Callable[[], None]
     ) -> Scan:
-        """Recover a segment. Afterwards `state` is the producer state at the end of the segment.
+        """Check every batch of a segment, cut the file after the last good batch, and rebuild the indexes; return the
+        Scan.
 
-        `before`: the log's segments, from which the producer state is rebuilt if needed. `following`: the base offset
-        of the next segment. The state is passed on from segment to segment because it has the last five batches of each
-        producer, and a snapshot only has one. `at_damage` is called before the segment is cut, to delete later
-        segments: if a crash came between the cut and that deletion, the log would have a gap that nothing detects.
-        Raises OSError, OffsetOverflow, and KafkaError if the content does not fit the file's name.
+        Afterwards `state` is the producer state at the end of the segment. `before`: the log's segments, from which the
+        producer state is rebuilt if needed. `following`: the base offset of the next segment. The state is passed on
+        from segment to segment because it has the last five batches of each producer, and a snapshot only has one.
+        `at_damage` is called before the segment is cut, to delete later segments: if a crash came between the cut and
+        that deletion, the log would have a gap that nothing detects. Raises OSError, OffsetOverflow, and KafkaError if
+        the content does not fit the file's name.
         """
         rebuild_producer_state(self.state, self._snapshots, before, self._log_start, segment.base_offset, self._now_ms)
         found = self._rebuild(segment, following, at_damage)
@@ -98,8 +102,8 @@ class Recovery:
         return found
 
     def _replay(self, segment: Segment, found: Scan) -> list[AbortedTxn]:
-        """Apply the segment's batches to the producer state. Return the aborted transactions that end in the
-        segment.
+        """Apply the batches of the segment to the producer state; return the aborted transactions whose marker is in
+        the segment.
         """
         state = self.state
         aborted = []
@@ -115,7 +119,8 @@ class Recovery:
 
 
 def check_out_of_place(segment: Segment, found: Scan, following: int | None) -> None:
-    """Raise if the batches at which the scan stopped are valid and only in the wrong file: they must not be cut off.
+    """Raise an error if the batches at which the scan stopped are valid and only in the wrong file, so must not be cut
+    off.
 
     Raises OffsetOverflow for batches too far from the segment's base offset, KafkaError if all offsets in the file are
     lower than the file's name. The CRC does not cover a batch's offset, so one wrong offset proves nothing: it is

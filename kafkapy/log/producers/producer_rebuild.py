@@ -1,4 +1,4 @@
-"""Rebuild the producer state from the last usable snapshot and the batches after it.
+"""Rebuild a log's producer state from the last usable snapshot and the batches after the snapshot.
 
 Source: Kafka's UnifiedLog.rebuildProducerState and ProducerStateManager.truncateAndReload.
 """
@@ -21,7 +21,11 @@ _CONTROL = 0x20
 
 
 def take_snapshot(state: ProducerState, snapshots: SnapshotFiles, *, sync: bool = True) -> str | None:
-    """Write a snapshot at the state's end offset and return its path. None if it exists already. Raises OSError."""
+    """Write a producer snapshot at the state's end offset and return its path. Raises OSError.
+
+    Returns None, and writes nothing, if there is a snapshot at this offset or a later one. Without `sync`, the caller
+    must have the next flush sync the file.
+    """
     if state.end_offset <= snapshots.taken_at:
         return None
     path = snapshots.write(state.end_offset, state.producers.values(), sync=sync)
@@ -39,7 +43,7 @@ def rebuild_producer_state(
     *,
     clean: bool = False,
 ) -> None:
-    """Change `state` to the producer state at `end_offset` of the log. Raises OSError.
+    """Change `state` to the producer state of the log at `end_offset`, and write a snapshot there. Raises OSError.
 
     If there is no snapshot after a clean shutdown, the log had no producers to remember. Then the log is not scanned,
     and empty snapshots are written at the last segments, so that a later truncation does not scan the log either.
@@ -85,7 +89,7 @@ def _reload(
 
 
 def _replay_segment(state: ProducerState, segment: Segment, start: int, end_offset: int) -> None:
-    """Apply the segment's batches from offset `start` to before `end_offset` to the state."""
+    """Apply the batches of the segment with start <= offset < end_offset to the producer state."""
     begin = segment.locate(start, segment.size)
     if begin is None:
         return
@@ -106,10 +110,10 @@ def replay(
     collected: bytes,
     completed: Callable[[CompletedTxn], None],
 ) -> None:
-    """Apply the producers' batches that a scan has collected.
+    """Apply batches of `segment` to the producer state. `collected` are the producers' batches that a Scan has found.
 
-    Nothing is refused, as the batches are in the log, or in the leader's. `read(size, position)` returns the bytes of a
-    batch. `completed` is called for each transaction that ends, before the state counts it as ended.
+    Nothing is refused, as the batches are in the log. `completed` is called for each transaction that ends, before the
+    state counts the transaction as ended.
     """
     for base, last, producer_id, timestamp, position, _, last_sequence, size, epoch, flags in _BATCH.iter_unpack(
         collected

@@ -29,7 +29,7 @@ _ENTRY = Struct(">qhiqiqiq")
 
 
 class SnapshotError(ValueError):
-    """The file is not a valid snapshot. The state must be rebuilt from an older snapshot and the log."""
+    """Raised when a file is not a valid snapshot. The state must be rebuilt from an older snapshot and the log."""
 
 
 def format_snapshot(entries: Collection[ProducerEntry]) -> bytes:
@@ -69,7 +69,7 @@ def _as_java_iterates(entries: Collection[ProducerEntry]) -> Iterator[ProducerEn
 
 
 def parse_snapshot(data: bytes, path: str) -> list[ProducerEntry]:
-    """Return the producers in a snapshot file. Raises SnapshotError."""
+    """Return the producers in `data`, the content of the snapshot file `path`. Raises SnapshotError."""
     if len(data) < _HEAD.size + _COUNT.size:
         raise SnapshotError(f"{path} has {len(data)} bytes, too few for a snapshot")
     version, crc = _HEAD.unpack_from(data)
@@ -95,7 +95,7 @@ _EMPTY = format_snapshot([])  # the snapshot of most logs
 
 
 class SnapshotFiles:
-    """The snapshot files in one partition's directory. `offsets` is in ascending order."""
+    """The producer snapshots in one partition's directory. `offsets` has the offset of each snapshot, ascending."""
 
     __slots__ = ("_contents", "_files", "directory", "offsets", "report", "taken_at")
 
@@ -108,17 +108,21 @@ class SnapshotFiles:
         self.report: LoadReport | None = None  # set only while the log is loaded
 
     def find(self, contents: Mapping[int, bytes | None]) -> None:
-        """Set the snapshots from a directory listing: offset -> content, None if the content was not read."""
+        """Set the snapshots that a directory listing has found: file content by offset, None if the content was not
+        read.
+        """
         self.offsets = sorted(contents)
         self._contents = dict(contents)
 
     def loaded(self) -> None:
-        """Drop data that is only needed while the log is loaded."""
+        """Drop the report and the file contents, which are only needed while the log is loaded."""
         self.report = None
         self._contents = {}
 
     def tell(self, damage: str) -> None:
-        """Report a damaged snapshot: in the report about loading the log, else in a log line."""
+        """Report a damaged snapshot with the sentence `damage`: as a note in the LoadReport while the log is loaded,
+        else in the broker's log.
+        """
         if self.report is not None:
             self.report.note(damage)
         else:
@@ -140,7 +144,10 @@ class SnapshotFiles:
         return parse_snapshot(self._files.read(path) if data is None else data, path)
 
     def write(self, offset: int, entries: Collection[ProducerEntry], *, sync: bool) -> str:
-        """Write a snapshot and return its path. Without `sync`, the caller must have the next flush sync the file."""
+        """Write a snapshot of these producers at `offset` and return its path. Raises OSError.
+
+        Without `sync`, the caller must have the next flush sync the file.
+        """
         path = self.path(offset)
         self._files.write(path, format_snapshot(entries), sync=sync)
         self._contents.pop(offset, None)
@@ -150,7 +157,7 @@ class SnapshotFiles:
         return path
 
     def _forget(self, offset: int) -> bool:
-        """Remove the offset from the list. Return False if it was not in the list."""
+        """Remove `offset` from the list of snapshots. Return False if there is no snapshot at that offset."""
         self._contents.pop(offset, None)
         at = bisect_left(self.offsets, offset)
         there = self.offsets[at : at + 1] == [offset]
@@ -159,12 +166,12 @@ class SnapshotFiles:
         return there
 
     def delete(self, offset: int) -> None:
-        """Remove the snapshot at `offset` if there is one."""
+        """Remove the snapshot file at `offset` if there is one. Raises OSError."""
         if self._forget(offset):
             self._files.unlink(self.path(offset))
 
     def mark_deleted(self, offset: int) -> str | None:
-        """Rename the snapshot to `.deleted` and return the new path; None if there is no snapshot."""
+        """Rename the snapshot at `offset` to `.deleted` and return the new path; None if there is no such snapshot."""
         if not self._forget(offset):
             return None
         path = self.path(offset)
@@ -180,15 +187,15 @@ class SnapshotFiles:
         self.taken_at = 0
 
     def delete_outside(self, log_start_offset: int, log_end_offset: int) -> None:
-        """Delete the snapshots at or below the log start offset, and those above the end offset."""
+        """Delete the snapshots at or below the log start offset, and those above the log end offset."""
         for offset in list(self.offsets):
             if offset > log_end_offset or offset <= log_start_offset:
                 self.delete(offset)
 
     def delete_strays(self, segment_base_offsets: Collection[int]) -> None:
-        """Delete the snapshots at offsets where no segment begins. The newest stays if no segment begins above it.
+        """Delete the snapshots at offsets where no segment begins, except the newest one if no segment begins above it.
 
-        The newest one comes from the last clean shutdown (ProducerStateManager.removeStraySnapshots).
+        That snapshot comes from the last clean shutdown. As ProducerStateManager.removeStraySnapshots.
         """
         bases = set(segment_base_offsets)
         strays = [offset for offset in self.offsets if offset not in bases]

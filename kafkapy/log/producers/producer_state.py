@@ -20,7 +20,9 @@ _SEQUENCE_MASK = 0x7FFFFFFF
 
 
 class BatchNote(NamedTuple):
-    """A batch in the log; `offset_delta` is its last offset minus its first."""
+    """What the producer state remembers of a batch in the log. `offset_delta` is the batch's last offset minus its
+    first.
+    """
 
     last_sequence: int
     last_offset: int
@@ -37,7 +39,9 @@ class BatchNote(NamedTuple):
 
 
 class ProducerEntry:
-    """One producer: its current epoch, its last batches in that epoch (oldest first), and its open transaction."""
+    """The state of one producer: its current epoch, its last batches in that epoch (oldest first), and its open
+    transaction.
+    """
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "producer_id", "txn_first_offset")
 
@@ -72,7 +76,9 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchNote | None:
-        """Return the remembered batch with exactly these sequences, which the client has retried, or None."""
+        """Return the remembered batch with this epoch and exactly these sequences: the client has sent that batch
+        again. Else None.
+        """
         if epoch == self.epoch:
             for note in self.batches:
                 if note.last_sequence == last_sequence and note.first_sequence == first_sequence:
@@ -80,7 +86,11 @@ class ProducerEntry:
         return None
 
     def check_epoch(self, where: str, epoch: int, offset: int) -> None:
-        """Raise KafkaError INVALID_PRODUCER_EPOCH if the batch comes from a producer that was fenced."""
+        """Raise KafkaError INVALID_PRODUCER_EPOCH if `epoch`, the producer epoch of a new batch, is older than the
+        current one.
+
+        `where` names the log, and `offset` the batch, in the error message.
+        """
         if epoch < self.epoch:
             raise KafkaError(
                 Errors.INVALID_PRODUCER_EPOCH,
@@ -89,9 +99,11 @@ class ProducerEntry:
             )
 
     def check_sequence(self, where: str, epoch: int, first_sequence: int, offset: int) -> None:
-        """Raise KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER if a client's batch with this sequence is not the next one.
+        """Raise KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER if a client's batch does not have the next sequence of this
+        producer.
 
-        An unknown producer (its records were deleted, or its entry expired) may begin at any sequence.
+        The first sequence of a new epoch must be 0. A producer that is not known (its records were deleted, or its
+        entry has expired) may begin at any sequence.
         """
         if self.epoch == NO_EPOCH:
             return
@@ -112,7 +124,9 @@ class ProducerEntry:
             )
 
     def add(self, epoch: int, note: BatchNote) -> None:
-        """Add a batch. A new epoch clears the remembered batches."""
+        """Remember a batch, and forget the oldest one if there are five already. A new epoch clears the remembered
+        batches.
+        """
         batches = self.batches
         if epoch != self.epoch:
             batches.clear()
@@ -123,9 +137,9 @@ class ProducerEntry:
         self.last_timestamp = note.timestamp
 
     def end_transaction(self, epoch: int, coordinator_epoch: int, timestamp: int) -> int:
-        """Record a transaction marker.
+        """Record a transaction marker with these epochs, which ends the open transaction.
 
-        Return the first offset of the transaction that it ends, NO_OFFSET if none is open.
+        Return the first offset of that transaction, NO_OFFSET if none was open.
         """
         if epoch != self.epoch:
             self.batches.clear()
@@ -136,7 +150,9 @@ class ProducerEntry:
         return first
 
     def check_coordinator(self, where: str, coordinator_epoch: int, offset: int) -> None:
-        """Raise KafkaError TRANSACTION_COORDINATOR_FENCED if a later coordinator epoch has already written a marker."""
+        """Raise KafkaError TRANSACTION_COORDINATOR_FENCED if the coordinator epoch of a new marker is older than the
+        last one seen.
+        """
         if coordinator_epoch < self.coordinator_epoch:
             raise KafkaError(
                 Errors.TRANSACTION_COORDINATOR_FENCED,
@@ -155,7 +171,9 @@ class CompletedTxn(NamedTuple):
 
 
 class ProducerState:
-    """The producers of one log. Guarded by the log's lock; `first_unstable_offset` may be read without it."""
+    """The state of all producers of one log. Guarded by the log's lock; `first_unstable_offset` may be read
+    without it.
+    """
 
     __slots__ = (
         "_expiration_ms",
@@ -187,7 +205,9 @@ class ProducerState:
         return not self.producers and not self.awaits_high_watermark
 
     def clear(self, end_offset: int) -> None:
-        """Remove all producers. The state is then that of a log without producers that ends at `end_offset`."""
+        """Remove all producers. The state is then that of a log without producers whose log end offset is
+        `end_offset`.
+        """
         self.producers.clear()
         self.verifications.clear()
         self.open.clear()
@@ -196,7 +216,7 @@ class ProducerState:
         self.first_unstable_offset = None
 
     def load(self, entries: list[ProducerEntry], end_offset: int, now_ms: int) -> None:
-        """Add the entries of a snapshot that was made at `end_offset`, except those that have expired since."""
+        """Add the producers of a snapshot that was taken at `end_offset`, except those that have expired since."""
         for entry in entries:
             if not self._expired(entry, now_ms):
                 self.producers[entry.producer_id] = entry
@@ -206,13 +226,16 @@ class ProducerState:
         self._find_unstable()
 
     def expire(self, now_ms: int) -> None:
-        """Remove producers that have not written for producer.id.expiration.ms and have no open transaction."""
+        """Remove producers that have not written for producer.id.expiration.ms and have no open transaction.
+
+        Also removes verifications of the same age.
+        """
         for producer_id in [entry.producer_id for entry in self.producers.values() if self._expired(entry, now_ms)]:
             del self.producers[producer_id]
         self.verifications.expire(now_ms - self._expiration_ms)
 
     def is_open(self, producer_id: int) -> bool:
-        """Return True if the producer has an open transaction. May be called without the lock."""
+        """Return True if the producer has an open transaction in this log. May be called without the log's lock."""
         entry = self.producers.get(producer_id)
         return entry is not None and entry.txn_first_offset >= 0
 
@@ -220,31 +243,39 @@ class ProducerState:
         return entry.txn_first_offset < 0 and now_ms - entry.last_timestamp >= self._expiration_ms
 
     def put(self, entry: ProducerEntry) -> None:
-        """Store an entry, after its batches were appended or replayed."""
+        """Store the entry of a producer whose batches were appended or replayed."""
         self.producers[entry.producer_id] = entry
         if entry.txn_first_offset >= 0:
             self.begin(entry.txn_first_offset, entry.producer_id)
 
     def begin(self, first_offset: int, producer_id: int) -> None:
-        """Add an open transaction that begins at `first_offset`. Does nothing if it is known already."""
+        """Record that the producer has a transaction open since `first_offset`. Does nothing if the transaction is
+        known already.
+        """
         if first_offset not in self.open:
             self.open[first_offset] = producer_id
             if self.first_unstable_offset is None:
                 self.first_unstable_offset = first_offset
 
     def complete(self, txn: CompletedTxn) -> None:
-        """Record that the transaction has ended. It counts as unstable until the high watermark is above its marker."""
+        """Record that a transaction has ended. It counts as unstable until the high watermark is above its marker."""
         self.open.pop(txn.first_offset, None)
         self.awaits_high_watermark[txn.first_offset] = txn.last_offset
         self._find_unstable()
 
     def last_stable_offset(self, txn: CompletedTxn) -> int:
-        """Return the last stable offset once this transaction is complete, for the transaction index."""
+        """Return the last stable offset as it will be once `txn` is complete, for the entry in the transaction index.
+
+        This is the first offset of the earliest open transaction of another producer, or the offset after the marker of
+        `txn`.
+        """
         others = (first for first, producer_id in self.open.items() if producer_id != txn.producer_id)
         return next(others, txn.last_offset + 1)
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Count ended transactions whose marker is below the high watermark as stable."""
+        """Count ended transactions whose marker is below the high watermark as stable, which may advance the last
+        stable offset.
+        """
         if self.awaits_high_watermark:
             waiting = self.awaits_high_watermark.items()
             self.awaits_high_watermark = {first: last for first, last in waiting if last >= high_watermark}

@@ -1,4 +1,5 @@
-"""The changes that a group of batches makes to the producer state, held back until the batches are written.
+"""The changes that a group of batches makes to the producer state; the state changes only after the batches are
+written.
 
 Each batch is checked against the state after the batches before it in the group. If the write fails, the producer state
 is unchanged. Kafka does the same with one ProducerAppendInfo per producer and append.
@@ -17,10 +18,10 @@ from kafkapy.record.control import ABORT, ControlRecord
 
 
 class ProducerUpdates:
-    """Pending changes: entries here take precedence over those of the state until `apply` stores them.
+    """Changes to a log's producer state that are pending until `apply` stores them.
 
-    `verifying`: a transaction may begin only if its coordinator has confirmed it (see
-    kafkapy.log.producers.verifications).
+    Later batches of the group are checked against these changes first. `verifying`: a transaction may begin only if its
+    coordinator has confirmed it (see kafkapy.log.producers.verifications).
     """
 
     __slots__ = ("_changed", "_state", "_transactions", "_verifying", "_where")
@@ -52,9 +53,10 @@ class ProducerUpdates:
         *,
         check: bool,
     ) -> None:
-        """Add a data batch. `check`: check its sequence (a client's batch).
+        """Add a data batch to the pending changes, after checking its epoch and its transaction state.
 
-        If this raises KafkaError, nothing has changed.
+        `check`: check also its sequence, because a client has sent it. If this raises KafkaError, nothing has changed:
+        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE.
         """
         entry = self._entry(producer_id)
         begins = transactional and (entry is None or entry.txn_first_offset < 0)
@@ -79,7 +81,10 @@ class ProducerUpdates:
             self._transactions_of_group().begun[first_offset] = producer_id
 
     def _verified(self, producer_id: int) -> Verification:
-        """Return the producer's confirmed verification. Raises KafkaError INVALID_TXN_STATE if there is none."""
+        """Return the verification of the producer's transaction, which the coordinator has confirmed.
+
+        Raises KafkaError INVALID_TXN_STATE if there is none.
+        """
         # A marker in this group has ended the transaction for which the coordinator was asked.
         ended = self._transactions is not None and producer_id in self._transactions.marked
         verification = None if ended else self._state.verifications.of(producer_id)
@@ -92,7 +97,10 @@ class ProducerUpdates:
         return verification
 
     def end(self, producer_id: int, epoch: int, marker: ControlRecord, offset: int, timestamp: int) -> None:
-        """Add a control batch, a transaction marker. If this raises KafkaError, nothing has changed."""
+        """Add a transaction marker to the pending changes, after checking its producer epoch and coordinator epoch.
+
+        If this raises KafkaError, nothing has changed: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        """
         coordinator_epoch = marker.coordinator_epoch
         assert coordinator_epoch is not None
         entry = self._entry(producer_id)
@@ -118,7 +126,7 @@ class ProducerUpdates:
         return own
 
     def apply(self) -> Sequence[AbortedTxn]:
-        """Apply the changes to the state, and return the new entries for the transaction index."""
+        """Store the pending changes in the producer state, and return the new entries for the transaction index."""
         transactions, self._transactions = self._transactions, None
         if transactions is not None:
             for first_offset, producer_id in transactions.begun.items():
@@ -130,7 +138,7 @@ class ProducerUpdates:
 
 
 class _Transactions:
-    """The transactions that begin or end in a group of batches."""
+    """The transactions that begin or end in a group of batches, until the changes of the group are applied."""
 
     __slots__ = ("begun", "ended", "marked")
 
@@ -140,7 +148,9 @@ class _Transactions:
         self.marked: set[int] = set()  # producers with a marker in the group, even if it ended no transaction
 
     def last_stable_offset(self, txn: CompletedTxn, state: ProducerState) -> int:
-        """Return what ProducerState.last_stable_offset would, as of this batch in the group."""
+        """Return the last stable offset as it will be once `txn` and the transactions ended before it in the group are
+        complete.
+        """
         ended = {other.first_offset for other, _ in self.ended}
         ended.add(txn.first_offset)
         others = (first for first in chain(state.open, self.begun) if first not in ended)

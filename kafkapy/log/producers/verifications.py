@@ -23,8 +23,11 @@ _guards = itertools.count(1)
 
 
 class Verification:
-    """The verification of one producer's transaction. While batches wait for it, a batch with a sequence above the
-    lowest one seen in the epoch is refused."""
+    """The verification of one producer's transaction with its coordinator: whether it was confirmed, and a guard
+    number.
+
+    While batches wait for the verification, a batch with a sequence above the lowest one seen in the epoch is refused.
+    """
 
     __slots__ = ("created_ms", "epoch", "guard", "lowest_sequence", "verified")
 
@@ -36,8 +39,10 @@ class Verification:
         self.lowest_sequence = sequence
 
     def check_sequence(self, where: str, producer_id: int, first_sequence: int, offset: int) -> None:
-        """Raise KafkaError if a batch with a lower sequence is waiting, because that batch would then be out of
-        order.
+        """Raise KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER if a batch with a sequence lower than `first_sequence` was seen
+        before.
+
+        That batch is waiting, and would be out of order if this one were appended first.
         """
         if first_sequence > self.lowest_sequence:
             raise KafkaError(
@@ -47,14 +52,16 @@ class Verification:
             )
 
     def lower(self, sequence: int, epoch: int) -> None:
-        """Record the sequence of another waiting batch, if it is the lowest or begins a later epoch."""
+        """Record the sequence of another batch that waits, if it is the lowest of its epoch or begins a later epoch."""
         if epoch > self.epoch or (epoch == self.epoch and sequence < self.lowest_sequence):
             self.epoch = epoch
             self.lowest_sequence = sequence
 
 
 class Verifications:
-    """The verifications of one log, with a lock of their own: network threads must not wait for the log's lock."""
+    """The verifications in progress of one log, with a lock of their own: network threads must not wait for the log's
+    lock.
+    """
 
     __slots__ = ("_lock", "_of")
 
@@ -63,8 +70,10 @@ class Verifications:
         self._of: dict[int, Verification] = {}
 
     def begin(self, producer_id: int, sequence: int, epoch: int, now_ms: int, is_open: Callable[[int], bool]) -> int:
-        """Begin a verification, or join the one in progress, and return its guard to be sent to the coordinator. Return
-        NO_GUARD if the producer's transaction is already open in the log, so that no verification is needed.
+        """Begin a verification, or join the one in progress; return its guard, which `succeeded` needs.
+
+        Returns NO_GUARD if `is_open(producer_id)` says that the producer's transaction is open in the log already: then
+        no verification is needed.
 
         There may be a race with the append that opens the transaction. The append first stores the open transaction in
         the producer state and then calls `forget`. So either `is_open` returns True here, or `forget` then removes the
@@ -81,8 +90,10 @@ class Verifications:
             return found.guard
 
     def succeeded(self, producer_id: int, guard: int) -> bool:
-        """Record that the coordinator has confirmed the transaction. Return False if the verification was removed
-        meanwhile."""
+        """Record that the coordinator has confirmed the transaction.
+
+        Return False if the verification with this guard was removed meanwhile, for instance by a transaction marker.
+        """
         with self._lock:
             found = self._of.get(producer_id)
             if found is None or found.guard != guard:
@@ -94,13 +105,13 @@ class Verifications:
         return self._of.get(producer_id)
 
     def forget(self, producer_id: int) -> None:
-        """Remove the verification, because records or a marker of the producer's transaction are in the log."""
+        """Remove the producer's verification, because records or a marker of its transaction are in the log now."""
         if producer_id in self._of:
             with self._lock:
                 self._of.pop(producer_id, None)
 
     def expire(self, before_ms: int) -> None:
-        """Remove verifications that were created at `before_ms` or earlier."""
+        """Remove the verifications that were created at `before_ms` (ms since 1970) or earlier."""
         with self._lock:
             for producer_id in [key for key, one in self._of.items() if one.created_ms <= before_ms]:
                 del self._of[producer_id]

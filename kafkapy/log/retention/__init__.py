@@ -1,4 +1,4 @@
-"""Retention: which segments are deleted, and their deletion. A policy of your own implements `RetentionPolicy`."""
+"""Retention: select the segments to delete, and delete them. Implement `RetentionPolicy` for a policy of your own."""
 
 from kafkapy.log.retention.policy import (
     BelowLogStart,

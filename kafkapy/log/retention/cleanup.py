@@ -22,14 +22,14 @@ _log = logging.getLogger(__name__)
 
 
 def delete_old_segments(log: PartitionLog, policy: RetentionPolicy) -> int:
-    """Delete the segments that the policy's rules select, and return how many."""
+    """Delete the segments that the policy's rules select, and return the number of deleted segments."""
     return sum(_delete(log, _deletable(log, rule), rule.reason) for rule in policy.rules(log, log.clock.time_ms()))
 
 
 def _deletable(log: PartitionLog, rule: Rule) -> list[Segment]:
-    """Return the oldest segments that the rule selects.
+    """Return the oldest segments of the log that the rule selects.
 
-    Never returns a segment that reaches above the high watermark, nor an empty active segment.
+    Never includes a segment with records above the high watermark, nor an empty active segment.
     """
     found = []
     items = log.segments.items
@@ -55,7 +55,10 @@ def _delete(log: PartitionLog, gone: list[Segment], why: str) -> int:
 
 
 def truncate_to(log: PartitionLog, offset: int) -> bool:
-    """Remove the batch that contains `offset` and all later ones. Return whether there were any."""
+    """Remove the batch that contains `offset` and all later batches of the log. Return True if there were any.
+
+    Raises ValueError if `offset` is negative.
+    """
     if offset < 0:
         raise ValueError(f"{log.name} cannot be truncated to {offset}")
     if offset >= log.log_end_offset:
@@ -83,7 +86,7 @@ def truncate_to(log: PartitionLog, offset: int) -> bool:
 
 
 def truncate_fully(log: PartitionLog, offset: int) -> None:
-    """Remove all records. The empty log begins at `offset`."""
+    """Remove all records of the log. The empty log begins at `offset`."""
     gone = log.segments.items
     # The new segment may get the name of an old one, so the old files are renamed before the list changes. A reader
     # that still has the old list could then open the new file by that name. So all files are opened and pinned now.
@@ -101,7 +104,7 @@ def truncate_fully(log: PartitionLog, offset: int) -> None:
 
 
 def undo_append(log: PartitionLog, *, producers: bool) -> None:
-    """Remove what an append that failed halfway, for instance for lack of memory, has left after the end of the log.
+    """Remove what an append that failed halfway, for instance for lack of memory, has written after the log end offset.
 
     Otherwise the next append would write its records, with the same offsets, after those of the failed append.
     `producers`: the append may have changed the producer state, which is rebuilt. Raises LogDirFailure if undoing

@@ -1,8 +1,8 @@
 """Select the segments to delete, through a replaceable policy.
 
 A policy is a sequence of rules, each of which is one reason to delete. Each rule is asked about the segments from the
-oldest on, until it keeps one. PartitionLog ensures that no rule deletes records at or above the high watermark, or an
-empty active segment. Source: Kafka's UnifiedLog.deleteOldSegments.
+oldest on, until the rule keeps a segment. PartitionLog ensures that no rule deletes records at or above the high
+watermark, or an empty active segment. Source: Kafka's UnifiedLog.deleteOldSegments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkapy.log.segments.segment import Segment
 
 
 class LogView(Protocol):
-    """The attributes of a log that a policy may use."""
+    """The attributes of a log that a retention policy may use."""
 
     @property
     def config(self) -> LogConfig: ...
@@ -26,26 +26,33 @@ class LogView(Protocol):
 
 
 class Rule(Protocol):
-    """One reason to delete segments. An object of this class is used for one check and may count bytes."""
+    """One reason to delete segments. A new object is made for each check, so that the rule may count bytes."""
 
     @property
     def reason(self) -> str: ...
 
     def breached(self, segment: Segment, next_base_offset: int | None) -> bool:
-        """Return True if the segment should be deleted. `next_base_offset` is None for the active segment."""
+        """Return True if `segment` should be deleted. `next_base_offset` is that of the next segment, None for the
+        active segment.
+        """
         ...
 
 
 class RetentionPolicy(Protocol):
-    """A replaceable retention policy (kafkapy.retention.policy)."""
+    """A replaceable retention policy (setting kafkapy.retention.policy): an object that makes the rules for
+    each check.
+    """
 
     def rules(self, log: LogView, now_ms: int) -> Iterator[Rule]:
-        """Yield new rules for one check. A rule sees the log after the deletions of the rules before it."""
+        """Yield new rules for one check of `log` at the time `now_ms`.
+
+        When a rule is made, the segments that the rules before it have selected are deleted already.
+        """
         ...
 
 
 class BelowLogStart:
-    """Deletes segments that lie completely below the log start offset, which DeleteRecords may have moved."""
+    """The rule that deletes segments completely below the log start offset, which DeleteRecords may have moved."""
 
     reason = "all of it is before the log start offset"
 
@@ -57,7 +64,7 @@ class BelowLogStart:
 
 
 class TooLarge:
-    """retention.bytes: deletes segments as long as the log is at least that large without them."""
+    """The rule of retention.bytes: deletes a segment if the log without it still has at least retention.bytes."""
 
     def __init__(self, size: int, limit: int) -> None:
         self._excess = size - limit
@@ -71,7 +78,10 @@ class TooLarge:
 
 
 class TooOld:
-    """retention.ms, by the largest timestamp in the segment, or the file's modification time if records have none."""
+    """The rule of retention.ms: deletes a segment if its largest timestamp is older than retention.ms.
+
+    If its records have no timestamps, the file's modification time counts.
+    """
 
     def __init__(self, now_ms: int, limit_ms: int) -> None:
         self._now_ms = now_ms
@@ -83,7 +93,9 @@ class TooOld:
 
 
 class KafkaRetention:
-    """Kafka's policy: the log start offset always applies, size and time only if cleanup.policy includes delete."""
+    """Kafka's retention policy: deletes below the log start offset always, by size and time if cleanup.policy has
+    delete.
+    """
 
     def rules(self, log: LogView, now_ms: int) -> Iterator[Rule]:
         yield BelowLogStart(log.log_start_offset)
