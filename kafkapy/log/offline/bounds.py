@@ -1,4 +1,4 @@
-"""The bounds between which a partition is read: offsets, times, or the partition's start and end."""
+"""The bounds between which a partition is read, each an offset, a time, or the partition's start or end."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ EARLIEST, LATEST = -2, -1  # special offsets, as in ListOffsets
 
 @dataclass(frozen=True)
 class Time:
-    """The offset of the first record whose timestamp (ms since 1970) is this one or later.
+    """A bound given as a time: it stands for the offset of the first record with this timestamp (ms since 1970) or a
+    later one.
 
-    If there is no such record, the end of the partition with `or_end`, else an error.
+    If there is no such record: the end of the partition if `or_end` is True, else an error.
     """
 
     milliseconds: int
@@ -30,7 +31,7 @@ Bound = int | Time
 
 @dataclass(frozen=True)
 class Bounds:
-    """Selects the records with start <= offset < end. Bounds outside of a partition are no error.
+    """Selects the records with start <= offset < end of each partition. Offsets outside of a partition are no error.
 
     starts, ends: bounds of single partitions by (topic, partition), which replace `start` and `end`.
     """
@@ -41,7 +42,7 @@ class Bounds:
     ends: Mapping[tuple[str, int], Bound] = field(default_factory=dict)
 
     def of(self, place: Place) -> tuple[Bound, Bound]:
-        """Return (start, end) for a partition."""
+        """Return the bounds (start, end) of the partition `place`."""
         key = place.topic or "", -1 if place.partition is None else place.partition
         return self.starts.get(key, self.start), self.ends.get(key, self.end)
 
@@ -50,7 +51,10 @@ EVERYTHING = Bounds()
 
 
 class Planner:
-    """Divides partitions into splits. Caches the checkpoints that it reads in their log directories."""
+    """Divides partitions into splits, the parts of a partition that readers can read independently.
+
+    The log start offsets that are read from the checkpoint files of log directories are cached.
+    """
 
     def __init__(self, bounds: Bounds = EVERYTHING, *, committed: bool = False) -> None:
         self._bounds = bounds
@@ -58,7 +62,7 @@ class Planner:
         self._starts = LogStarts()
 
     def splits(self, place: Place) -> list[Split]:
-        """Return the splits of a partition in offset order, one per segment.
+        """Return the splits of the partition `place` within the bounds, in offset order, one per segment.
 
         Raises OfflineError, CheckpointError, OSError.
         """

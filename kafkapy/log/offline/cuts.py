@@ -1,4 +1,4 @@
-"""Find batches at which a segment can be cut into pieces of about equal size.
+"""Find batches at which a segment can be cut into ranges of about equal size.
 
 The positions come from the offset index. An entry is used only if a whole batch with a correct checksum lies there and
 its offsets fit the entry. If the index is missing, wrong or has large gaps, the batch headers are scanned instead.
@@ -23,7 +23,7 @@ LOOK = 1 << 14  # bytes that are read to check a batch; most batches are smaller
 
 
 class Cut(NamedTuple):
-    """A batch at which to cut: its position, first offset and checksum."""
+    """A batch at which to cut a segment: the batch's position in the file, first offset and checksum."""
 
     position: int
     offset: int
@@ -31,7 +31,7 @@ class Cut(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """A range of whole batches: its positions in the file, and the checksum of the first batch."""
+    """A range of whole batches in a segment file: its first and last position, and the checksum of its first batch."""
 
     begin: int
     stop: int
@@ -39,10 +39,10 @@ class Extent(NamedTuple):
 
 
 def extent_of(segment: Segment, start: int, end: int, room: int, *, whole: bool) -> Extent | None:
-    """Return where the records with start <= offset < end lie in the file, None if there are none.
+    """Return where in the segment's file the records with start <= offset < end lie, None if there are none.
 
-    room: the position after the last whole batch of the file. whole: the segment has nothing at or after `end`. Raises
-    OSError. Damage is ignored here, because reading the records reports it.
+    room: the position after the last whole batch of the file. whole: the segment has no records at or after `end`.
+    Raises OSError. Damage is ignored here, because reading the records reports it.
     """
     begin = 0 if start <= segment.base_offset else position_of(segment, start)
     stop = room if whole else min(position_of(segment, end), room)
@@ -54,7 +54,11 @@ def extent_of(segment: Segment, start: int, end: int, room: int, *, whole: bool)
 
 
 def cuts_between(segment: Segment, begin: int, stop: int, max_bytes: int) -> list[Cut]:
-    """Return where to cut the bytes between two batches into pieces of about `max_bytes` at most. Raises OSError."""
+    """Return the batches at which to cut the bytes from `begin` to `stop`, so that each part has about `max_bytes` at
+    most.
+
+    `begin` and `stop` are positions between two batches of the segment. Raises OSError.
+    """
     parts = -(-(stop - begin) // max_bytes)
     if parts < 2:
         return []
@@ -65,13 +69,15 @@ def cuts_between(segment: Segment, begin: int, stop: int, max_bytes: int) -> lis
 
 
 def _behind(log: LogReader, position: int, end: int) -> int:
-    """Return the position after the batch at `position` if the batch begins before offset `end`, else `position`."""
+    """Return the position after the batch at `position` if that batch begins before the offset `end`, else
+    `position`.
+    """
     header = log.header_at(position)
     return position if header is None or first_offset_of(log, position) >= end else position + header.size
 
 
 def _from_index(log: LogReader, segment: Segment, begin: int, stop: int, step: int) -> list[Cut] | None:
-    """Return a cut about every `step` bytes from the offset index, None if the index is unusable or too sparse."""
+    """Return a Cut about every `step` bytes from the offset index, None if the index is unusable or too sparse."""
     found: list[Cut] = []
     try:
         fd = os.open(segment.path.with_suffix(OFFSET_INDEX), os.O_RDONLY | os.O_CLOEXEC)

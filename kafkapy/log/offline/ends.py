@@ -21,20 +21,24 @@ MOST_TORN = 256 << 20  # the largest incomplete batch that is accepted, in bytes
 
 
 class LogEnd(NamedTuple):
-    """The end of the last whole batch: the next offset, and the position in the last segment's file."""
+    """The end of a partition's last whole batch: the next offset, and the position after it in the last
+    segment's file.
+    """
 
     offset: int
     position: int
 
 
 class LogStarts:
-    """The log start offsets of partitions, from the checkpoint files of their log directories."""
+    """Looks up the log start offsets of partitions in the checkpoint files of their log directories, and caches the
+    files.
+    """
 
     def __init__(self) -> None:
         self._noted: dict[Path, dict[tuple[str, int], int]] = {}
 
     def of(self, place: Place) -> int:
-        """Return the first offset that a consumer may read. Raises CheckpointError, OSError."""
+        """Return the log start offset of a partition. Raises CheckpointError, OSError."""
         first = place.segments[0].base_offset
         if place.topic is None or place.partition is None or place.kafka_07:
             return first
@@ -45,9 +49,10 @@ class LogStarts:
 
 
 def end_of(place: Place) -> LogEnd:
-    """Return the end of the last segment. Raises OSError, and OfflineError if its end is damaged.
+    """Return the end of a partition: the offset and position after its last whole batch.
 
-    For Kafka 0.7, whose segments have no index, this is the end of the file, even if its last message is incomplete.
+    Raises OSError, and OfflineError if the end of the last segment is damaged. For Kafka 0.7, whose segments have no
+    index, this is the end of the file, even if its last message is incomplete.
     """
     last = place.segments[-1]
     if place.kafka_07:
@@ -63,7 +68,7 @@ def end_of(place: Place) -> LogEnd:
 
 
 def is_batch_of(log: LogReader, offset: int, position: int) -> bool:
-    """Return True if a whole, undamaged batch begins at `position` and its offsets fit an index entry for `offset`.
+    """Return True if a whole, undamaged batch begins at `position` and its offsets fit an index entry with `offset`.
 
     An index entry has the first offset of an append (Kafka 0.8) or the last one.
     """
@@ -71,7 +76,10 @@ def is_batch_of(log: LogReader, offset: int, position: int) -> bool:
 
 
 def _walked(log: LogReader, begin: LogEnd) -> LogEnd:
-    """Return the end of the batches from `begin.position` on; `begin` if there are none. Raises OfflineError."""
+    """Return the end of the last whole batch at or after the position of `begin`; `begin` itself if there is no batch.
+
+    Raises OfflineError if the bytes after the last whole batch are damaged.
+    """
     end = begin
     try:
         for batch in log.batches(begin.position):
@@ -86,7 +94,7 @@ def _walked(log: LogReader, begin: LogEnd) -> LogEnd:
 
 
 def _is_zero(log: LogReader, position: int) -> bool:
-    """Return True if the rest of the file is all zeros."""
+    """Return True if all bytes of the file from `position` on are zeros."""
     while part := read_fully(log.fd, min(CHUNK, log.size - position), position):
         if part.strip(b"\0"):
             return False
@@ -95,9 +103,10 @@ def _is_zero(log: LogReader, position: int) -> bool:
 
 
 def _check_torn(log: LogReader, end: LogEnd) -> None:
-    """Raise OfflineError unless the rest of the file can be the start of one incomplete batch.
+    """Raise OfflineError unless the bytes of the file after `end` can be the start of one incomplete batch.
 
-    A damaged length field looks the same, but then whole batches follow. So the rest is searched for them.
+    If they are the result of a damaged length field instead, whole batches follow, so the bytes are searched for
+    batches.
     """
     size = log.size - end.position
     rest = read_fully(log.fd, min(size, MOST_TORN), end.position)

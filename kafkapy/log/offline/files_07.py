@@ -23,7 +23,9 @@ _NAME = re.compile(r"(?P<topic>.+?)[-_](?P<partition>\d+)", re.ASCII)
 
 
 class Segment07(NamedTuple):
-    """A segment file: the log position at which it begins, its size in bytes, and its modification time (ms)."""
+    """A segment file of Kafka 0.7: the log position at which it begins, its size in bytes, and its modification time
+    (ms).
+    """
 
     path: Path
     start: int
@@ -32,12 +34,12 @@ class Segment07(NamedTuple):
 
 
 def is_segment_07(path: Path) -> bool:
-    """Return True if the file is named like a 0.7 segment: digits and `.kafka`."""
+    """Return True if the file is named like a segment of Kafka 0.7: digits and `.kafka`."""
     return path.suffix == SUFFIX and path.stem.isascii() and path.stem.isdigit()
 
 
 def partition_of_07(name: str) -> tuple[str, int] | None:
-    """Return topic and partition from a directory name, None if it is not named like a 0.7 partition.
+    """Return (topic, partition) for a directory name, None if the directory is not named like a partition of Kafka 0.7.
 
     The last dash or underscore before the number counts, so `my_topic-0` and `my-topic_0` are both found.
     """
@@ -46,7 +48,9 @@ def partition_of_07(name: str) -> tuple[str, int] | None:
 
 
 def segments_07(directory: Path) -> list[Segment07]:
-    """Return the segments in a partition's directory in order; empty if no file is named like a 0.7 segment."""
+    """Return the Kafka 0.7 segments in a partition's directory, ordered by log position; an empty list if there are
+    none.
+    """
     found = []
     for path in directory.iterdir():
         if is_segment_07(path):
@@ -56,7 +60,10 @@ def segments_07(directory: Path) -> list[Segment07]:
 
 
 def gap_in(segments: Iterable[Segment07]) -> str | None:
-    """Return an error text if two segments are not adjacent (part of the log is missing or duplicated), else None."""
+    """Return an error text if two consecutive segments are not adjacent, else None.
+
+    In such a gap a part of the log is missing, or the segments overlap.
+    """
     for one, following in pairwise(segments):
         end = one.start + one.size
         if end != following.start:
@@ -65,7 +72,7 @@ def gap_in(segments: Iterable[Segment07]) -> str | None:
 
 
 class Reader07:
-    """Iterates over the messages of one segment file, up to the file's size when it was opened."""
+    """Reads the messages of one segment file of Kafka 0.7, up to the size that the file had when it was opened."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -81,10 +88,11 @@ class Reader07:
         os.close(self._fd)
 
     def messages(self, position: int = 0) -> Iterator[Message]:
-        """Yield whole messages from `position` on, with positions in the file. Ends before an incomplete message.
+        """Yield the whole messages from `position` on. `position` of a message is its position in the file.
 
-        A payload is valid until the next message is requested. CRCs are not checked. Raises CorruptMessage, with the
-        position in the file, if the bytes cannot be a message.
+        Ends before an incomplete message at the end of the file. A payload is valid until the next message is
+        requested. CRCs are not checked. Raises CorruptMessage, with the position in the file, if the bytes cannot be a
+        message.
         """
         while (message := self._read(position)) is not None:
             yield message
@@ -103,7 +111,7 @@ class Reader07:
         return message
 
     def _at(self, position: int) -> Message | None:
-        """Return the message at `position`, None if the chunk does not contain all of it."""
+        """Return the message at `position`, None if the chunk in memory does not contain the whole message."""
         if position < self._chunk_start:
             return None
         try:

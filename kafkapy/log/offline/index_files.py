@@ -1,6 +1,6 @@
 """Read the other files of a segment: .index, .timeindex, .txnindex and .snapshot.
 
-The readers return the content and only reject a file that cannot be parsed. The offset index and time index of the
+The readers return the entries and only reject a file that cannot be parsed. The offset index and time index of the
 active segment are preallocated (segment.index.bytes), so zeros follow the last entry. Layouts: Kafka's `OffsetIndex`,
 `TimeIndex`, `AbortedTxn` and `ProducerStateManager`.
 """
@@ -55,14 +55,15 @@ class ProducerEntry(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """The first sequence of the last batch. Sequences wrap at 2^31 (Kafka's
-        DefaultRecordBatch.decrementSequence).
+        """The first sequence of the producer's last batch.
+
+        Sequences wrap at 2^31 (Kafka's DefaultRecordBatch.decrementSequence).
         """
         return (self.last_sequence - self.offset_delta) % (1 << 31)
 
 
 def offset_entries(path: Path, base_offset: int) -> Iterator[OffsetEntry]:
-    """Yield the entries of an offset index, without the preallocated zeros after them."""
+    """Yield the entries of the offset index `path` with absolute offsets, without the preallocated zeros after them."""
     for number, (relative, position) in enumerate(_written(path, OFFSET_ENTRY)):
         if relative == 0 and number > 0:
             return
@@ -70,7 +71,7 @@ def offset_entries(path: Path, base_offset: int) -> Iterator[OffsetEntry]:
 
 
 def time_entries(path: Path, base_offset: int) -> Iterator[TimeEntry]:
-    """Yield the entries of a time index, without the preallocated zeros after them."""
+    """Yield the entries of the time index `path` with absolute offsets, without the preallocated zeros after them."""
     for number, (timestamp, relative) in enumerate(_written(path, TIME_ENTRY)):
         if relative == 0 and number > 0:
             return
@@ -78,7 +79,8 @@ def time_entries(path: Path, base_offset: int) -> Iterator[TimeEntry]:
 
 
 def entries_in(fd: int, width: int) -> int:
-    """Return the number of entries before the preallocated zeros of an index file, found by binary search.
+    """Return the number of entries, each of `width` bytes, before the preallocated zeros of an index file, by binary
+    search.
 
     In a file with room for just one entry, that entry counts even if it is all zeros: the file was trimmed to it.
     """
@@ -95,16 +97,16 @@ def entries_in(fd: int, width: int) -> int:
 
 
 def size_to_read(path: Path) -> int:
-    """Return about how many bytes reading this file takes, for a progress bar.
+    """Return about how many bytes of the file `path` will be read from disk, for a progress bar.
 
-    Preallocated space of an index is a hole.
+    For an index this is without preallocated space, which takes no disk blocks.
     """
     stat = path.stat()
     return min(stat.st_size, stat.st_blocks * 512) if path.suffix in (OFFSET_INDEX, TIME_INDEX) else stat.st_size
 
 
 def aborted_transactions(path: Path) -> Iterator[AbortedTransaction]:
-    """Yield the entries of a transaction index. Raises OfflineError for an entry of an unknown version."""
+    """Yield the entries of the transaction index `path`. Raises OfflineError for an entry of an unknown version."""
     for fields in _entries(path, ABORTED_ENTRY):
         entry = AbortedTransaction(*fields)
         if entry.version != 0:
@@ -115,9 +117,9 @@ def aborted_transactions(path: Path) -> Iterator[AbortedTransaction]:
 
 
 def producer_entries(path: Path) -> list[ProducerEntry]:
-    """Return the producers in a .snapshot file, in file order.
+    """Return the producers in the producer snapshot `path`, in file order.
 
-    Raises OfflineError if it is incomplete or its CRC is wrong.
+    Raises OfflineError if the file is incomplete, its version is unknown or its CRC is wrong.
     """
     data = path.read_bytes()
     if len(data) < _SNAPSHOT_HEAD.size:
@@ -142,7 +144,7 @@ def _written(path: Path, layout: Struct) -> Iterator[tuple[int, ...]]:
 
 
 def _entries(path: Path, layout: Struct) -> Iterator[tuple[int, ...]]:
-    """Yield the entries of a file, without an incomplete one at the end. Reads chunks of a whole number of entries."""
+    """Yield the unpacked entries of a file, without an incomplete entry at its end."""
     chunk = layout.size * 4096
     with open(path, "rb") as file:
         while data := file.read(chunk):

@@ -23,14 +23,18 @@ LAST = (1 << 63) - 1  # the largest possible offset and timestamp
 
 
 class Found(NamedTuple):
-    """A record, and whether it is a control record."""
+    """A record that a search has found, and whether it is a control record."""
 
     record: Record
     control: bool
 
 
 def record_at(segments: Sequence[Segment], offset: int) -> Found | None:
-    """Return the record at this offset, or the next one after it if there is none. Raises OfflineError, OSError."""
+    """Return the record at `offset`, or the next record after it if no record has that offset; None at the end of the
+    log.
+
+    Raises OfflineError, OSError.
+    """
     for number, segment in enumerate(segments):
         if number + 1 < len(segments) and segments[number + 1].base_offset <= offset:
             continue
@@ -44,7 +48,7 @@ def record_at(segments: Sequence[Segment], offset: int) -> Found | None:
 
 
 def record_since(segments: Sequence[Segment], timestamp: int, room: int | None = None) -> Found | None:
-    """Return the first record with this timestamp or a later one, as ListOffsets does, or None.
+    """Return the first record with this timestamp or a later one, as ListOffsets does, None if there is no such record.
 
     `room`: how many bytes of the last segment to search, all by default. Raises OfflineError, OSError.
     """
@@ -70,9 +74,11 @@ def record_since(segments: Sequence[Segment], timestamp: int, room: int | None =
 
 
 def position_of(segment: Segment, offset: int) -> int:
-    """Return the position of the first batch that ends at `offset` or after it; the file's size if there is none.
+    """Return the position of the first batch whose last offset is `offset` or later; the file's size if there is no
+    such batch.
 
-    Raises OSError. Stops before bytes that are not a batch; reading from there raises the error for them.
+    Raises OSError. If the file is damaged before that batch, this is the position of the damage, so that reading from
+    there raises the error.
     """
     start = index_position(segment, offset)
     with _log(segment) as log:
@@ -94,9 +100,9 @@ def position_of(segment: Segment, offset: int) -> int:
 
 
 def end_offset_of(segment: Segment) -> int:
-    """Return the offset after the segment's last batch, scanning from the last index entry.
+    """Return the offset after the last batch of the segment; the segment's base offset if it has no batches.
 
-    Raises OfflineError, OSError.
+    Only the batches from the last index entry on are read. Raises OfflineError, OSError.
     """
     for start in (index_position(segment, LAST), 0):
         end = segment.base_offset
@@ -114,7 +120,7 @@ def end_offset_of(segment: Segment) -> int:
 
 
 def records_of(path: Path, batch: StoredBatch) -> list[Record]:
-    """Return the records of a batch in the file `path`. Raises OfflineError."""
+    """Return the records of a batch in the file `path`. Raises OfflineError if the batch is damaged."""
     try:
         return batch.records()
     except ValueError as error:
@@ -122,38 +128,48 @@ def records_of(path: Path, batch: StoredBatch) -> list[Record]:
 
 
 def begin_of(segment: Segment, offset: int | None, timestamp: int | None) -> int:
-    """Return a position from which to scan: nothing before it has this offset or time, or a later one."""
+    """Return a position from which to scan a segment for records from `offset` and `timestamp` on; None is no bound.
+
+    No record before that position has both this offset or a later one and this timestamp or a later one. Raises
+    OSError.
+    """
     position = 0 if offset is None else position_of(segment, offset)
     return position if timestamp is None else max(position, _position_of_time(segment, timestamp))
 
 
 def is_older(segment: Segment, timestamp: int) -> bool:
-    """Return True if the last time index entry of a sealed segment, its largest timestamp, is before `timestamp`."""
+    """Return True if all records of a sealed segment are older than `timestamp`, according to its last time index
+    entry.
+    """
     entry = _floor(segment.path.with_suffix(".timeindex"), TIME_ENTRY.size, LAST)
     return entry is not None and entry[0] < timestamp
 
 
 def index_position(segment: Segment, offset: int) -> int:
-    """Return the position where a search for `offset` begins according to the offset index; 0 without an index."""
+    """Return the position at which to begin a scan for `offset`, according to the offset index; 0 without a usable
+    index.
+    """
     entry = index_entry(segment, offset)
     return max(entry[1], 0) if entry is not None else 0
 
 
 def index_entry(segment: Segment, offset: int) -> tuple[int, int] | None:
-    """Return (offset, position) of the last offset index entry at or before `offset`, or None."""
+    """Return (offset, position) of the last offset index entry at or before `offset`, None if there is none."""
     relative = min(offset - segment.base_offset, (1 << 31) - 1)
     entry = _floor(segment.path.with_suffix(".index"), OFFSET_ENTRY.size, relative)
     return None if entry is None else (segment.base_offset + entry[0], entry[1])
 
 
 def _position_of_time(segment: Segment, timestamp: int) -> int:
-    """Return a position before which all records are older than `timestamp`."""
+    """Return a position in the segment before which all records are older than `timestamp`, according to the time
+    index.
+    """
     entry = _floor(segment.path.with_suffix(".timeindex"), TIME_ENTRY.size, timestamp - 1)
     return index_position(segment, segment.base_offset + entry[1]) if entry is not None else 0
 
 
 def first_offset_of(log: LogReader, position: int) -> int:
-    """Return the first offset of the batch at `position`, -1 if the batch is damaged.
+    """Return the offset of the first record of the batch at `position`, -1 if the batch is damaged.
 
     A compressed message of format 0 or 1 is decompressed to find the offset.
     """
@@ -168,7 +184,7 @@ def first_offset_of(log: LogReader, position: int) -> int:
 
 @contextmanager
 def _log(segment: Segment, limit: int | None = None) -> Iterator[LogReader]:
-    """Open a segment, and add its path to an OSError of the C functions, which only know the descriptor."""
+    """Open a segment for reading, and add its path to any OSError, as the C functions only know the file descriptor."""
     with LogReader(segment.path, limit) as log:
         try:
             yield log
@@ -187,7 +203,10 @@ def _locate_time(log: LogReader, start: int, timestamp: int) -> int | None:
 
 
 def _floor(path: Path, width: int, target: int) -> tuple[int, int] | None:
-    """Return the last written index entry whose key is at most `target`, as (key, value), or None."""
+    """Return (key, value) of the last written entry in the index file `path` whose key is at most `target`.
+
+    None if there is no such entry, or the file cannot be read.
+    """
     try:
         with _opened(path) as fd:
             count = entries_in(fd, width)

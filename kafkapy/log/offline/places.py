@@ -14,7 +14,7 @@ EXAMPLE = "a segment file, a partition's directory (flights-0), a topic (flights
 
 
 class Segment(NamedTuple):
-    """A segment file. `base_offset` is the number in its name: for Kafka 0.7 the position in the log."""
+    """A segment file. `base_offset` is the number in its name; for Kafka 0.7 this is a position in the log."""
 
     path: Path
     base_offset: int
@@ -22,10 +22,10 @@ class Segment(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A partition, or the segments of it that were given.
+    """A partition on disk, with all its segments or only those that the user has named.
 
-    Topic and partition are None if the directory has another name. `whole`: all segments of the partition are included,
-    so the transactions before any offset can be determined.
+    Topic and partition are None if the directory is not named like a partition. `whole`: all segments of the partition
+    are included, so the transactions before any offset can be determined.
     """
 
     directory: Path
@@ -42,14 +42,15 @@ class Place(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The size of all segment files in bytes."""
+        """The size in bytes of all segment files of this Place."""
         return sum(segment.size for segment in self.segments)
 
 
 def places_in(paths: Iterable[Path]) -> list[Place]:
-    """Return the partitions that the paths name, each once, in the given order; in a directory by topic and number.
+    """Return the partitions that the paths name, without duplicates, in the order of the paths.
 
-    Raises OSError, and OfflineError for a path that names no partition.
+    The partitions in a topic or log directory are ordered by topic and partition number. Raises OSError, and
+    OfflineError for a path that names no partition.
     """
     found: dict[Path, Place] = {}
     for path in paths:
@@ -60,7 +61,9 @@ def places_in(paths: Iterable[Path]) -> list[Place]:
 
 
 def siblings(place: Place) -> list[Segment]:
-    """Return all segments of the partition, even if only one was given: its transactions may begin in any of them."""
+    """Return all segments of the partition, even if only one was named, because transactions may begin in any
+    of them.
+    """
     if place.whole:
         return place.segments
     all_of_it = _partition(place.directory)
@@ -102,7 +105,10 @@ def _partition(directory: Path) -> Place | None:
 
 
 def _partitions_below(directory: Path, topic: str | None = None) -> list[Place]:
-    """Return the live partitions in a directory. Stray ones and those marked for deletion must be named directly."""
+    """Return the partitions in a log directory, only those of `topic` if given, ordered by topic and partition number.
+
+    Without partitions that are marked as stray or for deletion: the user must name those directly.
+    """
     found = []
     for inside in directory.iterdir():
         named = _named(inside.name)
@@ -124,7 +130,7 @@ def _named(name: str) -> tuple[str, int] | None:
 
 
 def _if_there(path: Path) -> Segment | None:
-    """Return the segment, None if a broker has deleted the file since the directory was listed."""
+    """Return the segment file `path`, None if a broker has deleted the file since the directory was listed."""
     try:
         return _segment(path)
     except FileNotFoundError:

@@ -19,7 +19,7 @@ from kafkapy.record.kafka07 import CorruptMessage
 class Wanted:
     """Which records and columns to read. None means no bound; end bounds are exclusive; timestamps are milliseconds.
 
-    max_rows and max_bytes limit each set of columns that is yielded. `control`: include transaction markers.
+    max_rows and max_bytes limit each set of columns that is yielded. `control`: include the transaction markers.
     """
 
     columns: tuple[str, ...]
@@ -35,10 +35,11 @@ class Wanted:
 
 @dataclass
 class RecordSource:
-    """Reads partitions. `damage` gets a sentence for each file that could not be read to its end.
+    """Reads the records of partitions as columns.
 
-    `progress` is called with the number of bytes read so far in all files. With read_committed, bytes that are read
-    twice, because transactions are looked for first, count twice.
+    `damage` collects a sentence for each file that could not be read to its end. `progress` is called with the number
+    of bytes read so far in all files. With read_committed, bytes that are read twice, because transactions are looked
+    for first, count twice.
     """
 
     wanted: Wanted
@@ -47,12 +48,13 @@ class RecordSource:
     _done: int = 0
 
     def work(self, places: list[Place]) -> int:
-        """Return the number that `progress` will have reached when all places are read."""
+        """Return the number of bytes with which `progress` will have been called when all these partitions are read."""
         twice = self.wanted.read_committed
         return sum(place.size + (sum(one.size for one in siblings(place)) if twice else 0) for place in places)
 
     def read(self, place: Place) -> Iterator[Columns]:
-        """Yield the records of a partition in order. After damage, reading continues with the next segment.
+        """Yield the wanted records of a partition as columns, in offset order. After damage, continue with the next
+        segment.
 
         Raises OfflineError for a file that cannot be opened or read.
         """
@@ -129,10 +131,10 @@ class RecordSource:
 
 
 def transactions_of(place: Place, progress: Callable[[int], object] = lambda _: None) -> TransactionScan:
-    """Return the aborted and open transactions, from all segments of the partition.
+    """Return a TransactionScan of all segments of the partition, which has its aborted and open transactions.
 
     `progress` is called with the number of bytes read so far. Damage is ignored here, because reading the records
-    reports it. Raises OfflineError.
+    reports it. Raises OfflineError for a file that cannot be read.
     """
     scan = TransactionScan(decompress_records)
     done = 0
@@ -150,7 +152,10 @@ def transactions_of(place: Place, progress: Callable[[int], object] = lambda _: 
 
 @contextmanager
 def reading(segment: Segment) -> Iterator[None]:
-    """Turn an OSError into an OfflineError about the file, except BrokenPipeError, which comes from the output."""
+    """Turn an OSError in the block into an OfflineError about the segment's file.
+
+    Except BrokenPipeError, which comes from writing the output.
+    """
     try:
         yield
     except BrokenPipeError:
@@ -160,7 +165,7 @@ def reading(segment: Segment) -> Iterator[None]:
 
 
 def damage_sentence(blocks: SegmentBlocks, error: DamagedBatch) -> str:
-    """Return a sentence that says where a segment file stops being readable, and why."""
+    """Return a sentence that says at which position a segment file is damaged, and how."""
     return (
         f"{blocks.path} is damaged: the batch at position {blocks.position + error.position} {error.reason}. "
         "The rest of the file is left out."
@@ -168,7 +173,7 @@ def damage_sentence(blocks: SegmentBlocks, error: DamagedBatch) -> str:
 
 
 def left_over_sentence(blocks: SegmentBlocks) -> str | None:
-    """Return a sentence about the incomplete batch at the end of a file, None if there is none."""
+    """Return a sentence about the incomplete batch at the end of a segment file, None if there is none."""
     if blocks.position == blocks.end:
         return None
     return (
@@ -182,7 +187,7 @@ def _left_over(segment: Segment, position: int, end: int) -> str:
 
 
 def _not_before(segments: list[Segment], offset: int | None) -> list[Segment]:
-    """Return the segments without those that end before `offset`."""
+    """Return the segments that have, or could have, records at or after `offset`; all segments if `offset` is None."""
     if offset is None:
         return segments
     ended = sum(following.base_offset <= offset for _, following in pairwise(segments))

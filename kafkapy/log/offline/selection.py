@@ -1,4 +1,4 @@
-"""Select partitions by path, and of those by topic and number."""
+"""Select the partitions in given paths by topic and partition number."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ SHOWN = 10
 def selected(
     paths: Iterable[Path], topics: Collection[str] | None = None, partitions: Collection[int] | None = None
 ) -> list[Place]:
-    """Return the partitions in these paths that have one of these topics and numbers.
+    """Return the partitions in `paths` that have one of these topics and one of these partition numbers.
 
-    None selects all partitions, or all topics except Kafka's internal ones. Raises OSError, and OfflineError if a path,
-    topic or partition does not exist, or the paths contain a partition twice.
+    If `partitions` is None, all numbers are selected; if `topics` is None, all topics except Kafka's internal ones.
+    Raises OSError, and OfflineError if a path, topic or partition does not exist, or the paths contain a partition
+    twice.
     """
     asked = [Path(path) for path in paths]
     places = _without_parts(places_in(asked))
@@ -42,20 +43,22 @@ def selected(
 
 
 def _without_parts(places: list[Place]) -> list[Place]:
-    """Remove single segments of partitions that are also given as a whole."""
+    """Return the places without single segments of partitions that are also given as a whole."""
     whole = {place.directory.absolute() for place in places if place.whole}
     return [place for place in places if place.whole or place.directory.absolute() not in whole]
 
 
 def is_asked(place: Place, asked: Collection[Path]) -> bool:
-    """Return True if one of the paths names this partition, its topic or one of its segments directly."""
+    """Return True if one of the paths `asked` names this partition, its topic or one of its segments directly."""
     directory = place.directory.absolute()
     own = {directory, directory.with_name(str(place.topic)), *(one.path.absolute() for one in place.segments)}
     return any(path.absolute() in own for path in asked)
 
 
 def _refuse_twice(places: list[Place]) -> None:
-    """Raise OfflineError if a partition is in two directories (replicas, or a copy), as records would be read twice."""
+    """Raise OfflineError if a partition is in two directories (replicas, or a copy): its records would be read
+    twice.
+    """
     seen: dict[tuple[str, int], Path] = {}
     for place in places:
         if place.topic is not None and place.partition is not None:

@@ -14,18 +14,18 @@ GROUP = 1 << 18  # the least number of bytes in a set, except the last
 
 
 class Set07(NamedTuple):
-    """A message set. `end`: where its last message ends in the file."""
+    """A message set of format 0. `end`: the position in the Kafka 0.7 file where the set's last message ends."""
 
     data: bytearray
     end: int
 
 
 def sets_of_07(path: Path, base_offset: int) -> Iterator[Set07]:
-    """Yield the messages of a segment file as sets. They have no timestamps.
+    """Yield the messages of a Kafka 0.7 segment file as message sets of format 0. The messages have no timestamps.
 
-    The messages inside a compressed message all have its offset. Ends before an incomplete message. Raises OSError,
-    OfflineError, and CorruptMessage with the position in the file, after all messages before that position were
-    yielded.
+    The messages inside a compressed message all have its offset. Ends before an incomplete message at the end of the
+    file. Raises OSError, OfflineError, and CorruptMessage with the position in the file, after all messages before that
+    position were yielded.
     """
     group, end = bytearray(), 0
     damage = None

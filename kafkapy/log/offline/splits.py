@@ -1,4 +1,4 @@
-"""Divide partitions into pieces of about equal size at batch boundaries, so that several readers can share a partition.
+"""Divide partitions into splits of about equal size at batch boundaries, so that several readers can share a partition.
 
 A split also records what its file looked like. Before the split is read, the cleaner may rewrite the file or merge it
 with others, and retention may remove it. Then `found_again` finds the same offsets in the present files.
@@ -19,7 +19,8 @@ from kafkapy.log.offline.transactions import NO_TRANSACTIONS, Aborted, Transacti
 
 
 class Split(NamedTuple):
-    """The offsets from `start` to before `end` of one segment file, which lie in the bytes from `position` to `stop`.
+    """A part of a segment file for one reader: the offsets from `start` to before `end`, in the bytes from `position`
+    to `stop`.
 
     `crc` is the checksum of the batch at `position`. `size` is the size of the whole file, None for the last segment,
     which may grow. `aborted`: the transactions to leave out. Can be pickled.
@@ -41,20 +42,20 @@ class Split(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """The number of bytes to read."""
+        """The number of bytes of the file that the split consists of."""
         return self.stop - self.position
 
     @property
     def name(self) -> str:
-        """The name of the partition, for messages."""
+        """The name of the split's partition, for messages."""
         return str(self.path.parent) if self.topic is None else f"{self.topic}-{self.partition}"
 
 
 def splits_of(place: Place, start: int, end: int, log_end: LogEnd, *, committed: bool = False) -> list[Split]:
-    """Return splits for the records with start <= offset < end, one per segment.
+    """Return splits for the records of a partition with start <= offset < end, one per segment.
 
-    `log_end`: the result of `end_of`. `committed`: leave out aborted transactions, and stop at the last stable offset.
-    Raises OfflineError, OSError.
+    `log_end`: the result of `end_of` for the partition. `committed`: leave out aborted transactions, and stop at the
+    last stable offset. Raises OfflineError, OSError.
     """
     transactions = NO_TRANSACTIONS
     end = min(end, log_end.offset)
@@ -80,9 +81,9 @@ def splits_of(place: Place, start: int, end: int, log_end: LogEnd, *, committed:
 
 
 def divided(split: Split, max_bytes: int) -> list[Split]:
-    """Return the split in pieces of about `max_bytes` at most. A split of Kafka 0.7, without an index, is not divided.
+    """Divide a split into splits of about `max_bytes` at most. Raises OSError.
 
-    Raises OSError.
+    A split of Kafka 0.7, which has no index, is returned as it is.
     """
     if split.kafka_07:
         return [split]
@@ -103,7 +104,7 @@ def divided(split: Split, max_bytes: int) -> list[Split]:
 
 
 def is_there(split: Split, log: LogReader) -> bool:
-    """Return True if the file is still the one that was split."""
+    """Return True if the file that `log` reads still has the same size and batches as when the split was made."""
     if log.size < split.stop or (split.size is not None and log.size != split.size):
         return False
     header = None if split.kafka_07 else log.header_at(split.position)
@@ -111,9 +112,9 @@ def is_there(split: Split, log: LogReader) -> bool:
 
 
 def found_again(split: Split) -> list[Split]:
-    """Return splits for the same offsets in the present segments.
+    """Return splits for the offsets of `split` in the segments that the partition has now.
 
-    Raises OSError, and OfflineError if they were deleted.
+    Raises OSError, and OfflineError if these offsets were deleted.
     """
     directory = split.path.parent
     place = next((one for one in places_in([directory]) if one.whole), None)

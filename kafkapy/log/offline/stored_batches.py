@@ -1,4 +1,4 @@
-"""Read .log files without a broker: every message format, and any mixture of formats.
+"""Read the batches of .log files without a broker: every message format, and any mixture of formats.
 
 Files are opened read-only, and sizes in them are not trusted. At most one chunk or one batch is kept in memory, so a
 segment of any length can be read. Source: Kafka's `FileLogInputStream`.
@@ -37,7 +37,8 @@ _CRC_FROM = {magic: at + 4 for magic, at in _CRC_AT.items()}
 
 
 class StoredBatch(NamedTuple):
-    """A batch of format 2, or a message or compressed message of format 0 or 1, with its position and bytes.
+    """A batch of format 2, or a message or compressed message of format 0 or 1, with its position in the file and its
+    bytes.
 
     `data` is valid until the next batch is requested. The attributes of `header` are the same for all formats.
     """
@@ -53,25 +54,29 @@ class StoredBatch(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The position where the next batch begins."""
+        """The position in the file after this batch."""
         return self.position + self.header.size
 
     @property
     def place(self) -> str:
-        """A description of the batch, for messages."""
+        """A description of the batch with its position and offset, for messages."""
         head = self.header
         if isinstance(head, BatchHeader):
             return f"batch at position {self.position} (base offset {head.base_offset})"
         return f"message at position {self.position} (offset {head.offset})"
 
     def records(self) -> list[Record]:
-        """Return the records as a consumer gets them: with absolute offsets and timestamps. Raises ValueError."""
+        """Return the records of the batch with absolute offsets and timestamps, as a consumer gets them.
+
+        Raises ValueError if they cannot be decompressed or parsed.
+        """
         return records_of(self.data, self.header)
 
     def checksums(self) -> list[tuple[bool, int]]:
-        """Return (is correct, checksum) for each of `records`, in formats 0 and 1, where every message has a checksum.
+        """Return (is the checksum correct, checksum) for each of `records`, only in formats 0 and 1.
 
-        Raises ValueError.
+        In these formats every message, also inside a compressed message, has a checksum. Raises ValueError if the batch
+        cannot be decompressed or parsed.
         """
         if self.header.codec == 0:
             return [(self.crc_is_right, self.header.crc)]
@@ -83,12 +88,12 @@ class StoredBatch(NamedTuple):
 
 
 def is_offset(stem: str) -> bool:
-    """Return True if a file name without its suffix is a segment's base offset."""
+    """Return True if `stem`, a file name without its suffix, is the base offset of a segment."""
     return stem.isascii() and stem.isdigit() and len(stem) <= 20 and int(stem) <= MAX_OFFSET
 
 
 def base_offset_of(path: Path) -> int:
-    """Return the base offset in a segment file's name. Raises OfflineError for any other name."""
+    """Return the base offset that a segment file has in its name. Raises OfflineError for any other name."""
     stem = path.name.partition(".")[0]
     if not is_offset(stem):
         raise OfflineError(
@@ -98,10 +103,12 @@ def base_offset_of(path: Path) -> int:
 
 
 class LogReader:
-    """Iterates over the batches of one .log file, up to its size when it was opened or last refreshed."""
+    """Reads the batches of one .log file, up to the size that the file had when it was opened or last refreshed."""
 
     def __init__(self, path: Path, limit: int | None = None, *, chunk: int = CHUNK) -> None:
-        """`limit`: how many bytes of the file to read, by default all; `chunk`: bytes per read. Raises OSError."""
+        """`limit`: how many bytes of the file to read, by default all; `chunk`: the number of bytes per read call.
+        Raises OSError.
+        """
         self.path = path
         self._size_of_chunk = chunk
         self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -121,20 +128,23 @@ class LogReader:
         os.close(self.fd)
 
     def refresh(self) -> int:
-        """Update and return the file's size."""
+        """Set `size` to the present size of the file, drop the chunk in memory, and return the size."""
         self.size = os.fstat(self.fd).st_size
         self._chunk = b""
         return self.size
 
     @property
     def has_grown(self) -> bool:
-        """Return True if the file's size has changed, so its last batch may just have been incomplete."""
+        """Return True if the file's size differs from `size`, so an incomplete batch at the end may be complete
+        by now.
+        """
         return os.fstat(self.fd).st_size != self.size
 
     def batches(self, position: int = 0) -> Iterator[StoredBatch]:
-        """Yield whole batches from `position` on. Ends when the rest is too short for a batch, as Kafka's readers do.
+        """Yield the whole batches from `position` on. Ends before an incomplete batch at the end, as Kafka's readers
+        do.
 
-        Raises OfflineError if the bytes cannot be a batch.
+        Raises OfflineError if the bytes at the position of the next batch cannot be a batch.
         """
         while self.size - position > UP_TO_MAGIC:
             size, magic = self._look(position)
@@ -150,7 +160,10 @@ class LogReader:
             position += size
 
     def header_at(self, position: int) -> Entry | None:
-        """Return the header of the batch at `position`, None if no whole batch can begin there."""
+        """Return the header of the batch at `position`, None if no whole batch can begin there.
+
+        Raises OfflineError if the bytes are in no message format.
+        """
         if position < 0 or self.size - position <= UP_TO_MAGIC:
             return None
         _, length, _, magic = _PREFIX.unpack_from(self._bytes(position, UP_TO_MAGIC))
@@ -167,7 +180,7 @@ class LogReader:
         return batch if batch is not None and batch.crc_is_right else None
 
     def _look(self, position: int) -> tuple[int, int]:
-        """Return size and magic of the batch at `position`. Raises OfflineError if no batch can begin there."""
+        """Return (size in bytes, magic) of the batch at `position`. Raises OfflineError if no batch can begin there."""
         _, length, _, magic = _PREFIX.unpack_from(self._bytes(position, UP_TO_MAGIC))
         if length < SMALLEST_MESSAGE:
             raise OfflineError(
@@ -193,7 +206,9 @@ class LogReader:
         )
 
     def _crc_of_large(self, position: int, size: int, magic: int) -> bool:
-        """Return True if the checksum of a batch is correct, reading the batch in chunks."""
+        """Return True if the checksum of the batch at `position` is correct. Reads the batch in chunks, to save
+        memory.
+        """
         stored = int.from_bytes(self._bytes(position + _CRC_AT[magic], 4), "big")
         crc, total = crc32c if magic == 2 else crc32, 0
         at, end = position + _CRC_FROM[magic], position + size
@@ -204,7 +219,10 @@ class LogReader:
         return total == stored
 
     def _bytes(self, position: int, size: int) -> memoryview:
-        """Return `size` bytes from a chunk that is read ahead; more than a chunk is read at once if needed."""
+        """Return the `size` bytes at `position`. Reads at least one chunk ahead.
+
+        Raises OfflineError if the file has become shorter.
+        """
         start = position - self._chunk_start
         if start < 0 or start + size > len(self._chunk):
             wanted = min(max(size, self._size_of_chunk), self.size - position)
@@ -217,7 +235,7 @@ class LogReader:
 
 
 def read_fully(fd: int, size: int, position: int) -> bytes:
-    """Return `size` bytes from `position`, fewer only at the end of the file."""
+    """Return `size` bytes of the file from `position` on; fewer only if the file ends before."""
     parts = []
     while size > 0 and (part := os.pread(fd, size, position)):
         parts.append(part)

@@ -1,4 +1,5 @@
-"""Find the aborted and open transactions of a partition, from the small files of its segments if possible.
+"""Find the aborted and open transactions of a partition, from its transaction indexes and producer snapshots if
+possible.
 
 A segment's aborted transactions are in its .txnindex, which is missing if there are none. The producer snapshot at the
 end of a segment lists the transactions that were open there. Both are trusted for a sealed segment that still has its
@@ -24,7 +25,10 @@ Aborted = tuple[int, int, int]  # producer id, first offset, offset of the abort
 
 
 class Transactions(NamedTuple):
-    """`aborted` is in the order of the abort markers; `open` maps producer ids to the transactions' first offsets."""
+    """Aborted and open transactions of a partition.
+
+    `aborted` is in the order of the abort markers; `open` maps producer ids to the first offsets of their transactions.
+    """
 
     aborted: list[Aborted]
     open: dict[int, int]
@@ -39,7 +43,7 @@ NO_TRANSACTIONS = Transactions([], {})
 
 
 def transactions_since(place: Place, start: int) -> Transactions:
-    """Return the transactions of a partition that end at `start` or later, or are still open.
+    """Return the aborted transactions of a partition whose marker is at `start` or later, and the open transactions.
 
     Damage is ignored here, because reading the records reports it. Raises OfflineError for a file that cannot be read.
     """
@@ -55,9 +59,10 @@ def transactions_since(place: Place, start: int) -> Transactions:
 
 
 def _known_begin(segments: list[Segment], start: int) -> tuple[int, dict[int, int]]:
-    """Return the last segment that begins at `start` or before and has a snapshot, with its open transactions.
+    """Return the index of the last segment that begins at `start` or before and has a producer snapshot, and a dict.
 
-    Returns the first segment, without any transactions, if there is no such segment.
+    The dict has the transactions that are open at the start of that segment: producer id to first offset. If there is
+    no such segment, returns (0, {}).
     """
     for number in reversed(range(len(segments))):
         if segments[number].base_offset <= start:
@@ -68,7 +73,10 @@ def _known_begin(segments: list[Segment], start: int) -> tuple[int, dict[int, in
 
 
 def _open_before(segment: Segment) -> dict[int, int] | None:
-    """Return the transactions that were open at the start of the segment, None if there is no valid snapshot."""
+    """Return the transactions that were open at the start of the segment: producer id to first offset.
+
+    None if the segment has no valid producer snapshot.
+    """
     try:
         producers = producer_entries(segment.path.with_suffix(SNAPSHOT))
     except (OSError, OfflineError):
@@ -77,14 +85,20 @@ def _open_before(segment: Segment) -> dict[int, int] | None:
 
 
 def _from_index(segment: Segment, following: Segment) -> Transactions | None:
-    """Return the transactions of a sealed segment from its files, None if they are missing or damaged."""
+    """Return the transactions of a sealed segment from its transaction index and the producer snapshot after it.
+
+    None if these files, or the segment's offset index, are missing or damaged.
+    """
     ended = _indexed(segment, following.base_offset) if segment.path.with_suffix(OFFSET_INDEX).exists() else None
     began = None if ended is None else _open_before(following)
     return None if ended is None or began is None else Transactions(ended, began)
 
 
 def _indexed(segment: Segment, end: int) -> list[Aborted] | None:
-    """Return the entries of a transaction index. None unless all markers are in the segment and ascending."""
+    """Return the entries of the segment's transaction index; an empty list if there is no such file.
+
+    None if the file is damaged: an incomplete entry, or markers that are not ascending or not in the segment.
+    """
     path = segment.path.with_suffix(TXN_INDEX)
     try:
         if path.stat().st_size % ABORTED_ENTRY.size:
