@@ -1,7 +1,7 @@
 """The partition assignment of the original consumer, as pure functions of a group's znodes.
 
-Every member computes the assignment of all members from the same znodes, so no coordinator is needed. A partition is
-(topic, name of the partition in the layout); a consumer thread is written CONSUMER-NUMBER.
+Every member computes the assignment of all members from the same znodes, so no coordinator is needed. A partition is a
+tuple (topic, partition name in ZooKeeper). A consumer thread is written CONSUMER-NUMBER.
 Source: RangeAssignor and RoundRobinAssignor of Kafka 0.8.2 and 0.10.2, ZookeeperConsumerConnector of 0.7.2.
 """
 
@@ -17,7 +17,7 @@ Partition = tuple[str, str]
 
 
 class Thread(NamedTuple):
-    """A thread of a consumer, which reads one stream."""
+    """A consumer's thread, which reads one stream: the consumer id and the thread's number in that consumer."""
 
     consumer: str
     number: int
@@ -27,7 +27,10 @@ class Thread(NamedTuple):
 
     @property
     def order(self) -> bytes:
-        """The sort key: like Java, compare the texts in UTF-16, so that -10 sorts before -2."""
+        """The sort key of the thread's text.
+
+        Like Java, it compares UTF-16 code units, so thread 10 sorts before thread 2.
+        """
         return str(self).encode("utf-16-be", "surrogatepass")
 
 
@@ -38,7 +41,7 @@ Assignment = dict[Partition, Thread]
 
 
 def threads_by_topic(streams: Streams) -> dict[str, list[Thread]]:
-    """Return the threads that read each topic, sorted."""
+    """Return the consumer threads that read each topic, sorted like Java sorts their texts."""
     found: dict[str, list[Thread]] = {}
     for consumer, its_streams in streams.items():
         for topic, count in its_streams.items():
@@ -49,7 +52,10 @@ def threads_by_topic(streams: Streams) -> dict[str, list[Thread]]:
 
 
 def range_assignment(streams: Streams, partitions: Partitions) -> Assignment:
-    """Assign each topic in ranges. If it does not divide evenly, the first threads get one partition more."""
+    """Assign consecutive partitions of each topic to each thread. Return the thread by partition.
+
+    If the partitions do not divide evenly, the first threads get one partition more than the others.
+    """
     found: Assignment = {}
     for topic, threads in threads_by_topic(streams).items():
         names = partitions.get(topic, ())
@@ -63,9 +69,10 @@ def range_assignment(streams: Streams, partitions: Partitions) -> Assignment:
 
 
 def round_robin_assignment(streams: Streams, partitions: Partitions) -> Assignment:
-    """Assign the partitions of all topics in turn to the threads that read them.
+    """Assign the partitions of all topics in turn to the threads that read them. Return the thread by partition.
 
-    Members of Kafka 0.8.2 refuse to rebalance if subscriptions differ. Those of 0.10 always compute this assignment.
+    Members of Kafka 0.8.2 refuse to rebalance if the group's subscriptions differ. Members of 0.10 compute this
+    assignment even then.
     """
     by_topic = threads_by_topic(streams)
     wanted = {topic: set(threads) for topic, threads in by_topic.items()}
@@ -84,6 +91,6 @@ STRATEGIES: dict[str, Callable[[Streams, Partitions], Assignment]] = {
 
 
 def _java_order(topic: str, name: str) -> int:
-    """Return Java's TopicAndPartition.toString.hashCode as a signed int, which separates a topic's partitions."""
+    """Return Java's TopicAndPartition.hashCode, a signed 32-bit int, by which round robin sorts partitions."""
     code = string_hash(f"[{topic},{name}]")
     return code - (1 << 32) if code >> 31 else code

@@ -11,14 +11,14 @@ from typing import Any, Protocol
 
 
 class Encoder(Protocol):
-    """The interface of `serializer.class`. Your own class is constructed with the producer's properties."""
+    """The interface of a `serializer.class`. A user's class is constructed with the producer's properties."""
 
     def to_bytes(self, data: Any) -> bytes | None:
-        """Return a message's or key's bytes. An exception fails the message. Not called for None."""
+        """Return the encoded key or message. An exception fails that message only. Not called for None."""
 
 
 class DefaultEncoder:
-    """Accepts bytes and does not change them."""
+    """Returns bytes unchanged. Raises TypeError for data that is not bytes."""
 
     def __init__(self, properties: Mapping[str, Any] | None = None) -> None:
         pass
@@ -35,7 +35,7 @@ class DefaultEncoder:
 
 
 class StringEncoder:
-    """Encodes strings, as UTF-8 or as `serializer.encoding` says."""
+    """Encodes strings as UTF-8, or in the encoding that the property `serializer.encoding` names."""
 
     def __init__(self, properties: Mapping[str, Any] | None = None) -> None:
         self._encoding = str((properties or {}).get("serializer.encoding", "UTF8"))
@@ -51,7 +51,7 @@ class StringEncoder:
 
 
 class NullEncoder:
-    """Encodes everything as null: for keys that only choose the partition."""
+    """Encodes everything as null. Used for keys that only choose the partition and are not sent."""
 
     def __init__(self, properties: Mapping[str, Any] | None = None) -> None:
         pass

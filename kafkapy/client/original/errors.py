@@ -8,12 +8,12 @@ class ConsumerTimeout(ClientError):
 
 
 class ConsumerIdTaken(ClientError):
-    """Another consumer of the group is registered with this id."""
+    """Another consumer is already registered in ZooKeeper with the same group and consumer id."""
 
 
 class OwnershipLost(ClientError):
-    """The ZooKeeper session has expired. Other members may own the partitions, so nothing is committed."""
+    """The ZooKeeper session has expired. Other consumers may own the partitions now, so no offset is committed."""
 
 
 class RebalanceFailed(ClientError):
-    """Partitions that are assigned to this consumer are still owned by other consumers after all retries."""
+    """Partitions assigned to this consumer are still owned by other consumers after the last rebalance attempt."""

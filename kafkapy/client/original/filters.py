@@ -1,7 +1,7 @@
 """Topic filters: subscriptions by regular expression.
 
-Source: Kafka 0.8.2's TopicFilter. Znodes have Java's regular expressions and Python evaluates them; both agree for the
-characters that topic names can have.
+Source: Kafka 0.8.2's TopicFilter. Znodes contain Java regular expressions, and Python evaluates them here. Python and
+Java agree for the characters that topic names can have.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 class TopicFilter:
-    """A regular expression for topic names. `regex` is what is written to ZooKeeper. Raises ValueError if invalid."""
+    """A regular expression for topic names; `regex` is its text in ZooKeeper. Raises ValueError if it is invalid."""
 
     pattern: ClassVar[str]  # its name in a registration of Kafka 0.8 and later
     marker: ClassVar[str]  # the same in a registration of Kafka 0.7
@@ -37,7 +37,10 @@ class TopicFilter:
         return f"{type(self).__name__}({self.regex!r})"
 
     def allows(self, topic: str, *, exclude_internal: bool = True) -> bool:
-        """Return True if the filter selects the topic."""
+        """Return True if the filter selects the topic.
+
+        With `exclude_internal`, Kafka's internal topics are never selected.
+        """
         if exclude_internal and topic in INTERNAL_TOPICS:
             return False
         return self._wants(self._matches(topic) is not None)
@@ -47,7 +50,7 @@ class TopicFilter:
 
 
 class Whitelist(TopicFilter):
-    """Selects the topics whose whole name matches."""
+    """A filter that selects the topics whose whole name matches the regular expression."""
 
     pattern = "white_list"
     marker = "*"
@@ -57,7 +60,7 @@ class Whitelist(TopicFilter):
 
 
 class Blacklist(TopicFilter):
-    """Selects the topics whose whole name does not match."""
+    """A filter that selects the topics whose whole name does not match the regular expression."""
 
     pattern = "black_list"
     marker = "!"

@@ -15,17 +15,18 @@ _INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
 
 
 class Partitioner(Protocol):
-    """The interface of `partitioner.class`. Your own class is constructed with the producer's properties."""
+    """The interface of a `partitioner.class`. A user's class is constructed with the producer's properties."""
 
     def partition(self, key: Any, partitions: int) -> int:
-        """Return a partition from 0 to `partitions` - 1. The key is not encoded."""
+        """Return a partition number from 0 to `partitions` - 1 for a key that is not encoded yet."""
 
 
 def java_hash(key: Any) -> int:
-    """Return Java's `hashCode` of the same key as a signed 32-bit number.
+    """Return the signed 32-bit number that Java's `hashCode` gives for the same key.
 
-    str: String's. Bytes: Arrays.hashCode, as a byte[]'s own hashCode depends on its address. int: Integer's, or Long's
-    if it does not fit. Raises TypeError for other types.
+    A str is hashed like a String, and bytes like Arrays.hashCode(byte[]), because a byte[]'s own hashCode depends on
+    its address. An int is hashed like an Integer, or like a Long if it does not fit in 32 bits. Raises TypeError for
+    other types.
     """
     if isinstance(key, str):
         return hash_of_string(key)
@@ -45,7 +46,7 @@ def java_hash(key: Any) -> int:
 
 
 class DefaultPartitioner:
-    """Partitions by Java's hash code modulo the number of partitions, like the original producers."""
+    """Chooses partitions like the original producers: Java's hash code of the key modulo the number of partitions."""
 
     def __init__(self, properties: Mapping[str, Any] | None = None) -> None:
         pass
@@ -56,7 +57,10 @@ class DefaultPartitioner:
 
 
 class Murmur2Partitioner:
-    """Partitions by murmur2 like Kafka's clients since 0.8.2. Strings are hashed as UTF-8."""
+    """Chooses partitions by the murmur2 hash of the key like Kafka's clients since 0.8.2.
+
+    Strings are hashed as UTF-8.
+    """
 
     def __init__(self, properties: Mapping[str, Any] | None = None) -> None:
         pass

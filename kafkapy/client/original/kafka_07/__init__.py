@@ -1,1 +1,1 @@
-"""The protocol of Kafka 0.7, for the original clients."""
+"""The wire protocol of Kafka 0.7, for the original clients."""

@@ -1,4 +1,4 @@
-"""The original producer's access to brokers of Kafka 0.7: the partitions of topics, and sending.
+"""Producing to brokers of Kafka 0.7, for the original producer: looking up partitions and sending batches.
 
 Source: ZKBrokerPartitionInfo, ConfigBrokerPartitionInfo and SyncProducer of Kafka 0.7.2.
 """
@@ -20,7 +20,7 @@ from kafkapy.record.kafka07 import build_message
 
 
 class Cluster07:
-    """The part of Cluster's interface that the producer needs, for Kafka 0.7.
+    """The brokers and topics of a Kafka 0.7 cluster, with the part of Cluster's interface that the producer needs.
 
     The partitions of a topic are numbered consecutively over all brokers. A topic that does not exist yet has one
     partition on each broker. Without ZooKeeper, brokers choose the partition themselves.
@@ -38,7 +38,7 @@ class Cluster07:
         self._by_node: dict[int, Connection07] = {}
 
     def refresh(self, topics: Iterable[str], *, create: bool = False) -> None:
-        """Look up the partitions of topics. Raises ConnectionFailed if ZooKeeper fails."""
+        """Read the partitions of the named topics into `topics`. Raises ConnectionFailed if ZooKeeper fails."""
         for topic in topics:
             if self._discovery is None:
                 found = [(node, ANY_PARTITION) for node in self._brokers]
@@ -51,13 +51,13 @@ class Cluster07:
             self.topics[topic] = Topic(topic, bytes(16), False, partitions)
 
     def ask_first(self, _: Sequence[str]) -> None:
-        """Forget the cached brokers and topics, as brokers have changed."""
+        """Forget all topics and read the broker addresses from ZooKeeper again. The addresses passed in are ignored."""
         if self._discovery is not None:
             self._brokers = self._discovery.brokers()
         self.topics.clear()
 
     def connection(self, node: int) -> Connection07:
-        """Return the connection to a broker."""
+        """Return the connection to the broker with id `node`, a new connection if the broker's address has changed."""
         address = self._brokers[node]
         connection = self._by_node.get(node)
         if connection is None or connection.place != address:
@@ -65,7 +65,7 @@ class Cluster07:
         return connection
 
     def number(self, topic: str, partition: int) -> int:
-        """Return a partition's number on its broker."""
+        """Return the number that a partition has on its broker, where 0.7 counts each topic's partitions from 0."""
         return self._numbers[topic][partition][1]
 
     def close(self) -> None:
@@ -112,7 +112,10 @@ class BatchSender07(BatchSender):
                 fail(fit, error)
 
     def _set_of(self, batch: ProducerBatch) -> bytes | None:
-        """Return the batch's message set. None, with the batch's error set, if it is too large when compressed."""
+        """Return the message set to send for a batch.
+
+        If the set is too large when compressed, set the batch's error and return None.
+        """
         data = b"".join(build_message(item.value or b"") for item in batch.items)
         topics = self._config.compressed_topics
         if self._config.codec == NONE or (topics and batch.where[0] not in topics):

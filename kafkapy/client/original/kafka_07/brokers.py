@@ -1,7 +1,7 @@
-"""Brokers of Kafka 0.7 for the fetchers of the original consumer.
+"""Access to brokers of Kafka 0.7 for the fetchers of the original consumer.
 
-A partition's name says which broker has it. The broker responds to a fetch at once, even without data, so the client
-does the waiting. Offsets are byte positions. Fetched messages are converted to format 0.
+A partition's name contains the id of its broker. The broker responds to a fetch at once, even without data, so the
+client waits between fetches. Offsets are byte positions. Fetched messages are converted to message format 0.
 Source: Fetcher, FetcherRunnable and ZookeeperConsumerConnector of Kafka 0.7.2. Imports kazoo.
 """
 
@@ -24,7 +24,7 @@ from kafkapy.record.kafka07 import LENGTH, CorruptMessage
 
 
 class Brokers07:
-    """Implements `fetch_wire.Brokers` for Kafka 0.7."""
+    """The brokers of a Kafka 0.7 cluster: implements the protocol `fetch_wire.Brokers`."""
 
     def __init__(self, settings: ConsumerSettings, tree: ClusterTree) -> None:
         self._settings = settings
@@ -59,7 +59,7 @@ class Brokers07:
 
 
 class Wire07:
-    """Implements `fetch_wire.FetchWire` for Kafka 0.7."""
+    """A connection that fetches from one broker of Kafka 0.7: implements the protocol `fetch_wire.FetchWire`."""
 
     def __init__(self, address: Address, settings: ConsumerSettings) -> None:
         self._connection = Connection07(*address, settings.socket_timeout_ms / 1000)
@@ -80,7 +80,10 @@ class Wire07:
 
 
 def _fetched(owned: OwnedPartition, asked: Asked, code: int, data: memoryview) -> Fetched:
-    """Return the Fetched for a partition, with messages converted to format 0."""
+    """Return the Fetched (the fetch result of one partition), with the messages converted to message format 0.
+
+    `code` is the error code and `data` the message set in the broker's response.
+    """
     if code or not data:
         return Fetched(owned.where, code, data, asked.offset)
     try:

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class SimpleWire07:
-    """Implements `SimpleWire` for Kafka 0.7."""
+    """A SimpleConsumer's connection to a broker of Kafka 0.7: implements the protocol `SimpleWire`."""
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
         self._connection = Connection07(host, port, timeout_s)
@@ -34,7 +34,7 @@ class SimpleWire07:
         return self._call(lambda: self._connection.offsets_before(topic, partition, time, most))
 
     def _call(self, ask: Callable[[], T]) -> T:
-        """Return the result of `ask`, retried once if it found the connection broken."""
+        """Return the result of `ask`. If `ask` fails because the connection was broken, call `ask` once more."""
         fresh = self._connection.closed
         try:
             return ask()
@@ -47,7 +47,10 @@ class SimpleWire07:
 
 
 class MessageSet07(MessageSet):
-    """A message set of Kafka 0.7. Iterating raises CorruptMessage (ValueError) at a damaged message."""
+    """The messages fetched from one partition of Kafka 0.7.
+
+    Iterating raises CorruptMessage (ValueError) at a damaged message.
+    """
 
     def _end(self, data: Buffer) -> tuple[int, int, int]:
         position = 0
@@ -68,7 +71,10 @@ class MessageSet07(MessageSet):
 
 
 def _set_of(request: FetchRequest, code: int, data: memoryview) -> MessageSet07:
-    """Return a partition's message set, or its error."""
+    """Return the message set of one partition from a fetch response.
+
+    If `code` is not 0, the set has that error and no data.
+    """
     if code:
         return MessageSet07(request, error=partition_error(request.topic, request.partition, code))
     return MessageSet07(request, data)

@@ -37,7 +37,7 @@ _SET = Struct(">ih")
 
 
 class Asked(NamedTuple):
-    """A fetch of one partition. Offsets are byte positions."""
+    """One partition of a fetch request. The offset is a byte position in the partition's log."""
 
     topic: str
     partition: int
@@ -46,10 +46,11 @@ class Asked(NamedTuple):
 
 
 class Connection07:
-    """A connection for one thread. An error closes it; the next request opens it again.
+    """A connection to a broker of Kafka 0.7, for one thread. It is opened by the first request.
 
-    Raises (all methods): ConnectionFailed if the broker cannot be reached, does not respond, or closes the connection.
-    Kafka 0.7 closes it for a partition that it does not have.
+    An error closes the connection, and the next request opens it again. All methods that send a request raise
+    ConnectionFailed if the broker cannot be reached, does not respond, or closes the connection, as Kafka 0.7 does when
+    asked for a partition that it does not have.
     """
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
@@ -68,7 +69,10 @@ class Connection07:
             self._socket = None
 
     def fetch(self, wanted: Sequence[Asked]) -> list[tuple[int, memoryview]]:
-        """Return error code and data for each partition, in order. The data may end within a message."""
+        """Return the error code and the data of each partition, in the order of `wanted`.
+
+        The data may end in the middle of a message.
+        """
         asked = [_named(one.topic, one.partition) + _FROM.pack(one.offset, one.max_bytes) for one in wanted]
         if len(asked) == 1:
             return [self._ask(FETCH, asked[0])]
@@ -88,16 +92,20 @@ class Connection07:
         return found
 
     def offsets_before(self, topic: str, partition: int, time: int, most: int) -> list[int]:
-        """Return the start offsets of segments; see SimpleConsumer.get_offsets_before."""
+        """Return up to `most` start offsets of log segments written by `time`.
+
+        See SimpleConsumer.get_offsets_before.
+        """
         code, data = self._ask(OFFSETS, _named(topic, partition) + _FROM.pack(time, most))
         if code or len(data) < 4 or len(data) != 4 + 8 * (count := _SIZE.unpack_from(data)[0]):
             raise self._broken(f"its response about offsets of {topic}-{partition} is malformed (error code {code})")
         return list(unpack_from(f">{count}q", data, 4))
 
     def produce(self, sets: Sequence[tuple[str, int, bytes]], *, wait: bool) -> None:
-        """Send message sets for partitions. The broker does not respond to Produce.
+        """Send message sets, each given as (topic, partition, encoded set). The broker does not respond to Produce.
 
-        With `wait`, return when the broker has processed the request: a second request, which has a response, follows.
+        With `wait`, also send a request that has a response, so that this method returns only after the broker has
+        processed the Produce.
         """
         parts = [_named(topic, partition) + _SIZE.pack(len(data)) + data for topic, partition, data in sets]
         if len(parts) == 1:
@@ -109,7 +117,7 @@ class Connection07:
             self.offsets_before(topic, max(partition, 0), LATEST, 1)
 
     def _ask(self, key: int, body: bytes) -> tuple[int, memoryview]:
-        """Send a request. Return the response's error code and the bytes after it."""
+        """Send a request of type `key`. Return the response's error code and the bytes that follow the error code."""
         self._send(key, body)
         (size,) = _SIZE.unpack(self._receive(4))
         if not 2 <= size <= LARGEST_FRAME:
@@ -118,7 +126,7 @@ class Connection07:
         return _KEY.unpack_from(answer)[0], answer[2:]
 
     def _send(self, key: int, body: bytes) -> None:
-        """Send a request, connecting if needed."""
+        """Send a request of type `key` with its size in front. Connect first if there is no connection."""
         try:
             if self._socket is None:
                 self._socket = socket.create_connection(self.place, CONNECT_S)
@@ -129,7 +137,7 @@ class Connection07:
             raise self._failed(failure) from None
 
     def _receive(self, size: int) -> bytearray:
-        """Receive `size` bytes."""
+        """Receive exactly `size` bytes. Raise ConnectionFailed if the broker closes the connection first."""
         assert self._socket is not None
         data = bytearray(size)
         view, got = memoryview(data), 0
@@ -144,20 +152,23 @@ class Connection07:
         return data
 
     def _failed(self, failure: OSError) -> ClientError:
-        """Close the connection and return the exception for a socket error."""
+        """Close the connection.
+
+        Return the exception to raise for a socket error: BrokerTimedOut or ConnectionFailed.
+        """
         if isinstance(failure, TimeoutError) and self._socket is not None:
             self.close()
             return BrokerTimedOut(f"The broker {self.address} of Kafka 0.7 did not respond in {self._timeout_s:g} s.")
         return self._broken(str(failure))
 
     def _broken(self, why: str) -> ConnectionFailed:
-        """Close the connection and return the exception."""
+        """Close the connection. Return a ConnectionFailed whose message has `why` as the reason."""
         self.close()
         return ConnectionFailed(f"The broker {self.address} of Kafka 0.7 cannot be used: {why}.")
 
 
 def _named(topic: str, partition: int) -> bytes:
-    """Return the encoded topic and partition."""
+    """Return a topic and partition encoded as in a request: name length, name, partition number."""
     name = topic.encode()
     return _KEY.pack(len(name)) + name + _WHERE.pack(partition)
 
@@ -165,9 +176,9 @@ def _named(topic: str, partition: int) -> bytes:
 def ends_07(
     brokers: Mapping[int, tuple[str, int]], partitions: Iterable[Partition], timeout_s: float
 ) -> dict[Partition, int]:
-    """Return the end of each (topic, "BROKER-NUMBER"), a byte position, except those of unregistered brokers.
+    """Return the log end offset, a byte position, of each partition (topic, "BROKER-NUMBER").
 
-    Raises ClientError.
+    Partitions of brokers that are not in `brokers` are left out. Raises ClientError if a broker cannot be asked.
     """
     found: dict[Partition, int] = {}
     connections: dict[int, Connection07] = {}

@@ -1,1 +1,1 @@
-"""The original consumer without a group."""
+"""The original consumer without a group, which fetches from given partitions and offsets."""

@@ -1,4 +1,4 @@
-"""The message sets that the SimpleConsumer returns, whose messages are decoded during iteration.
+"""The message sets that the SimpleConsumer returns. Their messages are decoded during iteration.
 
 Source: kafka.message.ByteBufferMessageSet, kafka.consumer.SimpleConsumer.
 """
@@ -24,7 +24,7 @@ FIRST = 17  # enough bytes of a batch or message to read its size and format
 
 
 class FetchRequest(NamedTuple):
-    """A fetch of one partition."""
+    """One partition of a fetch: topic, partition number, first offset, and the most bytes to return."""
 
     topic: str
     partition: int
@@ -33,7 +33,7 @@ class FetchRequest(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message. timestamp: in ms since 1970, -1 if there is none."""
+    """A fetched message. timestamp: in ms since 1970, or -1 if the message has no timestamp."""
 
     value: bytes | None
     key: bytes | None
@@ -41,7 +41,7 @@ class Message(NamedTuple):
 
 
 class MessageTooLarge(ClientError):
-    """A message or compressed batch is larger than the consumer's largest buffer."""
+    """A message or compressed batch is larger than the consumer's `max_buffer`, the limit of its fetch size."""
 
     def __init__(self, topic: str, partition: int, offset: int, size: int, maximum: int) -> None:
         has = f"has {size} bytes" if size > 0 else "has more bytes"
@@ -94,15 +94,19 @@ class MessageSet:
         yield from self._messages()
 
     def _end(self, data: Buffer) -> tuple[int, int, int]:
-        """Return the valid bytes, the size of an incomplete entry (-1: malformed) and the next offset."""
+        """Return three sizes of the data: valid bytes, size of the incomplete entry, and the next offset.
+
+        The valid bytes are those of complete entries (batches, or messages of old formats). The size of the entry after
+        them is -1 if the entry is malformed. The next offset is the one after the last complete entry.
+        """
         return entries_end(data)
 
     def _first_size(self, data: Buffer) -> int:
-        """Return the size of the first message or batch, 0 if it is not known."""
+        """Return the size in bytes of the first message or batch, or 0 if too little of it was fetched to know."""
         return max(0, entries_end(data[:FIRST])[1])
 
     def _messages(self) -> Iterator[tuple[int, Message]]:
-        """Yield the messages from `offset` on."""
+        """Yield (offset, Message) from the set's `offset` on, without control batches."""
         for header in iter_entries(self._data):
             check(self._data, header)
             if header.is_control or header.last_offset < self.offset:
@@ -117,9 +121,9 @@ class MessageSet:
 
 
 def _of_message(data: Buffer, header: MessageHeader) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
-    """Yield the message itself, or the messages in a compressed one.
+    """Yield (offset, timestamp, key, value) of a message of format 0 or 1, or of the messages compressed in it.
 
-    In format 1, inner offsets are relative, and the outer message has the offset of the last inner one (KIP-31).
+    In format 1, inner offsets are relative, and the outer message has the offset of the last inner message (KIP-31).
     """
     if header.codec == NONE:
         record = decode_message(data, header, Record)

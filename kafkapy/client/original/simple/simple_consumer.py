@@ -84,7 +84,7 @@ class SimpleConsumer:
         self._wire.close()
 
     def fetch(self, topic: str, partition: int, offset: int, max_bytes: int) -> MessageSet:
-        """Return the messages from an offset on; none at the end of the partition.
+        """Return the messages of a partition from an offset on. The set is empty at the end of the partition.
 
         Raises:
             OffsetOutOfRange: The offset is not in the log, and `auto.offset.reset` does not say where to continue.
@@ -107,10 +107,11 @@ class SimpleConsumer:
             request = request._replace(max_bytes=twice)
 
     def multifetch(self, requests: Sequence[FetchRequest]) -> list[MessageSet]:
-        """Fetch several partitions of this broker in one request. Return a set for each, in order.
+        """Fetch several partitions of this broker in one request. Return a message set for each request, in order.
 
-        A partition's error is in its set's `error` and does not affect the others. If no message of a partition fits,
-        its set is empty and `is_partial`; the size is not doubled as in `fetch`.
+        A partition's error is in the `error` of its message set and does not affect other partitions. If no message of
+        a partition fits into `max_bytes`, its message set is empty and `is_partial`; the size is not doubled as in
+        `fetch`. Raises ValueError if a partition is requested twice.
         """
         wanted = {(one.topic, one.partition): one for one in requests}
         if len(wanted) < len(requests):
@@ -122,17 +123,19 @@ class SimpleConsumer:
         return found
 
     def get_offsets_before(self, topic: str, partition: int, time: int, max_offsets: int) -> list[int]:
-        """Return the start offsets of the segments written by `time` (ms since 1970), newest first.
+        """Return up to `max_offsets` start offsets of the log segments written by `time`, newest segment first.
 
-        If the whole log was written by then, its end comes first. At most `max_offsets`. LATEST (-1): include the end;
-        EARLIEST (-2): only the first offset.
+        `time` is in ms since 1970. If the whole log was written by then, the log end offset comes first. The time
+        LATEST (-1) returns the log end offset and the start offsets of all segments; EARLIEST (-2) returns only the
+        first offset of the log.
         """
         return self._wire.offsets_before(topic, partition, time, max_offsets)
 
     def _fits(self, found: MessageSet, max_bytes: int) -> bool:
         """Return True if the set has a complete message or is at the end of the log. Raise MessageTooLarge.
 
-        Brokers since 0.10.1 send the first message whole even if it exceeds `max_bytes`; `max_buffer` still applies.
+        MessageTooLarge is raised if the first message is larger than `max_buffer`. Brokers since 0.10.1 send the first
+        message whole even if it exceeds `max_bytes`, so its size is checked too.
         """
         size = found.first_size
         if size > self._max_buffer or (not found.valid_bytes and found.is_partial and max_bytes >= self._max_buffer):

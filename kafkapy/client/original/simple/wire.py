@@ -14,19 +14,25 @@ from kafkapy.protocol.apis import FETCH, LIST_OFFSETS, Api
 
 
 class SimpleWire(Protocol):
-    """A connection that is opened on first use, and reopened once by a call that finds it broken."""
+    """A SimpleConsumer's connection to one broker.
+
+    The connection is opened on first use. A call that finds the connection broken reopens it once.
+    """
 
     def fetch(self, requests: Sequence[FetchRequest]) -> list[MessageSet]:
-        """Return a message set for each request, in order, with its partition's error."""
+        """Return a message set for each request, in order. A partition's error is in the `error` of its message set."""
 
     def offsets_before(self, topic: str, partition: int, time: int, most: int) -> list[int]:
-        """Return the start offsets of segments; see SimpleConsumer.get_offsets_before."""
+        """Return up to `most` start offsets of log segments written by `time`.
+
+        See SimpleConsumer.get_offsets_before.
+        """
 
     def close(self) -> None: ...
 
 
 class KafkaSimpleWire:
-    """Implements `SimpleWire` for Kafka 0.8 and later."""
+    """A SimpleConsumer's connection to a broker of Kafka 0.8 or later: implements the protocol `SimpleWire`."""
 
     def __init__(
         self, host: str, port: int, client_id: str, timeout_s: float, max_wait_ms: int, min_bytes: int
@@ -64,7 +70,10 @@ class KafkaSimpleWire:
         raise partition_error(topic, partition, Errors.UNKNOWN_SERVER_ERROR)
 
     def _call(self, api: Api, request: Any, *, at_most: int) -> Any:
-        """Return the response to a request, retried once if the connection was broken."""
+        """Return the response to a request of at most version `at_most`.
+
+        Reconnect once if the connection was broken.
+        """
         fresh = self._connection is None or self._connection.closed
         try:
             return self._connected().call(api, request, at_most=at_most)
@@ -85,7 +94,10 @@ class KafkaSimpleWire:
 
 
 def _set_of(request: FetchRequest, answer: FetchedPartition | None) -> MessageSet:
-    """Return the message set from a partition's part of a Fetch response, or one that has the partition's error."""
+    """Return the message set from one partition's part of a Fetch response.
+
+    If the part is missing or has an error code, the message set has no data and has that error.
+    """
     if answer is None or answer.error_code:
         code = Errors.UNKNOWN_SERVER_ERROR if answer is None else answer.error_code
         return MessageSet(request, error=partition_error(request.topic, request.partition, code))

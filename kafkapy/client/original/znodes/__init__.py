@@ -1,1 +1,1 @@
-"""The nodes of brokers, topics and groups in ZooKeeper, as the original clients use them."""
+"""The znodes of brokers, topics and consumer groups, as the original clients use them."""

@@ -1,4 +1,4 @@
-"""The znodes of brokers and topics, as the original clients read them, in both layouts that Kafka has had.
+"""Reading the znodes of brokers and topics like the original clients, in the layouts of 0.7 and of 0.8 and later.
 
 Source: ZkUtils of Kafka 0.8.2 and 0.7.2. Imports kazoo.
 """
@@ -19,7 +19,7 @@ Address = tuple[str, int]
 
 
 class ClusterTree(Protocol):
-    """Reads the znodes of brokers and topics. Methods wait and raise like those of Znodes."""
+    """Reads the znodes of brokers and topics. Methods wait for ZooKeeper and raise its errors like those of Znodes."""
 
     layout: Layout
 
@@ -27,20 +27,20 @@ class ClusterTree(Protocol):
         """Return the names of all topics."""
 
     def partitions(self, topic: str, watch: Watch | None = None) -> list[str]:
-        """Return the names of a topic's partitions, in order; none if its znode is missing or malformed."""
+        """Return the names of a topic's partitions, in order. Empty if the topic's znode is missing or malformed."""
 
     def brokers(self, watch: Watch | None = None) -> dict[int, Address]:
-        """Return host and port of each broker's plaintext listener, ordered by broker id.
+        """Return the host and port of each broker's plaintext listener, by broker id in ascending order.
 
         Malformed registrations are logged and ignored.
         """
 
 
 def cluster_tree(nodes: Znodes) -> ClusterTree:
-    """Return the tree in the layout that is in use.
+    """Return a ClusterTree for the znode layout that the cluster uses, 0.7's or that of 0.8 and later.
 
-    The first well-formed broker registration decides. Without brokers, the layout is 0.7's if there are topics and none
-    of them has data in its znode.
+    The first well-formed broker registration decides. Without brokers, the layout is 0.7's if there are topics and no
+    topic znode has data.
     """
     for name in nodes.children(BROKERS):
         data = nodes.data(f"{BROKERS}/{name}") or b""
@@ -54,7 +54,7 @@ def cluster_tree(nodes: Znodes) -> ClusterTree:
 
 
 class _Shared:
-    """The parts that both layouts share."""
+    """The base class of the trees of both layouts, with the methods that do not depend on the layout."""
 
     layout: Layout
 
@@ -79,7 +79,7 @@ class _Shared:
 
 
 class ClusterTree08(_Shared):
-    """The layout since 0.8: a topic's znode has JSON with the partitions, which are numbers."""
+    """The znode layout since Kafka 0.8: a topic's znode has JSON with the partitions, which are numbers."""
 
     layout = Layout.V08
 
@@ -96,7 +96,11 @@ class ClusterTree08(_Shared):
 
 
 class ClusterTree07(_Shared):
-    """The layout of 0.7: a topic has a child for each broker with its number of partitions: BROKER-0, BROKER-1, ..."""
+    """The znode layout of Kafka 0.7.
+
+    A topic's znode has a child for each broker, whose data is the topic's number of partitions on that broker. The
+    partitions are named BROKER-0, BROKER-1, ...
+    """
 
     layout = Layout.V07
 
@@ -121,7 +125,10 @@ _OF: dict[Layout, type[ClusterTree08] | type[ClusterTree07]] = {
 
 
 def address_of(data: bytes) -> Address:
-    """Return the address in a broker's znode: JSON since 0.8, creator:host:port in 0.7. Raises ValueError."""
+    """Return the host and port in the data of a broker's znode. Raise ValueError if it has no usable address.
+
+    The data is JSON since 0.8, and creator:host:port in 0.7.
+    """
     text = data.decode(errors="replace")
     try:
         if not text.startswith("{"):

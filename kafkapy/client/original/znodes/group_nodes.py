@@ -1,7 +1,8 @@
-"""Consumer groups in ZooKeeper, for the tools: members, owners and offsets; setting offsets and deleting groups.
+"""Consumer groups in ZooKeeper, for the command-line tools.
 
-Malformed nodes are ignored and named in `problems`. All methods wait for ZooKeeper and raise KazooException or
-KazooTimeoutError if it does not respond. Imports kazoo: import this module only if ZooKeeper is used.
+Reads members, owners and offsets; sets offsets and deletes groups. Malformed znodes are ignored and named in
+`problems`. All methods wait for ZooKeeper and raise KazooException or KazooTimeoutError if it does not respond. Imports
+kazoo: import this module only if ZooKeeper is used.
 
 Source: ZkConsumerGroupService, AdminUtils and ZkUtils of Kafka 0.10.2; ConsumerOffsetChecker of 0.8.2.
 """
@@ -32,8 +33,9 @@ _LARGEST = 2**63 - 1
 class OldGroup(NamedTuple):
     """A consumer group in ZooKeeper.
 
-    members: The subscriptions by consumer id; None if a registration is malformed.
+    members: The subscription of each member by consumer id; None if its registration is malformed.
     owners: The consumer thread that owns each partition.
+    offsets: The committed offset of each partition.
     partitions: All partitions of the topics that the group has owned, and those with an owner or an offset, in order.
     """
 
@@ -50,42 +52,45 @@ class OldGroup(NamedTuple):
 
 
 class GroupNodes:
-    """Reads and changes the znodes of all groups."""
+    """Reads and changes the znodes of all consumer groups."""
 
     def __init__(self, client: Any, *, timeout_s: float) -> None:
-        """Set a time limit for each response of ZooKeeper, after which methods raise KazooTimeoutError."""
+        """Use a connected kazoo client.
+
+        Methods raise KazooTimeoutError if ZooKeeper takes over `timeout_s` to respond.
+        """
         self.problems: list[str] = []
         self._client = client
         self._timeout_s = timeout_s
 
     def is_a_cluster(self) -> bool:
-        """Return True if a Kafka cluster uses, or has used, this part of ZooKeeper."""
+        """Return True if this ZooKeeper (below the client's chroot) is or was used by a Kafka cluster."""
         return self._wait(self._client.exists_async(BROKER_IDS)) is not None
 
     def cluster(self) -> ClusterTree:
-        """Return the tree of the cluster's brokers and topics, in the layout that it has."""
+        """Return a reader of the znodes of brokers and topics, for the layout (0.7 or later) that the cluster uses."""
         return GroupTree(self._client, "", timeout_s=self._timeout_s).cluster
 
     def topics(self) -> list[str]:
-        """Return the cluster's topics."""
+        """Return the names of the cluster's topics, sorted."""
         return self._children(TOPICS)
 
     def names(self) -> list[str]:
-        """Return the groups."""
+        """Return the names of all consumer groups in ZooKeeper, sorted."""
         return self._children(CONSUMERS)
 
     def exists(self, group: str) -> bool:
-        """Return True if the group exists."""
+        """Return True if the group has a znode."""
         return self._wait(self._client.exists_async(_home(group))) is not None
 
     def member_ids(self, groups: Iterable[str]) -> dict[str, list[str]]:
-        """Return the ids of the registered members of each group, including malformed registrations."""
+        """Return the consumer ids of each group's members. Members with a malformed registration are included."""
         paths = {group: f"{_home(group)}/ids" for group in groups}
         found = self._ask(paths.values(), self._client.get_children_async)
         return {group: sorted(found.get(path, ())) for group, path in paths.items()}
 
     def describe(self, group: str) -> OldGroup:
-        """Return the group's members, owners and offsets."""
+        """Return the group's members, partition owners and committed offsets."""
         home = _home(group)
         registered = self._data(f"{home}/ids/{member}" for member in self._children(f"{home}/ids"))
         members = {path.rpartition("/")[2]: self._subscription(path, data) for path, data in registered.items()}
@@ -96,7 +101,7 @@ class GroupNodes:
         return OldGroup(group, members, owners, offsets, sorted({*found, *owners, *offsets}, key=partition_order))
 
     def offsets(self, group: str) -> dict[Partition, int]:
-        """Return the offsets that the group has committed to ZooKeeper."""
+        """Return the offsets that the group has committed to ZooKeeper, by partition."""
         home = f"{_home(group)}/offsets"
         found = {}
         for (topic, name), data in self._below(home, self._children(home)):
@@ -107,7 +112,7 @@ class GroupNodes:
         return found
 
     def partitions(self, topics: Iterable[str]) -> dict[str, list[str]]:
-        """Return the partition names of each existing topic, in order, in either layout."""
+        """Return the partition names of each existing topic, in order, for the layout of 0.7 and for the later one."""
         found: dict[str, list[str]] = {}
         for path, data in self._data(f"{TOPICS}/{topic}" for topic in topics).items():
             try:
@@ -123,7 +128,7 @@ class GroupNodes:
         return found
 
     def set_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
-        """Set offsets, in transactions of up to 500."""
+        """Write the group's committed offsets, in ZooKeeper transactions of up to 500 offsets."""
         home = f"{_home(group)}/offsets"
         for topic in {topic: None for topic, _ in offsets}:
             self._ensure(f"{home}/{topic}")
@@ -139,23 +144,26 @@ class GroupNodes:
             self._commit(change)
 
     def delete(self, group: str) -> bool:
-        """Delete the group. Return False, with nothing changed, if it has registered members."""
+        """Delete the group's znodes. Return False, with nothing changed, if the group has registered members."""
         home = _home(group)
         members = f"{home}/ids"
         # Delete the node of the members first: that fails if one is registered, even if it has only just joined.
         return self._delete(sorted(self._all(home), key=lambda path: path != members))
 
     def delete_topic(self, group: str, topic: str) -> bool:
-        """Delete a group's owners and offsets of a topic. Return False if nodes were added meanwhile."""
+        """Delete the znodes of a group's owners and offsets for one topic.
+
+        Return False if a znode was added below them meanwhile.
+        """
         home = _home(group)
         return self._delete([*self._all(f"{home}/owners/{topic}"), *self._all(f"{home}/offsets/{topic}")])
 
     def delete_offsets(self, group: str, partitions: Iterable[Partition]) -> None:
-        """Delete the group's offsets of these partitions."""
+        """Delete the group's committed offsets of the given partitions."""
         self._delete([f"{_home(group)}/offsets/{topic}/{name}" for topic, name in partitions])
 
     def _delete(self, paths: list[str]) -> bool:
-        """Delete nodes in transactions. Return False if one of them has children."""
+        """Delete the znodes at these paths, in transactions. Return False if one of the znodes has children."""
         for batch in _batches(paths):
             change = self._client.transaction()
             for path in batch:
@@ -167,14 +175,14 @@ class GroupNodes:
         return True
 
     def _commit(self, change: Any) -> None:
-        """Commit a transaction. If an operation fails, raise its error; then none of them is applied."""
+        """Commit a ZooKeeper transaction. If an operation fails, raise its error; no operation is applied then."""
         results = self._wait(change.commit_async())
         for result in results:
             if isinstance(result, KazooException) and not isinstance(result, RolledBackError | NotTried):
                 raise result
 
     def _ensure(self, path: str) -> None:
-        """Create the node and its parents, unless they exist."""
+        """Create the znode and its parents, unless they exist."""
         try:
             self._wait(self._client.create_async(path, None))  # null data, like Kafka's
         except NoNodeError:
@@ -184,7 +192,10 @@ class GroupNodes:
             pass
 
     def _all(self, path: str) -> list[str]:
-        """Return a node and all nodes below it, children before parents; empty if it does not exist."""
+        """Return the paths of a znode and all znodes below it, children before parents.
+
+        Empty if the znode is missing.
+        """
         if self._wait(self._client.exists_async(path)) is None:
             return []
         found, level = [path], [path]
@@ -195,14 +206,14 @@ class GroupNodes:
         return found[::-1]
 
     def _below(self, home: str, topics: Iterable[str]) -> Iterator[tuple[Partition, bytes]]:
-        """Yield partition and data of each node HOME/TOPIC/PARTITION."""
+        """Yield the partition and the data of each znode HOME/TOPIC/PARTITION."""
         names = self._ask([f"{home}/{topic}" for topic in topics], self._client.get_children_async)
         for path, data in self._data(f"{parent}/{name}" for parent in names for name in names[parent]).items():
             topic, name = path.rsplit("/", 2)[1:]
             yield (topic, name), data
 
     def _subscription(self, path: str, data: bytes) -> Subscription | None:
-        """Return a member's subscription, or None if it is malformed."""
+        """Return a member's subscription, or None, with the reason in `problems`, if it is malformed."""
         try:
             return read_subscription(data)
         except ValueError as error:
@@ -210,15 +221,18 @@ class GroupNodes:
             return None
 
     def _data(self, paths: Iterable[str]) -> dict[str, bytes]:
-        """Return the data of the existing nodes by path."""
+        """Return the data of each existing znode by path. Paths without a znode are left out."""
         return {path: data or b"" for path, (data, _) in self._ask(paths, self._client.get_async).items()}
 
     def _children(self, path: str) -> list[str]:
-        """Return the names of a node's children, sorted; empty if it does not exist."""
+        """Return the names of a znode's children, sorted. Empty if the znode does not exist."""
         return sorted(self._ask([path], self._client.get_children_async).get(path, ()))
 
     def _ask(self, paths: Iterable[str], ask: Any) -> dict[str, Any]:
-        """Return the results of pipelined kazoo calls by path, without nodes that do not exist."""
+        """Return the result of the kazoo call `ask` for each path. Paths without a znode are left out.
+
+        The calls are pipelined.
+        """
         found = {}
         for path, asked in pipelined(paths, ask, _WINDOW):
             try:
@@ -228,19 +242,22 @@ class GroupNodes:
         return found
 
     def _wait(self, asked: Any) -> Any:
-        """Return the result of a pending kazoo call."""
+        """Return the result of a pending kazoo call. Raise its error, or KazooTimeoutError after the time limit."""
         return asked.get(timeout=self._timeout_s)
 
 
 def partition_order(partition: Partition) -> tuple[str, bool, int, str]:
-    """Return a sort key: by topic and partition number; Kafka 0.7's BROKER-NUMBER partitions sort as text."""
+    """Return the sort key of a partition: topic, then partition number.
+
+    Kafka 0.7's partition names, BROKER-NUMBER, come after numbers and sort as text.
+    """
     topic, name = partition
     is_number = name.isascii() and name.isdigit()
     return topic, not is_number, int(name) if is_number else 0, name
 
 
 def _home(group: str) -> str:
-    """Return the path of a group's node."""
+    """Return the path of a group's znode, /consumers/GROUP."""
     return f"{CONSUMERS}/{group}"
 
 

@@ -1,6 +1,7 @@
-"""A group's znodes: members, owners and offsets. Their paths are the same in all layouts.
+"""The znodes of one consumer group: members, partition owners and offsets.
 
-Methods wait and raise like those of Znodes. Source: ZkUtils and ZKGroupTopicDirs of Kafka 0.8.2. Imports kazoo.
+The paths are the same in all layouts. Methods wait for ZooKeeper and raise its errors like those of Znodes.
+Source: ZkUtils and ZKGroupTopicDirs of Kafka 0.8.2. Imports kazoo.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ _LARGEST = 2**63 - 1
 
 
 class GroupTree:
-    """Reads and writes one group's znodes as one of its members."""
+    """Reads and writes one group's znodes on behalf of one member of the group."""
 
     def __init__(self, client: Any, group: str, *, timeout_s: float) -> None:
-        """Set a time limit for each response of ZooKeeper, after which methods raise KazooTimeoutError."""
+        """Use a connected kazoo client.
+
+        Methods raise KazooTimeoutError if ZooKeeper takes over `timeout_s` to respond.
+        """
         self._nodes = Znodes(client, timeout_s)
         self._group = f"/consumers/{group}"
         self._ids = f"{self._group}/ids"
@@ -39,23 +43,23 @@ class GroupTree:
 
     @property
     def cluster(self) -> ClusterTree:
-        """The cluster's brokers and topics. The layout is determined on first use."""
+        """The reader of the cluster's broker and topic znodes. The layout is determined on first use."""
         if self._cluster is None:
             self._cluster = cluster_tree(self._nodes)
         return self._cluster
 
     def has_brokers(self) -> bool:
-        """Return True if a Kafka cluster uses, or has used, this part of ZooKeeper."""
+        """Return True if this ZooKeeper (below the client's chroot) is or was used by a Kafka cluster."""
         return self._nodes.exists(BROKERS)
 
     def brokers(self) -> list[str]:
-        """Return HOST:PORT of the brokers' plaintext listeners."""
+        """Return HOST:PORT of the plaintext listener of each broker."""
         return [host_port(*address) for address in self.cluster.brokers().values()]
 
     def register(self, consumer: str, data: bytes, *, timeout_s: float = 0.0) -> int:
-        """Register a consumer and return the session of the registration.
+        """Register a consumer with its encoded subscription, and return the id of the ZooKeeper session used.
 
-        Raises ConsumerIdTaken if another session still has the id after `timeout_s`.
+        Raises ConsumerIdTaken if the consumer id is still registered by another session after `timeout_s`.
         """
         path = f"{self._ids}/{consumer}"
         deadline = time.monotonic() + timeout_s
@@ -69,7 +73,10 @@ class GroupTree:
         return session
 
     def members(self, watch: Watch) -> dict[str, Subscription]:
-        """Return the members' subscriptions by consumer id. Malformed ones are logged and ignored."""
+        """Return the subscriptions of the group's members by consumer id.
+
+        Malformed registrations are logged and ignored. `watch` is called when members join or leave.
+        """
         found = {}
         paths = {f"{self._ids}/{consumer}": consumer for consumer in self._nodes.children(self._ids, watch)}
         for path, data in self._nodes.data_of(paths).items():  # without members that have just left
@@ -80,23 +87,26 @@ class GroupTree:
         return found
 
     def claim(self, partition: Partition, thread: Thread) -> bool:
-        """Claim a partition for a thread. Return False if another member owns it."""
+        """Create the owner znode of a partition for a thread of this member. Return False if another member owns it."""
         return self._nodes.create_own(self.owner_path(partition), str(thread).encode()) is not None
 
     def owner(self, partition: Partition, watch: Watch) -> bytes | None:
-        """Return the data of the owner's znode, which names the owning thread; None without an owner."""
+        """Return the data of the partition's owner znode, which names the owning thread; None if there is no owner."""
         return self._nodes.data(self.owner_path(partition), watch)
 
     def release(self, partition: Partition) -> None:
-        """Give up a partition, unless another member owns it."""
+        """Delete the owner znode of a partition, unless another member owns the partition."""
         self._nodes.delete_own(self.owner_path(partition))
 
     def owner_path(self, partition: Partition) -> str:
-        """Return the path of the partition's owner node."""
+        """Return the path of the partition's owner znode."""
         return f"{self._group}/owners/{partition[0]}/{partition[1]}"
 
     def offset(self, partition: Partition) -> int | None:
-        """Return the committed offset, or None. Raises KafkaError if the node's data is not an offset."""
+        """Return the group's committed offset of a partition, or None if there is none.
+
+        Raises KafkaError if the znode's data is not an offset.
+        """
         path = self._offset_path(partition)
         data = self._nodes.data(path)
         if data is None:
@@ -106,7 +116,7 @@ class GroupTree:
         raise KafkaError(Errors.UNKNOWN_SERVER_ERROR, f"{path} in ZooKeeper has {data[:100]!r}, which is not an offset")
 
     def set_offset(self, partition: Partition, offset: int) -> None:
-        """Commit an offset."""
+        """Write the group's committed offset of a partition."""
         self._nodes.write(self._offset_path(partition), str(offset).encode())
 
     def _offset_path(self, partition: Partition) -> str:

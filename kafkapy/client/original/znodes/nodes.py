@@ -1,4 +1,4 @@
-"""Reading and writing znodes with a time limit. Imports kazoo."""
+"""Reading and writing znodes with a time limit for each response. Imports kazoo."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Watch = Callable[[Any], None]
 
 
 class Znodes:
-    """Reads and writes znodes.
+    """Reads and writes znodes with a time limit.
 
-    All methods raise KazooException for errors, and KazooTimeoutError if ZooKeeper takes longer than `timeout_s`. kazoo
-    by itself would wait without limit for a lost connection.
+    All methods raise KazooException for errors, and KazooTimeoutError if ZooKeeper takes longer than `timeout_s`.
+    Without the limit, kazoo would wait forever for a lost connection.
     """
 
     def __init__(self, client: Any, timeout_s: float) -> None:
@@ -29,9 +29,10 @@ class Znodes:
 
     @property
     def session(self) -> int | None:
-        """The id of the last session; a new id means that all ephemeral nodes of the old one are gone.
+        """The id of the current or last ZooKeeper session, None before the first.
 
-        While disconnected, it is not known whether the session still exists.
+        A new id means that all ephemeral nodes of the old session are gone. While the client is disconnected, the
+        session may have expired already.
         """
         client_id = self._client.client_id
         if client_id is not None:
@@ -39,11 +40,14 @@ class Znodes:
         return self._session
 
     def exists(self, path: str) -> bool:
-        """Return True if the node exists."""
+        """Return True if the znode exists."""
         return self._wait(self._client.exists_async(path)) is not None
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Return the names of the children, sorted; an empty list if the node does not exist."""
+        """Return the names of a znode's children, sorted. Empty if the znode does not exist.
+
+        `watch` is called when children are added or removed, or when the missing znode is created.
+        """
         try:
             names: list[str] = self._wait(self._client.get_children_async(path, watch=watch))
             return sorted(names)
@@ -51,7 +55,10 @@ class Znodes:
             return self.children(path, watch) if self._created_meanwhile(path, watch) else []
 
     def data(self, path: str, watch: Watch | None = None) -> bytes | None:
-        """Return the node's data, b"" for null; None if the node does not exist."""
+        """Return a znode's data, b"" if the data is null, or None if the znode does not exist.
+
+        `watch` is called when the data changes, or when the missing znode is created.
+        """
         try:
             data, _ = self._wait(self._client.get_async(path, watch=watch))
         except NoNodeError:
@@ -59,7 +66,10 @@ class Znodes:
         return data or b""
 
     def data_of(self, paths: Iterable[str]) -> dict[str, bytes]:
-        """Return the data of the existing nodes by path. Requests are pipelined, which halves the work."""
+        """Return the data of each existing znode by path. Requests are pipelined, which halves the time.
+
+        Paths without a znode are left out.
+        """
         found = {}
         for path, asked in [(path, self._client.get_async(path)) for path in paths]:
             try:
@@ -70,7 +80,7 @@ class Znodes:
         return found
 
     def write(self, path: str, data: bytes) -> None:
-        """Set the node's data. Create the node if it does not exist."""
+        """Set a znode's data. Create the znode if it does not exist."""
         try:
             self._wait(self._client.set_async(path, data))
         except NoNodeError:
@@ -80,9 +90,10 @@ class Znodes:
                 self._wait(self._client.set_async(path, data))
 
     def create_own(self, path: str, data: bytes) -> int | None:
-        """Create an ephemeral node and return its session; None if another session owns the node.
+        """Create an ephemeral znode and return the id of the session that owns it.
 
-        The node may already be this session's own, if the response to an earlier attempt was lost.
+        Return None if another session owns the znode. A znode that this session already owns is accepted, because the
+        response to an earlier attempt may have been lost.
         """
         try:
             self._create(path, data, ephemeral=True)
@@ -99,7 +110,7 @@ class Znodes:
         return int(stat.ephemeralOwner)
 
     def delete_own(self, path: str) -> None:
-        """Delete an ephemeral node, unless another session owns it."""
+        """Delete an ephemeral znode, unless another session owns it."""
         try:
             _, stat = self._wait(self._client.get_async(path))
             if stat.ephemeralOwner == self.session:
@@ -108,17 +119,23 @@ class Znodes:
             pass
 
     def log_once(self, path: str, data: bytes, problem: str) -> None:
-        """Log that a malformed node is ignored, once for each content."""
+        """Log that a malformed znode is ignored. The same data of a znode is logged only once."""
         if (path, data) not in self._broken:
             self._broken.add((path, data))
             log.error("%s in ZooKeeper is ignored: %s", path, problem)
 
     def _created_meanwhile(self, path: str, watch: Watch | None) -> bool:
-        """Return True if a node that was missing now exists. If not, `watch` is called when it is created."""
+        """Return True if a znode that was missing now exists. If not, `watch` is called when it is created.
+
+        Always False without a watch.
+        """
         return watch is not None and self._wait(self._client.exists_async(path, watch=watch)) is not None
 
     def _create(self, path: str, data: bytes | None, *, ephemeral: bool = False) -> None:
-        """Create a node and its missing parents, whose data is null as Kafka's."""
+        """Create a znode.
+
+        Missing parents are created with null data, like Kafka's. Raise NodeExistsError if it exists.
+        """
         try:
             self._wait(self._client.create_async(path, data, ephemeral=ephemeral))
         except NoNodeError:
@@ -129,5 +146,5 @@ class Znodes:
             self._wait(self._client.create_async(path, data, ephemeral=ephemeral))
 
     def _wait(self, asked: Any) -> Any:
-        """Return the result of a pending kazoo call."""
+        """Return the result of a pending kazoo call. Raise its error, or KazooTimeoutError after the time limit."""
         return asked.get(timeout=self._timeout_s)

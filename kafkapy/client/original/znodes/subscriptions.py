@@ -1,4 +1,4 @@
-"""A consumer's registration below /consumers/GROUP/ids: its topics, and the number of streams of each.
+"""A consumer's registration at /consumers/GROUP/ids/CONSUMER: its topics, and the number of streams of each.
 
 Source: Kafka's TopicCount, of 0.8.2 (JSON with a version) and of 0.7.2 (bare JSON, or *2*regex and !2!regex).
 """
@@ -21,21 +21,29 @@ _OLD_FILTER = re.compile(r"([*!])(\d+)\1(.*)", re.ASCII)
 
 
 class Subscription(NamedTuple):
-    """Either `counts`, the number of streams by topic, or a `filter` with `streams` for each matching topic."""
+    """The topics of a consumer and its number of streams for each topic.
+
+    It has either `counts`, the number of streams by topic, or a `filter` and `streams`, the number of streams for each
+    topic that the filter selects.
+    """
 
     counts: Mapping[str, int]
     filter: TopicFilter | None = None
     streams: int = 0
 
     def streams_of(self, topics: Iterable[str], *, exclude_internal: bool = True) -> dict[str, int]:
-        """Return the number of streams by topic. A filter selects from `topics`; topics in `counts` need not exist."""
+        """Return the consumer's number of streams by topic.
+
+        A filter selects from `topics`; topics in `counts` need not exist. With `exclude_internal`, a filter never
+        selects Kafka's internal topics.
+        """
         if self.filter is None:
             return dict(self.counts)
         allows = self.filter.allows
         return {topic: self.streams for topic in topics if allows(topic, exclude_internal=exclude_internal)}
 
     def written(self, layout: Layout, timestamp_ms: int) -> bytes:
-        """Return the registration's data in a layout."""
+        """Return the data to write to the consumer's registration znode in the given layout."""
         if layout is Layout.V07:
             if self.filter is not None:
                 marker = self.filter.marker
@@ -48,7 +56,10 @@ class Subscription(NamedTuple):
 
 
 def read_subscription(data: bytes) -> Subscription:
-    """Return the subscription in a registration of either layout. Raises ValueError, which says what is wrong."""
+    """Return the subscription in the data of a registration znode of either layout.
+
+    Raises ValueError, whose message has the data and the reason, if the data is malformed.
+    """
     text = data.decode("utf-8", "replace")
     if old := _OLD_FILTER.fullmatch(text):
         kind = Whitelist if old[1] == Whitelist.marker else Blacklist
@@ -73,14 +84,17 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def _counts(found: object, text: str) -> dict[str, int]:
-    """Return the numbers of streams by topic or regex, checked."""
+    """Return `found` as the number of streams by topic or regex. Raise ValueError if it is not a dict of valid numbers.
+
+    `text` is the whole registration, for the error message.
+    """
     if not isinstance(found, dict):
         raise ValueError(f"{_short(text)} is not the subscription of a consumer: it names no topics")
     return {topic: _count(count, text) for topic, count in found.items()}
 
 
 def _of_topics(counts: dict[str, int], text: str) -> dict[str, int]:
-    """Return `counts`. Raise ValueError for an invalid topic name."""
+    """Return `counts`. Raise ValueError if one of its keys is not a valid topic name."""
     for topic in counts:
         if _NO_TOPIC.fullmatch(topic):
             raise ValueError(f"{_short(text)} is not the subscription of a consumer: {topic!r} is not a topic name")
@@ -88,12 +102,12 @@ def _of_topics(counts: dict[str, int], text: str) -> dict[str, int]:
 
 
 def _count(count: object, text: str) -> int:
-    """Return `count`. Raise ValueError if it is not a valid number of streams."""
+    """Return `count`. Raise ValueError if it is not a valid number of streams: an int from 1 to 2^31 - 1."""
     if isinstance(count, bool) or not isinstance(count, int) or not 0 < count < 1 << 31:
         raise ValueError(f"{_short(text)} is not the subscription of a consumer: {count!r} is not a number of streams")
     return count
 
 
 def _short(text: str) -> str:
-    """Return the text for an error message, shortened if it is long."""
+    """Return the repr of the text for an error message, shortened to 200 characters."""
     return repr(text if len(text) <= 200 else text[:200] + "...")
