@@ -1,1 +1,1 @@
-"""The original consumer that forms groups through ZooKeeper."""
+"""The original consumer, whose groups are formed through ZooKeeper."""

@@ -1,4 +1,4 @@
-"""The thread that fetches from one broker the partitions whose streams have room.
+"""A thread that fetches the partitions of one broker whose streams have room for more data.
 
 Source: Kafka's AbstractFetcherThread and ConsumerFetcherThread. Here, a slow stream does not delay the fetches of other
 partitions.
@@ -29,9 +29,10 @@ GiveBack = Callable[[Iterable[OwnedPartition]], None]
 
 
 class BrokerFetcher:
-    """Fetches from construction until `close`. Partitions that this broker cannot serve are given back.
+    """A thread that fetches partitions from one broker, from construction until `close`.
 
-    Raises NoThread.
+    Partitions that this broker cannot serve are passed to `give_back`. The constructor raises NoThread if no thread can
+    be started.
     """
 
     def __init__(self, address: Address, wire: FetchWire, settings: ConsumerSettings, give_back: GiveBack) -> None:
@@ -46,7 +47,7 @@ class BrokerFetcher:
         self._thread.start()
 
     def add(self, partitions: Iterable[OwnedPartition]) -> None:
-        """Fetch these partitions, too."""
+        """Add partitions to the partitions that this thread fetches."""
         with self._changed:
             for owned in partitions:
                 owned.room = self._wake
@@ -54,13 +55,13 @@ class BrokerFetcher:
             self._changed.notify()
 
     def close(self) -> None:
-        """Stop the thread, without waiting for it."""
+        """Tell the thread to stop, without waiting for it."""
         with self._changed:
             self._closed = True
             self._changed.notify()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the thread to end."""
+        """Wait up to `timeout_s` for the thread to end."""
         self._thread.join(timeout_s)
 
     def _wake(self) -> None:
@@ -68,7 +69,7 @@ class BrokerFetcher:
             self._changed.notify()
 
     def _run(self) -> None:
-        """Run the thread."""
+        """Fetch until `close`. This is the thread's function."""
         while True:
             asked, max_wait_ms = self._wait_for_room()
             if not asked:
@@ -84,7 +85,10 @@ class BrokerFetcher:
         self._wire.close()
 
     def _wait_for_room(self) -> tuple[list[OwnedPartition], int]:
-        """Wait until a partition's stream has room. Return those partitions and max_wait_ms; none after `close`."""
+        """Wait until the stream of some partition has room. Return such partitions and the fetch's max_wait_ms.
+
+        Returns no partitions after `close`.
+        """
         most = self._settings.queued_max_message_chunks
         with self._changed:
             while not self._closed:
@@ -99,7 +103,10 @@ class BrokerFetcher:
         return [], 0
 
     def _take(self, asked: Iterable[OwnedPartition], fetched: Iterable[Fetched]) -> None:
-        """Pass fetched data to the streams, and give back partitions with errors."""
+        """Pass the fetched data to the streams of its partitions.
+
+        Give back partitions that need another leader or offset.
+        """
         # Not from `_partitions`: a partition may have been revoked and claimed again at another offset meanwhile.
         by_name = {owned.where: owned for owned in asked}
         elsewhere = []
@@ -116,7 +123,7 @@ class BrokerFetcher:
             self._stop_fetching(elsewhere)
 
     def _put(self, owned: OwnedPartition, fetched: Fetched) -> None:
-        """Put fetched data into the partition's stream."""
+        """Put the data fetched from one partition into its stream, or fail the partition if the data is unusable."""
         start = owned.fetch_from
         assert start is not None
         if fetched.problem:
@@ -129,7 +136,10 @@ class BrokerFetcher:
             owned.stream.put(Chunk(owned, fetched.data, start, fetched.after))
 
     def _too_large(self, owned: OwnedPartition, size: int) -> str:
-        """Return the error message for a message that is larger than a fetch."""
+        """Return the error message for a partition whose next message is larger than one fetch.
+
+        `size` is the message's size in bytes.
+        """
         has = self._settings.fetch_message_max_bytes
         needs = f" of {size} bytes" if size > has else ""
         return (
@@ -138,7 +148,11 @@ class BrokerFetcher:
         )
 
     def _failed(self, owned: OwnedPartition, code: int) -> bool:
-        """Handle a partition's error. Return True if it needs another leader or another offset."""
+        """Handle the error code in a partition's fetch response.
+
+        Return True if the partition has to be given back, because it needs another leader or another offset. Otherwise
+        the partition's stream raises the error.
+        """
         if code == Errors.OFFSET_OUT_OF_RANGE:
             log.warning(
                 "%s at offset %s: %s Continuing at the %s record.",
@@ -155,7 +169,7 @@ class BrokerFetcher:
         return False
 
     def _stop_fetching(self, partitions: list[OwnedPartition]) -> None:
-        """Stop fetching partitions and give them back."""
+        """Stop fetching the given partitions and pass them to `give_back`."""
         with self._changed:
             for owned in partitions:
                 if self._partitions.get(owned.where) is owned:

@@ -43,21 +43,25 @@ _NOT_BALANCED = "rebalancing failed"
 
 
 class RebalanceListener(Protocol):
-    """A callback for partitions that are about to be given up, in a rebalance or at shutdown.
+    """A callback for partitions that this member is about to give up, in a rebalance or at shutdown.
 
-    No further record or chunk of them is returned, but this member still owns them, so that work in progress can be
-    finished and committed. Not called after a session expiry, when other members may already own the partitions.
+    When the callback is called, the streams return no more records of these partitions, but this member still owns
+    them, so that work in progress can be finished and committed. The callback is not called after a session expiry,
+    when other members may already own the partitions.
     Source: ConsumerRebalanceListener of Kafka 0.8.2.
     """
 
     def before_release(self, partitions: list[TopicPartition]) -> None:
-        """Finish the work on these partitions. Errors are logged, and prevent the auto-commit of these partitions."""
+        """Finish the work on these partitions before other members can own them.
+
+        An exception is logged, and prevents the auto-commit of these partitions.
+        """
 
 
 class ConsumerConnector:
-    """A member of a group, from the creation of its streams until `shutdown`.
+    """A member of a consumer group, from the creation of its streams until `shutdown`.
 
-    Its methods may be called by any thread; each stream is for one thread. Streams can be created once.
+    Its methods may be called by any thread, but each stream is for one thread. Streams can be created once.
 
     Args:
         properties: As in Kafka's consumer.properties: zookeeper.connect, group.id, ...
@@ -100,11 +104,12 @@ class ConsumerConnector:
         value_decoder: Decoder | None = None,
         rebalance_listener: RebalanceListener | None = None,
     ) -> dict[str, list[Stream]]:
-        """Join the group. Return the given number of streams for each topic.
+        """Join the group. Return, for each topic, a list with the number of streams given in `counts`.
 
         Raises:
-            RebalanceFailed: Another consumer does not give up partitions that are assigned to this one.
+            RebalanceFailed: Another consumer does not give up partitions that are assigned to this consumer.
             ConsumerIdTaken: Another consumer has the same consumer.id.
+            ValueError: A number of streams is less than 1.
         """
         if wrong := [f"{topic!r}: {count}" for topic, count in counts.items() if count < 1]:
             raise ValueError(f"a topic needs at least 1 stream, not {', '.join(wrong)}")
@@ -123,14 +128,14 @@ class ConsumerConnector:
         rebalance_listener: RebalanceListener | None = None,
         on_claim: Callable[[list[OwnedPartition]], None] | None = None,
     ) -> list[Stream]:
-        """Join the group. Return streams of all topics that the filter allows, now and later.
+        """Join the group. Return `count` streams of all topics that the filter allows, also topics created later.
 
         Raises the errors of `create_message_streams`.
 
         Args:
-            on_claim: Called with newly owned partitions by the thread that claims them. They are not read before `seek`
-                sets their position. Must neither block nor call the connector. Similar to beforeStartingFetchers of
-                Kafka 0.10.
+            on_claim: Called with newly owned partitions by the thread that claims them. The partitions are not read
+                before `seek` sets their position. The callback must neither block nor call the connector. Similar to
+                beforeStartingFetchers of Kafka 0.10.
         """
         if count < 1:
             raise ValueError(f"a consumer needs at least 1 stream, not {count}")
@@ -140,7 +145,7 @@ class ConsumerConnector:
         return made
 
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Commit the positions after everything that the streams have returned, or the given offsets.
+        """Commit the position of each owned partition, the offset after the last returned record, or the given offsets.
 
         Given offsets are those of the next records to read; use them with auto.commit.enable=false. Partitions that
         this member does not own are skipped.
@@ -160,10 +165,10 @@ class ConsumerConnector:
             self._commit_at(owned)
 
     def seek(self, where: TopicPartition, offset: int | None) -> OwnedPartition | None:
-        """Continue a partition at an offset, or stop reading it (None). Chunks fetched before are dropped.
+        """Continue reading an owned partition at an offset, or stop reading it if `offset` is None.
 
-        Returns the new OwnedPartition, which replaces the one passed to `on_claim`; None if this member no longer owns
-        the partition.
+        Data that was already fetched is dropped. Returns the new OwnedPartition, which replaces the one passed to
+        `on_claim`, or None if this member no longer owns the partition.
         """
         with self._ownership:
             before = self._held.get((where[0], str(where[1])))
@@ -178,14 +183,15 @@ class ConsumerConnector:
             return owned
 
     def positions(self) -> dict[Partition, int | None]:
-        """Return the position after the last returned record of each owned partition; None if not known yet."""
+        """Return the offset after the last returned record of each owned partition, None if it is not known yet."""
         with self._ownership:
             return {owned.partition: owned.consumed for owned in self._held.values()}
 
     def committed(self, partitions: Iterable[TopicPartition], cluster: Cluster) -> dict[TopicPartition, int]:
-        """Return the group's committed offsets of partitions, whoever owns them. Those without one are left out.
+        """Return the group's committed offsets of the given partitions, no matter which member owns them.
 
-        `cluster` is asked where offsets are kept in Kafka. Raises ClientError, KafkaError or KazooException.
+        Partitions without a committed offset are left out. `cluster` is the connection to the brokers, used if offsets
+        are stored in Kafka. Raises ClientError, KafkaError or KazooException.
         """
         named = {(topic, str(number)): (topic, number) for topic, number in partitions}
         found = self._source.offsets_over(cluster).fetch(named)
@@ -193,16 +199,17 @@ class ConsumerConnector:
 
     @property
     def waits_for(self) -> str | None:
-        """The owner of a partition that is assigned to this member, for log messages; empty if none blocks.
+        """Why this member owns no partition, for log messages; None if it owns partitions.
 
-        None if this member owns partitions.
+        The text names the current owner of a partition that is assigned to this member. Empty if no other owner blocks
+        this member.
         """
         if self._held:
             return None
         return self._rebalancer.blocked if self._rebalancer is not None else ""
 
     def end_offsets(self) -> dict[Partition, int]:
-        """Return the end offsets of the owned partitions. Raises ClientError, KafkaError."""
+        """Return the log end offset of each owned partition. Raises ClientError or KafkaError."""
         with self._ownership:
             held = list(self._held.values())
         brokers = self._source.brokers()
@@ -228,13 +235,19 @@ class ConsumerConnector:
         self._fetchers.close()
 
     def open_cluster(self) -> Cluster:
-        """Return a Cluster for the registered brokers. Raises ConnectionFailed; UnsupportedByBroker for Kafka 0.7."""
+        """Return a new Cluster for the brokers registered in ZooKeeper.
+
+        Raises ConnectionFailed, or UnsupportedByBroker if the brokers are of Kafka 0.7.
+        """
         return self._source.open()
 
     # PartitionReader, for the rebalancer
 
     def stop_reading(self, partitions: list[Partition], *, lost: bool) -> None:
-        """Stop reading partitions. Unless they are lost, call the listener and auto-commit."""
+        """Stop reading partitions. Unless they are lost, call the rebalance listener, then auto-commit their positions.
+
+        `lost` is True after a session expiry, when other members may already own the partitions.
+        """
         with self._ownership:
             gone = [self._held[partition] for partition in partitions if partition in self._held]
             for stream in {owned.stream for owned in gone}:
@@ -253,7 +266,11 @@ class ConsumerConnector:
                 self._committed.pop(partition, None)
 
     def start_reading(self, partitions: Mapping[Partition, Thread]) -> None:
-        """Start reading partitions at their committed offsets."""
+        """Start reading newly claimed partitions at their committed offsets.
+
+        Each partition is read in the stream of the consumer thread that owns the partition. Raises the errors of the
+        offset store.
+        """
         if not partitions:
             return
         with self._ownership:
@@ -279,7 +296,10 @@ class ConsumerConnector:
     # The member's threads
 
     def _join(self, subscription: Subscription, stream_of: Callable[[str, int], Stream]) -> None:
-        """Start the threads and do the first rebalance."""
+        """Start this member's threads and do the first rebalance. If that fails, shut down and raise its error.
+
+        `stream_of` returns the stream of a topic and a thread number.
+        """
         if self._rebalancer is not None:
             raise RuntimeError("a ConsumerConnector makes message streams once")
         self._stream_of = stream_of
@@ -295,13 +315,16 @@ class ConsumerConnector:
             raise
 
     def _start(self, work: Callable[[], None]) -> None:
-        """Run `work` in a thread."""
+        """Start a daemon thread that runs `work`."""
         thread = threading.Thread(target=work, name=f"kafkapy{work.__name__}-{self.consumer_id}", daemon=True)
         thread.start()
         self._threads.append(thread)
 
     def _rebalance(self, rebalancer: Rebalancer) -> None:
-        """Rebalance, with retries. Raise RebalanceFailed if no attempt succeeds."""
+        """Rebalance, with up to rebalance.max.retries attempts or more. Raise RebalanceFailed if none succeeds.
+
+        There are more attempts than rebalance.max.retries if changes in ZooKeeper cut the back-off short.
+        """
         problem = ""
         tries = 0
         backoff_s = self.settings.rebalance_backoff_ms / 1000
@@ -327,7 +350,7 @@ class ConsumerConnector:
         )
 
     def _keep_balanced(self) -> None:
-        """Rebalance after every change, until shutdown."""
+        """Rebalance after every change in ZooKeeper, until shutdown. This is a thread's function."""
         rebalancer = self._rebalancer
         assert rebalancer is not None
         failed = False
@@ -344,7 +367,7 @@ class ConsumerConnector:
                 rebalancer.wake_up.set()
 
     def _keep_committing(self) -> None:
-        """Auto-commit at intervals, until shutdown."""
+        """Auto-commit every auto.commit.interval.ms, until shutdown. This is a thread's function."""
         while not self._closing.wait(self.settings.auto_commit_interval_ms / 1000):
             try:
                 self.commit_offsets()
@@ -353,11 +376,14 @@ class ConsumerConnector:
                 self._problems.report(_NOT_COMMITTED, _message(error))
 
     def _keep_clock(self) -> None:
-        """Run the session clock, until shutdown."""
+        """Tick the session clock, which notices that this process was stopped, until shutdown.
+
+        This is a thread's function.
+        """
         self._clock.run(self._closing)
 
     def _session_lives(self) -> bool:
-        """Return True if ZooKeeper still has the session that owns the partitions."""
+        """Return True if ZooKeeper still has the session in which this member claimed its partitions."""
         try:
             self._tree.has_brokers()  # any request will do: ZooKeeper does not respond to an expired session
         except _TRANSIENT:
@@ -365,12 +391,15 @@ class ConsumerConnector:
         return self._rebalancer is None or self._rebalancer.session in (None, self._tree.session)
 
     def _on_state(self, _state: str) -> None:
-        """Rebalance after the ZooKeeper connection is lost or re-established."""
+        """Wake up the rebalance thread after the ZooKeeper connection is lost or re-established."""
         if self._rebalancer is not None:
             self._rebalancer.wake_up.set()
 
     def _tell_listener(self, gone: list[OwnedPartition]) -> bool:
-        """Call the rebalance listener. Return False if it failed."""
+        """Call the user's rebalance listener with the partitions to give up.
+
+        Return False if the listener raised an error.
+        """
         if self._listener is None or not gone:
             return True
         try:
@@ -381,7 +410,7 @@ class ConsumerConnector:
         return True
 
     def _check_session(self) -> None:
-        """Raise OwnershipLost unless this member surely owns its partitions."""
+        """Raise OwnershipLost unless this member surely still owns its partitions."""
         if self._held and self._rebalancer is not None and self._rebalancer.session != self._tree.session:
             raise OwnershipLost(f"{self.consumer_id} has lost its ZooKeeper session and rejoins the group")
         if self._held and not self._clock.is_good():
@@ -391,18 +420,18 @@ class ConsumerConnector:
             )
 
     def _commit(self, owned: list[OwnedPartition]) -> None:
-        """Commit the consumed positions of partitions."""
+        """Commit the positions of the given owned partitions, except positions that are not known yet."""
         self._commit_at({one.partition: one.consumed for one in owned if one.consumed is not None})
 
     def _commit_at(self, offsets: Mapping[Partition, int]) -> None:
-        """Commit offsets that differ from those committed last."""
+        """Commit the given offsets, except those equal to the last committed offset of their partition."""
         new = {where: at for where, at in offsets.items() if self._committed.get(where) != at}
         if new:
             self._source.offsets().commit(new)
             self._committed.update(new)
 
     def _make(self, count: int, key_decoder: Decoder | None, value_decoder: Decoder | None) -> list[Stream]:
-        """Return new streams."""
+        """Return `count` new streams, which `shutdown` closes."""
         made = [
             Stream(self.settings.consumer_timeout_ms, key_decoder, value_decoder, self._clock.is_good)
             for _ in range(count)
@@ -416,12 +445,12 @@ def _no_streams(topic: str, number: int) -> Stream:
 
 
 def _message(error: Exception) -> str:
-    """Return an error's text. kazoo's errors often have only a name."""
+    """Return an error's text for the log. An error of kazoo often has no text, so its name is returned."""
     if isinstance(error, KazooException | KazooTimeoutError):
         return f"ZooKeeper: {named(error)}"
     return str(error)
 
 
 def _unique() -> str:
-    """Return a unique consumer id, like Kafka's."""
+    """Return a unique consumer id like Kafka's: host name, time in ms, and random hex digits."""
     return f"{socket.gethostname()}-{time.time_ns() // 1_000_000}-{uuid.uuid4().hex[:8]}"

@@ -1,6 +1,7 @@
-"""The original consumer's access to brokers: leaders, first and last offsets, fetches.
+"""The original consumer's access to brokers: finding leaders, the first and last offsets, and fetching.
 
-This module is for brokers of Kafka 0.8 and later; `brokers_07` for those of 0.7.
+This module has the common protocols and the implementation for Kafka 0.8 and later; `kafka_07.brokers` has the
+implementation for 0.7.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ Address = tuple[str, int]
 
 
 class Fetched(NamedTuple):
-    """The batches of one partition from one fetch. The last batch may be incomplete.
+    """The data that one fetch returned for one partition: record batches, of which the last may be incomplete.
 
-    after: The offset of the next fetch. None: no batch is complete, as the first one is larger than the fetch.
-    size: The size of that batch, 0 if it is not known.
-    problem: What is wrong with the data, if that is already known.
+    after: The offset of the next fetch. None if no batch is complete, as the first batch is larger than the fetch.
+    size: The size in bytes of a first batch that is larger than the fetch, 0 if the size is not known.
+    problem: The reason why the data is corrupt, empty if it has not been found to be.
     """
 
     where: TopicPartition
@@ -39,37 +40,44 @@ class Fetched(NamedTuple):
 
 
 class FetchWire(Protocol):
-    """A connection to one broker, opened on first use. For one thread."""
+    """A connection to one broker for fetches, opened on first use. For one thread."""
 
     def fetch(self, partitions: Sequence[OwnedPartition], max_wait_ms: int) -> list[Fetched]:
-        """Return the fetched data. Raises ClientError or KafkaError; then close the connection."""
+        """Fetch the given partitions and return the result for each.
+
+        The broker waits up to `max_wait_ms` for data. Raises ClientError or KafkaError; the caller has to close the
+        connection then.
+        """
 
     def close(self) -> None: ...
 
 
 class Brokers(Protocol):
-    """The brokers of one cluster. For one thread, except the connections that `wire` returns: one thread each."""
+    """The brokers of one cluster. For one thread; each connection that `wire` returns may be used by another thread."""
 
     def look_up(self, partitions: Iterable[OwnedPartition]) -> None:
-        """Look up the leaders of partitions. Raises ClientError, KafkaError or ValueError if that fails."""
+        """Look up the leaders of the given partitions. Raises ClientError, KafkaError or ValueError if that fails."""
 
     def leader(self, owned: OwnedPartition) -> Address | None:
-        """Return the address of the partition's leader, None if it has none."""
+        """Return the address of the partition's leader, or None if the partition has no leader."""
 
     def edge(self, owned: OwnedPartition, at: int) -> int:
-        """Return the offset at EARLIEST or LATEST. Raises ClientError, KafkaError."""
+        """Return the first offset of a partition (`at` is EARLIEST) or its end offset (LATEST).
+
+        Raises ClientError or KafkaError.
+        """
 
     def wire(self, address: Address) -> FetchWire:
-        """Return a new connection to a broker."""
+        """Return a new connection for fetches from the broker at an address."""
 
     def close(self) -> None: ...
 
 
 class KafkaBrokers:
-    """Brokers of Kafka 0.8 and later.
+    """The brokers of a cluster of Kafka 0.8 or later: implements the protocol `Brokers`.
 
     Args:
-        open_cluster: Returns a Cluster for the registered brokers. Raises ClientError, also if there are none.
+        open_cluster: Returns a Cluster for the brokers in ZooKeeper. Raises ClientError, also if there are no brokers.
     """
 
     def __init__(self, settings: ConsumerSettings, open_cluster: Callable[[], Cluster]) -> None:
@@ -107,7 +115,7 @@ class KafkaBrokers:
 
 
 class KafkaWire:
-    """A connection to a broker of Kafka 0.8 or later."""
+    """A connection for fetches from a broker of Kafka 0.8 or later: implements the protocol `FetchWire`."""
 
     def __init__(self, address: Address, settings: ConsumerSettings) -> None:
         self._address = address
@@ -140,7 +148,7 @@ class KafkaWire:
 
 
 def _fetched(one: FetchedPartition) -> Fetched:
-    """Return the Fetched for a partition's part of a Fetch response."""
+    """Return the Fetched, the fetch result of one partition, for the partition's part of a Fetch response."""
     whole, size, after = entries_end(one.data)
     # Malformed data passes: the stream refuses it after the chunks before it.
     return Fetched(one.where, one.error_code, one.data, None if not whole and size >= 0 else after, max(size, 0))

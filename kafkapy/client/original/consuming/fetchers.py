@@ -1,4 +1,4 @@
-"""Assigns each owned partition to the fetcher of its leader, and again when the leader changes.
+"""Passes each owned partition to the thread that fetches from its leader, and again when the leader changes.
 
 Source: Kafka's ConsumerFetcherManager and its LeaderFinderThread.
 """
@@ -22,7 +22,11 @@ log = logging.getLogger(__name__)
 
 
 class Fetchers:
-    """A thread that looks up leaders, and a BrokerFetcher for each broker that leads owned partitions."""
+    """All fetching threads of a consumer.
+
+    There is one thread that looks up leaders, and a BrokerFetcher, a fetching thread, for each broker that leads owned
+    partitions.
+    """
 
     def __init__(self, settings: ConsumerSettings, brokers: Brokers) -> None:
         self._settings = settings
@@ -43,20 +47,23 @@ class Fetchers:
             self._changed.notify()
 
     def try_again(self, partitions: Iterable[OwnedPartition]) -> None:
-        """Fetch these partitions after refresh.leader.backoff.ms."""
+        """Look up the leaders of these partitions after refresh.leader.backoff.ms, and then fetch the partitions."""
         with self._changed:
             self._retry_later += partitions
             self._changed.notify()
 
     def close(self) -> None:
-        """Stop all threads."""
+        """Stop all threads and wait for them, each up to socket.timeout.ms."""
         with self._changed:
             self._closed = True
             self._changed.notify()
         self._thread.join(self._settings.socket_timeout_ms / 1000)
 
     def _run(self) -> None:
-        """Run the leader finder's thread."""
+        """Look up leaders and start fetchers until `close`, then stop the fetchers.
+
+        This is the leader finder's function.
+        """
         while True:
             with self._changed:
                 while not self._closed and not self._without_leader and not self._retry_later:
@@ -75,7 +82,10 @@ class Fetchers:
         self._brokers.close()
 
     def _find(self, wanted: list[OwnedPartition]) -> list[OwnedPartition]:
-        """Assign partitions to their leaders' fetchers. Return those to try again later."""
+        """Pass partitions to the fetchers of their leaders.
+
+        Return the partitions for which that has to be tried again later.
+        """
         if not wanted:
             return []
         try:
@@ -104,7 +114,11 @@ class Fetchers:
         return again
 
     def _assign(self, owned: OwnedPartition) -> bool:
-        """Assign a partition to its leader's fetcher, at its start offset. Return False without a leader."""
+        """Pass a partition to the fetcher of its leader. Return False if the partition has no leader.
+
+        A partition without a start offset first gets one, as auto.offset.reset says. Raises ClientError, KafkaError or
+        NoThread.
+        """
         address = self._brokers.leader(owned)
         if address is None:
             return False

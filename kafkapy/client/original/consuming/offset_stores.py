@@ -1,7 +1,8 @@
 """The stores of a group's committed offsets: ZooKeeper, Kafka, or both while a group moves from one to the other.
 
 To move to Kafka, as Kafka's documentation says: set offsets.storage=kafka and dual.commit.enabled=true in one consumer
-after the other; when all have both, remove the second. To move back: dual commits first, then zookeeper alone.
+after the other; when all consumers have both settings, set dual.commit.enabled=false. To move back: enable dual commits
+again first, then set offsets.storage=zookeeper.
 Source: fetchOffsets and commitOffsets of Kafka 0.8.2's ZookeeperConsumerConnector.
 """
 
@@ -25,17 +26,20 @@ Found = dict[Partition, "int | KafkaError | None"]
 
 
 class OffsetStore(Protocol):
-    """A store of committed offsets. Methods wait and raise KafkaError, ClientError or KazooException."""
+    """A store of one group's committed offsets. Methods block and raise KafkaError, ClientError or KazooException."""
 
     def fetch(self, partitions: Iterable[Partition]) -> Found:
-        """Return the committed offsets."""
+        """Return the committed offset of each partition.
+
+        The value is None if nothing is committed, and a KafkaError if the stored value is not an offset.
+        """
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Commit offsets."""
+        """Store the given offsets as the group's committed offsets."""
 
 
 class ZooKeeperOffsets:
-    """Offsets in the znodes /consumers/GROUP/offsets/TOPIC/PARTITION."""
+    """Committed offsets in the znodes /consumers/GROUP/offsets/TOPIC/PARTITION."""
 
     def __init__(self, tree: GroupTree) -> None:
         self._tree = tree
@@ -55,7 +59,7 @@ class ZooKeeperOffsets:
 
 
 class KafkaOffsets:
-    """Offsets at the group's coordinator. Retries while the coordinator is loading or moving."""
+    """Committed offsets in Kafka, at the group's coordinator. Retries while the coordinator is loading or moving."""
 
     def __init__(self, cluster: Cluster, group: str) -> None:
         self._admin = GroupAdmin(cluster)
@@ -72,7 +76,7 @@ class KafkaOffsets:
             self._twice(lambda: self._admin.commit(self._group, wire))
 
     def _twice(self, ask: Callable[[], T]) -> T:
-        """Return the result of `ask`, retried once if the coordinator's connection is closed or it has moved."""
+        """Return the result of `ask`. Call `ask` again if the connection to the coordinator was broken."""
         try:
             return ask()
         except BrokerTimedOut:
@@ -82,7 +86,7 @@ class KafkaOffsets:
 
 
 class DualOffsets:
-    """Offsets in both stores: reads the larger offset, commits to Kafka and then to ZooKeeper."""
+    """Committed offsets in both stores: reads the larger of the two offsets, commits to Kafka and then to ZooKeeper."""
 
     def __init__(self, kafka: OffsetStore, zookeeper: OffsetStore) -> None:
         self._kafka = kafka
@@ -99,7 +103,10 @@ class DualOffsets:
 
 
 def _later(one: int | KafkaError | None, other: int | KafkaError | None) -> int | KafkaError | None:
-    """Return the larger offset. An error in either store wins: the larger offset may be the unreadable one."""
+    """Return the larger of two committed offsets, None if neither is known.
+
+    If either store returned an error, return that error, because the unreadable offset may be the larger one.
+    """
     for found in (one, other):
         if isinstance(found, KafkaError):
             return found

@@ -1,4 +1,4 @@
-"""Logging of problems that last: one log line each, not one for each retry."""
+"""Logging of problems that persist over many retries, with one log line for each problem instead of each retry."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import threading
 
 
 class ProblemLog:
-    """Logs the problems of the consumer `name`. All methods may be called by any thread."""
+    """Logs the problems of the consumer `name`, each once until it is resolved.
+
+    All methods may be called by any thread.
+    """
 
     def __init__(self, log: logging.Logger, name: str) -> None:
         self._log = log
@@ -16,7 +19,10 @@ class ProblemLog:
         self._logged: dict[str, str] = {}
 
     def report(self, what: str, problem: str, *, level: int = logging.ERROR) -> None:
-        """Log that `what` happens because of `problem`; at DEBUG if that is the last that was logged about `what`."""
+        """Log that `what` (such as "rebalancing failed") happens because of `problem`.
+
+        If the last report for `what` had the same problem, log at DEBUG instead of `level`.
+        """
         with self._lock:
             if self._logged.get(what) == problem:
                 level = logging.DEBUG
@@ -24,7 +30,7 @@ class ProblemLog:
         self._log.log(level, "%s: %s: %s", self._name, what, problem)
 
     def resolved(self, what: str) -> None:
-        """Log that `what` is over, if it was logged."""
+        """Log that `what` is over, if `report` logged it before."""
         with self._lock:
             problem = self._logged.pop(what, None)
         if problem is not None:

@@ -1,14 +1,15 @@
-"""The rebalance of a member: register, compute the assignment, release partitions, claim partitions.
+"""The rebalance of one group member: register, compute the assignment, release partitions, claim partitions.
 
 1. Read the members of the group, the topics and their partitions, with watches on all of them.
-2. Compute the assignment. All members compute the same one.
+2. Compute the assignment. All members compute the same assignment.
 3. Stop reading the partitions that this member has to give up, commit their offsets, and release them.
-4. Claim the new partitions with ephemeral nodes. If the previous owner has not released one yet, release the ones just
-   claimed, wait until its node is gone or for the back-off, and start again at 1, as the members may have changed.
+4. Claim the new partitions with ephemeral nodes. If the previous owner has not released one of them yet, release the
+partitions just claimed, wait until the owner's node is gone or the back-off is over, and start again at 1, as the
+members may have changed.
 5. Read the committed offsets only then, so that they include the previous owner's last commit, and start to fetch.
 
-Source: ZKRebalancerListener of Kafka 0.8.2. Unlike it, partitions that stay with a member are read without a pause, and
-offsets are read after the claim and not before.
+Source: ZKRebalancerListener of Kafka 0.8.2. Unlike there, partitions that stay with a member are read without a pause,
+and offsets are read after the claim and not before.
 """
 
 from __future__ import annotations
@@ -28,17 +29,26 @@ log = logging.getLogger(__name__)
 
 
 class PartitionReader(Protocol):
-    """Reads the partitions that a member owns."""
+    """Reads the partitions that a group member owns."""
 
     def stop_reading(self, partitions: list[Partition], *, lost: bool) -> None:
-        """Stop reading partitions and commit their positions. `lost`: other members may own them already."""
+        """Stop reading partitions, and commit their positions unless they are lost.
+
+        `lost` is True if other members may already own the partitions.
+        """
 
     def start_reading(self, partitions: Mapping[Partition, Thread]) -> None:
-        """Start reading partitions. If this raises, none of them is read."""
+        """Start reading the given partitions, each for the given consumer thread.
+
+        If this raises, none of them is read.
+        """
 
 
 class Rebalancer:
-    """The rebalance of one member. `attempt` is for one thread at a time; after `wake_up` is set it must be called."""
+    """Rebalances one group member.
+
+    `attempt` may be called by one thread at a time, and has to be called after the event `wake_up` is set.
+    """
 
     def __init__(
         self,
@@ -62,7 +72,7 @@ class Rebalancer:
         self._unreleased: set[Partition] = set()  # partitions to release, if this member owns them
 
     def attempt(self) -> bool:
-        """Rebalance once. Return False if another member still owns a partition that is assigned to this one.
+        """Rebalance once. Return False if another member still owns a partition that is assigned to this member.
 
         Raises the errors of ZooKeeper and of the offset store.
         """
@@ -91,15 +101,15 @@ class Rebalancer:
         return True
 
     def _release(self) -> None:
-        """Release the partitions that were given up or claimed in vain."""
+        """Release the partitions that this member gave up, or claimed in an attempt that failed."""
         for partition in list(self._unreleased):
             self._tree.release(partition)
             self._unreleased.discard(partition)
 
     def _register(self) -> None:
-        """Register, and register again after a session expiry.
+        """Register this member if it is not registered in the current ZooKeeper session.
 
-        The old session's claims are gone then, and other members may own those partitions by now.
+        After a session expiry, the old session's claims are gone, and other members may own those partitions by now.
         """
         if self.session is not None and self._tree.session == self.session:
             return
@@ -116,7 +126,10 @@ class Rebalancer:
         self.session = self._tree.register(self._consumer, data, timeout_s=timeout_s)
 
     def _mine(self) -> dict[Partition, Thread]:
-        """Return this member's partitions in the assignment computed from the current znodes."""
+        """Return the partitions assigned to this member, with their threads.
+
+        The assignment is computed from the current znodes, with watches that set `wake_up` after a change.
+        """
         members = self._tree.members(self._changed)
         by_filter = any(one.filter is not None for one in members.values())
         topics = self._tree.cluster.topics(self._changed) if by_filter else []
@@ -128,7 +141,7 @@ class Rebalancer:
         return {partition: thread for partition, thread in found.items() if thread.consumer == self._consumer}
 
     def _blocked_by(self, partition: Partition) -> None:
-        """Record and log the owner of a partition that could not be claimed."""
+        """Record and log the current owner of a partition that this member could not claim."""
         owner = self._tree.owner(partition, self._changed)
         if owner is None:
             self.wake_up.set()  # it was released meanwhile

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def _now() -> float:
-    """Return seconds of a clock that also runs while the machine is suspended."""
+    """Return the seconds of a clock that also runs while the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -26,14 +26,14 @@ TICKS = 5  # in the time that one tick is valid for
 
 
 class SessionClock:
-    """Ticks while the process runs. After a gap between ticks, `is_alive` is called before the next tick counts.
+    """Detects pauses of this process by regular ticks. After a pause, ticks count only once `is_alive` returns True.
 
     kazoo sends a ping after a third of the session time-out, so a process whose session has expired was stopped for at
-    least two thirds of it. A tick is valid for half of it.
+    least two thirds of that time-out. A tick is valid for half of the time-out.
 
     Args:
-        name: The member's name, for log lines.
-        timeout_s: Returns the time-out of the present session. ZooKeeper may grant another in each session.
+        name: The group member's name, for log lines.
+        timeout_s: Returns the time-out of the present session. ZooKeeper may grant another time-out in each session.
         is_alive: Asks ZooKeeper whether the session still exists. May block.
     """
 
@@ -52,11 +52,15 @@ class SessionClock:
         return self._timeout_s() / 2
 
     def is_good(self) -> bool:
-        """Return False if this process was stopped so long that the session may have expired."""
+        """Return False if this process was stopped for so long that the session may have expired."""
         return self._clock() < self._good_until
 
     def tick(self) -> None:
-        """Extend the validity if the previous tick is still valid or the session is alive."""
+        """Record that this process runs.
+
+        The clock is good for another half of the session time-out if the previous tick is still valid or ZooKeeper says
+        that the session is alive.
+        """
         now = self._clock()
         if now >= self._good_until:
             if not self._asks:
@@ -70,6 +74,6 @@ class SessionClock:
         self._good_until = now + self._good_for_s
 
     def run(self, stop: threading.Event) -> None:
-        """Tick until `stop` is set."""
+        """Tick regularly until the event `stop` is set."""
         while not stop.wait(self._good_for_s / TICKS):
             self.tick()

@@ -1,4 +1,4 @@
-"""The settings of the original consumer, by their names of Kafka 0.8 and 0.7.
+"""The settings of the original consumer, by their property names in Kafka 0.8 and in 0.7.
 
 Source: ConsumerConfig and ZKConfig of Kafka 0.8.2 and 0.7.2.
 """
@@ -26,9 +26,9 @@ _NUMBER, _TEXT, _SWITCH = "LONG", "STRING", "BOOLEAN"
 
 
 class ConsumerSettings(NamedTuple):
-    """The consumer's settings. Times are in ms, sizes in bytes.
+    """The original consumer's settings. Times are in ms, sizes in bytes.
 
-    `consumer_timeout_ms` -1: streams wait without limit. `trust` has the TLS and SASL settings for ZooKeeper.
+    `consumer_timeout_ms` is -1 if streams wait without limit. `trust` has the TLS and SASL settings for ZooKeeper.
     """
 
     zookeeper_connect: str
@@ -58,7 +58,7 @@ class ConsumerSettings(NamedTuple):
 
     @property
     def dual_commit(self) -> bool:
-        """True if offsets are committed to both Kafka and ZooKeeper, the default for offsets.storage=kafka."""
+        """True if offsets are committed to both Kafka and ZooKeeper, which is the default for offsets.storage=kafka."""
         return self.offsets_storage == "kafka" and self.dual_commit_enabled
 
 
@@ -100,7 +100,7 @@ _MAY_BE_ZERO = ("fetch_wait_max_ms", "rebalance_backoff_ms")
 
 
 class _Properties(ClientProperties):
-    """The consumer's properties. Raises ConfigError."""
+    """The consumer's properties. A property given under its old and its new name is a ConfigError."""
 
     def given_twice(self, new: str, old: str, given: Mapping[str, Any]) -> Exception:
         both = f"{new}={given[new]} and {old}={given[old]} are the same property"
@@ -108,7 +108,10 @@ class _Properties(ClientProperties):
 
 
 def consumer_settings(properties: Mapping[str, Any]) -> ConsumerSettings:
-    """Return the settings in `properties`. Log a warning for unknown ones. Raises ConfigError."""
+    """Return the settings in `properties`.
+
+    Log a warning for unknown properties. Raises ConfigError for invalid values.
+    """
     read = _Properties(properties, names=NAMES)
     values: dict[str, Any] = {"trust": read_security(properties)}
     for field, (kind, (name, *_)) in _FIELDS.items():
@@ -123,7 +126,7 @@ def consumer_settings(properties: Mapping[str, Any]) -> ConsumerSettings:
 
 
 def _checked(field: str, name: str, kind: str, raw: Any) -> Any:
-    """Return the value in the setting's type. Raise ConfigError if it is not valid."""
+    """Return the value of a setting, converted to the setting's type. Raise ConfigError if the value is not valid."""
     value = parse_value(name, kind, raw)
     if field in _WORDS and value not in _WORDS[field]:
         raise ConfigError(name, raw, f"must be {' or '.join(_WORDS[field])}")

@@ -23,13 +23,13 @@ from kafkapy.runtime.config_def import ConfigError
 
 
 class SourceCluster:
-    """A ZooKeeper connection and what is found through it. Stays connected until `close`.
+    """The cluster that a ZooKeeper consumer group reads from, found through a ZooKeeper connection, open until `close`.
 
     Args:
         on_state: Called by a kazoo thread when the connection is lost or re-established.
     Raises:
         ZooKeeperError: ZooKeeper cannot be reached, or has no Kafka cluster at the given path.
-        ConfigError: offsets.storage=kafka with brokers of Kafka 0.7.
+        ConfigError: offsets.storage=kafka is set, but the brokers are of Kafka 0.7.
     """
 
     def __init__(self, settings: ConsumerSettings, on_state: Callable[[str], None]) -> None:
@@ -52,7 +52,7 @@ class SourceCluster:
             raise
 
     def close(self) -> None:
-        """End the session, which removes the registration and the ownership of partitions."""
+        """End the ZooKeeper session, which removes this consumer's registration and its ownership of partitions."""
         close(self.client)
         if self._offsets_cluster is not None:
             self._offsets_cluster.close()
@@ -63,11 +63,14 @@ class SourceCluster:
         return min(asked_ms, granted_timeout_ms(self.client, asked_ms)) / 1000
 
     def brokers(self) -> Brokers:
-        """Return a new set of connections to the cluster's brokers."""
+        """Return a new object for access to the cluster's brokers, with its own connections."""
         return Brokers07(self._settings, self.tree.cluster) if self._is_07 else KafkaBrokers(self._settings, self.open)
 
     def open(self) -> Cluster:
-        """Return a Cluster for the registered brokers. Raises ConnectionFailed; UnsupportedByBroker for Kafka 0.7."""
+        """Return a new Cluster for the brokers registered in ZooKeeper.
+
+        Raises ConnectionFailed, or UnsupportedByBroker if the brokers are of Kafka 0.7.
+        """
         self.refuse_07("be used like later ones")
         try:
             brokers = self.tree.brokers()
@@ -84,7 +87,10 @@ class SourceCluster:
             ) from None
 
     def offsets(self) -> OffsetStore:
-        """Return the offset store that offsets.storage names. Raises the errors of `open`."""
+        """Return the offset store that offsets.storage selects, ZooKeeper, Kafka or both.
+
+        Raises the errors of `open`.
+        """
         if self._store is None:
             if self._settings.offsets_storage == "kafka":
                 self._offsets_cluster = self.open()
@@ -92,9 +98,9 @@ class SourceCluster:
         return self._store
 
     def offsets_over(self, cluster: Cluster | None) -> OffsetStore:
-        """Return an offset store that uses this connection to the brokers, for the thread that may use it.
+        """Return an offset store that uses the broker connections of `cluster`, for the thread that may use `cluster`.
 
-        With offsets.storage=zookeeper it needs none.
+        With offsets.storage=zookeeper, `cluster` may be None.
         """
         in_zookeeper = ZooKeeperOffsets(self.tree)
         if self._settings.offsets_storage != "kafka":
@@ -104,7 +110,7 @@ class SourceCluster:
         return DualOffsets(in_kafka, in_zookeeper) if self._settings.dual_commit else in_kafka
 
     def refuse_07(self, what: str) -> None:
-        """Raise UnsupportedByBroker for brokers of Kafka 0.7. `what` completes "they cannot ..."."""
+        """Raise UnsupportedByBroker if the brokers are of Kafka 0.7. `what` completes the text "they cannot ..."."""
         if self._is_07:
             raise UnsupportedByBroker(
                 f"the brokers in ZooKeeper at {self._settings.zookeeper_connect} are of Kafka 0.7, and cannot {what}; "
@@ -112,7 +118,10 @@ class SourceCluster:
             )
 
     def _layout(self) -> Layout:
-        """Return the cluster's layout. Raise ZooKeeperError if there is no cluster."""
+        """Return the layout of the cluster's znodes.
+
+        Raise ZooKeeperError if there is no Kafka cluster or no response.
+        """
         try:
             if self.tree.has_brokers():
                 return self.tree.cluster.layout

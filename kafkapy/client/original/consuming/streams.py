@@ -1,4 +1,4 @@
-"""The streams that the user's threads iterate over, with their bounded queues, which the fetchers fill.
+"""The streams of records that the user's threads iterate over. The fetchers fill their bounded queues.
 
 Source: Kafka's KafkaStream, ConsumerIterator, PartitionTopicInfo and FetchedDataChunk.
 """
@@ -30,10 +30,10 @@ def _always() -> bool:
 
 
 class OwnedPartition:
-    """A partition that this member owns. The stream's lock guards everything except `fetch_from`.
+    """A partition that this group member owns. The stream's lock guards every attribute except `fetch_from`.
 
-    position: The value of `consumed`, unless one of the partition's chunks is being returned.
-    fetch_from: The offset of the next fetch; None: as auto.offset.reset says.
+    position: The value of `consumed`, unless the stream is returning the records of a chunk of this partition.
+    fetch_from: The offset of the next fetch. None if the fetch starts where auto.offset.reset says.
     """
 
     __slots__ = ("failed", "fetch_from", "partition", "position", "revoked", "room", "stream", "waiting", "where")
@@ -51,7 +51,7 @@ class OwnedPartition:
 
     @property
     def consumed(self) -> int | None:
-        """The offset after the last returned record; None if the start is not known yet."""
+        """The offset after the last record that the stream returned; None if no offset is known yet."""
         return self.stream.position(self)
 
     def __str__(self) -> str:
@@ -59,10 +59,10 @@ class OwnedPartition:
 
 
 class Chunk(NamedTuple):
-    """The batches of one partition from one fetch.
+    """The batches that one fetch returned for one partition.
 
-    The first batch may begin before `start`, the fetched offset; the last one may be incomplete. The next fetch is for
-    `after`; -1: the offset after the last record.
+    The first batch may begin before `start`, the fetched offset, and the last batch may be incomplete. The next fetch
+    starts at the offset `after`, or at the offset after the last record if `after` is -1.
     """
 
     owned: OwnedPartition
@@ -76,24 +76,26 @@ class Chunk(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The error that ends the reading of a partition, queued after its last chunks."""
+    """The error that ends the reading of a partition, queued after the partition's last chunk."""
 
     owned: OwnedPartition
     error: KafkaError | ClientError
 
 
 class Stream(Iterator[ConsumerRecord]):
-    """The records of the partitions that one thread of the group owns, in order within each. For one thread.
+    """The records of the partitions that one consumer thread owns, in offset order within each partition.
+
+    Only one thread may iterate.
 
     Decoded records that are not returned yet are in a deque, whose first record is the partition's position. So one
     `popleft` returns a record and moves the position, without a lock. A thread that revokes a partition empties the
-    deque from the other end. The position is then the last record that it removed: records before that were returned.
-    The deque gets SLICE records of a chunk at a time.
+    deque from the other end. The position is then the last record that the revoking thread removed, because all records
+    before that record were returned. The deque gets SLICE records of a chunk at a time.
 
     Args:
         timeout_ms: How long to wait for a record before ConsumerTimeout is raised. -1: no limit.
-        key_decoder, value_decoder: Decode keys and values that are not null. None: they stay bytes.
-        may_read: Returns False while this member may have lost its partitions. Nothing is returned meanwhile.
+        key_decoder, value_decoder: Decode keys and values that are not null. None: keys and values stay bytes.
+        may_read: Returns False while this member may have lost its partitions. The stream returns no record then.
     """
 
     def __init__(
@@ -119,9 +121,10 @@ class Stream(Iterator[ConsumerRecord]):
         self._closed = False
 
     def __next__(self) -> ConsumerRecord:
-        """Return the next record.
+        """Return the next record, waiting for it. Raise StopIteration after the connector's shutdown.
 
-        Raises ConsumerTimeout, or KafkaError for a partition that cannot be read; other partitions can still be read.
+        Raises ConsumerTimeout if no record comes in time, or KafkaError for a partition that cannot be read; other
+        partitions can still be read.
         """
         while True:
             if self._ahead:
@@ -134,7 +137,7 @@ class Stream(Iterator[ConsumerRecord]):
                 self._refill()
 
     def _decoded(self, record: ConsumerRecord) -> ConsumerRecord:
-        """Return the record with key and value decoded."""
+        """Return the record with its key and value decoded by the user's decoders."""
         if self._key_decoder is not None and record.key is not None:
             record = record._replace(key=self._key_decoder(record.key))
         if self._value_decoder is not None and record.value is not None:
@@ -142,10 +145,11 @@ class Stream(Iterator[ConsumerRecord]):
         return record
 
     def next_chunk(self, timeout_s: float | None = None) -> Chunk | None:
-        """Return the next chunk as bytes, for callers that commit given offsets; it does not count as consumed.
+        """Return the next fetched chunk of some partition, undecoded. This does not move the partition's position.
 
-        Use either this or the iteration. Returns None if no chunk comes within `timeout_s` (None: no limit), and after
-        the connector's shutdown. Raises KafkaError like the iteration.
+        For callers that commit given offsets. Use either this method or iteration on a stream. Returns None if no chunk
+        comes within `timeout_s` (None: no limit), and after the connector's shutdown. Raises KafkaError for a partition
+        that cannot be read.
         """
         with self._lock:
             deadline = _deadline(timeout_s)
@@ -157,7 +161,7 @@ class Stream(Iterator[ConsumerRecord]):
         return self._closed
 
     def put(self, chunk: Chunk) -> bool:
-        """Queue a fetched chunk. Return False if the partition is no longer read."""
+        """Add a fetched chunk to the queue. Return False if the chunk's partition is no longer read."""
         with self._lock:
             if chunk.owned.revoked or chunk.owned.failed or self._closed:
                 return False
@@ -167,7 +171,10 @@ class Stream(Iterator[ConsumerRecord]):
             return True
 
     def fail(self, owned: OwnedPartition, error: KafkaError | ClientError) -> None:
-        """Stop reading a partition. The reader gets the error once, after the chunks that are queued."""
+        """Stop reading a partition because of an error.
+
+        The reading thread gets the error once, after the partition's queued chunks.
+        """
         with self._lock:
             if not owned.revoked and not self._closed:
                 owned.failed = True
@@ -175,7 +182,7 @@ class Stream(Iterator[ConsumerRecord]):
                 self._changed.notify()
 
     def begin(self, owned: OwnedPartition, offset: int) -> None:
-        """Set the start of a partition that had no position, or whose position was out of range."""
+        """Set the start offset of a partition that had no position, or whose position was out of range."""
         with self._lock:
             owned.fetch_from = offset
             if not owned.waiting and self._current is not owned:
@@ -187,7 +194,7 @@ class Stream(Iterator[ConsumerRecord]):
             owned.position = offset
 
     def position(self, owned: OwnedPartition) -> int | None:
-        """Return the offset of the next record to return."""
+        """Return the offset of the partition's next record to return; None if no offset is known yet."""
         with self._lock:
             if owned is not self._current:
                 return owned.position
@@ -198,7 +205,7 @@ class Stream(Iterator[ConsumerRecord]):
                 return self._position_after_ahead()
 
     def revoke(self, partitions: Iterable[OwnedPartition]) -> None:
-        """Return no further record of these partitions, and fix their positions."""
+        """Stop returning records of these partitions, and fix each position after the last returned record."""
         gone = set(partitions)
         with self._lock:
             for owned in gone:
@@ -208,7 +215,7 @@ class Stream(Iterator[ConsumerRecord]):
                 self._drop_current()
 
     def close(self) -> None:
-        """End the iteration."""
+        """End the iteration and drop all records that are not returned yet."""
         with self._lock:
             self._closed = True
             self._chunks.clear()
@@ -216,11 +223,11 @@ class Stream(Iterator[ConsumerRecord]):
             self._changed.notify()
 
     def _drop(self, gone: set[OwnedPartition]) -> None:
-        """Remove the queued chunks of partitions."""
+        """Remove the queued chunks and errors of the given partitions."""
         self._chunks = deque(one for one in self._chunks if one.owned not in gone)
 
     def _drop_current(self) -> None:
-        """Drop the rest of the current chunk and fix its partition's position."""
+        """Drop the unreturned records of the current chunk and fix the position of the chunk's partition."""
         if self._current is None:
             return
         position = self._position_after_ahead()
@@ -234,11 +241,14 @@ class Stream(Iterator[ConsumerRecord]):
         self._current = None
 
     def _position_after_ahead(self) -> int:
-        """Return the current partition's position after the records in `_ahead`."""
+        """Return the position that the current partition has after the records in `_ahead` are returned."""
         return self._decoded_chunk[self._next].offset if self._next < len(self._decoded_chunk) else self._after
 
     def _refill(self) -> None:
-        """Fill `_ahead` from the current chunk or from the next chunk that has records, waiting for one if needed."""
+        """Fill `_ahead` with records of the current chunk, or of the next chunk that has records, waiting if needed.
+
+        Raises ConsumerTimeout if no record comes in time, and StopIteration if the stream is closed.
+        """
         deadline = _deadline(self._timeout_s)
         while not self._ahead:
             if self._next < len(self._decoded_chunk):
@@ -259,7 +269,10 @@ class Stream(Iterator[ConsumerRecord]):
             raise ConsumerTimeout(f"no record came within {self._timeout_s:g} s (consumer.timeout.ms)")
 
     def _take_chunk(self, deadline: float | None) -> Chunk | None:
-        """Wait for the next chunk and return it. The caller holds the lock."""
+        """Wait for the next chunk and return it, or None when the time is up or the stream is closed.
+
+        The caller holds the lock. Raises the error of a partition that cannot be read.
+        """
         while not self._chunks or not self._may_read():
             if self._closed or not self._wait(deadline):
                 return None
@@ -271,7 +284,10 @@ class Stream(Iterator[ConsumerRecord]):
         return chunk
 
     def _wait(self, deadline: float | None) -> bool:
-        """Wait for a change, but only shortly while reading is not allowed. Return False if the time is up."""
+        """Wait for a new chunk or for `close`. Return False if the deadline has passed.
+
+        If records are there that may not be returned (`may_read`), wait only shortly.
+        """
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
             return False
@@ -281,7 +297,7 @@ class Stream(Iterator[ConsumerRecord]):
         return True
 
     def _decode(self, chunk: Chunk) -> None:
-        """Make a chunk the current one. Raise KafkaError if it is corrupt."""
+        """Decode a chunk's records and make the chunk the current one. Raise KafkaError if the chunk is corrupt."""
         owned = chunk.owned
         try:
             records, after = read_records(owned.where, chunk.data, chunk.start)
