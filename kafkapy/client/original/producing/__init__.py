@@ -1,1 +1,1 @@
-"""The original producer, sync and async."""
+"""The original producer, with a sync and an async mode."""

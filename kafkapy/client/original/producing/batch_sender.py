@@ -1,4 +1,7 @@
-"""Sends batches to the leaders of their partitions, one request to each broker at a time, and sets their errors."""
+"""Sends batches to the leaders of their partitions, one request to each broker at a time.
+
+The result of each batch is in its `error`.
+"""
 
 from __future__ import annotations
 
@@ -24,24 +27,28 @@ BATCHES_SINCE, TIMES_SINCE = 3, 2  # Produce versions with batches of format 2, 
 
 
 class Leaders(Protocol):
-    """The part of Cluster's interface that knows leaders."""
+    """The part of Cluster's interface that looks up the leaders of partitions."""
 
     topics: dict[str, Topic]
 
     def refresh(self, topics: Iterable[str]) -> None:
-        """Look up the leaders of topics."""
+        """Look up the partitions and leaders of the given topics and put them into `topics`."""
 
 
 class BatchSender:
-    """Sends batches so that a partition's batches are stored in order. Subclasses send the requests."""
+    """Sends batches to brokers so that each partition's batches are stored in order.
+
+    Subclasses send the requests.
+    """
 
     def __init__(self, cluster: Leaders) -> None:
         self._leaders = cluster
 
     def send(self, batches: Iterable[ProducerBatch]) -> list[ProducerBatch]:
-        """Send each batch after the earlier ones of its partition. Return the failed batches, with their errors.
+        """Send each batch after the earlier batches of its partition. Return the failed batches, whose `error` is set.
 
-        A retriable error stops the partition; another error fails only the batch.
+        After a retriable error, the remaining batches of the partition are not sent and fail with the same error.
+        Another error fails only the one batch.
         """
         queues: dict[TopicPartition, deque[ProducerBatch]] = {}
         for batch in batches:
@@ -70,14 +77,14 @@ class BatchSender:
         return failed
 
     def refuses(self, item: Item) -> Exception | None:
-        """Return an error for a message that can never be stored, else None."""
+        """Return an error for a message that the brokers can never store, or None if they can."""
         return None
 
     def give_up(self, batch: ProducerBatch) -> None:
-        """Called for a batch that is not retried."""
+        """Called for a failed batch that will not be sent again."""
 
     def _deliver(self, batches: list[ProducerBatch]) -> None:
-        """Send the first batch of each partition, and set or clear their errors."""
+        """Send one batch for each partition, and set each batch's `error`, to None if it was stored."""
         by_leader: defaultdict[int, list[ProducerBatch]] = defaultdict(list)
         for batch in batches:
             node = self._leader(batch)
@@ -86,11 +93,14 @@ class BatchSender:
         self._to_leaders(by_leader)
 
     def _to_leaders(self, by_leader: Mapping[int, list[ProducerBatch]]) -> None:
-        """Send batches to their leaders, and set the errors of those that fail."""
+        """Send batches, given by the node id of their leader. Set the `error` of those that fail."""
         raise NotImplementedError
 
     def _leader(self, batch: ProducerBatch) -> int:
-        """Return the leader of a batch's partition; -1, with the batch's error set, if there is none."""
+        """Return the node id of the leader of a batch's partition.
+
+        If there is no leader, set the batch's error and return -1.
+        """
         topic, partition = batch.where
         if partition < 0:  # no partition could be chosen; the error says why
             return -1
@@ -111,7 +121,10 @@ class BatchSender:
 
 
 class KafkaBatchSender(BatchSender):
-    """Sends to brokers of Kafka 0.8 and later. With sequence numbers (`idempotent`), a duplicate is stored once."""
+    """Sends batches to brokers of Kafka 0.8 and later.
+
+    With `idempotent`, batches have sequence numbers, so that brokers store a duplicate only once.
+    """
 
     def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
         super().__init__(cluster)
@@ -120,7 +133,10 @@ class KafkaBatchSender(BatchSender):
         self._sequences = ProducerSequences()
 
     def give_up(self, batch: ProducerBatch) -> None:
-        """Get a new producer id for later batches, as the broker would refuse the gap in the sequence numbers."""
+        """Get a new producer id for later batches, as the broker would refuse the gap in the sequence numbers.
+
+        Does nothing for a batch without sequence numbers.
+        """
         if batch.numbers is not None:
             self._sequences.reset()
 
@@ -139,7 +155,10 @@ class KafkaBatchSender(BatchSender):
                 fail(of_node, error)
 
     def _request(self, node: int, batches: list[ProducerBatch]) -> Connection:
-        """Send a Produce request to a broker and return the connection."""
+        """Send a Produce request with the batches to the broker `node`.
+
+        Return the connection, to receive the response.
+        """
         connection = self._cluster.connection(node)
         version = connection.version_of(PRODUCE)
         if self._config.idempotent:
@@ -153,7 +172,10 @@ class KafkaBatchSender(BatchSender):
         return connection
 
     def _encoded(self, batch: ProducerBatch, version: int) -> bytes:
-        """Return the batch's bytes. With sequence numbers, retries are identical, so that duplicates are detected."""
+        """Return the batch encoded for a Produce version: a record batch, or a message set before version 3.
+
+        With sequence numbers, a retry gets identical bytes, so that the broker detects duplicates.
+        """
         if batch.data is not None and self._config.idempotent:
             return batch.data
         topics = self._config.compressed_topics
@@ -175,7 +197,7 @@ class KafkaBatchSender(BatchSender):
         return batch.data
 
     def _set_errors(self, batches: list[ProducerBatch], answer: Any) -> None:
-        """Set the batches' errors from a Produce response."""
+        """Set the error of each batch that was not stored according to the Produce response `answer`."""
         answers = produced_partitions(answer)
         for batch in batches:
             code, message = Errors.UNKNOWN_SERVER_ERROR, "the broker's response leaves this partition out"
@@ -187,11 +209,11 @@ class KafkaBatchSender(BatchSender):
 
 
 def may_retry(error: Exception | None) -> bool:
-    """Return True if a retry may help."""
+    """Return True if the error is retriable, so that sending again may succeed."""
     return is_retriable(error.code) if isinstance(error, KafkaError) else isinstance(error, ConnectionFailed)
 
 
 def fail(batches: Iterable[ProducerBatch], error: Exception) -> None:
-    """Set the error of batches."""
+    """Set `error` of each of the batches."""
     for batch in batches:
         batch.error = error

@@ -31,22 +31,25 @@ GRACE_S = 5.0  # added to the request's own time-out when waiting for the respon
 
 
 class EventHandler(Protocol):
-    """The interface of `event.handler`. Constructed with `event.handler.props`, or with the producer's properties."""
+    """The interface of an `event.handler`, which sends the producer's messages.
+
+    A user's class is constructed with `event.handler.props`, or with the producer's properties if those are not set.
+    """
 
     def handle(self, messages: Sequence[KeyedMessage]) -> None:
-        """Send messages. Raise FailedToSendMessage, with the lost messages, if not all could be sent."""
+        """Send messages. Raise FailedToSendMessage, with the lost messages, if not all of them could be sent."""
 
     def close(self) -> None:
-        """Called after the last `handle`."""
+        """Called once, after the last `handle`."""
 
 
 class DefaultEventHandler:
-    """The default event handler. For one thread at a time.
+    """The default event handler. It encodes, partitions and sends messages. For one thread at a time.
 
     If a message cannot be encoded, an async producer loses only that message; a sync producer sends nothing and raises
     the encoder's exception.
 
-    stats: Its counts of resends and serialization_errors are incremented.
+    stats: A counter in which this handler increments `resends` and `serialization_errors`.
     """
 
     def __init__(
@@ -90,7 +93,11 @@ class DefaultEventHandler:
             self._discovery.close()
 
     def handle(self, messages: Sequence[KeyedMessage]) -> None:
-        """Send messages and wait until they are acknowledged (acks=0: sent), with retries."""
+        """Send messages, with retries, and wait until the brokers have acknowledged them.
+
+        With acks=0, wait only until the messages are sent. Raises FailedToSendMessage, with the lost messages, if not
+        all of them could be sent.
+        """
         self._update_brokers()
         lost: list[KeyedMessage] = []
         reason: Exception | None = None
@@ -124,7 +131,10 @@ class DefaultEventHandler:
             raise FailedToSendMessage(f"{counted(lost)} not stored: {reason}", lost, reason)
 
     def _encoded(self, messages: Sequence[KeyedMessage]) -> tuple[list[Item], list[tuple[KeyedMessage, Exception]]]:
-        """Return the encoded messages, and the messages that can never be stored with their errors."""
+        """Return the encoded messages, and the messages that can never be stored, each with its error.
+
+        A sync producer's handler raises the encoder's exception instead.
+        """
         encode, encode_key, refuses = self._encoder.to_bytes, self._key_encoder.to_bytes, self._sender.refuses
         items: list[Item] = []
         broken: list[tuple[KeyedMessage, Exception]] = []
@@ -147,7 +157,11 @@ class DefaultEventHandler:
         return items, broken
 
     def _placed(self, items: Iterable[Item], *, wait: bool = False) -> list[ProducerBatch]:
-        """Return batches by partition, in order. Without a partition, the batch has partition -1 and an error."""
+        """Choose a partition for each message and return the messages in batches, in order within a partition.
+
+        If no partition can be chosen, the batch has partition -1 and an error. With `wait`, wait for topics that do not
+        exist yet.
+        """
         misplaced: list[ProducerBatch] = []
         groups: dict[str, dict[int, list[Item]]] = {}
         places: dict[str, tuple[int, int, ClientError | KafkaError | None]] = {}
@@ -185,9 +199,9 @@ class DefaultEventHandler:
         ]
 
     def _look_up(self, topic: str, wait: bool) -> tuple[int, int, ClientError | KafkaError | None]:
-        """Return the number of partitions, and a random one with a leader; or an error.
+        """Return the topic's number of partitions and a random partition with a leader, or an error as the third value.
 
-        With `wait`, wait for a topic that does not exist yet, as it may be being created.
+        With `wait`, wait for a topic that does not exist yet, as the broker may be creating the topic.
         """
         deadline = time.monotonic() + (self._config.request_timeout_s if wait else 0.0)
         while True:

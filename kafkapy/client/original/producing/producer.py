@@ -1,4 +1,4 @@
-"""The original producer: sends at once (sync), or through a queue and a background thread (async).
+"""The original producer, which sends at once (sync), or through a queue and a background thread (async).
 
 Source: kafka.producer.Producer of Kafka 0.8.2, kafka.producer.async.AsyncProducer of 0.7.
 """
@@ -96,11 +96,12 @@ class Producer:
         self.close()
 
     def send(self, *messages: Message | Iterable[Message]) -> None:
-        """Send messages or lists of messages.
+        """Send messages, given one by one or in lists.
 
         Raises:
-            FailedToSendMessage: Sync: its messages were lost.
-            QueueFull: Async: its messages found no room in time. Those before them are in the queue.
+            FailedToSendMessage: Sync producer: messages of this call were lost.
+            QueueFull: Async producer: messages of this call found no room in the queue in time. The messages before
+                them are in the queue.
             ProducerClosed: The producer is closed; none of the messages is sent.
         """
         given = _flat(messages)
@@ -121,7 +122,7 @@ class Producer:
             self._enqueue(self._queue, given)
 
     def close(self) -> None:
-        """Send what is in the queue, then close the connections. Messages that cannot be sent are lost."""
+        """Send the messages in the queue, then close the connections. Messages that cannot be sent are lost."""
         if self._queue is not None:
             self._queue.close()
             self._thread.join()
@@ -135,7 +136,10 @@ class Producer:
             guarded(self._hooks.close, None)
 
     def _enqueue(self, queue: BoundedQueue[KeyedMessage], messages: list[KeyedMessage]) -> None:
-        """Put messages into the queue. Raise QueueFull or ProducerClosed for those that it does not take."""
+        """Put messages into the queue, waiting for room as configured.
+
+        Raises QueueFull or ProducerClosed, with the messages that the queue did not take.
+        """
         hooks = self._hooks
         if hooks is not None:
             messages = [guarded(hooks.before_enqueue, message, message) for message in messages]
@@ -158,13 +162,16 @@ class Producer:
             raise full
 
     def _late(self, messages: list[KeyedMessage]) -> ProducerClosed:
-        """Count messages as dropped and return the error for the caller."""
+        """Count messages as dropped, because the producer is closed, and return the ProducerClosed to raise."""
         error = ProducerClosed(f"The producer is closed; it did not take {counted(messages)}.", messages)
         self._lost("dropped", messages, error)
         return error
 
     def _handle(self, messages: Sequence[KeyedMessage]) -> None:
-        """Pass messages to the event handler and call the hooks."""
+        """Pass messages to the event handler and call the hooks `before_sending` and `stored`.
+
+        Raises the event handler's errors, such as LostMessages.
+        """
         if self._hooks is not None:
             messages = guarded(self._hooks.before_sending, messages, messages)
         if not messages:
@@ -182,7 +189,7 @@ class Producer:
             guarded(self._hooks.stored, None, messages)
 
     def _send_batch(self, messages: Sequence[KeyedMessage]) -> None:
-        """Send a batch in the async producer's thread. Errors are logged, as no caller could get them."""
+        """Send a batch in the async producer's thread. Errors are logged, as no caller could catch them."""
         try:
             self._handle(messages)
         except LostMessages as error:
@@ -193,7 +200,7 @@ class Producer:
             self._lost("failed", messages, error)
 
     def _lost(self, how: str, messages: Sequence[KeyedMessage], reason: Exception) -> None:
-        """Count lost messages and call the hook."""
+        """Count lost messages in `stats[how]` and call the hook `lost`."""
         with self._counting:
             self.stats[how] += len(messages)
         if self._hooks is not None:
@@ -201,13 +208,16 @@ class Producer:
 
 
 def _one_of(left: Counter[int], message: KeyedMessage) -> bool:
-    """Return True if the message is counted in `left`, and count it down: an object may be sent twice and lost once."""
+    """Return True if the message's count in `left` is positive, and decrement the count.
+
+    Messages are counted by id, because the same object may be sent twice and lost once.
+    """
     left[id(message)] -= 1
     return left[id(message)] >= 0
 
 
 def _flat(given: Iterable[Message | Iterable[Message]]) -> list[KeyedMessage]:
-    """Return the messages in nested lists. Raise TypeError for other objects."""
+    """Return the messages in the given objects and nested lists as one list. Raise TypeError for other objects."""
     found: list[KeyedMessage] = []
     for one in given:
         if type(one) is KeyedMessage:

@@ -1,4 +1,4 @@
-"""Batches of messages for one partition, sent as one record batch or message set."""
+"""Batches of messages of one partition, each sent as one record batch or message set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MESSAGE_BYTES = 40  # the most that a message has besides key and value
 
 
 class Item(NamedTuple):
-    """A message with its encoded key and value."""
+    """A message of the user together with its encoded key and value."""
 
     message: KeyedMessage
     key: bytes | None
@@ -23,8 +23,9 @@ class Item(NamedTuple):
 class ProducerBatch:
     """Messages of one partition that are sent together.
 
-    error: Why the batch was not stored. numbers: Producer id, epoch and base sequence, by which a broker detects a
-    duplicate. Once set, neither they nor `data` change.
+    error: The reason why the batch was not stored; None if it was.
+    numbers: Producer id, epoch and base sequence, by which a broker detects a duplicate. Once `numbers` is set, neither
+    `numbers` nor `data` changes.
     """
 
     __slots__ = ("data", "error", "items", "numbers", "where")
@@ -37,7 +38,10 @@ class ProducerBatch:
         self.data: bytes | None = None
 
     def halves(self) -> list[ProducerBatch]:
-        """Split a batch that was too large and has at least two messages. Each message keeps its sequence number."""
+        """Split a batch of at least two messages, which was too large, into two.
+
+        Each message keeps its sequence number.
+        """
         middle = len(self.items) // 2
         parts = [ProducerBatch(self.where, self.items[:middle]), ProducerBatch(self.where, self.items[middle:])]
         if self.numbers is not None:
@@ -50,7 +54,10 @@ class ProducerBatch:
 def split_into_batches(
     where: TopicPartition, items: list[Item], error: Exception | None = None
 ) -> Iterator[ProducerBatch]:
-    """Split the messages of a partition into batches of a size that brokers accept. A larger message is alone."""
+    """Split a partition's messages into batches of a size that brokers accept.
+
+    A message that is larger than that size gets its own batch. Each batch gets the given error.
+    """
     size = start = 0
     for at, (_, key, value) in enumerate(items):
         one = MESSAGE_BYTES + len(key or b"") + len(value or b"")

@@ -1,4 +1,4 @@
-"""The brokers registered in ZooKeeper, for producers with `zk.connect`, with watches to notice changes."""
+"""The brokers registered in ZooKeeper, for producers with `zk.connect`. Watches notice changes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ IDS = "/brokers/ids"
 
 
 class ZooKeeperBrokers:
-    """Reads brokers and topics from ZooKeeper.
+    """Reads the cluster's brokers and topics from ZooKeeper.
 
-    Raises ConnectionFailed if ZooKeeper cannot be reached or has no broker, or kazoo is not installed.
+    The constructor and the reading methods raise ConnectionFailed if ZooKeeper cannot be reached or has no broker, or
+    if kazoo is not installed.
     """
 
     def __init__(
@@ -55,15 +56,15 @@ class ZooKeeperBrokers:
         self.layout = self._tree.layout
 
     def has_changed(self) -> bool:
-        """Return True if brokers or topics, or the connection, may have changed since `brokers` was called."""
+        """Return True if brokers, topics or the connection may have changed since `brokers` was called."""
         return self._has_changed.is_set()
 
     def addresses(self) -> list[str]:
-        """Return the addresses of all brokers, ordered by broker id, and set watches."""
+        """Return HOST:PORT of each broker, ordered by broker id. Set watches on brokers and topics."""
         return [host_port(*address) for address in self.brokers().values()]
 
     def brokers(self) -> dict[int, Address]:
-        """Return the addresses of all brokers by id, and set watches."""
+        """Return the address of each broker by broker id. Set watches on brokers and topics."""
         self._has_changed.clear()
         found = self._read(lambda: self._tree.brokers(self._changed))
         self._read(lambda: self._tree.topics(self._changed))
@@ -75,7 +76,7 @@ class ZooKeeperBrokers:
         return found
 
     def partitions(self, topic: str) -> list[str]:
-        """Return the names of a topic's partitions in ZooKeeper, and set a watch."""
+        """Return the names that a topic's partitions have in ZooKeeper. Set a watch on the topic."""
         return self._read(lambda: self._tree.partitions(topic, self._changed))
 
     def close(self) -> None:
@@ -84,7 +85,10 @@ class ZooKeeperBrokers:
         close(self._client)
 
     def _read(self, ask: Callable[[], T]) -> T:
-        """Return the result of `ask`. Raise ConnectionFailed for ZooKeeper's errors."""
+        """Return the result of `ask`, a function that reads from ZooKeeper.
+
+        Turn ZooKeeper's errors into ConnectionFailed.
+        """
         from kazoo.exceptions import KazooException
         from kazoo.handlers.threading import KazooTimeoutError
 

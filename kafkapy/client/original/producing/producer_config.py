@@ -1,6 +1,6 @@
-"""The properties of the original producer, by their names of Kafka 0.8 and 0.7.
+"""The properties of the original producer, by their names in Kafka 0.8 and in 0.7.
 
-Source: kafka.producer.{ProducerConfig, SyncProducerConfig, async.AsyncProducerConfig} of both.
+Source: kafka.producer.{ProducerConfig, SyncProducerConfig, async.AsyncProducerConfig} of both versions.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ _WITH_ID = re.compile(r"\d+:(.+:\d+)")
 
 @dataclass(frozen=True)
 class ProducerConfig:
-    """The producer's settings. Times are in seconds. Either `brokers` (HOST:PORT) or `zookeeper` is set.
+    """The original producer's settings. Times are in seconds. Either `brokers` (HOST:PORT) or `zookeeper` is set.
 
     enqueue_timeout_s: How long to wait while the queue is full. None: no limit.
-    compressed_topics: The topics to compress; empty: all.
+    compressed_topics: The topics to compress; if empty, all topics are compressed.
     brokers_07: True if `brokers` are of Kafka 0.7. With ZooKeeper, the version is detected.
-    max_message_size: The largest message that brokers of Kafka 0.7 accept.
-    trust: TLS and SASL settings for ZooKeeper; see `keeper_properties`.
+    max_message_size: The size of the largest message that brokers of Kafka 0.7 accept, in bytes.
+    trust: TLS and SASL settings for ZooKeeper; see kafkapy.metadata.zookeeper.properties.
     properties: All given properties, for the user's own classes.
     """
 
@@ -106,7 +106,10 @@ class ProducerConfig:
 
 
 def read_config(properties: Properties) -> ProducerConfig:
-    """Return the settings in the properties. Raises ValueError, with the property and its value."""
+    """Return the settings in the properties.
+
+    Raises ValueError, which names the property and its value, if one is invalid.
+    """
     read = ClientProperties(properties, names=NAMES)
     for name in sorted(set(read) - {present for present, *_ in NAMES} - SECURITY.keys()):
         if name in WITHOUT_EFFECT:
@@ -155,10 +158,10 @@ def read_config(properties: Properties) -> ProducerConfig:
 
 
 def chosen(properties: Properties, name: str, known: Mapping[str, type[Any]], default: str = "") -> Any:
-    """Return an instance of the class that a property names, or None if it is not set.
+    """Return an instance of the class that the property `name` names, or None if the property is not set.
 
-    The value is one of `known`, a class, or package.module.Class. The class is constructed with the properties, or with
-    those of NAME.props (`a=b,c=d`). Raises ValueError if there is no such class.
+    The property's value is a key of `known`, a class, or a text package.module.Class. The class is constructed with the
+    properties, or with those in the property NAME.props (`a=b,c=d`). Raises ValueError if there is no such class.
     """
     what = properties.get(name) or default
     if not what:
@@ -178,25 +181,25 @@ def chosen(properties: Properties, name: str, known: Mapping[str, type[Any]], de
 
 
 def chosen_encoders(properties: Properties) -> tuple[Any, Any]:
-    """Return the encoders of messages and of keys. The latter is the same unless key.serializer.class is set."""
+    """Return the encoder of messages and the encoder of keys, the same object unless key.serializer.class is set."""
     encoder = chosen(properties, "serializer.class", ENCODERS, "kafka.serializer.DefaultEncoder")
     return encoder, chosen(properties, "key.serializer.class", ENCODERS) or encoder
 
 
 def chosen_partitioner(properties: Properties) -> Any:
-    """Return the partitioner that `partitioner.class` names."""
+    """Return an instance of the partitioner class that the property `partitioner.class` names."""
     return chosen(properties, "partitioner.class", PARTITIONERS, "kafka.producer.DefaultPartitioner")
 
 
 def _brokers(listed: str) -> list[str]:
-    """Return HOST:PORT of each broker, without the ids of 0.7's form ID:HOST:PORT."""
+    """Return HOST:PORT of each listed broker. The ids in 0.7's form ID:HOST:PORT are removed."""
     texts = [text.strip() for text in listed.split(",")]
     plain = [match[1] if (match := _WITH_ID.fullmatch(text)) else text for text in texts]
     return [host_port(host, port) for host, port in parse_addresses(plain)]
 
 
 def _pairs(name: str, text: Any) -> Properties:
-    """Return the properties in `a=b,c=d`."""
+    """Return the properties in the text `a=b,c=d`. Raise ValueError if a part has no `=`."""
     if isinstance(text, Mapping):
         return text
     pairs = [pair.partition("=") for pair in str(text).split(",")]

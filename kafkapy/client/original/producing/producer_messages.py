@@ -1,4 +1,4 @@
-"""The original producer's messages, and its errors, which have the messages that were lost.
+"""The original producer's messages, and its errors, which contain the messages that were lost.
 
 Source: kafka.producer.{KeyedMessage, ProducerData}, kafka.common.{QueueFullException, FailedToSendMessageException}.
 """
@@ -12,10 +12,10 @@ from kafkapy.client.errors import ClientError
 
 
 class KeyedMessage(NamedTuple):
-    """A message.
+    """A message to send to a topic, with an optional key.
 
-    `partition_key`, which is not sent, chooses the partition in place of `key`. Without both, it is random.
-    A `message` of None is a tombstone: it deletes the key in a compacted topic.
+    `partition_key`, which is not sent, chooses the partition in place of `key`. Without `key` and `partition_key`, the
+    partition is random. A `message` of None is a tombstone, which deletes the key in a compacted topic.
     """
 
     topic: str
@@ -25,7 +25,7 @@ class KeyedMessage(NamedTuple):
 
 
 class ProducerData(NamedTuple):
-    """Several messages for one partition, chosen by a key that is not sent; the form of Kafka 0.7."""
+    """Several messages for one partition, the form of Kafka 0.7. The key chooses the partition and is not sent."""
 
     topic: str
     key: Any
@@ -33,7 +33,7 @@ class ProducerData(NamedTuple):
 
 
 class LostMessages(ClientError):
-    """Messages were not stored, or are not known to be stored: `messages`. `reason` is the error."""
+    """The messages in `messages` were not stored, or it is not known whether they were. `reason` is the cause."""
 
     def __init__(self, text: str, messages: Sequence[KeyedMessage], reason: Exception | None = None) -> None:
         super().__init__(text)
@@ -42,18 +42,18 @@ class LostMessages(ClientError):
 
 
 class QueueFull(LostMessages):
-    """The async producer's queue had no room for the messages in time."""
+    """The async producer's queue had no room for these messages within the time limit."""
 
 
 class ProducerClosed(LostMessages):
-    """The producer was already closed when the messages were sent."""
+    """The producer was already closed when these messages were passed to `send`."""
 
 
 class FailedToSendMessage(LostMessages):
-    """The messages were not stored after all retries."""
+    """These messages were not stored, after all retries or because their error cannot be retried."""
 
 
 def counted(messages: Sequence[KeyedMessage]) -> str:
-    """Return a text such as `1 message for orders`, `3 messages for clicks, orders`."""
+    """Return the number of messages and their topics as text, such as `3 messages for clicks, orders`."""
     topics = ", ".join(sorted({message.topic for message in messages}))
     return f"{len(messages)} message{'s' if len(messages) != 1 else ''} for {topics}"

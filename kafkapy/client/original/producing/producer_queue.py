@@ -18,7 +18,10 @@ T = TypeVar("T")
 
 
 class BoundedQueue(Generic[T]):
-    """A queue for several threads that put items and one that takes them, many at a time."""
+    """A queue with room for `room` items.
+
+    Several threads put items into it, and one thread takes many items at a time.
+    """
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -33,13 +36,14 @@ class BoundedQueue(Generic[T]):
 
     @property
     def closed(self) -> bool:
-        """True if the queue takes no more items."""
+        """True after `close`, when the queue takes no more items."""
         return self._closed
 
     def put(self, items: Sequence[T], timeout_s: float | None) -> int:
-        """Put items into the queue in order, waiting for room. Return how many were put.
+        """Put items into the queue in order, waiting for room. Return the number of items that were put.
 
-        `timeout_s` 0: only as many as there is room for now; None: no limit. Stops when the queue is closed.
+        With `timeout_s` 0, put only as many items as there is room for now; with None, wait without limit. Stops when
+        the queue is closed.
         """
         done = 0
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -59,7 +63,10 @@ class BoundedQueue(Generic[T]):
         return done
 
     def take(self, most: int, timeout_s: float | None) -> list[T]:
-        """Wait for items and return up to `most`. Empty when the time is up, or the queue is closed and empty."""
+        """Wait for items and return up to `most` of them.
+
+        Returns an empty list when `timeout_s` has passed, or when the queue is closed and empty.
+        """
         with self._lock:
             if not self._items and not self._closed:
                 self._has_items.wait_for(lambda: self._items or self._closed, timeout_s)
@@ -68,7 +75,7 @@ class BoundedQueue(Generic[T]):
             return taken
 
     def close(self) -> None:
-        """Refuse items from now on. Items in the queue can still be taken."""
+        """Take no more items from now on. Items already in the queue can still be taken out."""
         with self._lock:
             self._closed = True
             self._has_items.notify_all()
@@ -76,9 +83,10 @@ class BoundedQueue(Generic[T]):
 
 
 class SendThread(threading.Thread):
-    """Sends a batch when it has `batch_size` messages, or its first message has waited for `queue_time_s`.
+    """A thread that takes messages from the queue and sends them in batches.
 
-    Ends when the queue is closed and empty. `send` must not raise.
+    A batch is sent when it has `batch_size` messages, or its first message has waited for `queue_time_s`. The thread
+    ends when the queue is closed and empty. `send` must not raise.
     """
 
     def __init__(
@@ -99,7 +107,7 @@ class SendThread(threading.Thread):
         self._queue_time_s = queue_time_s
 
     def run(self) -> None:
-        """Run the thread."""
+        """Send batches until the queue is closed and empty."""
         batch: list[KeyedMessage] = []
         due: float | None = None
         while True:
@@ -123,7 +131,7 @@ class SendThread(threading.Thread):
                 return
 
     def _dequeued(self, taken: list[KeyedMessage]) -> Sequence[KeyedMessage]:
-        """Return the messages that the hook returns for those taken from the queue."""
+        """Return the messages that the hook `after_dequeuing` returns for the messages taken from the queue."""
         if self._hooks is None:
             return taken
         return [one for message in taken for one in guarded(self._hooks.after_dequeuing, (message,), message)]
