@@ -1,1 +1,1 @@
-"""What the tests against running brokers share: starting brokers, finding toolchains, clients of all languages."""
+"""Helpers of the tests with running brokers: starting brokers, finding toolchains, clients of all languages."""

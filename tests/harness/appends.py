@@ -1,4 +1,4 @@
-"""Appends to a partition whose verdicts the test waits for."""
+"""Appends to a partition, with the verdicts returned at once."""
 
 import queue
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from kafkapy.replica.partition import Partition, Verdict
 
 
 class AtOnce:
-    """A pool that does its work at once, on the thread that submits it."""
+    """A pool that runs each call at once, on the thread that submits it."""
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> None:
         fn(*args)

@@ -1,10 +1,10 @@
-"""A broker of Kafka 0.7, in a ZooKeeper that is there.
+"""A broker of Kafka 0.7 that uses a running ZooKeeper.
 
-Kafka 0.7 has no artifact. `Broker07` is a small one, written after the sources of 0.7.2: it serves partitions'
-directories byte for byte, takes messages, registers itself. With KAFKAPY_KAFKA_07, the class path of a 0.7.2 that
-somebody has built, tests run against that one instead. (Its core compiles with Scala 2.11.12, zkclient 0.3, jopt-simple
-3.2, log4j 1.2 and snappy-java on Java 17, once a few lines say `position()` and `limit()` of buffers and use today's
-names of JavaConversions.)
+There is no published artifact of Kafka 0.7. `Broker07` is a small broker, written from the sources of 0.7.2: it serves
+partition directories byte for byte, accepts messages and registers itself. With KAFKAPY_KAFKA_07, the class path of a
+Kafka 0.7.2 built from source, tests run with that broker instead. (Its core compiles with Scala 2.11.12, zkclient 0.3,
+jopt-simple 3.2, log4j 1.2 and snappy-java on Java 17, after changes of a few lines: `position()` and `limit()` of
+buffers, and the current names of JavaConversions.)
 """
 
 import contextlib
@@ -35,10 +35,11 @@ LATEST, EARLIEST = -1, -2
 def start_broker_07(
     directory: Path, zookeeper: str, counts: Mapping[str, int], *, port: int | None = None
 ) -> "Broker07 | RealBroker07":
-    """On 127.0.0.1, with what `directory` has; topics have so many partitions, or one. It and they are registered."""
+    """Start a broker on 127.0.0.1 with the logs in `directory`; `topics` has numbers of partitions, by default one.
+    The broker and the topics are registered in ZooKeeper when this returns."""
     keeper = KazooClient(zookeeper)
     keeper.start()
-    eventually(lambda: not keeper.exists(REGISTERED))  # that of one that was killed
+    eventually(lambda: not keeper.exists(REGISTERED))  # the node of a killed broker
     kind = RealBroker07 if REAL else Broker07
     broker = kind(directory, zookeeper, counts, port or free_port())
     wanted = [REGISTERED, *(f"{TOPICS}/{topic}/{BROKER_ID}" for topic in _topics_in(directory))]
@@ -81,7 +82,7 @@ class RealBroker07:
 
 
 class Broker07:
-    """Segments are those that are there; what is appended goes into the last one, and can be read at once."""
+    """The small broker: it serves existing segments; messages are appended to the last one and can be read at once."""
 
     def __init__(self, directory: Path, zookeeper: str, counts: Mapping[str, int], port: int) -> None:
         self.port = port
@@ -106,7 +107,7 @@ class Broker07:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for connection in list(self._connections):
-            with contextlib.suppress(OSError):  # it has just ended
+            with contextlib.suppress(OSError):  # the connection has just ended
                 connection.shutdown(socket.SHUT_RDWR)
         self._keeper.stop()
         self._keeper.close()
@@ -128,7 +129,7 @@ class Broker07:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        """An exception of a handler closes the connection, as in SocketServer.Processor."""
+        """Serve a connection. An exception of a handler closes it, as in SocketServer.Processor."""
         with connection, connection.makefile("rwb") as stream:
             try:
                 while size := stream.read(4):

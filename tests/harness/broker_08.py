@@ -1,4 +1,4 @@
-"""Apache Kafka 0.8.2.2, or 0.10.2.2, as a broker, in a ZooKeeper that is there."""
+"""A broker of Apache Kafka 0.8.2.2 or 0.10.2.2 that uses a running ZooKeeper."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ OLD = Path(__file__).parents[1] / "interop" / "old"
 
 
 class Kafka08Broker:
-    """Its own defaults, on 127.0.0.1; topics are made with three partitions when they are first asked for."""
+    """A broker with default settings on 127.0.0.1; it creates topics with three partitions at their first use."""
 
     def __init__(self, directory: Path, zookeeper: str, version: str = "0.8.2.2") -> None:
         directory.mkdir(parents=True, exist_ok=True)

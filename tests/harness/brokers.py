@@ -1,7 +1,7 @@
 """Brokers as users start them: `kafkapy start ...`, and Apache Kafka 3.9.1 with its ZooKeeper as the reference.
 
-The same tests run against both: `KAFKAPY_INTEROP_BROKER=kafka` chooses Apache Kafka, which shows that a test asks for
-what Kafka does and not for what kafkapy happens to do.
+The same tests run with both: `KAFKAPY_INTEROP_BROKER=kafka` chooses Apache Kafka, which shows that a test requires
+Kafka's behaviour and not an accidental behaviour of kafkapy.
 """
 
 import os
@@ -23,7 +23,7 @@ from tests.harness.raw import METADATA, Connection, array
 KAFKA_POM = Path(__file__).parents[1] / "interop" / "kafka" / "pom.xml"
 KAFKA_VERSION = "3.9.1"
 READY = re.compile(r"^kafkapy (?P<version>\S+) ready: (?P<addresses>.+) data=(?P<data>.+) pid=(?P<pid>\d+)$")
-# What Apache Kafka waits for is for people's convenience; tests of groups and transactions need not.
+# Settings that shorten waits of Apache Kafka which tests of groups and transactions do not need.
 QUICK = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
@@ -41,7 +41,7 @@ log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 
 class StartFailed(RuntimeError):
-    """A broker did not come up; what it said is in the message."""
+    """A broker did not start; its output is in the message."""
 
     def __init__(self, command: list[str], code: int | None, said: str) -> None:
         self.code = code
@@ -81,17 +81,17 @@ class Process:
 
     @property
     def lines(self) -> list[str]:
-        """Those on standard output so far."""
+        """Return the lines on standard output so far."""
         with self._news:
             return list(self._lines)
 
     @property
     def said(self) -> str:
-        """All of standard output so far, then all of standard error."""
+        """Return all of standard output so far, then all of standard error."""
         return "\n".join([*self._lines, self.log.read_text(errors="replace")])
 
     def wait_for_line(self, pattern: re.Pattern[str], timeout: float) -> re.Match[str]:
-        """The first line on standard output that matches; StartFailed when the child ends or the time is up."""
+        """Return the first matching line on standard output; raise StartFailed after the child's end or `timeout` s."""
         deadline = time.monotonic() + timeout
         seen = 0
         with self._news:
@@ -112,7 +112,7 @@ class Process:
         raise StartFailed(self.command, code, self.said)
 
     def stop(self, timeout: float = 60) -> int:
-        """SIGTERM, then the exit code."""
+        """Send SIGTERM; return the exit code."""
         if self.child.poll() is None:
             self.child.send_signal(signal.SIGTERM)
         try:
@@ -126,14 +126,14 @@ class Process:
         return code
 
     def kill(self) -> None:
-        """SIGKILL: the process is gone without a word, as in a crash."""
+        """Kill the process with SIGKILL, as in a crash."""
         self.child.kill()
         self.child.wait(30)
         self._reader.join(10)
 
 
 def kafkapy_command() -> list[str]:
-    """The command that a user types, from the environment that runs the tests."""
+    """Return the `kafkapy` command of the environment that runs the tests."""
     script = Path(sys.executable).parent / "kafkapy"
     if not script.exists():
         raise toolchain.MissingTool(f"{script} is missing: the tests need {toolchain.HOW_TO_GET['kafkapy']}")
@@ -173,7 +173,7 @@ class KafkapyBroker:
         return int(self.bootstrap.rpartition(":")[2])
 
     def stop(self) -> None:
-        """SIGTERM must end it cleanly."""
+        """Stop the broker with SIGTERM; check that it ends cleanly."""
         code = self.process.stop()
         assert code == 0, f"kafkapy ended with {code} after SIGTERM:\n{self.process.said[-4000:]}"
 
@@ -182,14 +182,14 @@ class KafkapyBroker:
 
 
 class KafkaBroker:
-    """Apache Kafka 3.9.1 in ZooKeeper mode, one broker, its own defaults but for what one broker needs."""
+    """One broker of Apache Kafka 3.9.1 in ZooKeeper mode, with default settings except those that one broker needs."""
 
     kind = "kafka"
 
     def __init__(
         self, directory: Path, overrides: dict[str, str] | None = None, *, port: int = 0, zookeeper: str | None = None
     ) -> None:
-        """With `zookeeper`, HOST:PORT and chroot, it lives in that one; else it has one of its own."""
+        """Start the broker with the ZooKeeper at `zookeeper` (HOST:PORT and chroot), or with a ZooKeeper of its own."""
         self.data = directory / "data"
         directory.mkdir(parents=True, exist_ok=True)
         classpath = toolchain.maven_classpath(KAFKA_POM, KAFKA_VERSION)
@@ -234,7 +234,7 @@ class KafkaBroker:
         self._wait_until_it_knows_itself()
 
     def _wait_until_it_knows_itself(self) -> None:
-        """It listens before the controller has told it that there is a broker to place topics on."""
+        """Wait until topics can be created: the broker listens before the controller has sent it the live brokers."""
         deadline = time.monotonic() + 30
         with Connection(self.bootstrap) as connection:
             while True:
@@ -251,7 +251,7 @@ class KafkaBroker:
             self._kill_keeper()
 
     def stop_broker(self) -> None:
-        """Leaves ZooKeeper running, until `stop`."""
+        """Stop only the broker; ZooKeeper runs until `stop`."""
         code = self.process.stop()
         assert code in (0, 143), (
             f"Kafka ended with {code}"
@@ -270,7 +270,7 @@ Broker = KafkapyBroker | KafkaBroker
 
 
 def start(directory: Path, overrides: dict[str, str] | None = None, *, port: int = 0) -> Broker:
-    """A running broker with its data below `directory`, of the kind that KAFKAPY_INTEROP_BROKER names."""
+    """Start a broker with its data below `directory`, of the kind that KAFKAPY_INTEROP_BROKER names."""
     kind = os.environ.get("KAFKAPY_INTEROP_BROKER", "kafkapy")
     if kind not in ("kafkapy", "kafka"):
         raise ValueError(f"KAFKAPY_INTEROP_BROKER is {kind!r}; it must be kafkapy or kafka")
@@ -278,9 +278,9 @@ def start(directory: Path, overrides: dict[str, str] | None = None, *, port: int
 
 
 def free_port() -> int:
-    """A port for programs that cannot be given port 0, or that come back to it.
+    """Return a port for programs that cannot use port 0, or that are restarted on the same port.
 
-    Not one of those that the system hands out by itself: another process could be given it before it is used.
+    It is outside of the range of ephemeral ports: another process could get such a port before it is used.
     """
     handed_out = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:

@@ -1,4 +1,4 @@
-"""Circles of references: what something leaves behind when it is done, and only a collection frees."""
+"""Reference cycles: objects left behind by an operation that only the garbage collector frees."""
 
 import gc
 from collections import Counter
@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 
 def circles_of(step: Callable[[], object], times: int, warm: int = 3) -> Counter[str]:
-    """Return the types of the objects in circles after `step` was done so often, and how many there are of each.
+    """Run `step` `times` times; return the types of the objects in reference cycles that remain, with their numbers.
 
-    Objects that were there before are frozen: a collection that also walked through pytest's heap would take most of
-    the test's time.
+    Earlier objects are frozen: a collection that also walked through pytest's heap would take most of the test's time.
     """
     for _ in range(warm):
         step()

@@ -1,4 +1,4 @@
-"""kafkapy's command line in this process: what a command printed, and its exit code."""
+"""kafkapy's command line in this process: the output of a command, and its exit code."""
 
 import contextlib
 import io
@@ -10,7 +10,7 @@ from tests.harness.kafka_tools import Said
 
 
 def kafkapy(bootstrap: str, *words: object) -> Said:
-    """`kafkapy WORDS --bootstrap-server BOOTSTRAP`."""
+    """Run `kafkapy WORDS --bootstrap-server BOOTSTRAP`."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main([*map(str, words), "--bootstrap-server", bootstrap])
@@ -18,7 +18,7 @@ def kafkapy(bootstrap: str, *words: object) -> Said:
 
 
 def kafkapy_json(bootstrap: str, *words: object) -> Any:
-    """The document that the command prints with --json; it must succeed."""
+    """Return the document that the command prints with --json; the command must succeed."""
     said = kafkapy(bootstrap, *words, "--json")
     assert (said.code, said.err) == (0, ""), said
     return json.loads(said.out)

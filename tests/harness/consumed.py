@@ -1,4 +1,4 @@
-"""Everything that is in partitions, as librdkafka's consumer gets it."""
+"""All records of partitions, as librdkafka's consumer gets them."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -9,7 +9,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Seen(NamedTuple):
-    """A record; `timestamp` is -1 where its format has none."""
+    """A record; `timestamp` is -1 if its format has none."""
 
     offset: int
     timestamp: int
@@ -19,14 +19,14 @@ class Seen(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What one partition held, and the consumer's position behind it."""
+    """The records of one partition, and the consumer's position after them."""
 
     records: list[Seen]
     end: int
 
 
 def consumed(bootstrap: str, partitions: Iterable[tuple[str, int]], isolation: str) -> dict[tuple[str, int], Read]:
-    """All of these partitions from their beginning to their end. `isolation`: read_committed or read_uncommitted."""
+    """Return all records of these partitions. `isolation`: read_committed or read_uncommitted."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -1,9 +1,9 @@
-"""A directory served again through /dev/fuse, whose reads wait when they are told to.
+"""A directory served again through /dev/fuse, whose reads wait on command.
 
-Run as `fuse_server.py MOUNTPOINT SOURCE` by somebody who may mount there. On standard input `hold TEXT` makes every
-read of a file whose name has TEXT wait, `release` lets them go on, `forget TEXT` drops what the kernel has in memory
-of such files. On standard output `mounted` comes first, `held NAME` for each read that has to wait, and `done` behind
-each command. The protocol is linux/fuse.h, version 7.31.
+Run as `fuse_server.py MOUNTPOINT SOURCE` by a user who may mount there. Commands on standard input: `hold TEXT` makes
+every read of a file whose name contains TEXT wait, `release` lets them continue, `forget TEXT` drops the kernel's
+cached pages of such files. Standard output has `mounted` first, `held NAME` for each read that has to wait, and `done`
+after each command. The protocol is linux/fuse.h, version 7.31.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ ATTR = struct.Struct("<6Q10I")
 READ = struct.Struct("<QQIIQII")
 SETATTR = struct.Struct("<IIQQQQQQIIIIIIII")
 ROOT = 1
-VALID_S = 3600  # nobody else changes the files
+VALID_S = 3600  # no other process changes the files
 KEEP_CACHE = 2
 # Pages are written and kept as on a disk: without WRITEBACK the last page of a file would be read again.
 ASYNC_READ, BIG_WRITES, WRITEBACK, MAX_PAGES = 1, 1 << 5, 1 << 16, 1 << 22
@@ -41,7 +41,7 @@ class Server:
         self.hold = ""
         self.held: list[bytes] = []
 
-    # --- what is told
+    # --- commands
 
     def command(self, line: str) -> None:
         word, _, text = line.partition(" ")
@@ -54,7 +54,9 @@ class Server:
                 self.answer(request)
         elif word == "forget":
             nodes = [node for node, path in self.paths.items() if text in path]
-            threading.Thread(target=self.forget, args=(nodes,)).start()  # what is dirty is written first: to us
+            threading.Thread(
+                target=self.forget, args=(nodes,)
+            ).start()  # the kernel first writes dirty pages to this process
             return
         print("done", flush=True)
 
@@ -63,7 +65,7 @@ class Server:
             told = struct.pack("<Qqq", node, 0, 0)
             try:
                 os.write(self.fd, REPLY.pack(REPLY.size + len(told), INVALIDATE_INODE, 0) + told)
-            except FileNotFoundError:  # the kernel has forgotten all of it
+            except FileNotFoundError:  # the kernel has no cached page of it
                 continue
         print("done", flush=True)
 
@@ -224,7 +226,7 @@ class Server:
                     self.command(line.decode())
 
 
-# opcode: the method, and whether nobody waits for an answer
+# opcode: the method, and True if the kernel waits for no answer
 OPERATIONS = {
     1: ("lookup", False),
     2: ("nothing", True),  # FORGET
@@ -248,7 +250,7 @@ OPERATIONS = {
     30: ("nothing", False),  # FSYNCDIR
     34: ("nothing", False),  # ACCESS
     35: ("create", False),
-    36: ("nothing", True),  # INTERRUPT: a read that waits goes on waiting, as on a disk
+    36: ("nothing", True),  # INTERRUPT: a waiting read continues to wait, as on a disk
     42: ("nothing", True),  # BATCH_FORGET
     45: ("rename2", False),
 }

@@ -1,4 +1,4 @@
-"""A disk on which the recovery of chosen logs waits until a test lets it go on."""
+"""A disk on which the recovery of chosen logs waits until a test lets it continue."""
 
 import os
 import threading
@@ -11,7 +11,7 @@ PATIENCE_S = 120
 
 
 class GatedFiles(Files):
-    """Every full scan of a file whose path has `text` waits until `open_gate`."""
+    """Files whose full scans wait until `open_gate` if the path contains `text`."""
 
     def __init__(self, text: str) -> None:
         self.text = text

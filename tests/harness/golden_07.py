@@ -1,15 +1,15 @@
-"""What Kafka 0.7.2 wrote, and its own consumer read of it."""
+"""Logs that Kafka 0.7.2 wrote, and the messages that its consumer read."""
 
 import base64
 import json
 from pathlib import Path
 
 GOLDEN_07 = Path(__file__).parents[1] / "data" / "golden" / "kafka-0.7.2"
-TOPICS_07 = ["none", "gzip", "snappy", "small-segments", "gzip-segments", "magic0", "mixed"]  # of one partition
+TOPICS_07 = ["none", "gzip", "snappy", "small-segments", "gzip-segments", "magic0", "mixed"]  # topics of one partition
 
 
 def expected(partition: str) -> list[tuple[int, int, bytes]]:
-    """Of each message the offset of what is stored, that of what is stored next, and the payload."""
+    """Return for each message the offset of the stored message, that of the next stored message, and the payload."""
     found = []
     for stored in map(json.loads, (GOLDEN_07 / "expected" / f"{partition}.jsonl").read_text().splitlines()):
         for message in stored["messages"]:

@@ -1,6 +1,6 @@
-"""A raw connection for tests of groups and offsets: messages of any version, sent as they are, no client in between.
+"""A raw connection for tests of groups and offsets: messages of any version, sent without a client.
 
-The messages are made by kafkapy's own codec, which is tested by itself against other implementations.
+The messages are encoded by kafkapy's codec, which has its own tests against other implementations.
 """
 
 import time
@@ -25,10 +25,10 @@ NOT_READY = (
 
 
 class GroupWire(Wire):
-    """The requests that tests of groups and offsets make often."""
+    """A connection with the requests that tests of groups and offsets send often."""
 
     def until(self, api: Api, version: int, message: Any, code: Any = lambda answer: answer.error_code) -> Any:
-        """As `call`, again and again while the broker says that it is not ready."""
+        """Repeat `call` while the broker answers that it is not ready; return the response."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             answer = self.call(api, version, message)
@@ -38,7 +38,7 @@ class GroupWire(Wire):
             time.sleep(0.02)
 
     def make_topic(self, name: str, partitions: int = 4) -> None:
-        """Made, and known to the broker."""
+        """Create a topic and wait until the broker has its metadata."""
         topic = apis.CREATE_TOPICS.Request.Topics(name=name, num_partitions=partitions, replication_factor=1)
         answer = self.call(apis.CREATE_TOPICS, 4, apis.CREATE_TOPICS.Request(topics=[topic], timeout_ms=20_000))
         assert answer.topics[0].error_code == Errors.NONE, answer
@@ -46,7 +46,7 @@ class GroupWire(Wire):
         self.until(apis.METADATA, 4, asked, lambda answer: answer.topics[0].error_code or _leaderless(answer.topics[0]))
 
     def find_coordinator(self, key: str, kind: int = GROUP) -> None:
-        """Until there is one, and it has loaded the group."""
+        """Wait until there is a coordinator that has loaded the group."""
         self.until(apis.FIND_COORDINATOR, 3, apis.FIND_COORDINATOR.Request(key=key, key_type=kind))
         if kind == GROUP:
             asked = apis.OFFSET_FETCH.Request(group_id=key, topics=[], require_stable=False)
@@ -63,7 +63,7 @@ class GroupWire(Wire):
         instance: str | None = None,
         **partition: Any,
     ) -> dict[tuple[str, int], int]:
-        """Error codes. An offset is a number, or (number, metadata)."""
+        """Commit offsets; return the error codes. An offset is a number, or (number, metadata)."""
         message = commit_of(group, offsets, generation=generation, member=member, instance=instance, **partition)
         return _codes(self.call(apis.OFFSET_COMMIT, version, message))
 
@@ -79,7 +79,7 @@ class GroupWire(Wire):
         member: str = "",
         instance: str | None = None,
     ) -> dict[tuple[str, int], int]:
-        """Error codes."""
+        """Commit offsets in a transaction; return the error codes."""
         request = apis.TXN_OFFSET_COMMIT.Request
         message = request(
             transactional_id=transactional_id,
@@ -96,7 +96,7 @@ class GroupWire(Wire):
     def fetch(
         self, group: str, topics: dict[str, list[int]] | None, *, version: int = 7, stable: bool = False
     ) -> dict[tuple[str, int], tuple[int, int, str, int]]:
-        """(offset, leader epoch, metadata, error code) by partition; the group's own code must be 0."""
+        """Return (offset, leader epoch, metadata, error code) by partition; the group's error code must be 0."""
         request = apis.OFFSET_FETCH.Request
         if version >= 8:
             asked = _asked(request.Groups.Topics, topics)
@@ -119,11 +119,11 @@ class GroupWire(Wire):
         }
 
     def offsets(self, group: str) -> dict[tuple[str, int], int]:
-        """All that the group has committed."""
+        """Return all committed offsets of the group."""
         return {partition: found[0] for partition, found in self.fetch(group, None).items()}
 
     def delete_offsets(self, group: str, topics: dict[str, list[int]]) -> tuple[int, dict[tuple[str, int], int]]:
-        """The group's error code, and those of the partitions."""
+        """Delete offsets; return the group's error code and those of the partitions."""
         request = apis.OFFSET_DELETE.Request
         asked = [
             request.Topics(
@@ -141,7 +141,7 @@ class GroupWire(Wire):
         return state
 
     def join(self, group: str, topics: list[str], *, instance: str | None = None, sync: bool = True) -> tuple[str, int]:
-        """A member alone in its group: its id and the generation."""
+        """Join as the only member of the group; return the member id and the generation."""
         request = apis.JOIN_GROUP.Request
         subscription = SUBSCRIPTION.encode(SUBSCRIPTION.Message(topics=topics), 1)
         message = request(
@@ -174,7 +174,7 @@ class GroupWire(Wire):
     # --- transactions
 
     def begin(self, transactional_id: str) -> tuple[int, int]:
-        """A producer: its id and its epoch."""
+        """Initialize a transactional producer; return its id and its epoch."""
         self.find_coordinator(transactional_id, TRANSACTION)
         message = apis.INIT_PRODUCER_ID.Request(transactional_id=transactional_id, transaction_timeout_ms=60_000)
         answer = self.until(apis.INIT_PRODUCER_ID, 4, message)
@@ -209,7 +209,7 @@ def commit_of(
     instance: str | None = None,
     **partition: Any,
 ) -> Any:
-    """A request. An offset is a number, or (number, metadata)."""
+    """Return an OffsetCommit request. An offset is a number, or (number, metadata)."""
     request = apis.OFFSET_COMMIT.Request
     return request(
         group_id=group,

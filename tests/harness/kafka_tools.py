@@ -1,4 +1,4 @@
-"""Apache Kafka 3.9.1's own tools: the one for segment files, and those that talk to brokers."""
+"""Apache Kafka 3.9.1's tools: the tool for segment files, and those that talk to brokers."""
 
 import base64
 import re
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tests.harness import brokers, toolchain
 
-# What the tool prints only of files that are not as they should be.
+# Lines that the tool prints only for faulty files.
 COMPLAINTS = re.compile(
     r"isvalid: false|[Mm]ismatch|Non-consecutive|out of order|invalid bytes|[Cc]orrupt|Exception|is not found|unable to"
 )
@@ -18,7 +18,7 @@ SOURCES = Path(__file__).parents[1] / "interop" / "kafka" / "java"
 
 
 class Said(NamedTuple):
-    """What a command printed, and its exit code."""
+    """The output of a command, and its exit code."""
 
     code: int
     out: str
@@ -26,7 +26,7 @@ class Said(NamedTuple):
 
 
 class KafkaTools:
-    """Kafka's command line tools in one JVM that lives until `close`; by class name, as kafka-run-class takes it."""
+    """Kafka's command line tools in one JVM that runs until `close`; by class name, as for kafka-run-class."""
 
     def __init__(self) -> None:
         classpath = toolchain.maven_classpath(brokers.KAFKA_POM, brokers.KAFKA_VERSION)
@@ -42,7 +42,7 @@ class KafkaTools:
         )
 
     def run(self, tool: str, *args: object) -> Said:
-        """Runs one tool to its end."""
+        """Run one tool to its end."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         self._child.stdin.write("\t".join([tool, *map(str, args)]) + "\n")
@@ -51,7 +51,7 @@ class KafkaTools:
         return Said(int(code), base64.b64decode(out).decode(), base64.b64decode(err).decode())
 
     def close(self) -> None:
-        """Ends the JVM."""
+        """End the JVM."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         self._child.stdin.close()
@@ -60,7 +60,7 @@ class KafkaTools:
 
 
 def kafka_dump(data: Path, paths: Sequence[Path], *options: str) -> str:
-    """What Kafka's tool prints for the files, with paths relative to the data directory."""
+    """Return the output of Kafka's tool for the files, with paths relative to the data directory."""
     classpath = toolchain.maven_classpath(brokers.KAFKA_POM, brokers.KAFKA_VERSION)
     java = [toolchain.find("java"), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8", "-cp", classpath]
     command = [*java, "kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, paths))]
@@ -73,6 +73,6 @@ def kafka_dump(data: Path, paths: Sequence[Path], *options: str) -> str:
 
 
 def complaints(said: str) -> str:
-    """The first thing that the tool found wrong and what it says about it; empty if all is well."""
+    """Return the first error that the tool reports; empty if there is none."""
     found = COMPLAINTS.search(said)
     return said[max(0, found.start() - 300) : found.start() + 700] if found else ""

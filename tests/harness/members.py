@@ -1,6 +1,6 @@
-"""Groups of members that run in processes of their own, in every language, and what they say of themselves.
+"""Groups of members that run in processes of their own, in every language, and the events that they report.
 
-A Host is a process with members of one kind; a Group collects what all its members report, from whatever hosts. See
+A Host is a process with members of one kind; a Group collects the events of all its members, from any hosts. See
 tests/interop/python/host.py for the commands and events; the other languages' programs speak the same.
 """
 
@@ -22,13 +22,13 @@ from tests.harness.clients.remote import INTEROP, FranzGo, Java3, Java4, KafkaJs
 
 PATIENCE_S = 60.0
 KINDS = ("confluent-kafka", "kafka-python", "aiokafka", Java3.name, Java4.name, FranzGo.name, KafkaJs.name, "kafkapy")
-STATIC_KINDS = tuple(kind for kind in KINDS if kind != KafkaJs.name)  # kafkajs 2.2.4 knows no group.instance.id
-FENCING_KINDS = tuple(kind for kind in STATIC_KINDS if kind != "aiokafka")  # which takes the error for any other
+STATIC_KINDS = tuple(kind for kind in KINDS if kind != KafkaJs.name)  # kafkajs 2.2.4 has no group.instance.id
+FENCING_KINDS = tuple(kind for kind in STATIC_KINDS if kind != "aiokafka")  # aiokafka treats this error like any other
 COOPERATIVE_KINDS = ("confluent-kafka", "kafka-python", Java3.name, Java4.name, FranzGo.name, "kafkapy")
 
 
 def host_command(kind: str, bootstrap: str) -> list[str]:
-    """The command line of a host; builds it first where that is needed."""
+    """Return the command line of a host; build it first if needed."""
     versions = {each.name: each.version for each in (Java3, Java4)}
     if kind in versions:
         return [*java_command(versions[kind], "kafkapy.interop.Members"), bootstrap]
@@ -40,7 +40,7 @@ def host_command(kind: str, bootstrap: str) -> list[str]:
 
 
 class Host:
-    """A process that can have any number of members, and dies with all of them."""
+    """A process with any number of members, which all end with it."""
 
     def __init__(self, kind: str, bootstrap: str) -> None:
         self.kind = kind
@@ -75,40 +75,40 @@ class Host:
 
     @property
     def complaints(self) -> str:
-        """The end of its standard error, and its exit code if it is over."""
+        """Return the end of the process's standard error, and its exit code if it has ended."""
         code = self.child.poll()
         return "".join(self._complaints)[-2000:] + ("" if code is None else f"{self.kind} ended with {code}\n")
 
     def tell(self, op: str, member: str, **arguments: Any) -> None:
-        """A command."""
+        """Send a command to the process."""
         assert self.child.stdin is not None
         self.child.stdin.write(json.dumps({"op": op, "member": member, **arguments}) + "\n")
         self.child.stdin.flush()
 
     def kill(self) -> None:
-        """SIGKILL; what it said before has been heard when this returns."""
+        """Kill the process; its earlier events have been received when this returns."""
         self.child.kill()
         self.child.wait(30)
         for listener in self._listeners:
             listener.join(10)
 
     def freeze(self) -> None:
-        """SIGSTOP: it does nothing at all, and does not know it."""
+        """Stop the process with SIGSTOP."""
         self.child.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT."""
+        """Continue the process with SIGCONT."""
         self.child.send_signal(signal.SIGCONT)
 
     def end(self) -> None:
-        """All members shall leave, and the process end."""
+        """Make all members leave and the process end."""
         assert self.child.stdin is not None
         if self.child.poll() is None:
             self.thaw()
             self.child.stdin.close()
 
     def close(self) -> None:
-        """Returns when it has ended."""
+        """End the process and wait for it."""
         self.end()
         try:
             self.child.wait(30)
@@ -117,7 +117,7 @@ class Host:
 
 
 class Hosts:
-    """One host of each kind for all tests, made at its first use; those that a test will kill are its own."""
+    """One host of each kind for all tests, started at its first use, and hosts for tests that kill them."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -125,18 +125,18 @@ class Hosts:
         self._own: list[Host] = []
 
     def shared(self, kind: str) -> Host:
-        """Do not kill or freeze this one."""
+        """Return the shared host of this kind, which a test may not kill or freeze."""
         if kind not in self._shared:
             self._shared[kind] = Host(kind, self._bootstrap)
         return self._shared[kind]
 
     def own(self, kind: str) -> Host:
-        """A new one."""
+        """Start a new host, which a test may kill."""
         self._own.append(Host(kind, self._bootstrap))
         return self._own[-1]
 
     def close(self) -> None:
-        """Ends all."""
+        """End all hosts."""
         hosts = [*self._shared.values(), *self._own]
         for host in hosts:
             host.end()
@@ -146,15 +146,15 @@ class Hosts:
 
 @dataclass
 class Member:
-    """A member as far as it was heard of."""
+    """The state of a member by its events so far."""
 
     name: str
     host: Host
-    address: str  # what its host calls it
+    address: str  # its name in its host
     generation: int = -1
     id: str = ""
     owned: set[int] = field(default_factory=set)
-    assignments: int = 0  # how many rebalances it took part in
+    assignments: int = 0  # number of its assignments, one for each rebalance
     ended: dict[str, Any] | None = None  # its `left` or `failed`
 
 
@@ -166,9 +166,9 @@ class Group:
         self.topic = topic
         self.partitions = partitions
         self.assignor = assignor
-        self.events: list[dict[str, Any]] = []  # of all members, in the order in which they were heard
+        self.events: list[dict[str, Any]] = []  # of all members, in the order of arrival
         self.members: dict[str, Member] = {}
-        self.done: dict[int, set[int]] = {p: set() for p in range(partitions)}  # offsets that someone processed
+        self.done: dict[int, set[int]] = {p: set() for p in range(partitions)}  # processed offsets
         self._joins = 0
         self._news = threading.Condition()
 
@@ -181,7 +181,7 @@ class Group:
         rebalance_ms: int = 60_000,
         instance: str | None = None,
     ) -> Member:
-        """Starts a member; `name` is its name among the members of the group."""
+        """Start a member; `name` is its name in the group."""
         self._joins += 1
         member = self.members[name] = Member(name, host, f"{self.name}/{name}/{self._joins}")
         host.hear[member.address] = lambda event: self._hear(member, event)
@@ -198,12 +198,12 @@ class Group:
         return member
 
     def tell(self, name: str, op: str) -> None:
-        """`leave`, `stall` or `resume`."""
+        """Send a member the command `leave`, `stall` or `resume`."""
         member = self.members[name]
         member.host.tell(op, member.address)
 
     def leave(self, *names: str) -> None:
-        """They leave as a program that ends does."""
+        """Make the members leave the group, as at the end of a program."""
         for name in names:
             self.tell(name, "leave")
         self.until(lambda: all(self.members[name].ended for name in names), f"{names} to leave")
@@ -213,7 +213,7 @@ class Group:
             assert ended["event"] == "left", ended
 
     def lose(self, name: str) -> Member:
-        """The member's process is killed."""
+        """Kill the member's process."""
         member = self.members.pop(name)
         member.host.kill()
         self.events.append({"member": name, "event": "died"})
@@ -236,7 +236,7 @@ class Group:
             self._news.notify_all()
 
     def until(self, condition: Callable[[], Any], what: str, seconds: float = PATIENCE_S) -> None:
-        """Waits for news until the condition holds."""
+        """Process events until the condition is true."""
         deadline = time.monotonic() + seconds
         with self._news:
             while not condition():
@@ -245,7 +245,7 @@ class Group:
                 self._news.wait(min(left, 0.5))
 
     def story(self, last: int = 60) -> str:
-        """The latest events, for people."""
+        """Return the latest events as text for a failed test."""
         quiet = ("records", "committed", "commit_failed")
         shown = [event for event in self.events if event["event"] not in quiet][-last:]
         states = [
@@ -256,31 +256,31 @@ class Group:
         return "\n".join([*map(json.dumps, shown), *states, f"processed: {done}", *complaints])
 
     def is_settled(self, among: Collection[str] | None = None) -> bool:
-        """Each partition has one owner, and no member has two more than another."""
+        """Return True if each partition has one owner, and no member has two more partitions than another."""
         members = [m for name, m in self.members.items() if among is None or name in among]
         shares = [len(m.owned) for m in members]
         everything = [p for m in members for p in m.owned]
         return sorted(everything) == list(range(self.partitions)) and max(shares) - min(shares) <= 1
 
     def settle(self, among: Collection[str] | None = None) -> None:
-        """Waits until it is."""
+        """Wait until the partitions are shared evenly (see is_settled)."""
         self.until(lambda: self.is_settled(among), f"{self.name} to settle")
 
     def drain_at_least(self, ends: dict[int, int]) -> None:
-        """Waits until the records before these offsets were processed."""
+        """Wait until the records before these offsets are processed."""
         self.until(
             lambda: all(self.done[p].issuperset(range(end)) for p, end in ends.items()), f"the records before {ends}"
         )
 
     def drain(self, ends: dict[int, int]) -> None:
-        """Waits until all records were processed."""
+        """Wait until all records are processed."""
         self.until(
             lambda: all(len(self.done[p]) == end for p, end in ends.items()), f"all records of {ends} to be processed"
         )
 
 
 class Feed:
-    """Writes a few records to every partition all the time, so that members always have something to do."""
+    """Writes a few records to every partition all the time, so that members always have records to process."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self._topic = topic
@@ -296,7 +296,7 @@ class Feed:
         return self
 
     def __exit__(self, *about: object) -> None:
-        """All of it is in the topic."""
+        """Stop writing; all records are in the topic when this returns."""
         self._stopping.set()
         self._thread.join()
         left = self._producer.flush(30)

@@ -9,7 +9,7 @@ from kafkapy.coordinator.offset_records import (
 )
 from kafkapy.protocol.versioned import Buffer
 
-# As in Kafka 3.9, the highest versions that are not flexible, so that older brokers can read the records.
+# As in Kafka 3.9, the highest inflexible versions, so that older brokers can read the records.
 KEY_VERSION, VALUE_VERSION, EXPIRING_VALUE_VERSION = 1, 3, 1
 
 

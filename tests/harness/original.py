@@ -1,5 +1,5 @@
-"""Members of groups in ZooKeeper, each a process that says what it is given: Kafka's high-level consumers of 0.8.2.2
-and 0.10.2.2, and ours."""
+"""Members of groups in ZooKeeper, each a process that prints its records: Kafka's high-level consumers of 0.8.2.2 and
+0.10.2.2, and kafkapy's."""
 
 import re
 import subprocess
@@ -25,7 +25,7 @@ Place = tuple[str, int, int]  # topic, partition, offset
 
 
 class Member:
-    """`kind` is the version of Kafka, or OWN. A topic that begins with ^ is a white list."""
+    """A member in a process. `kind` is the version of Kafka, or OWN. A topic that begins with ^ is a white list."""
 
     def __init__(
         self, kind: str, directory: Path, connect: str, group: str, name: str, topic: str, streams: int = 1, **more: str
@@ -37,12 +37,12 @@ class Member:
         self.process = Process([*_program(kind), *words], directory / f"{name}.log")
 
     def wait_until_ready(self) -> None:
-        """It has made its streams."""
+        """Wait until the member has created its streams."""
         self.process.wait_for_line(re.compile("^ready$"), 60)
 
     @property
     def seen(self) -> Counter[Place]:
-        """How often it was given what."""
+        """Return how often the member got each record."""
         found: Counter[Place] = Counter()
         for line in self.process.lines:
             if line != "ready":
@@ -51,7 +51,7 @@ class Member:
         return found
 
     def leave(self) -> None:
-        """As somebody who shuts it down."""
+        """Shut the member down, so that it leaves the group."""
         self.process.stop()
 
     def kill(self) -> None:
@@ -59,7 +59,7 @@ class Member:
 
 
 def kafka(version: str, tool: str, *words: object) -> str:
-    """What Kafka's own tool of that version prints."""
+    """Return the output of Kafka's tool of that version."""
     classpath = toolchain.maven_classpath(OLD / f"pom-{version}.xml", version)
     command = [*_java(classpath), tool, *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

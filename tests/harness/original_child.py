@@ -1,6 +1,6 @@
-"""Our member of a group in ZooKeeper, with the arguments and the output of zookeeper/java/GroupMember.java.
+"""kafkapy's member of a group in ZooKeeper, with the arguments and the output of zookeeper/java/GroupMember.java.
 
-With the setting say=value it says what is in the records, and not where they are.
+With the setting say=value it prints the values of the records instead of their positions.
 """
 
 import signal

@@ -1,7 +1,7 @@
-"""Decides from what the members of a group report whether the group kept its promises.
+"""Check the reported events of a group's members for violations of the group protocol.
 
-The reports of one member come in the order in which things happened to it; between members there is no order but that
-of the generations.
+The events of one member are in the order in which they happened; events of different members are ordered only by
+generation.
 """
 
 from collections.abc import Iterable
@@ -9,14 +9,14 @@ from typing import Any
 
 
 def violations(events: Iterable[dict[str, Any]]) -> list[str]:
-    """What must not happen, empty if all is well:
+    """Return the violations, empty if there are none:
 
     - two living members that own a partition in one generation, or process records of it in one;
     - a record that is processed twice in one generation, although no commit of it was refused in between, and the first
-      who had it did not die before it was committed;
+      member that processed it did not die before it was committed;
     - a record that is processed in a later generation than one in which a commit of it was acknowledged.
     """
-    owner: dict[tuple[int, int], str] = {}  # (generation, partition) -> member that was given it or worked on it
+    owner: dict[tuple[int, int], str] = {}  # (generation, partition) -> member that owned it or processed it
     seen: dict[tuple[int, int], set[int]] = {}  # (generation, partition) -> offsets
     committed: dict[tuple[int, int], int] = {}  # (partition, offset) -> first generation that committed it
     dead: set[str] = set()
@@ -25,7 +25,7 @@ def violations(events: Iterable[dict[str, Any]]) -> list[str]:
 
     def claim(generation: int, partition: int, member: str) -> None:
         other = owner.setdefault((generation, partition), member)
-        if other in dead:  # a static member goes on in the generation of the one that it replaces
+        if other in dead:  # a static member continues in the generation of its predecessor
             owner[generation, partition] = member
         elif other != member:
             found.append(f"generation {generation}: partition {partition} has two owners, {other} and {member}")
@@ -40,7 +40,7 @@ def violations(events: Iterable[dict[str, Any]]) -> list[str]:
             for (generation, partition), offsets in seen.items():
                 if owner[generation, partition] == member:
                     offsets.intersection_update(o for o in offsets if committed.get((partition, o)) == generation)
-        elif event["event"] == "commit_failed":  # a client may go back to where it was
+        elif event["event"] == "commit_failed":  # a client may read the records again
             for partition, first, last in event["runs"]:
                 seen.setdefault((event["generation"], partition), set()).difference_update(range(first, last + 1))
         elif event["event"] in ("records", "committed"):
@@ -69,7 +69,7 @@ def violations(events: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def repeated_without_reason(events: Iterable[dict[str, Any]]) -> set[tuple[int, int]]:
-    """(partition, offset) of the records that were processed twice although no commit of them was refused.
+    """Return (partition, offset) of the records that were processed twice although no commit of them was refused.
 
     Only members that crash may leave such records behind.
     """

@@ -1,9 +1,9 @@
-"""A disk whose power is cut: every change is noted, and replayed to what a cut after any of them may leave.
+"""A disk whose power is cut: every change is recorded, and replayed to a state that a cut after it may leave.
 
-Only what a sync has covered is sure to be there. Of everything else any part may be: blocks of the disk reach it in
-any order, so each block of a file holds any of the versions that it went through since the last sync of the file;
-the file's size is any that it had, whether the blocks up to it are there (without them it reads as zeros) or not; a
-name that was made, renamed or removed since the last sync of its directory has been or has not. What a real file
+Only synced data is certain to be there. Any part of the rest may be there too: blocks reach the disk in any order, so
+each block of a file has any of its versions since the last sync of the file; the file's size is any of its sizes since
+then, whether the blocks up to it are there or not (missing blocks read as zeros); a name that was created, renamed or
+removed since the last sync of its directory may be changed or not. What a real file
 system promises beyond that (ext4 keeps the order of its metadata, and a sync of a new file keeps its name too) is not
 relied upon.
 
@@ -27,7 +27,7 @@ ROOT = 0
 
 
 class Link(NamedTuple):
-    """A new name for a new node; `directory` and `node` are numbers that the recorder gives."""
+    """A new name for a new node; `directory` and `node` are numbers assigned by the recorder."""
 
     directory: int
     name: str
@@ -41,7 +41,7 @@ class Unlink(NamedTuple):
 
 
 class Rename(NamedTuple):
-    """Within one directory, which is all that the log does; replaces what has the new name."""
+    """A rename within one directory (the log does no others); it replaces a file with the new name."""
 
     directory: int
     old: str
@@ -60,7 +60,7 @@ class Truncate(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """A file with its size, or the names in a directory."""
+    """A sync of a file with its size, or of the names in a directory."""
 
     node: int
 
@@ -69,11 +69,11 @@ Change = Link | Unlink | Rename | Write | Truncate | Sync
 
 
 class RecordingFiles(Files):
-    """Works in `root` and notes every change there in `journal`; what `root` holds at the start is taken as synced.
+    """Files in `root` that record every change in `journal`; the contents of `root` at the start count as synced.
 
-    After a kill that is not so. `killed` is the disk as the killed process left it, and `root` what `killed.cut` made
-    of it with Loss.NOTHING: what that process had not synced can still be lost. The journal goes on from its changes.
-    Of several threads one at a time: the notes are in the order of the changes.
+    After a kill they do not. Then `killed` is the disk as the killed process left it, and `root` the result of
+    `killed.cut` with Loss.NOTHING: changes that the process had not synced can still be lost. The journal continues
+    that process's journal. Threads make changes one at a time, so the journal has the order of the changes.
     """
 
     def __init__(self, root: Path, killed: Platter | None = None) -> None:
@@ -114,7 +114,7 @@ class RecordingFiles(Files):
         self._inodes[os.stat(path).st_ino] = self._made
         self.journal.append(Link(*self._place(path), self._made, is_dir))
 
-    # --- what changes something
+    # --- changes
 
     def make_dir(self, path: str) -> None:
         with self._lock:
@@ -182,7 +182,7 @@ class RecordingFiles(Files):
 
 
 class UnsyncedFiles(Files):
-    """For looking at what a cut left: the machine stays on, so nothing has to reach the disk."""
+    """Files for checks after a cut: the machine stays on, so no sync is needed."""
 
     def sync(self, file: FileHandle) -> None:
         pass
@@ -192,7 +192,7 @@ class UnsyncedFiles(Files):
 
 
 class Loss(Enum):
-    """How much of what was not synced a cut takes."""
+    """How much of the unsynced data a cut loses."""
 
     ALL = "all of it"
     NOTHING = "nothing, as when only the process dies"
@@ -201,7 +201,7 @@ class Loss(Enum):
 
 
 class _File:
-    """A file's content when it was last synced, and what was done to it since."""
+    """A file's content at its last sync, and the changes since then."""
 
     def __init__(self) -> None:
         self.synced = b""
@@ -227,7 +227,7 @@ class _File:
         self.since.clear()
 
     def after(self, loss: Loss, block: int, rng: random.Random) -> bytes:
-        """What may be read of it after a cut, on a disk that writes blocks of `block` bytes."""
+        """Return a possible content of the file after a cut, on a disk that writes blocks of `block` bytes."""
         if loss is Loss.NOTHING:
             return bytes(self.content)
         if loss is Loss.ALL or not self.since:
@@ -251,7 +251,7 @@ class _Directory:
     def __init__(self) -> None:
         self.synced: dict[str, int] = {}
         self.names: dict[str, int] = {}
-        self.since: list[tuple[str | None, str | None, int]] = []  # (name that goes, name that comes, node)
+        self.since: list[tuple[str | None, str | None, int]] = []  # (removed name, added name, node)
 
     def change(self, gone: str | None, come: str | None, node: int) -> None:
         _change(self.names, gone, come, node)
@@ -281,7 +281,7 @@ def _change(names: dict[str, int], gone: str | None, come: str | None, node: int
 
 
 class Platter:
-    """The state of the disk after the first changes of a journal; `play` goes on to later ones."""
+    """The state of the disk after the first changes of a journal; `play` applies later ones."""
 
     def __init__(self, journal: Sequence[Change]) -> None:
         self._journal = journal
@@ -290,7 +290,7 @@ class Platter:
         self._directories: dict[int, _Directory] = {ROOT: _Directory()}
 
     def play(self, until: int) -> None:
-        """Goes on until `until` changes of the journal have been made."""
+        """Apply further changes, until `until` changes of the journal are applied."""
         for change in self._journal[self.at : until]:
             self._make(change)
         self.at = max(self.at, until)
@@ -321,7 +321,7 @@ class Platter:
         return self._journal[: self.at]
 
     def paths(self, node: int = ROOT, where: str = "") -> Iterator[tuple[str, int]]:
-        """The path below the root, and the node, of everything that has a name now."""
+        """Yield the path below the root and the node of all current names."""
         for name, below in self._directories[node].names.items():
             path = os.path.join(where, name)
             yield path, below
@@ -329,7 +329,7 @@ class Platter:
                 yield from self.paths(below, path)
 
     def cut(self, target: Path, loss: Loss, block: int, rng: random.Random) -> None:
-        """Makes `target` what is found when the power is back."""
+        """Create in `target` a state that may be found when the power is back."""
         self._cut(self._directories[ROOT], target, loss, block, rng)
 
     def _cut(self, directory: _Directory, target: Path, loss: Loss, block: int, rng: random.Random) -> None:
@@ -342,7 +342,7 @@ class Platter:
 
 
 def _walk(path: str) -> Iterator[tuple[str, bool]]:
-    """Everything below a directory, each directory before what is in it."""
+    """Yield everything below a directory, each directory before its contents."""
     with os.scandir(path) as scan:
         entries = sorted(scan, key=lambda entry: entry.name)
     for entry in entries:

@@ -1,4 +1,4 @@
-"""Requests made by hand, byte by byte and wrong on purpose: shares no code with kafkapy's own protocol modules."""
+"""Requests built by hand, byte by byte, also invalid ones. Shares no code with kafkapy's protocol modules."""
 
 import socket
 import struct
@@ -15,17 +15,17 @@ NOT_LEADER_OR_FOLLOWER = 6
 
 
 def string(text: str | None) -> bytes:
-    """A string with a 16-bit length; None is the null string."""
+    """Encode a string with a 16-bit length; None is the null string."""
     return struct.pack(">h", -1) if text is None else struct.pack(">h", len(text.encode())) + text.encode()
 
 
 def array(items: Sequence[bytes]) -> bytes:
-    """An array with a 32-bit count."""
+    """Encode an array with a 32-bit count."""
     return struct.pack(">i", len(items)) + b"".join(items)
 
 
 def varint(value: int) -> bytes:
-    """A zig-zag varint."""
+    """Encode a zig-zag varint."""
     left = (value << 1) ^ (value >> 63)
     out = bytearray()
     while left > 0x7F:
@@ -36,14 +36,14 @@ def varint(value: int) -> bytes:
 
 
 def record(number: int, value: bytes, *, length: int | None = None, value_length: int | None = None) -> bytes:
-    """One record of a batch, without key and headers; the lengths can be made to lie."""
+    """Encode one record of a batch, without key and headers; the lengths can be set to wrong values."""
     size = len(value) if value_length is None else value_length
     body = b"\0" + varint(0) + varint(number) + varint(-1) + varint(size) + value + varint(0)
     return varint(len(body) if length is None else length) + body
 
 
 def batch(records: Sequence[bytes], *, codec: int = 0, **other: Any) -> bytes:
-    """A record batch of format 2, right in itself but for what `other` says: count, last_delta, magic, size, crc,
+    """Encode a valid record batch of format 2, except for the fields in `other`: count, last_delta, magic, size, crc,
     attributes, body."""
     body = other.get("body", b"".join(records))
     if codec == GZIP and "body" not in other:
@@ -67,24 +67,24 @@ def batch(records: Sequence[bytes], *, codec: int = 0, **other: Any) -> bytes:
 
 
 def values(*each: bytes) -> bytes:
-    """A right batch of these values."""
+    """Encode a valid batch of these values."""
     return batch([record(number, value) for number, value in enumerate(each)])
 
 
 def frame(api: int, version: int, body: bytes, *, correlation: int = 7, client: str | None = "raw") -> bytes:
-    """A whole request with a header of version 1."""
+    """Encode a whole request with a header of version 1."""
     inside = struct.pack(">hhi", api, version, correlation) + string(client) + body
     return struct.pack(">i", len(inside)) + inside
 
 
 def produce_body(topic: str, partition: int, records: bytes, *, acks: int = -1, size: int | None = None) -> bytes:
-    """A Produce request of version 3; `size` lies about the length of the records."""
+    """Encode a Produce request of version 3; `size` is a wrong length of the records."""
     data = struct.pack(">ii", partition, len(records) if size is None else size) + records
     return string(None) + struct.pack(">hi", acks, 10_000) + array([string(topic) + array([data])])
 
 
 class Connection:
-    """A socket to a broker, with answers cut out of the stream."""
+    """A socket to a broker, which splits the stream into responses."""
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -100,7 +100,7 @@ class Connection:
         self.socket.sendall(data)
 
     def answer(self) -> bytes:
-        """The next response without size and correlation id."""
+        """Return the next response without size and correlation id."""
         (size,) = struct.unpack(">i", self._read(4))
         body = self._read(size)
         assert body[:4] == struct.pack(">i", 7), "an answer to another request"
@@ -115,7 +115,7 @@ class Connection:
         return bytes(got)
 
     def is_closed_by_broker(self) -> bool:
-        """Waits until the broker closes the connection without a word; False if it speaks, or after 20 s."""
+        """Return True if the broker closes the connection without a response; False if it responds, or after 20 s."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
@@ -128,7 +128,7 @@ class Connection:
         return self.answer()
 
     def produce(self, topic: str, partition: int, records: bytes, *, version: int = 3) -> tuple[int, int]:
-        """(error code, base offset) of a Produce request with acks=all, of versions 3 to 8."""
+        """Send a Produce request of versions 3 to 8 with acks=all; return (error code, base offset)."""
         answer = self.ask(PRODUCE, version, produce_body(topic, partition, records))
         at = 4 + 2 + len(topic.encode()) + 4
         index, code, base = struct.unpack_from(">ihq", answer, at)
@@ -136,7 +136,7 @@ class Connection:
         return code, base
 
     def fetch(self, topic: str, partition: int, offset: int) -> tuple[int, int, bytes]:
-        """(error code, high watermark, records) of a Fetch request of version 4 that waits for nothing."""
+        """Send a Fetch request of version 4 that does not wait; return (error code, high watermark, records)."""
         one = struct.pack(">iqi", partition, offset, 64 << 20)
         body = struct.pack(">iiiib", -1, 0, 0, 64 << 20, 0) + array([string(topic) + array([one])])
         answer = self.ask(FETCH, 4, body)
@@ -148,21 +148,21 @@ class Connection:
         return code, high, answer[at + 4 : at + 4 + max(size, 0)]
 
     def end_offset(self, topic: str, partition: int) -> tuple[int, int]:
-        """(error code, offset after the last record) by ListOffsets of version 1."""
+        """Send ListOffsets of version 1; return (error code, offset after the last record)."""
         one = struct.pack(">iq", partition, -1)
         answer = self.ask(LIST_OFFSETS, 1, struct.pack(">i", -1) + array([string(topic) + array([one])]))
         _, code, _, offset = struct.unpack_from(">ihqq", answer, 4 + 2 + len(topic.encode()) + 4)
         return code, offset
 
     def wait_until_served(self, topic: str, partition: int = 0) -> None:
-        """A broker that has just started is listening already while it loads its logs."""
+        """Wait until the partition can be read: a broker listens at its start already while it loads its logs."""
         deadline = time.monotonic() + 20
         while self.end_offset(topic, partition)[0] == NOT_LEADER_OR_FOLLOWER:
             assert time.monotonic() < deadline, f"{topic}-{partition} is still being loaded"
             time.sleep(0.01)
 
     def create_topic(self, name: str, partitions: int = 1) -> int:
-        """The error code of a CreateTopics request of version 2."""
+        """Send CreateTopics of version 2; return the error code."""
         topic = string(name) + struct.pack(">ih", partitions, 1) + array([]) + array([])
         answer = self.ask(CREATE_TOPICS, 2, array([topic]) + struct.pack(">ib", 20_000, 0))
         (code,) = struct.unpack_from(">h", answer, 4 + 4 + 2 + len(name.encode()))

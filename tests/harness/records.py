@@ -1,4 +1,4 @@
-"""Topics made, filled and read in a few words, by confluent-kafka."""
+"""Create, fill and read topics in a few words, with confluent-kafka."""
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -24,7 +24,7 @@ def create(bootstrap: str, topic: NewTopic) -> None:
 
 
 def consume(bootstrap: str, topic: str, group: str, count: int) -> list[str]:
-    """The values that the group has not seen, `count` of them; they are committed."""
+    """Consume and commit `count` records in the group; return their values."""
     settings = {"group.id": group, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
     consumer = Consumer({"bootstrap.servers": bootstrap, "enable.auto.commit": False, **settings})
     consumer.subscribe([topic])

@@ -1,4 +1,4 @@
-"""The records that every client writes, and the comparison with what a reader got."""
+"""The records that every client writes, and the comparison with the records that a reader gets."""
 
 import random
 import time
@@ -15,7 +15,7 @@ WORDS = ("carrier", "delay", "origin", "dest", "gate", "wind", "ünïcode", "航
 
 @cache
 def records(seed: str) -> tuple[Record, ...]:
-    """Records of every shape over three partitions, in the order in which they are produced."""
+    """Return records of every shape for three partitions, in the order in which they are produced."""
     rng = random.Random(seed)
     shapes = [
         Record(b"plain", timestamp=T0, partition=0),
@@ -49,17 +49,17 @@ def records(seed: str) -> tuple[Record, ...]:
 
 
 def records_for(client: Client, seed: str) -> list[Record]:
-    """The same as far as this client can say it."""
+    """Return the records as far as this client can express them."""
     return [client.express(record) for record in records(seed)]
 
 
 def end_offsets(wanted: Sequence[Record]) -> dict[int, int]:
-    """How many of the records each partition has."""
+    """Return the number of records of each partition."""
     return {p: sum(record.partition == p for record in wanted) for p in range(PARTITIONS)}
 
 
 def assert_same(wanted: Sequence[Record], got: dict[int, list[Received]], *, reader: Client, since_ms: int) -> None:
-    """Every partition holds its records, all of them once, in the order in which they were sent, with all they had."""
+    """Check that every partition has its records exactly once, in the order of sending, with all their fields."""
     now = int(time.time() * 1000) + 1000
     for partition in range(PARTITIONS):
         expected = [record for record in wanted if record.partition == partition]
@@ -80,7 +80,7 @@ def assert_same(wanted: Sequence[Record], got: dict[int, list[Received]], *, rea
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    """Asks until it is so."""
+    """Wait until the condition is true."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"

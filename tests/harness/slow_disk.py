@@ -1,4 +1,4 @@
-"""A disk whose reads wait for as long as a test likes: a FUSE file system in a mount namespace of its own."""
+"""A disk whose reads wait for as long as a test wants: a FUSE file system in its own mount namespace."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ PATIENCE_S = 60
 
 
 class SlowDisk:
-    """`path` is what programs started with `prefix` see; what they write is in `source`."""
+    """The mounted disk: programs started with `prefix` use `path`; their files are stored in `source`."""
 
     def __init__(self, path: Path, source: Path) -> None:
         self.path = path
@@ -43,24 +43,24 @@ class SlowDisk:
         self.prefix = enter
 
     def hold(self, text: str) -> None:
-        """From now on every read of a file whose path has `text` waits; what is in memory is not read."""
+        """Make every read of a file whose path contains `text` wait. Reads of cached pages do not reach the disk."""
         self._tell(f"hold {text}")
 
     def release(self) -> None:
         self._tell("release")
 
     def forget(self, text: str) -> None:
-        """Drops from memory what the kernel has of such files. Nothing of them may be held."""
+        """Drop the cached pages of such files from memory. None of their reads may be waiting."""
         self._tell(f"forget {text}")
 
     @property
     def held(self) -> list[str]:
-        """The names of the files whose reads had to wait so far, one for each read."""
+        """Return the names of the files whose reads had to wait so far, one for each read."""
         with self._news:
             return [line[5:] for line in self._said if line.startswith("held ")]
 
     def wait_until_held(self, reads: int = 1) -> None:
-        """Returns when so many reads in all had to wait."""
+        """Wait until `reads` reads in total had to wait."""
         self._wait_for(lambda: sum(line.startswith("held ") for line in self._said) >= reads)
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class SlowDisk:
 
 @contextmanager
 def slow_disk(where: Path) -> Iterator[SlowDisk]:
-    """Mounts it at `where`/mnt over `where`/source. What uses it must have ended when the block ends."""
+    """Mount the disk at `where`/mnt over `where`/source. Programs that use it must have ended when the block ends."""
     disk = SlowDisk(where / "mnt", where / "source")
     try:
         yield disk

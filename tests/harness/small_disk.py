@@ -9,14 +9,14 @@ from pathlib import Path
 
 @dataclass
 class SmallDisk:
-    """`path` is what programs started with `prefix` see; `outside` is the same directory as the tests see it."""
+    """The mounted file system: `path` for programs started with `prefix`, `outside` the same directory for tests."""
 
     path: Path
     outside: Path
     prefix: list[str]
 
     def fill(self, leave: int = 0) -> None:
-        """Takes all room but `leave` bytes with a file."""
+        """Fill the disk with a file, except for `leave` bytes."""
         with (self.outside / "ballast").open("ab", buffering=0) as file:
             for size in (1 << 16, 1 << 12):
                 try:
@@ -32,10 +32,10 @@ class SmallDisk:
 
 @contextmanager
 def small_disk(where: Path, size: int) -> Iterator[SmallDisk]:
-    """Mounts `size` bytes at `where`; the mount goes away at the end.
+    """Mount a file system of `size` bytes at `where`; unmount it at the end.
 
-    A process of its own holds a mount namespace, so that no mount is left behind whatever happens, and a user who is
-    not root can have one too.
+    A separate process holds the mount namespace, so that no mount is left behind whatever happens, and a user who is
+    not root can mount too.
     """
     where.mkdir(parents=True)
     mount = f"mount -t tmpfs -o size={size} tmpfs '{where}' && echo mounted && exec cat"

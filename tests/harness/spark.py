@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # importing it takes a second
 
 TESTS = Path(__file__).parents[1]
-DISCOVERY = TESTS.parent / "kafkapy" / "spark" / "discovery"  # an install has what is in there at the top level
+DISCOVERY = TESTS.parent / "kafkapy" / "spark" / "discovery"  # an installation has its contents at the top level
 OWN_SOURCE_POM = TESTS / "spark" / "own" / "pom.xml"
-OLDEST = "4.0.0"  # of pyspark that we support; of its Kafka source all parts can be had
-OWN_SOURCE_KAFKA = "3.9.0"  # the kafka-clients that Spark 4.0.0 names
+OLDEST = "4.0.0"  # oldest supported pyspark; all parts of its Kafka source are available
+OWN_SOURCE_KAFKA = "3.9.0"  # the version of kafka-clients that Spark 4.0.0 requires
 PATIENCE_S = 240.0
-SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # a JVM that spends no time on what it will not live to use
+SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # settings for a JVM that runs only shortly
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def settings(directory: Path, master: str = "local[2]", **more: str) -> dict[str, str]:
-    """A session that needs little and listens on 127.0.0.1 only; what it writes goes below `directory`.
+    """Return the settings of a small session that listens only on 127.0.0.1 and writes only below `directory`.
 
     `more` are further settings, with underscores for dots (spark_executor_memory="1g").
     """
@@ -53,13 +53,13 @@ def settings(directory: Path, master: str = "local[2]", **more: str) -> dict[str
 
 
 def session(settings: Mapping[str, str]) -> "SparkSession":
-    """A running SparkSession of this process, which must have none; with spark.remote it is one of Spark Connect."""
+    """Start a SparkSession in this process, which must have none; with spark.remote, a session of Spark Connect."""
     toolchain.find("java")
     from pyspark.sql import SparkSession
 
     assert SparkSession.getActiveSession() is None, "there is a session, whose settings would stay"
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # the only place that the driver looks at when it is Python
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else it warns of a host name that leads nowhere
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # the only setting that a Python driver uses
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise Spark warns of a host name that cannot be resolved
     builder = SparkSession.builder.appName("kafkapy tests")
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -72,12 +72,12 @@ def session(settings: Mapping[str, str]) -> "SparkSession":
 
 
 def own_source_jars() -> str:
-    """Spark's own Kafka source 4.0.0 and what it needs, for `spark.jars`."""
+    """Return the jars of Spark's own Kafka source 4.0.0 and its dependencies, for `spark.jars`."""
     return toolchain.maven_classpath(OWN_SOURCE_POM, OWN_SOURCE_KAFKA).replace(":", ",")
 
 
 def oldest_python() -> Path:
-    """The Python of an environment with pyspark 4.0.0 and what kafkapy needs; kafkapy itself is this tree."""
+    """Return the Python of an environment with pyspark 4.0.0 and kafkapy's dependencies; kafkapy is this tree."""
     needs = [each for each in requires("kafkapy-broker") or () if "extra ==" not in each]
     return toolchain.python_with(*sorted(needs), f"pyspark[sql]=={OLDEST}")
 
@@ -111,18 +111,18 @@ class Driver:
         self.close()
 
     def call(self, function: "Callable[Concatenate[SparkSession, P], T]", *args: P.args, **kwargs: P.kwargs) -> T:
-        """What function(spark, *args, **kwargs) returns there; DriverError with what it raised."""
+        """Return the result of function(spark, *args, **kwargs) in the driver; raise DriverError if it raises."""
         self._send((function.__module__, function.__qualname__, args, kwargs))
         result: T = self._receive(function.__qualname__)
         return result
 
     def kill(self) -> None:
-        """SIGKILL to the Python driver; its JVM follows when it sees that."""
+        """Kill the Python driver; its JVM ends when it notices."""
         self.child.kill()
         self.child.wait(30)
 
     def close(self) -> None:
-        """Stops the session; a driver that does not end is killed."""
+        """Stop the session; kill a driver that does not end."""
         assert self.child.stdin is not None
         assert self.child.stdout is not None
         self.child.stdin.close()
@@ -156,11 +156,11 @@ class Driver:
 
 
 class DriverError(RuntimeError):
-    """What went wrong in a Driver: the traceback there."""
+    """An error in a Driver, with the traceback there."""
 
 
 def environment(paths: Sequence[Path]) -> dict[str, str]:
-    """This one with `paths` first among those that Python looks at; Spark hands them on to its workers."""
+    """Return this process's environment with `paths` first in Python's path; Spark passes them on to its workers."""
     more = os.environ.get("PYTHONPATH")
     path = os.pathsep.join([*map(str, paths), *([more] if more else [])])
     return {**os.environ, "PYTHONPATH": path}

@@ -1,7 +1,7 @@
 """The other end of harness.spark.Driver: `python -m tests.harness.spark_child` runs functions with one Spark session.
 
-First the settings come, then one message a call: (module, function, args, kwargs). The answer is (True, result) or
-(False, traceback). Messages are pickles with a length before them.
+It reads the settings first, then one message for each call: (module, function, args, kwargs). The answer is
+(True, result) or (False, traceback). Messages are pickles with a length before them.
 """
 
 import importlib
@@ -14,14 +14,14 @@ from typing import IO, Any
 
 
 def write_message(stream: IO[bytes], message: object) -> None:
-    """Sends one message."""
+    """Send one message."""
     data = pickle.dumps(message)
     stream.write(struct.pack(">Q", len(data)) + data)
     stream.flush()
 
 
 def read_message(stream: IO[bytes]) -> Any:
-    """The next message; EOFError when there is none."""
+    """Return the next message; raise EOFError when there is none."""
     head = stream.read(8)
     if len(head) < 8:
         raise EOFError
@@ -33,11 +33,11 @@ def read_message(stream: IO[bytes]) -> Any:
 
 
 def main() -> None:
-    """Serves until standard input ends."""
+    """Serve until standard input ends."""
     from tests.harness.spark import session
 
     orders, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what Spark prints is no answer
+    os.dup2(2, 1)  # Spark's output must not mix with the answers
     spark: Any = None
     result: object = None
     while True:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.harness import brokers, toolchain
 from tests.harness.spark import PATIENCE_S, SHORT_LIVED
 
-# They say on standard output that they are ready.
+# Lines on standard output that say that the process is ready.
 LOG4J2 = """\
 rootLogger.level = info
 rootLogger.appenderRef.stdout.ref = console
@@ -20,9 +20,9 @@ appender.console.layout.pattern = %d %p %c{1}: %m%n
 
 
 def start_daemon(directory: Path, name: str, ready: str, *arguments: str) -> tuple[brokers.Process, re.Match[str]]:
-    """`spark-class ARGUMENTS` of the pyspark that runs the tests, and the line that says it is ready.
+    """Start `spark-class ARGUMENTS` of the tests' pyspark; return the process and its ready line.
 
-    What it writes goes below `directory`.
+    It writes only below `directory`.
     """
     import pyspark
 
@@ -34,7 +34,7 @@ def start_daemon(directory: Path, name: str, ready: str, *arguments: str) -> tup
     env = {
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_DAEMON_JAVA_OPTS": options,
-        "SPARK_DAEMON_MEMORY": "640m",  # a server of Spark Connect takes it for spark.driver.memory
+        "SPARK_DAEMON_MEMORY": "640m",  # a server of Spark Connect uses it as spark.driver.memory
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_DIRS": str(directory / name),
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -74,7 +74,7 @@ class StandaloneCluster:
         self.close()
 
     def close(self) -> None:
-        """Workers first: each ends its executors."""
+        """Stop the workers first: each ends its executors."""
         for process in reversed(self._running):
             process.stop()
 

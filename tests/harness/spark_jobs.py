@@ -1,4 +1,4 @@
-"""What drivers are asked to do (see harness.spark.Driver): reading and writing topics by any source.
+"""Functions for drivers (see harness.spark.Driver): read and write topics with any source.
 
 Rows are plain tuples, timestamps microseconds since 1970, headers a list of (name, value).
 """
@@ -28,12 +28,12 @@ class Row(NamedTuple):
 
 
 def read(spark: "SparkSession", source: str, options: Mapping[str, str]) -> list[Row]:
-    """A batch read, in the order of partitions and offsets."""
+    """Read a batch; return the rows in the order of partitions and offsets."""
     return rows(spark.read.format(source).options(**options).load())
 
 
 def rows(frame: "DataFrame") -> list[Row]:
-    """All rows of a source's frame; headers are None where they are null, or have no column."""
+    """Return all rows of a source's frame; headers are None if they are null or have no column."""
     from pyspark.sql.functions import col, unix_micros
 
     columns = [col(name) for name in ("topic", "partition", "offset", "timestampType", "key", "value")]
@@ -48,7 +48,7 @@ def rows(frame: "DataFrame") -> list[Row]:
 
 
 def read_where(spark: "SparkSession", source: str, options: Mapping[str, str]) -> tuple[list[bytes], int]:
-    """The values of a batch read, and how many executors they came from."""
+    """Read a batch; return the values, and the number of executors that read them."""
 
     def with_process(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         import os
@@ -56,7 +56,9 @@ def read_where(spark: "SparkSession", source: str, options: Mapping[str, str]) -
         import pyarrow as pa
 
         for batch in batches:
-            process = pa.array([os.getppid()] * len(batch), pa.int64())  # every executor has a parent of its workers
+            process = pa.array(
+                [os.getppid()] * len(batch), pa.int64()
+            )  # each executor has its own parent process of its workers
             yield pa.record_batch([batch.column(0), process], ["value", "process"])
 
     frame = spark.read.format(source).options(**options).load().select("value")
@@ -65,7 +67,7 @@ def read_where(spark: "SparkSession", source: str, options: Mapping[str, str]) -
 
 
 def write(spark: "SparkSession", source: str, rows: Sequence[tuple[object, ...]], options: Mapping[str, str]) -> None:
-    """A batch write of (topic, partition or None, key, value, headers) in two tasks."""
+    """Write a batch of (topic, partition or None, key, value, headers) in two tasks."""
     frame = spark.createDataFrame(rows, TO_WRITE).repartition(2, "key")
     if all(row[1] is None for row in rows):
         frame = frame.drop("partition")
@@ -79,7 +81,7 @@ def copy_stream(
     sink: str,
     sink_options: Mapping[str, str],
 ) -> list[int]:
-    """Runs a query from source to sink over what is there now; the number of rows of every micro-batch.
+    """Run a query from source to sink over the available records; return the number of rows of every micro-batch.
 
     `sink_options` has the checkpointLocation. Rows keep key, value and headers.
     """
@@ -95,10 +97,10 @@ def copy_stream(
 
 
 def set_option(spark: "SparkSession", name: str, value: str) -> None:
-    """A setting of the session."""
+    """Change a setting of the session."""
     spark.conf.set(name, value)
 
 
 def _bytes(value: bytes | bytearray | None) -> bytes | None:
-    """pyspark 4.0 gives bytearrays, later versions bytes."""
+    """Return bytes: pyspark 4.0 gives bytearrays, later versions bytes."""
     return None if value is None else bytes(value)

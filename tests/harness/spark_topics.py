@@ -1,4 +1,4 @@
-"""Topics for tests with Spark, made and filled by librdkafka, so that neither Spark nor kafkapy's client is asked."""
+"""Topics for tests with Spark, created and filled by librdkafka, independent of Spark and of kafkapy's client."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ PATIENCE_S = 30.0
 
 
 class Record(NamedTuple):
-    """What is produced; the timestamp in milliseconds, None for now; partition None lets the key decide."""
+    """A record to produce. The timestamp is in milliseconds, None for now; with partition None the key decides."""
 
     key: bytes | None
     value: bytes | None
@@ -21,7 +21,7 @@ class Record(NamedTuple):
 
 
 class Consumed(NamedTuple):
-    """What a plain consumer sees of a record."""
+    """A record as a plain consumer gets it."""
 
     partition: int
     offset: int
@@ -31,34 +31,34 @@ class Consumed(NamedTuple):
 
 
 def make_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
-    """Returns when it is there; `config` with underscores for dots. Old records are kept: tests choose their times."""
+    """Create a topic that keeps old records (tests choose times), and wait for it; `config` with underscores."""
     settings = {"retention.ms": "-1"} | {name.replace("_", "."): value for name, value in config.items()}
-    admin = _admin(bootstrap)  # it must outlive what it is waited for
+    admin = _admin(bootstrap)  # must exist until the future is done
     admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(PATIENCE_S)
 
 
 def delete_records(bootstrap: str, topic: str, partition: int, before: int) -> None:
-    """Moves the start of a partition, as retention does."""
+    """Move the log start offset of a partition, as retention does."""
     admin = _admin(bootstrap)
     (done,) = admin.delete_records([TopicPartition(topic, partition, before)]).values()
     done.result(PATIENCE_S)
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
-    """The topic is gone when this returns."""
+    """Delete a topic and wait until it is gone."""
     admin = _admin(bootstrap)
     admin.delete_topics([topic])[topic].result(PATIENCE_S)
 
 
 def produce(bootstrap: str, topic: str, records: Iterable[Record], **config: str) -> None:
-    """Returns when all are there; `config` with underscores for dots (compression_type="gzip")."""
+    """Produce the records and wait for all; `config` with underscores for dots (compression_type="gzip")."""
     producer = _producer(bootstrap, config)
     _send(producer, topic, records)
     assert producer.flush(PATIENCE_S) == 0
 
 
 def transaction(bootstrap: str, topic: str, records: Iterable[Record], *, commit: bool) -> None:
-    """One transaction of a new producer."""
+    """Write one transaction with a new producer."""
     producer = _producer(bootstrap, {"transactional_id": f"{topic}-writer"})
     producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
@@ -69,7 +69,7 @@ def transaction(bootstrap: str, topic: str, records: Iterable[Record], *, commit
 
 
 def consume(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[Consumed]:
-    """All records that are there now, in the order of partitions and offsets."""
+    """Return all current records, in the order of partitions and offsets."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "none", "isolation.level": isolation}
     consumer = Consumer({**settings, "enable.partition.eof": True})
     partitions = set(consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)

@@ -1,4 +1,4 @@
-"""A TCP proxy in this process whose cable can be pulled: nothing comes through, and nobody is told."""
+"""A TCP proxy in this process whose cable can be pulled: no data passes, and neither side gets an error."""
 
 import selectors
 import socket
@@ -6,8 +6,8 @@ import threading
 
 
 class TcpProxy:
-    """Forwards to 127.0.0.1:`target` from `port`, until `close`; between `cut` and `mend` it swallows nothing, it
-    just lets everything lie, as a network does that has lost a switch."""
+    """Forwards from `port` to 127.0.0.1:`target` until `close`. Between `cut` and `mend` it forwards nothing and keeps
+    all connections open, as a network does that has lost a switch."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -25,7 +25,7 @@ class TcpProxy:
         self._cut = True
 
     def mend(self) -> None:
-        """New connections work; those from before are broken, for what lay in between is lost."""
+        """Make new connections work; break the old ones, because their undelivered data is lost."""
         with self._lock:
             for one in list(self._pairs):
                 self._drop(one)

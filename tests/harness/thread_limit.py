@@ -1,4 +1,4 @@
-"""A system that starts only so many threads more."""
+"""A system that can start only a limited number of further threads."""
 
 import threading
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class ThreadLimit:
-    """`left` threads may be started; then Python raises what it raises when the system refuses one."""
+    """Allows `left` more threads; then starting one raises the same error as when the system refuses a thread."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -15,7 +15,7 @@ class ThreadLimit:
 
 @contextmanager
 def thread_limit(left: int = 0) -> Iterator[ThreadLimit]:
-    """While it lasts this process cannot start more than `left` threads."""
+    """Limit this process to `left` more threads while the block runs."""
     limit = ThreadLimit(left)
     start = threading.Thread.start
 

@@ -32,7 +32,7 @@ class MissingTool(RuntimeError):
 
 
 def find(program: str) -> str:
-    """Path of a program; MissingTool with how to get it otherwise."""
+    """Return the path of a program; raise MissingTool, which says how to get it, if it is missing."""
     path = shutil.which(program)
     if path is None:
         raise MissingTool(
@@ -42,7 +42,7 @@ def find(program: str) -> str:
 
 
 def cache_dir() -> Path:
-    """Where built helpers and resolved class paths live between runs."""
+    """Return the directory that keeps built helpers and resolved class paths between runs."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     directory = Path(base) / "kafkapy"
     directory.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def cache_dir() -> Path:
 
 
 def fingerprint(files: Iterable[Path], *more: str) -> str:
-    """16 hex digits that change when any of the files (or words) changes."""
+    """Return 16 hex digits that change when any of the files (or words) changes."""
     digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
@@ -60,7 +60,7 @@ def fingerprint(files: Iterable[Path], *more: str) -> str:
 
 
 def run(command: list[str], *, cwd: Path | None = None, env: dict[str, str] | None = None, timeout: float = 600) -> str:
-    """Runs a build command and gives its standard output; its whole output is in the error when it fails."""
+    """Run a build command and return its standard output; if it fails, its whole output is in the error."""
     done = subprocess.run(
         command,
         cwd=cwd,
@@ -77,7 +77,7 @@ def run(command: list[str], *, cwd: Path | None = None, env: dict[str, str] | No
 
 
 def maven_classpath(pom: Path, kafka_version: str) -> str:
-    """Class path of a pom's dependencies with `-Dkafka.version`, from Maven's own repository cache."""
+    """Return the class path of a pom's dependencies with `-Dkafka.version`, from Maven's repository cache."""
     kept = cache_dir() / f"classpath-{fingerprint([pom], kafka_version)}.txt"
     if kept.exists():
         classpath = kept.read_text()
@@ -86,14 +86,14 @@ def maven_classpath(pom: Path, kafka_version: str) -> str:
     made = kept.with_suffix(f".{os.getpid()}")
     command = [find("mvn"), "-q", "-B", "-f", str(pom), f"-Dkafka.version={kafka_version}"]
     with (cache_dir() / "maven.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two downloads into one repository of Maven's do not get along
+        fcntl.flock(lock, fcntl.LOCK_EX)  # Maven allows no concurrent downloads into one repository
         run([*command, "dependency:build-classpath", f"-Dmdep.outputFile={made}"])
     made.replace(kept)
     return kept.read_text()
 
 
 def java_classes(sources: Path, classpath: str) -> Path:
-    """Directory of the classes made from all .java files below `sources`."""
+    """Return the directory of the classes compiled from all .java files below `sources`."""
     files = sorted(sources.rglob("*.java"))
     classes = cache_dir() / f"classes-{fingerprint(files, classpath)}"
     if not classes.exists():
@@ -104,7 +104,7 @@ def java_classes(sources: Path, classpath: str) -> Path:
 
 
 def python_with(*requirements: str) -> Path:
-    """The Python of a virtual environment with these packages, for clients that do not get along with the others."""
+    """Return the Python of a virtual environment with these packages, for clients that conflict with the others."""
     python = Path("bin") / "python"
     directory = cache_dir() / f"python-{fingerprint([], sys.version, *requirements)}"
     if not directory.exists():
@@ -116,7 +116,7 @@ def python_with(*requirements: str) -> Path:
 
 
 def go_program(module: Path) -> Path:
-    """The executable built from a Go module; a Go that is too old gets the newer one as a module."""
+    """Return the executable built from a Go module; if Go is too old, a newer one is downloaded as a module."""
     program = cache_dir() / f"go-{fingerprint([*module.glob('*.go'), module / 'go.mod', module / 'go.sum'])}"
     if not program.exists():
         made = Path(f"{program}.{os.getpid()}")
@@ -127,8 +127,8 @@ def go_program(module: Path) -> Path:
 
 
 def _go_for(module: Path) -> tuple[str, dict[str, str]]:
-    """The go command and its environment for a module: Go 1.21 and newer fetch what go.mod asks for by themselves,
-    older ones (Debian 12 has 1.19) can at least download it, as the same module that newer ones use."""
+    """Return the go command and its environment for a module: Go 1.21 and newer fetch the version in go.mod
+    themselves; older ones (Debian 12 has 1.19) can download it as the module that newer ones use."""
     go = find("go")
     wanted = re.search(r"^go (\S+)$", (module / "go.mod").read_text(), re.MULTILINE)
     have = re.search(r"go(\d+)\.(\d+)", run([go, "version"], env={"GOTOOLCHAIN": "local"}, cwd=module.parent))
@@ -155,7 +155,7 @@ def _downloaded_go(go: str, version: str) -> str:
 
 
 def node_modules(project: Path) -> Path:
-    """A directory with the project's files and its dependencies, installed from the lock file."""
+    """Return a directory with the project's files and its dependencies, installed from the lock file."""
     files = [*project.glob("*.js"), project / "package.json", project / "package-lock.json"]
     directory = cache_dir() / f"node-{fingerprint(files)}"
     if not directory.exists():
@@ -169,7 +169,7 @@ def node_modules(project: Path) -> Path:
 
 
 def _keep(made: Path, wanted: Path) -> None:
-    """Gives a built directory its name; when another run was faster, that one's is as good."""
+    """Rename a built directory to its final name; if another run was faster, keep that run's directory."""
     try:
         made.rename(wanted)
     except OSError:

@@ -1,6 +1,6 @@
-"""What every home of the metadata tree does: run against the embedded one and against ZooKeeper.
+"""Tests of the metadata tree, run with the embedded tree and with ZooKeeper.
 
-Whoever runs it has the fixtures `tree` (empty), and `reopened`: closes a tree and opens its home again.
+A module that runs them has the fixtures `tree` (empty), and `reopened`: closes a tree and opens it again.
 """
 
 import threading
@@ -40,7 +40,7 @@ class TreeSuite:
         assert tree.get("/a") == node
         assert node.changed > node.created
 
-    def test_reads_of_what_is_not_there(self, tree: Tree) -> None:
+    def test_reads_of_missing_nodes(self, tree: Tree) -> None:
         assert tree.find("/no") is None
         assert not tree.exists("/no")
         with pytest.raises(NoNode, match="/no"):
@@ -69,14 +69,14 @@ class TreeSuite:
             (Create("/a/.."), TreeUnavailable),
         ],
     )
-    def test_a_change_that_fails_in_one_part_leaves_nothing(self, tree: Tree, operation: Any, error: type) -> None:
+    def test_a_change_that_fails_in_one_part_changes_nothing(self, tree: Tree, operation: Any, error: type) -> None:
         tree.commit([Create("/a", b"x"), Create("/a/b"), Create("/e", ephemeral=True)])
         before = {path: tree.find(path) for path in tree.subtree("/")}
         with pytest.raises(error):
             tree.commit([Set("/a", b"changed"), Create("/new"), Delete("/a/b"), Create("/a/b"), operation])
         assert {path: tree.find(path) for path in tree.subtree("/")} == before
 
-    def test_versions_guard_against_others(self, tree: Tree) -> None:
+    def test_versions_prevent_overwriting_changes_of_others(self, tree: Tree) -> None:
         tree.commit([Create("/a")])
         tree.commit([Set("/a", b"1", 0), Check("/a", 1), Set("/a", b"2", 1)])
         assert tree.get("/a").version == 2
@@ -141,7 +141,7 @@ class TreeSuite:
         assert finished.wait(30)
         assert seen == [b"now"]
 
-    def test_one_failing_change_does_not_spoil_its_group(self, tree: Tree) -> None:
+    def test_one_failing_change_does_not_affect_its_group(self, tree: Tree) -> None:
         gate = threading.Event()
 
         def held(results: Any, error: Any) -> None:
@@ -216,7 +216,7 @@ class TreeSuite:
         tree.commit([Set("/a", b"z")])
         assert len(events) == 5
 
-    def test_ensure_makes_what_is_missing_with_its_parents(self, tree: Tree) -> None:
+    def test_ensure_creates_a_missing_node_with_its_parents(self, tree: Tree) -> None:
         tree.ensure("/x/y/z", "/x/w", "/x/y")
         tree.ensure("/x/y/z")
         assert tree.subtree("/x")[-1] == "/x"
@@ -229,7 +229,7 @@ class TreeSuite:
         with pytest.raises(TreeUnavailable):
             tree.commit([Create("/a")])
 
-    def test_what_was_submitted_before_closing_happens(self, tree: Tree, reopened: Reopen) -> None:
+    def test_changes_submitted_before_closing_are_applied(self, tree: Tree, reopened: Reopen) -> None:
         tree.submit([Create("/late")], lambda results, error: None)
         again = reopened(tree)
         assert again.exists("/late")

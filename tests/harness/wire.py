@@ -98,7 +98,7 @@ class Wire:
     # --- what tests need around transactions
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
-        """Makes it and waits until it is known and led."""
+        """Create a topic and wait until it is known and its partitions have leaders."""
         api = apis.CREATE_TOPICS
         topics = api.Request.Topics
         settings = [topics.Configs(name=key.replace("_", "."), value=value) for key, value in configs.items()]
@@ -108,7 +108,7 @@ class Wire:
         eventually(lambda: self.end_offset(name, partitions - 1) >= 0)
 
     def end_offset(self, topic: str, partition: int, isolation: int = 0) -> int:
-        """The offset after the last record that a reader sees; -1 while the partition has no leader."""
+        """Return the offset after the last record that a reader gets; -1 while the partition has no leader."""
         api = apis.LIST_OFFSETS
         asked = api.Request.Topics.Partitions(partition_index=partition, timestamp=-1, current_leader_epoch=-1)
         topics = [api.Request.Topics(name=topic, partitions=[asked])]
@@ -116,7 +116,7 @@ class Wire:
         return int(answer.topics[0].partitions[0].offset)
 
     def find_coordinator(self, transactional_id: str) -> None:
-        """Has the broker make `__transaction_state` if it is not there, and waits until it is to be found."""
+        """Make the broker create `__transaction_state` if it is missing, and wait until the coordinator is found."""
 
         def found() -> bool:
             (one,) = self.call(
@@ -129,7 +129,7 @@ class Wire:
     def init(
         self, transactional_id: str | None, timeout_ms: int = 60_000, go_on: Producer | None = None, version: int = 4
     ) -> Producer | int:
-        """The producer, or the error code."""
+        """Send InitProducerId; return the producer, or the error code."""
         producer_id, epoch = go_on or (-1, -1)
         answer = self.call(
             apis.INIT_PRODUCER_ID,
@@ -142,7 +142,7 @@ class Wire:
         return answer.error_code or Producer(answer.producer_id, answer.producer_epoch)
 
     def producer(self, transactional_id: str, timeout_ms: int = 60_000) -> Producer:
-        """A new producer, as a client gets it: it tries again while the coordinator is not ready."""
+        """Return a new producer as a client gets it: retry while the coordinator is not ready."""
         self.find_coordinator(transactional_id)
 
         def begun() -> Producer | None:
@@ -157,7 +157,7 @@ class Wire:
     def add(
         self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition], version: int = 3
     ) -> list[int]:
-        """The code of each partition, by AddPartitionsToTxn up to version 3."""
+        """Send AddPartitionsToTxn up to version 3; return the error code of each partition."""
         api = apis.ADD_PARTITIONS_TO_TXN
         asked = list(partitions)
         answer = self.call(
@@ -206,7 +206,7 @@ class Wire:
         )
 
     def end(self, transactional_id: str, producer: Producer, commit: bool, version: int = 3) -> int:
-        """The code of one EndTxn."""
+        """Send EndTxn; return the error code."""
         return int(
             self.call(
                 apis.END_TXN,
@@ -223,7 +223,7 @@ class Wire:
         return state
 
     def wait_for_state(self, transactional_id: str, *states: str) -> Any:
-        """The description, once it has one of the states."""
+        """Wait until the transaction has one of the states; return its description."""
 
         def reached() -> Any:
             found = self.describe(transactional_id)
@@ -233,7 +233,7 @@ class Wire:
 
 
 def by_topic(make: Any, partitions: Iterable[TopicPartition]) -> list[Any]:
-    """The topics of a request that has `name` and `partitions`."""
+    """Return the topics of a request as messages with `name` and `partitions`."""
     topics: dict[str, list[int]] = {}
     for topic, index in partitions:
         topics.setdefault(topic, []).append(index)
@@ -250,7 +250,7 @@ def _codes(topics: Collection[Any], partitions: Iterable[TopicPartition]) -> lis
 
 
 def eventually(look: Callable[[], T | None], timeout: float = 30) -> T:
-    """What `look` returns as soon as it is something."""
+    """Call `look` until it returns something other than None; return that."""
     deadline = time.monotonic() + timeout
     while not (found := look()):
         assert time.monotonic() < deadline, f"{look} found nothing within {timeout} s"

@@ -1,4 +1,4 @@
-"""A real ZooKeeper server: the 3.8.4 that Kafka 3.9.1 comes with, with a session time-out that tests can wait for."""
+"""A real ZooKeeper server: the 3.8.4 that Kafka 3.9.1 comes with, with a session time-out short enough for tests."""
 
 import re
 import socket
@@ -24,7 +24,7 @@ admin.enableServer=false
 
 
 class ZooKeeper:
-    """One server on a port that stays the same over restarts."""
+    """A server on a port that stays the same over restarts."""
 
     def __init__(self, directory: Path, *, settings: str = "", java: Sequence[str] = ()) -> None:
         self._directory = directory
@@ -38,7 +38,7 @@ class ZooKeeper:
         self.start()
 
     def start(self) -> None:
-        """Until it serves: who connects a moment earlier may wait for an answer until its session is over."""
+        """Start the server and wait until it serves: an earlier client might wait until its session expires."""
         classpath = toolchain.maven_classpath(KAFKA_POM, KAFKA_VERSION)
         java = [toolchain.find("java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *self._java]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -46,7 +46,7 @@ class ZooKeeper:
         eventually(lambda: "Mode: standalone" in self.ask("srvr"), seconds=60)
 
     def ask(self, word: str) -> str:
-        """The answer to a four letter word; empty while it does not answer."""
+        """Return the answer to a four-letter word; empty while the server does not answer."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
                 connection.sendall(word.encode())
@@ -58,16 +58,16 @@ class ZooKeeper:
         return answer.decode()
 
     def sessions(self) -> list[int]:
-        """The sessions that it knows of."""
+        """Return the ids of the open sessions."""
         return [int(number, 16) for number in re.findall(r"^\s*(0x[0-9a-f]+)", self.ask("dump"), re.MULTILINE)]
 
     def stop(self) -> None:
-        """It is gone at once, without a word: its log has what it acknowledged."""
+        """Kill the server. Its log has all acknowledged changes."""
         self.process.kill()
 
 
 def eventually(condition: Callable[[], object], *, seconds: float = 20, what: str = "") -> None:
-    """Until the condition holds."""
+    """Wait until the condition is true."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, what or f"not within {seconds:.0f} s"

@@ -1,1 +1,1 @@
-"""One face for the clients of all languages, so that one set of scenarios runs through each of them."""
+"""One interface for the clients of all languages, so that the same tests run with each of them."""

@@ -130,7 +130,7 @@ class AioKafka(Client):
             try:
                 await self._transactional.pop(name).stop()
             except aiokafka.errors.KafkaError:
-                pass  # it was fenced
+                pass  # the producer was fenced
 
         self._run(work())
 

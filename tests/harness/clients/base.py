@@ -1,7 +1,7 @@
-"""What the tests ask of a client, in the tests' own words.
+"""The interface of the clients in the tests.
 
-A client does what is in its `abilities` and knows the codecs in `codecs`; tests are made for these pairs when they
-are collected, so that nothing is skipped at run time. Errors of a broker come as ClientError with Kafka's error code.
+A client has the methods in its `abilities` and the codecs in `codecs`; tests are parametrized with these pairs at
+collection, so that nothing is skipped at run time. A broker's errors are raised as ClientError with Kafka's code.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class ClientError(Exception):
-    """A broker's answer that is an error: Kafka's error code, and what the client says about it."""
+    """An error response of a broker: Kafka's error code and the client's message."""
 
     def __init__(self, code: int, message: str) -> None:
         self.code = code
@@ -33,7 +33,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Received:
-    """A record as a consumer got it."""
+    """A record as a consumer gets it."""
 
     partition: int
     offset: int
@@ -44,7 +44,7 @@ class Received:
 
 
 def next_offsets(read: Iterable[Received]) -> dict[int, int]:
-    """Where to go on after these records, by partition."""
+    """Return the next offset after these records, by partition."""
     ends: dict[int, int] = {}
     for each in read:
         ends[each.partition] = max(each.offset + 1, ends.get(each.partition, 0))
@@ -79,10 +79,10 @@ class Client:
         self.bootstrap = bootstrap
 
     def close(self) -> None:
-        """Ends connections and child processes."""
+        """Close connections and end child processes."""
 
     def express(self, record: Record) -> Record:
-        """The record as far as this client's interface can say it."""
+        """Return the record as far as this client's interface can express it."""
         if "timestamp" not in self.expressive:
             record = replace(record, timestamp=None)
         if "null_header" not in self.expressive:
@@ -101,110 +101,110 @@ class Client:
     def produce(
         self, topic: str, records: Sequence[Record], *, codec: str = "none", acks: int = -1, idempotent: bool = False
     ) -> list[tuple[int, int]]:
-        """Sends the records in order and waits for all; (partition, offset) of each, -1 where it cannot say."""
+        """Send the records in order and wait for all; return (partition, offset) of each, -1 if unknown."""
         raise NotImplementedError
 
     def fetch(self, topic: str, start: Mapping[int, int], end: Mapping[int, int]) -> dict[int, list[Received]]:
-        """Reads [start, end) of each partition by assignment and seek, without a group, all partitions at once."""
+        """Read [start, end) of each partition by assignment and seek, without a group, all partitions at once."""
         raise NotImplementedError
 
     def offsets_for_times(self, topic: str, times: Mapping[int, int]) -> dict[int, int | None]:
-        """For each partition the first offset whose record is not older than the time (ms), or None."""
+        """Return for each partition the first offset whose record is not older than the time (ms), or None."""
         raise NotImplementedError
 
     def watermarks(self, topic: str, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """First and next offset of each partition."""
+        """Return the first and the end offset of each partition."""
         raise NotImplementedError
 
     def offsets_of_max_timestamp(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-        """Offset of the record with the largest timestamp in each partition."""
+        """Return the offset of the record with the largest timestamp in each partition."""
         raise NotImplementedError
 
     def cluster(self) -> dict[str, Any]:
-        """`cluster_id` (None where it does not tell), `controller` (node id), `nodes` (list of (id, host, port))."""
+        """Return `cluster_id` (None if unknown), `controller` (node id), `nodes` (list of (id, host, port))."""
         raise NotImplementedError
 
     def topic_names(self) -> set[str]:
-        """Names of all topics."""
+        """Return the names of all topics."""
         raise NotImplementedError
 
     def partitions_of(self, topic: str) -> dict[int, Partition]:
-        """A topic's metadata."""
+        """Return a topic's metadata."""
         raise NotImplementedError
 
     def create_topic(
         self, topic: str, partitions: int, configs: Mapping[str, str] | None = None, *, validate_only: bool = False
     ) -> None:
-        """A topic with replication factor 1."""
+        """Create a topic with replication factor 1."""
         raise NotImplementedError
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """Makes the topic have `total` partitions."""
+        """Add partitions, up to `total`."""
         raise NotImplementedError
 
     def delete_topic(self, topic: str) -> None:
-        """Deletes a topic."""
+        """Delete a topic."""
         raise NotImplementedError
 
     def topic_configs(self, topic: str) -> dict[str, str | None]:
-        """All settings of a topic."""
+        """Return all settings of a topic."""
         raise NotImplementedError
 
     def broker_configs(self, broker: int) -> dict[str, str | None]:
-        """All settings of a broker."""
+        """Return all settings of a broker."""
         raise NotImplementedError
 
     def set_topic_configs(self, topic: str, configs: Mapping[str, str]) -> None:
-        """Sets the topic's overrides to these (AlterConfigs), or adds these to them (IncrementalAlterConfigs)."""
+        """Replace the topic's overrides by these (AlterConfigs), or add these to them (IncrementalAlterConfigs)."""
         raise NotImplementedError
 
     def reset_topic_config(self, topic: str, name: str) -> None:
-        """Takes one override away (IncrementalAlterConfigs)."""
+        """Remove one override (IncrementalAlterConfigs)."""
         raise NotImplementedError
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
-        """Deletes what is before the offsets (-1: before the high watermark); the new low watermarks."""
+        """Delete records before the offsets (-1: the high watermark); return the new low watermarks."""
         raise NotImplementedError
 
     def log_dirs(self, topic: str) -> dict[int, int]:
-        """Sizes in bytes of the topic's partitions on the one broker."""
+        """Return the sizes in bytes of the topic's partitions on the one broker."""
         raise NotImplementedError
 
     def producers(self, topic: str, partition: int) -> list[dict[str, int]]:
-        """`producer_id`, `epoch`, `last_sequence`, `last_timestamp` of the producers that a partition knows."""
+        """Return `producer_id`, `epoch`, `last_sequence`, `last_timestamp` of a partition's producers."""
         raise NotImplementedError
 
     def elect_leaders(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-        """Asks for a preferred election; the error code of each partition."""
+        """Request a preferred election; return the error code of each partition."""
         raise NotImplementedError
 
     def read_until(self, topic: str, partitions: Sequence[int], last: bytes, *, committed: bool) -> list[Received]:
-        """Reads the partitions from their beginning until each has given a record with the value `last`, without what
-        was not committed if it is to be `committed`."""
+        """Read the partitions from their beginning until each has given a record with the value `last`; only committed
+        records if `committed`."""
         raise NotImplementedError
 
     def open_transactional(self, name: str, *, timeout_ms: int = 60_000) -> None:
-        """A producer with that transactional id, ready to begin; it is kept under its `name`."""
+        """Open a producer with the transactional id `name`, ready to begin a transaction; keep it under that name."""
         raise NotImplementedError
 
     def transact(self, name: str, topic: str, records: Sequence[Record], outcome: str) -> None:
-        """Begins a transaction if none is open, sends the records and waits for all; `outcome` is commit, abort or
-        open, which leaves it as it is."""
+        """Begin a transaction if none is open, send the records and wait for all; then commit, abort or leave it open,
+        as `outcome` says: commit, abort or open."""
         raise NotImplementedError
 
     def finish(self, name: str, outcome: str) -> None:
-        """Commits or aborts what was left open."""
+        """Commit or abort the open transaction."""
         raise NotImplementedError
 
     def close_transactional(self, name: str) -> None:
-        """Forgets the producer, whatever state it is in."""
+        """Drop the producer, whatever its state."""
         raise NotImplementedError
 
     def copy_in_transaction(
         self, name: str, group: str, source: str, target: str, count: int, outcome: str
     ) -> list[Received]:
-        """As a member of the group reads `count` committed records, and in one transaction sends their values in upper
-        case to the same partitions of the target, and the offsets to the group; what it read."""
+        """Read `count` committed records as a member of the group; in one transaction send their values in upper case
+        to the same partitions of the target, and commit the offsets; return the records read."""
         raise NotImplementedError
 
 

@@ -199,7 +199,7 @@ class Confluent(Client):
         return got
 
     def stable_offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-        """Last stable offset of each partition."""
+        """Return the last stable offset of each partition."""
         return self._list_offsets(topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
 
     def offsets_for_times(self, topic: str, times: Mapping[int, int]) -> dict[int, int | None]:
@@ -286,7 +286,7 @@ class Confluent(Client):
         return {place.partition: _result(future).low_watermark for place, future in asked.items()}
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
-        """The committed offsets of a group, of the topic's partitions that have one."""
+        """Return the committed offsets of a group, for the topic's partitions that have one."""
         asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
         places = _result(asked).topic_partitions
         return {each.partition: each.offset for each in places if each.topic == topic and each.offset >= 0}

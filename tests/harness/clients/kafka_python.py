@@ -120,7 +120,7 @@ class KafkaPython(Client):
         producer = self._transactional[name]
         config = {"group_id": group, "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
         with _errors(), self._consumer(**config) as consumer:
-            # On a busy machine it joins before it knows the partitions, is assigned none, and does not join again.
+            # On a busy machine the consumer joins before it knows the partitions, gets none, and does not rejoin.
             consumer.partitions_for_topic(source)
             consumer.subscribe([source])
             deadline = time.monotonic() + 60

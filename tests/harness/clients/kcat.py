@@ -1,4 +1,4 @@
-"""kcat, librdkafka on the command line: one run a call."""
+"""kcat, librdkafka on the command line: one run for each call."""
 
 import json
 import re
@@ -40,7 +40,7 @@ class Kcat(Client):
         settings = ["-z", codec, "-X", f"acks={acks}", "-X", f"enable.idempotence={str(idempotent).lower()}"]
         settings += ["-X", "message.max.bytes=8388608", "-X", "linger.ms=5", "-vvv", "-Z"]
         placed = [(-1, -1)] * len(records)
-        # Headers and the partition are said once a run, so a run takes records of a partition with the same ones.
+        # Headers and the partition are options of a run, so a run sends records of one partition with equal headers.
         in_order = sorted(range(len(records)), key=lambda i: -1 if (p := records[i].partition) is None else p)
         with TemporaryDirectory() as directory:
             for common, run in groupby(in_order, lambda i: (records[i].headers, records[i].partition)):

@@ -1,7 +1,7 @@
-"""Clients of Kafka 0.8 to 0.10, which send and read message sets: they write and read one partition, and that is all.
+"""Clients of Kafka 0.8 to 0.10, which send and read message sets. They only write and read one partition.
 
-kafka-python with an old api_version, pykafka in an environment of its own, and the Scala and Java clients that came
-with Kafka 0.8.2.2 and 0.10.2.2.
+kafka-python with an old api_version, pykafka in its own environment, and the Scala and Java clients of Kafka 0.8.2.2
+and 0.10.2.2.
 """
 
 import time
@@ -21,25 +21,25 @@ class OldClient:
 
     name: str
     writes_lz4 = True
-    sends_times = False  # else the broker stores none
+    sends_times = False  # without timestamps the broker stores none
     reads_times = False
-    empties = True  # whether it can tell an empty key from none
+    empties = True  # it distinguishes an empty key from a missing one
 
     def reads_lz4(self, magic: int) -> bool:
-        """Whether it reads lz4 from a topic of that message format."""
+        """Return True if the client reads lz4 from a topic of that message format."""
         return True
 
     def send(self, topic: str, codec: str, records: Sequence[Record]) -> list[int]:
-        """Sends the records at once and waits; their offsets, or nothing where it does not learn them."""
+        """Send the records at once and wait; return their offsets, or an empty list if the client does not get them."""
         raise NotImplementedError
 
     def read(self, topic: str, start: int, end: int, size: int = 1 << 20) -> list[Received]:
-        """Reads [start, end) with fetches of `size` bytes; timestamp -1 where it knows none."""
+        """Read [start, end) with fetches of `size` bytes; the timestamp is -1 if the client has none."""
         raise NotImplementedError
 
 
 class OldKafkaPython(OldClient):
-    """kafka-python as it speaks to a broker of that version. In format 0 its lz4 asks for a package more."""
+    """kafka-python as it talks to a broker of that version. Its lz4 in format 0 needs another package."""
 
     def __init__(self, bootstrap: str, version: tuple[int, ...]) -> None:
         self.name = f"kafka-python-{'.'.join(map(str, version))}"
@@ -89,7 +89,7 @@ class OldKafkaPython(OldClient):
 
 
 class Child(Remote):
-    """A child process that speaks for one or more of these clients."""
+    """A child process that runs one or more of these clients."""
 
     def __init__(self, name: str, bootstrap: str, command: list[str]) -> None:
         self.name = name
@@ -109,22 +109,22 @@ class Child(Remote):
         return [Received(0, r["offset"], r["timestamp"], _unpack(r["key"]), _unpack(r["value"]), ()) for r in told]
 
     def segment_offsets(self, topic: str, time_ms: int, count: int) -> list[int]:
-        """ListOffsets v0: where segments begin that were written by then."""
+        """Send ListOffsets v0; return the base offsets of segments written up to that time."""
         offsets: list[int] = self._ask("segment_offsets", topic=topic, time=time_ms, count=count)
         return offsets
 
     def offset_for_time(self, topic: str, time_ms: int) -> int | None:
-        """ListOffsets v1."""
+        """Send ListOffsets v1; return the offset."""
         offset: int | None = self._ask("offset_for_time", topic=topic, time=time_ms)
         return offset
 
 
 class OfChild(OldClient):
-    """One client of a child: the requests that it is behind, and what it can do."""
+    """One client in a child: the requests that it handles, and its abilities."""
 
     def __init__(self, child: Child, name: str, *, send: str = "", read: str = "", times: bool = False) -> None:
         self.name = name
-        self.sends_times = times and send != "produce_scala"  # that one takes its own clock
+        self.sends_times = times and send != "produce_scala"  # the Scala producer uses its own clock
         self.reads_times = times
         self._child, self._send, self._read = child, send, read
 
@@ -136,7 +136,7 @@ class OfChild(OldClient):
 
 
 def jvm(bootstrap: str, version: str) -> Child:
-    """The clients of Kafka 0.8.2.2 or 0.10.2.2."""
+    """Start the clients of Kafka 0.8.2.2 or 0.10.2.2."""
     classpath = toolchain.maven_classpath(OLD / f"pom-{version}.xml", version)
     classes = str(toolchain.java_classes(OLD / "java", classpath))
     if version == "0.10.2.2":
@@ -148,13 +148,13 @@ def jvm(bootstrap: str, version: str) -> Child:
 
 
 def pykafka(bootstrap: str) -> Child:
-    """pykafka 2.8.0, the last one."""
+    """Start pykafka 2.8.0, its last version."""
     python = toolchain.python_with("pykafka==2.8.0", "python-snappy")
     return Child("pykafka", bootstrap, [str(python), str(OLD / "python" / "pykafka_child.py")])
 
 
 class PyKafka(OfChild):
-    """pykafka knows no lz4 and no timestamps."""
+    """pykafka, which has no lz4 and no timestamps."""
 
     writes_lz4 = empties = False
 
@@ -163,7 +163,7 @@ class PyKafka(OfChild):
 
 
 class OldClients:
-    """All of them, started at once and ended together."""
+    """All old clients, started and ended together."""
 
     def __init__(self, bootstrap: str) -> None:
         self.jvm08, self.jvm010, self.pykafka = (

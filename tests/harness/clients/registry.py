@@ -10,7 +10,7 @@ from tests.harness.clients.remote import FranzGo, Java3, Java4, KafkaJs, Remote
 KINDS: dict[str, type[Client]] = {
     kind.name: kind for kind in (Confluent, KafkaPython, AioKafka, Java3, Java4, FranzGo, KafkaJs, Kcat)
 }
-# Those that are no Python packages: they need Java, Go, Node.js or kcat.
+# The clients that are not Python packages: they need Java, Go, Node.js or kcat.
 OTHER_RUNTIMES = frozenset(kind.name for kind in KINDS.values() if issubclass(kind, (Remote, Kcat)))
 
 
@@ -27,6 +27,6 @@ class Clients:
         return self._running[name]
 
     def close(self) -> None:
-        """Ends all of them."""
+        """Close all clients."""
         for client in self._running.values():
             client.close()

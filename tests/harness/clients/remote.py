@@ -1,4 +1,4 @@
-"""Clients in other languages: one child process each, a JSON request a line in, a JSON answer a line out.
+"""Clients in other languages: one child process each, which reads a JSON request and writes a JSON answer per line.
 
 A request is `{"op": NAME, ...arguments}`, an answer `{"result": ...}` or `{"error": CODE, "message": TEXT}`; keys,
 values and header values are base64 or null. The programs are in tests/interop/java, go and node.
@@ -20,7 +20,7 @@ PATIENCE_S = 90.0
 
 
 class Remote(Client):
-    """Speaks to the child; every ability is a request of the same name."""
+    """A client in a child process; every ability is a request of the same name."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
@@ -32,7 +32,7 @@ class Remote(Client):
         self._listener.start()
 
     def command(self, bootstrap: str) -> list[str]:
-        """The child's command line; builds it first where that is needed."""
+        """Return the child's command line; build the program first if needed."""
         raise NotImplementedError
 
     def _listen(self) -> None:
@@ -167,7 +167,7 @@ class Remote(Client):
 
 
 def java_command(version: str, main: str) -> list[str]:
-    """Starts one of the Java programs with the clients of a version."""
+    """Return the command that starts a Java program with the clients of a version."""
     classpath = toolchain.maven_classpath(INTEROP / "java" / "pom.xml", version)
     classes = toolchain.java_classes(INTEROP / "java", classpath)
     java = [toolchain.find("java"), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
