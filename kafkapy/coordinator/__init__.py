@@ -1,1 +1,2 @@
-"""The group and transaction coordinators: their state is kept in the internal topics and rebuilt from them."""
+"""The group coordinator and the transaction coordinator. Each stores its state in an internal topic and rebuilds the
+state from that topic."""

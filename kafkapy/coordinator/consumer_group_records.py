@@ -1,6 +1,8 @@
-"""Schemas of the records that Kafka's KIP-848 group coordinator writes to `__consumer_offsets`.
+"""Schemas of the records that Kafka's group coordinator writes to `__consumer_offsets` for groups of the new consumer
+protocol (KIP-848).
 
-This broker has classic groups only. The tools decode these records in the directories of brokers in KRaft mode.
+This broker supports classic groups only. kafkapy's tools use these schemas to decode the log directories of Kafka
+brokers in KRaft mode.
 """
 
 from kafkapy.protocol.versioned import VersionedMessage

@@ -1,4 +1,5 @@
-"""Appends a coordinator's records to its partition, one batch an append, without blocking."""
+"""Appends a coordinator's records to its partition of an internal topic. Each append writes one batch and does not
+block."""
 
 from __future__ import annotations
 
@@ -35,16 +36,22 @@ _TO_CLIENTS = {
 
 
 def coordinator_error(error: KafkaError) -> int:
-    """Return the error code for a client whose coordinator failed to append (Kafka's GroupMetadataManager)."""
+    """Return the error code to send to a client when its coordinator could not append to its internal topic.
+
+    The mapping from the error of the append is that of Kafka's GroupMetadataManager; errors without an entry keep their
+    code.
+    """
     return _TO_CLIENTS.get(error.code, error.code)
 
 
 class CoordinatorLog:
-    """The ShardLog of a partition whose leader is this broker.
+    """Appends a coordinator's records to one partition of an internal topic whose leader is this broker. It implements
+    ShardLog.
 
-    codec, acks, timeout_ms: called at each append; acks=all checks min.insync.replicas and waits up to `timeout_ms`
-    until the records are replicated. base_sequence: returns the base sequence of the records' batch. Nothing checks it,
-    but Kafka sets it in some batches.
+    `codec`, `acks` and `timeout_ms` are called at each append and return the compression codec, the acks and the
+    time-out. acks=all checks min.insync.replicas and waits up to `timeout_ms` until the records are replicated.
+    `base_sequence` returns the base sequence to write into the batch of these records: no broker checks it, but Kafka
+    sets it in some batches.
     """
 
     __slots__ = ("_acks", "_base_sequence", "_clock", "_codec", "_partition", "_refusal_is_logged", "_timeout_ms")
@@ -69,10 +76,10 @@ class CoordinatorLog:
     def append(
         self, records: Sequence[Record], producer: Producer | None, done: Callable[[KafkaError | None], None]
     ) -> None:
-        """Append the records as one batch and call `done` with None or the error; see ShardLog.
+        """Append the records as one batch, then call `done(None)`, or `done(error)` if the append failed.
 
         If the append has to wait for a queue, a slow disk, a flush or other replicas, `done` is called later, on
-        another thread.
+        another thread. `producer` is the producer whose transaction the batch belongs to, or None.
         """
         acks = self._acks()
         refusal = self._partition.refusal(acks)
@@ -97,8 +104,8 @@ class CoordinatorLog:
             finished(verdicts)
 
     def _log_refusal(self, refusal: KafkaError) -> None:
-        """Log the first of consecutive refused appends: clients retry without end, and their error code does not say
-        why."""
+        """Log why the partition refuses an append, once for a run of consecutive refusals: clients retry without end,
+        and the error code that they get does not tell the reason."""
         if not self._refusal_is_logged:
             self._refusal_is_logged = True
             log.warning("a coordinator cannot append, its clients get an error: %s", refusal)

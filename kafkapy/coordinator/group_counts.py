@@ -1,11 +1,12 @@
-"""Counters for Kafka's group-coordinator-metrics, over all shards of a broker; server.gauges exports them."""
+"""Counters for Kafka's metrics group-coordinator-metrics, summed over all partitions of `__consumer_offsets` that a
+broker leads. The module server.gauges exports the counters."""
 
 from dataclasses import dataclass
 
 
 @dataclass
 class GroupCounts:
-    """Counters that only grow."""
+    """Counters of the group coordinator's commits, deleted offsets and rebalances since the broker started."""
 
     commits: int = 0  # committed offsets, including those committed in open transactions
     expired: int = 0  # offsets deleted by retention

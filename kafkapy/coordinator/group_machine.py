@@ -1,7 +1,7 @@
-"""The state machine of one partition of `__consumer_offsets`: its groups and their committed offsets.
+"""The state machine of one partition of `__consumer_offsets`: its consumer groups and their committed offsets.
 
-This module only routes records: offset commits and transaction markers go to the offset store, group metadata to the
-groups. Record types of later Kafka versions are ignored.
+This module only routes records. Offset commits and transaction markers go to the offset store, group metadata records
+to the groups. Record types of later Kafka versions are ignored.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ GROUP_METADATA = b"\0\2"  # the version at the start of the key of a group's rec
 
 
 def base_sequence_of(records: Sequence[Record]) -> int:
-    """Return a batch's base sequence: 0 for offset commits, as in Kafka's storeOffsets, else -1. Nothing reads it."""
+    """Return the base sequence to write into a batch with these records: 0 for offset commits, as in Kafka's
+    storeOffsets, and -1 for other records. No broker reads the number."""
     key, value = records[0]
     return 0 if key[:2] < GROUP_METADATA and value is not None else NO_SEQUENCE
 
 
 class GroupMachine:
-    """The state machine of a group shard.
+    """The state machine of one partition of `__consumer_offsets`.
 
-    `groups` has the groups with members or offsets, or with a commit in progress. `counts` is shared by all shards.
+    `groups` has the groups that have members, committed offsets or a commit in progress, by group id. `counts` has the
+    coordinator's counters, which are shared by all partitions.
     """
 
     shard: Shard[GroupMachine]
@@ -48,10 +50,11 @@ class GroupMachine:
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self.rebalances = Rebalances(self, settings)
-        self._unknown: set[int] = set()  # key versions that were logged
+        self._unknown: set[int] = set()  # unknown key versions that were already logged
 
     def group(self, group_id: str, *, create: bool = False) -> Group | None:
-        """Return the group, or None. With `create`, a missing group is added without members, to keep offsets only."""
+        """Return the group with this id, or None if there is none. With `create`, a missing group is created without
+        members, to hold only committed offsets."""
         group = self.groups.get(group_id)
         if group is None and create:
             group = self.groups[group_id] = Group(group_id, self.shard.clock)
@@ -60,9 +63,11 @@ class GroupMachine:
     # --- records
 
     def replay_block(self, block: memoryview) -> int:
-        """Load the batches of a block of the log and return the offset after them (a Replay of shard_loader).
+        """Load the complete batches at the start of a block of the log, and return the offset after the last of them
+        (implements `shard_loader.Replay`).
 
-        The extension reads offset commits from the bytes into the offset table; other records go to `_load`.
+        The C extension reads offset commits from the block directly into the offset table. All other records go to
+        `_load`.
         """
         return self.offsets.replay(block, self._load)
 
@@ -79,8 +84,8 @@ class GroupMachine:
             self.groups[group_id] = group_of(group_id, decode_group(value), self.shard.clock)
 
     def _group_id(self, key: bytes) -> str | None:
-        """Return the group id of a group metadata record's key, None for any other key. Log an unknown key version
-        once."""
+        """Return the group id in the key of a group metadata record, or None for any other key. Log a key version of a
+        later Kafka the first time that it occurs."""
         found = decode_key(key)
         if isinstance(found, GroupKey):
             return found.group

@@ -1,4 +1,5 @@
-"""The names of Kafka's internal topics and the topic settings with which the broker creates them.
+"""The names of the internal topics `__consumer_offsets` and `__transaction_state`, and the topic configuration with
+which the broker creates them.
 
 Source: Kafka's GroupCoordinatorService and TransactionStateManager.
 """
@@ -13,7 +14,8 @@ TRANSACTIONS = "__transaction_state"
 
 
 def topic_config(topic: str, config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the topic overrides for creating an internal topic, derived from the broker's settings."""
+    """Return the topic configuration with which to create the internal topic `topic`. `config` has the broker's
+    settings, from which some values are taken."""
     if topic == GROUPS:
         return {
             "cleanup.policy": "compact",

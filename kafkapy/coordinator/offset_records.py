@@ -61,7 +61,7 @@ _GROUP_KEY_VERSION, _GROUP_VALUE_VERSION = 2, 3
 
 
 class OffsetKey(NamedTuple):
-    """The key of an offset commit record."""
+    """The decoded key of an offset commit record."""
 
     group: str
     topic: str
@@ -69,21 +69,22 @@ class OffsetKey(NamedTuple):
 
 
 class GroupKey(NamedTuple):
-    """The key of a group metadata record."""
+    """The decoded key of a group metadata record."""
 
     group: str
 
 
 class UnknownKey(NamedTuple):
-    """The key of a record type that later versions of Kafka write; such records are ignored."""
+    """The key of a record type that only later versions of Kafka write. `version` is the version of the key. The
+    coordinator ignores such records."""
 
     version: int
 
 
 class CommittedOffset(NamedTuple):
-    """A committed offset. Times are in milliseconds.
+    """A committed offset of one partition. Timestamps are in milliseconds.
 
-    `expire_timestamp` is set only by old clients that commit with a retention time.
+    `expire_timestamp` is set only for commits of old clients that send a retention time.
     """
 
     offset: int
@@ -94,7 +95,8 @@ class CommittedOffset(NamedTuple):
 
 
 def decode_key(key: Buffer) -> OffsetKey | GroupKey | UnknownKey:
-    """Decode a record's key. Raises ProtocolError."""
+    """Return the decoded key of a record of `__consumer_offsets`. A key of a later Kafka version becomes an UnknownKey.
+    Raises ProtocolError for malformed bytes."""
     version = version_of(key, "a key of __consumer_offsets")
     if OFFSET_COMMIT_KEY.has_version(version):
         offset_key = OFFSET_COMMIT_KEY.decode(key)[1]
@@ -109,7 +111,7 @@ def encode_group_key(group: str) -> bytes:
 
 
 def decode_group(value: Buffer) -> Any:
-    """Decode the value of a group metadata record to a GROUP_METADATA_VALUE.Message. Raises ProtocolError,
+    """Return the decoded value of a group metadata record, a GROUP_METADATA_VALUE.Message. Raises ProtocolError,
     UnsupportedVersion."""
     return GROUP_METADATA_VALUE.decode(value)[1]
 
@@ -122,7 +124,8 @@ def encode_group(
     current_state_timestamp: int,
     members: Iterable[Any] = (),
 ) -> bytes:
-    """Encode the value of a group metadata record; `members` are GROUP_METADATA_VALUE.Message.Members."""
+    """Return the encoded value of a group metadata record. `members` are GROUP_METADATA_VALUE.Message.Members,
+    `current_state_timestamp` is in milliseconds."""
     message = GROUP_METADATA_VALUE.Message(
         protocol_type=protocol_type,
         generation=generation,

@@ -1,10 +1,11 @@
-"""The step runner of both coordinators. A shard is one partition of an internal topic with its state machine.
+"""Runs the requests of both coordinators one at a time. A shard is one partition of an internal topic together with its
+state machine.
 
-A step is a function that gets the machine. It reads the state, raises KafkaError to refuse the request, or returns
-Effects: records to append and a callback for when they are in the log. Records change the state only after the append,
-through the same logic that rebuilds the state at a load, so a failed append needs no rollback. State without records,
-such as members waiting for a rebalance, is updated by the step itself and by the callback. Source: Kafka's
-CoordinatorRuntime.
+A step is a function that gets the state machine and handles one request. A step reads the state, raises KafkaError to
+refuse the request, or returns Effects: records to append, and a callback that runs when the records are in the log.
+Records change the state only after the append, through the same code that rebuilds the state from the log, so a failed
+append needs no rollback. State that is not stored in records, such as members that wait for a rebalance, is changed by
+the step itself and by the callback. Source: Kafka's CoordinatorRuntime.
 """
 
 from __future__ import annotations
@@ -32,17 +33,18 @@ LOADING, ACTIVE, FAILED, UNLOADED = "loading", "active", "failed", "unloaded"
 
 
 class Producer(NamedTuple):
-    """The producer id and epoch of the transaction that a batch belongs to."""
+    """A producer id and producer epoch."""
 
     id: int
     epoch: int
 
 
 class Effects(NamedTuple):
-    """The outcome of a step: records to append, and a callback.
+    """The outcome of a step (a function that handles one request): records to append to the log, and a callback `then`.
 
-    `then(None)` is called when the records are in the log and applied, `then(error)` if the append failed. Without
-    records, `then(None)` is called at once. `producer`: append the records in this producer's transaction.
+    `then(None)` is called when the records are in the log and applied to the state, `then(error)` if the append failed.
+    Without records, `then(None)` is called at once. With `producer`, the records are appended in this producer's
+    transaction.
     """
 
     records: Sequence[Record] = ()
@@ -51,38 +53,43 @@ class Effects(NamedTuple):
 
 
 class Machine(Protocol):
-    """The state machine of one shard. One thread at a time calls its methods, holding the shard's lock except in
-    `replay`.
+    """The interface of the state machine of one shard (a partition of an internal topic).
 
-    `shard` is set right after both objects are created.
+    One thread at a time calls the methods, and it holds the shard's lock except in `replay`. `shard` is set right after
+    both objects are created.
     """
 
     shard: Any
 
     def replay(self, header: BatchHeader, batch: memoryview) -> None:
-        """Load the next batch of the log, which may be a control batch. Raises ProtocolError, ValueError."""
+        """Load one batch of the log into the state; batches come in the order of their offsets. `header` describes the
+        batch, which may be a control batch. Raises ProtocolError, ValueError for a damaged batch."""
         ...
 
     def apply(self, records: Sequence[Record], producer: Producer | None) -> None:
-        """Update the state with a step's records, which are now in the log."""
+        """Update the state with records that a step has written and that are now in the log. `producer` is the producer
+        of their transaction, or None."""
         ...
 
     def loaded(self) -> None:
-        """Called when the load is complete: start the time-outs."""
+        """Start the time-outs. The shard calls this when the whole log has been replayed."""
         ...
 
     def unloaded(self, reason: KafkaError) -> None:
-        """Called when the shard ends: answer pending requests with `reason` and cancel the time-outs."""
+        """Answer the pending requests with the error `reason` and cancel the time-outs. The shard calls this when it
+        ends."""
         ...
 
 
 class ShardLog(Protocol):
-    """The log that a shard appends to."""
+    """The interface of the log that a shard (a partition of an internal topic and its state machine) appends records
+    to."""
 
     def append(
         self, records: Sequence[Record], producer: Producer | None, done: Callable[[KafkaError | None], None]
     ) -> None:
-        """Append the records as one batch. `done` is called once for each append, now or later on another thread."""
+        """Append the records as one batch. `done` is called once for each append with None or the error, either before
+        this returns or later on another thread."""
         ...
 
 
@@ -91,7 +98,8 @@ T = TypeVar("T")
 
 
 class _Append:
-    """An append in progress: the effects of its step and, once finished, the error."""
+    """An append in progress: the effects of the step that began it and, once the append has finished, its error if it
+    failed."""
 
     __slots__ = ("effects", "error", "is_finished")
 
@@ -102,10 +110,12 @@ class _Append:
 
 
 class Shard(Generic[M]):
-    """Runs steps on one state machine, one at a time.
+    """A partition of an internal topic with its state machine. It runs steps (functions that handle one request) on the
+    state machine, one at a time.
 
-    Steps and `then` callbacks run under this shard's lock, so they must not block, nor run a step of another shard that
-    could call back. Locks are only ever taken together in one order: a transaction shard's, then a group shard's.
+    Steps and `then` callbacks run under this shard's lock, so they must not block, and they must not run a step of
+    another shard that could call back. Two locks are only ever held together in one order: first that of a transaction
+    shard, then that of a group shard.
     """
 
     def __init__(self, topic: str, index: int, machine: M, shard_log: ShardLog, *, clock: Clock, timer: Timer) -> None:
@@ -129,7 +139,7 @@ class Shard(Generic[M]):
 
     @property
     def name(self) -> str:
-        """The partition's name, TOPIC-INDEX."""
+        """The name of the shard's partition, TOPIC-INDEX."""
         return f"{self.topic}-{self.index}"
 
     @property
@@ -138,13 +148,13 @@ class Shard(Generic[M]):
 
     @property
     def is_loading(self) -> bool:
-        """True until the load has finished, `machine.loaded` included, so that network threads do not wait for the
-        lock."""
+        """True until the state has been loaded from the log and `machine.loaded` has returned. Network threads check
+        this first, so that they do not wait for the shard's lock during a load."""
         return not (self._is_open or self.has_ended)
 
     def run(self, step: Callable[[M], Effects | None]) -> None:
-        """Run a step and append the records it returns. Raises KafkaError if the step refuses or the shard is not
-        active."""
+        """Run a step (a function that handles one request) and append the records that it returns. Raises KafkaError if
+        the step refuses the request or the shard is not active."""
         with self._lock:
             self.check()
             effects = step(self.machine)
@@ -152,10 +162,11 @@ class Shard(Generic[M]):
                 self._execute(effects)
 
     def run_joined(self, steps: Sequence[tuple[Callable[[M], Effects | None], Callable[[KafkaError], object]]]) -> None:
-        """Run each (step, refused) as `run` would, but append the records of all steps as one batch.
+        """Run several steps as `run` would, but append the records of all of them as one batch. `steps` has pairs
+        (step, refused).
 
-        `refused(error)` is called if its step refuses or the shard is not active. Steps in a transaction must be run
-        alone.
+        `refused(error)` is called if its step refuses the request or the shard is not active. A step whose records
+        belong to a transaction must not be run together with other steps.
         """
         wanted = []
         with self._lock:
@@ -178,7 +189,7 @@ class Shard(Generic[M]):
 
     def _append_joined(self, wanted: Sequence[Effects]) -> None:
         def then(error: KafkaError | None) -> None:
-            if error is not None and error.code in TOO_LARGE:  # each append alone may be small enough
+            if error is not None and error.code in TOO_LARGE:  # a single step's records may still fit
                 for effects in wanted:
                     self._execute(effects)
                 return
@@ -191,21 +202,21 @@ class Shard(Generic[M]):
             self._execute(wanted[0])
 
     def read(self, look: Callable[[M], T]) -> T:
-        """Call `look` with the state machine under the lock, and return the result. Raises KafkaError if the shard is
-        not active."""
+        """Call `look` with the state machine under the shard's lock, and return its result. Raises KafkaError if the
+        shard is not active."""
         with self._lock:
             self.check()
             return look(self.machine)
 
     def after_pending_appends(self, look: Callable[[M], object]) -> None:
-        """Call `look` with the state machine after the callbacks of all appends that are now in progress.
+        """Call `look` with the state machine after the callbacks of all appends that are now in progress have run.
 
-        The call is made at once if there are no such appends, otherwise on the thread that finishes the last append.
-        `look` is not called if the shard ends first. Raises KafkaError if the shard is not active.
+        The call is made at once if no append is in progress, otherwise on the thread that finishes the last of them.
+        `look` is not called if the shard ends before that. Raises KafkaError if the shard is not active.
 
-        This is for transaction markers, which are appended without the shard. There is a race: the shard may learn of a
-        marker before the callback of an earlier append has run. Handling the marker at once would apply the two in
-        another order than that of the log.
+        This is for transaction markers, which are appended to the partition without the shard. There is a race: the
+        shard may learn of a marker before the callback of an earlier append has run. If the marker were handled at
+        once, the state would see the two in another order than that of the log.
         """
         with self._lock:
             self.check()
@@ -214,7 +225,8 @@ class Shard(Generic[M]):
             self._appended(turn, None)
 
     def when_loaded(self, act: Callable[[], object]) -> None:
-        """Call `act` now if the shard is loaded, else at the end of the load, before any request's step runs.
+        """Call `act` now if the shard is loaded. Otherwise call `act` at the end of the load, before the step of any
+        request runs.
 
         `act` is never called if the shard ends before it is loaded.
         """
@@ -226,14 +238,15 @@ class Shard(Generic[M]):
             act()
 
     def check(self) -> None:
-        """Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR unless the shard is active."""
+        """Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS if the shard is loading, or NOT_COORDINATOR if it has ended."""
         if self.state == LOADING:
             raise KafkaError(Errors.COORDINATOR_LOAD_IN_PROGRESS, f"{self.name} is being loaded")
         if self.state != ACTIVE:
             raise KafkaError(Errors.NOT_COORDINATOR, f"{self.name} is {self.state}")
 
     def after(self, delay_s: float, step: Callable[[M], Effects | None]) -> TimerEntry:
-        """Run a step after `delay_s` seconds on the timer's thread, unless the shard has ended by then."""
+        """Run a step (a function that gets the state machine) after `delay_s` seconds on the timer's thread, unless the
+        shard has ended by then. Return the timer entry, with which the caller can cancel the step."""
         return self._timer.schedule(delay_s, lambda: self._run_late(step))
 
     def _run_late(self, step: Callable[[M], Effects | None]) -> None:
@@ -258,8 +271,9 @@ class Shard(Generic[M]):
             self._appended(append, KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(failure)))
 
     def _appended(self, append: _Append, error: KafkaError | None) -> None:
-        """Record that an append has finished. Run the callbacks of all appends before the first unfinished append, in
-        the order of the log."""
+        """Mark an append as finished, with its error or None. Then run the callbacks of the finished appends at the
+        front of the queue, up to the first append that is not finished, so that callbacks run in the order of the
+        log."""
         with self._lock:
             append.error, append.is_finished = error, True
             while self._pending_appends and self._pending_appends[0].is_finished:
@@ -290,11 +304,12 @@ class Shard(Generic[M]):
     # --- loading and unloading
 
     def begin(self, is_complete: Callable[[], bool] | None = None) -> bool:
-        """End the load and return True, or return False if `is_complete()` says that there is more to load.
+        """Make the shard active and return True, or return False if `is_complete()` says that more of the log has to be
+        loaded. Also return True if the shard has already ended, without making it active.
 
-        `is_complete` is called under the lock. A thread that appends a transaction marker to the partition and then
-        calls `after_pending_appends` is therefore safe: either the load sees the marker, or the call comes after the
-        load.
+        `is_complete` is called under the shard's lock. This makes it safe for a thread to append a transaction marker
+        to the partition and then call `after_pending_appends`: either the load reads the marker from the log, or the
+        call comes after the load.
         """
         with self._lock:
             if self.state == LOADING:
@@ -309,7 +324,8 @@ class Shard(Generic[M]):
             return True
 
     def end(self, state: str = UNLOADED) -> None:
-        """Stop running steps and answer all pending requests with NOT_COORDINATOR."""
+        """End the shard: run no more steps, and answer all pending requests with NOT_COORDINATOR. `state` is FAILED if
+        the load failed or the state is no longer complete, otherwise UNLOADED."""
         with self._lock:
             was = self.state
             if not self.has_ended:

@@ -1,7 +1,8 @@
-"""Loads a shard: replays its partition's log into the state machine, and loads the shards that clients ask for first.
+"""Loads shards (partitions of an internal topic with their state machines) by replaying the partition's log into the
+state machine. Shards that clients wait for are loaded first.
 
-A damaged batch fails the load of its shard only. The shard then answers NOT_COORDINATOR, because a state with missing
-records would return wrong offsets or lose a transaction.
+A damaged batch makes only the load of its own shard fail. The broker then answers NOT_COORDINATOR for the shard's keys,
+because a state with missing records would return wrong offsets or lose a transaction.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ log = logging.getLogger("kafkapy.coordinator.shard_loader")
 # Most of a load runs in C without the GIL, so a second thread helps on two cores. A third would only compete with the
 # network thread.
 THREADS = 2
-# loads of this size or duration are logged at INFO, others at DEBUG: there may be a hundred shards
+# loads of at least this size or duration are logged at INFO, others at DEBUG: there may be a hundred shards
 LARGE, SLOW_S = 1 << 20, 1.0
 
 
 class LoadStopped(Exception):
-    """Raised to abandon a load: the shard has ended, or the broker is stopping."""
+    """Raised to stop the load of a shard, because the shard has ended or the broker is stopping."""
 
 
 # Loads the complete batches at the start of a block of the log into a machine and returns the offset after the last of
@@ -41,7 +42,12 @@ Replay = Callable[[Any, memoryview], int]
 
 
 def replay_batches(machine: Machine, block: memoryview) -> int:
-    """Pass each batch of a block to `machine.replay` and return the offset after the last batch (a Replay)."""
+    """Pass each batch of a block of the log to `machine.replay`, and return the offset after the last batch, or -1 if
+    the block has no complete batch.
+
+    This is the Replay function for state machines that read batches one by one. Raises ValueError for a batch that is
+    damaged or cannot be decoded.
+    """
     after = -1
     header: Any  # a batch of format 2, or a message of an older format, which has the same attributes
     for header in legacy.iter_entries(block):
@@ -57,8 +63,12 @@ def replay_batches(machine: Machine, block: memoryview) -> int:
 def load(
     shard: Shard[Any], partition: Partition, replay: Replay, block_bytes: int, stopping: Callable[[], bool]
 ) -> None:
-    """Rebuild the state of a coordinator shard from its partition's log, and make the shard active. On an error, log
-    the reason and mark the shard as failed."""
+    """Rebuild the state of a coordinator's shard from its partition's log, and make the shard active. On an error, log
+    the reason and mark the shard as failed.
+
+    The log is read in blocks of `block_bytes` bytes, which `replay` loads into the state machine. The load stops when
+    `stopping()` returns True.
+    """
     began = time.monotonic()
     try:
         count = _load(shard, partition, replay, block_bytes, stopping)
@@ -90,9 +100,10 @@ def load(
 def _load(
     shard: Shard[Any], partition: Partition, replay: Replay, block_bytes: int, stopping: Callable[[], bool]
 ) -> int:
-    """Replay the log up to its end, activate the shard, and return the number of bytes read.
+    """Replay the partition's log up to its end, make the shard active, and return the number of bytes read.
 
-    Transaction markers may be appended during the load, so the end is checked again under the shard's lock.
+    Transaction markers may be appended during the load, so the log end offset is checked again under the shard's lock.
+    Raises LoadStopped if the shard has ended or the broker is stopping.
     """
     partition_log = partition.log
     offset = partition_log.log_start_offset
@@ -125,23 +136,24 @@ def _load(
 
 
 class LoadQueue:
-    """The shards that wait to be loaded, and up to `threads` threads that load them. A thread exits when no shard
-    waits.
+    """A queue of jobs that load shards (partitions of an internal topic with their state machines), and up to `threads`
+    threads that run the jobs. A thread exits when the queue is empty.
 
-    If no thread can be started, the next `put` or `prioritize` tries again.
+    If no thread can be started, the next call of `put` or `prioritize` tries to start one again.
     """
 
     def __init__(self, threads: int = THREADS) -> None:
         self._limit = threads
         self._changed = threading.Condition()
-        self._waiting: dict[Any, Callable[[], None]] = {}  # in order; what is prioritized is taken out and comes first
+        self._waiting: dict[Any, Callable[[], None]] = {}  # in order; `prioritize` moves a job to `_first`
         self._first: dict[Any, Callable[[], None]] = {}
         self._running = 0
         self._is_short = False  # the last attempt to start a thread failed, and that was logged
         self.stopped = False
 
     def put(self, key: Any, job: Callable[[], None]) -> None:
-        """Queue `job` to run on a load thread."""
+        """Queue `job` to run on a load thread. `key` identifies the job for `prioritize`. After `stop` this does
+        nothing."""
         with self._changed:
             if self.stopped:
                 return
@@ -149,9 +161,9 @@ class LoadQueue:
             self._start_thread()
 
     def _start_thread(self) -> None:
-        """Start one more thread unless the limit is reached. The caller holds the lock.
+        """Start one more load thread unless the limit is reached. The caller holds the lock.
 
-        The new thread takes the lock before it can exit, so `_running` counts it by then.
+        The new thread must take the lock before it can exit, so `_running` already counts the thread by then.
         """
         if self._running == self._limit:
             return
@@ -166,9 +178,9 @@ class LoadQueue:
         self._running += 1
 
     def prioritize(self, key: Any) -> None:
-        """Move the job of `key` to the front, because a client waits for it. Do nothing if the job has begun or is
-        done."""
-        # most calls; this avoids that a network thread waits for the lock
+        """Move the job with this key to the front of the queue, because a client waits for it. Do nothing if the job
+        has already begun."""
+        # True for most calls: it saves a network thread from waiting for the lock
         if key not in self._waiting and self._running:
             return
         with self._changed:
@@ -179,7 +191,8 @@ class LoadQueue:
                 self._start_thread()
 
     def stop(self) -> None:
-        """Discard the waiting jobs and wait for the running ones, which check `stopped`."""
+        """Discard the queued jobs and wait until the running jobs have ended. Running jobs end early because they check
+        `stopped`."""
         with self._changed:
             self.stopped = True
             self._waiting.clear()

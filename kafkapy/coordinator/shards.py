@@ -1,7 +1,8 @@
-"""The shards of one internal topic on this broker: finds the shard of a key, loads and unloads shards.
+"""The shards of one internal topic on this broker. A shard is one partition of the topic with its state machine.
 
-A new shard is created and loaded each time this broker becomes leader of a partition. The shard ends when the broker
-stops being the leader, when the topic is deleted, or when the log directory fails.
+This module finds the shard of a group id or transactional id, and loads and unloads shards. Each time that this broker
+becomes leader of a partition, a new shard is created and loaded. The shard ends when the broker stops being the leader,
+when the topic is deleted, or when the log directory fails.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ _LOWEST = -(1 << 31)
 
 @lru_cache(maxsize=4096)  # every request of a client names the same group
 def partition_of(key: str, partitions: int) -> int:
-    """Return the partition for a group or transactional id: Java's hash modulo `partitions`, as in Kafka.
+    """Return the partition of an internal topic with `partitions` partitions that stores a group id or transactional
+    id: Java's hash of the id modulo `partitions`, as in Kafka.
 
-    Like Kafka's Utils.abs, the absolute value of the lowest int32 is 0.
+    Like Kafka's Utils.abs, this takes the absolute value of the lowest int32 to be 0.
     """
     value = hash_of_string(key)
     return (0 if value == _LOWEST else abs(value)) % partitions
@@ -57,13 +59,14 @@ def default_timeout_ms() -> int:
 
 
 class Shards(Generic[M]):
-    """The shards of an internal topic whose partitions this broker leads.
+    """The shards of an internal topic, one for each partition that this broker leads. A shard is a partition with its
+    state machine.
 
-    make_machine   creates the empty state machine of a partition; its `shard` attribute is set afterwards
-    partitions     the partition count that the topic will be created with, used while it does not exist
-    block_bytes    how many bytes a load reads at a time
-    replay         loads a block into a machine
-    codec, base_sequence, acks   see CoordinatorLog
+    make_machine   creates the empty state machine of a partition; the machine's `shard` attribute is set afterwards
+    partitions     returns the number of partitions that the topic will be created with, used while it does not exist
+    block_bytes    returns how many bytes of the log a load reads at a time
+    replay         loads a block of the log into a state machine
+    codec, base_sequence, acks, timeout_ms   see CoordinatorLog
     """
 
     def __init__(
@@ -100,7 +103,8 @@ class Shards(Generic[M]):
         self._timeout_ms = timeout_ms
         self._lock = threading.Lock()
         self._shards: dict[int, tuple[Partition, Shard[M]]] = {}
-        # By partition: calls that `each` makes when the shard, not created yet, is loaded.
+        # By partition: the functions that `each` must still call, once the partition's shard has been created and
+        # loaded.
         self._waiting_calls: dict[int, list[Callable[[Shard[M]], object]]] = {}
         self._counted: tuple[bytes, int] = (b"", 0)
         self._stopped = False
@@ -108,7 +112,8 @@ class Shards(Generic[M]):
     # --- finding
 
     def partition_for(self, key: str) -> int:
-        """Return the partition that stores a group or transactional id, whether or not this broker leads it."""
+        """Return the partition of the internal topic that stores a group id or transactional id. The partition's leader
+        may be another broker."""
         topic = self._topics.get(self.topic)
         if topic is None:
             return partition_of(key, self._partitions())
@@ -119,9 +124,10 @@ class Shards(Generic[M]):
         return partition_of(key, self._counted[1])
 
     def of(self, key: str) -> Shard[M]:
-        """Return the active shard of a key.
+        """Return the active shard that stores a group id or transactional id.
 
-        Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, or COORDINATOR_NOT_AVAILABLE while stopping.
+        Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS if the shard is not loaded yet, NOT_COORDINATOR if this broker
+        does not lead the partition, or COORDINATOR_NOT_AVAILABLE if this broker is stopping.
         """
         index = self.partition_for(key)
         shard = self.at(index)
@@ -134,26 +140,29 @@ class Shards(Generic[M]):
         return shard
 
     def at(self, index: int) -> Shard[M] | None:
-        """Return the shard of a partition in any state, or None if this broker does not lead the partition."""
+        """Return the shard of the partition `index`, in whatever state the shard is, or None if this broker does not
+        lead the partition."""
         found = self._shards.get(index)
         return found[1] if found is not None else None
 
     def active(self) -> list[Shard[M]]:
-        """Return the loaded shards in order of their partitions."""
+        """Return the loaded and active shards in the order of their partitions."""
         return [
             shard for _, (_, shard) in sorted(self._shards.items()) if shard.state == ACTIVE and not shard.is_loading
         ]
 
     @property
     def is_loading(self) -> bool:
-        """True if a shard is not loaded yet, so that a list of all groups or transactions would be incomplete."""
+        """True if a partition that this broker leads, or is about to lead, is not loaded yet. A list of all groups or
+        transactions would then be incomplete."""
         if any(shard.is_loading for _, shard in self._shards.values()):
             return True
         topic = self._topics.get(self.topic)
         return topic is not None and any(self._will_load(index) for index in topic.assignment)
 
     def _will_load(self, index: int) -> bool:
-        """Return True if this broker leads the partition, or is about to, and its shard does not exist yet."""
+        """Return True if this broker leads the partition, or is about to lead it, and the partition's shard does not
+        exist yet."""
         if index in self._shards:
             return False
         # `is_expected` must be checked first: the replica manager adds the partition before it clears `is_expected`,
@@ -162,7 +171,8 @@ class Shards(Generic[M]):
         return self._replicas.is_expected(self.topic, index) or self._replicas.holds(self.topic, index)
 
     def each(self, act: Callable[[Shard[M]], object]) -> None:
-        """Call `act` with every shard: now for loaded shards, at the end of the load for the others."""
+        """Call `act` with every shard of this broker: at once for loaded shards, and at the end of the load for shards
+        that are loading or about to be created."""
         with self._lock:
             present = [shard for _, shard in self._shards.values()]
             topic = self._topics.get(self.topic)
@@ -189,7 +199,7 @@ class Shards(Generic[M]):
     def start_loading(self, partition: Partition) -> None:
         """Create the shard of a partition that this broker now leads, and start to load it.
 
-        Does nothing if the shard of a later leader epoch is there: the calls of two threads may come in any order.
+        If a shard of a later leader epoch exists, this does nothing: two threads may make their calls in any order.
         """
         machine = self._make_machine(partition.index)
         shard_log = CoordinatorLog(
@@ -215,10 +225,12 @@ class Shards(Generic[M]):
             self._queue.put(shard, partial(load, shard, partition, self._replay, self._block_bytes(), self._is_stopped))
 
     def unload(self, partition: Partition) -> None:
-        """End the shard of a partition that this broker no longer leads, on a load thread.
+        """End the shard of a partition that this broker no longer leads. The shard ends on a load thread, after this
+        returns.
 
-        This must not wait for a lock. A directory fails in the middle of an append, under the lock of the shard that
-        appends; another shard of the directory may hold its own lock and fail too, and each would wait for the other.
+        This must not wait for a shard's lock. If a log directory fails in the middle of an append, this runs under the
+        lock of the shard that appends. Another shard of the same directory may hold its own lock and fail too, so each
+        thread could wait for the lock of the other.
         """
         with self._lock:
             found = self._shards.get(partition.index)
@@ -229,7 +241,7 @@ class Shards(Generic[M]):
         self._queue.prioritize(found[1])
 
     def stop(self) -> None:
-        """End every shard: pending requests are answered and no more records are appended."""
+        """End every shard: pending requests are answered with NOT_COORDINATOR, and no more records are appended."""
         self._stopped = True
         with self._lock:
             shards, self._shards = self._shards, {}

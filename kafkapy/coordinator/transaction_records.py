@@ -1,7 +1,8 @@
-"""Schemas and codecs of the records in `__transaction_state`: the producer and transaction state of each transactional
-id.
+"""Schemas and codecs of the records in `__transaction_state`, which hold the producer id, epoch and transaction state
+of each transactional id.
 
-A record with a null value is a tombstone. Source: Kafka's TransactionLog and its TransactionLog* schemas.
+A record with a null value is a tombstone. Source: Kafka's TransactionLog, and its schemas TransactionLogKey and
+TransactionLogValue.
 """
 
 from typing import NamedTuple
@@ -47,9 +48,10 @@ _VERSION = 0
 
 
 class TransactionState(NamedTuple):
-    """The recorded state of a transactional id. Times are in milliseconds; `state` is an index into STATES.
+    """The state of a transactional id, as recorded in `__transaction_state`. Times are in milliseconds; `state` is an
+    index into STATES.
 
-    `partitions`: (topic, partition ids) of the current transaction; none in state Empty.
+    `partitions` has (topic, partition ids) for each topic of the current transaction, and is empty in state Empty.
     """
 
     producer_id: int
@@ -66,7 +68,8 @@ class TransactionState(NamedTuple):
 
 
 def decode_key(key: Buffer) -> str | None:
-    """Return the transactional id of a key, or None for a later key version. Raises ProtocolError."""
+    """Return the transactional id in the key of a record of `__transaction_state`, or None for a key version of a later
+    Kafka. Raises ProtocolError for malformed bytes."""
     if not TRANSACTION_LOG_KEY.has_version(version_of(key, "a key of __transaction_state")):
         return None
     transactional_id: str = TRANSACTION_LOG_KEY.decode(key)[1].transactional_id
@@ -78,7 +81,8 @@ def encode_key(transactional_id: str) -> bytes:
 
 
 def decode_state(value: Buffer) -> TransactionState:
-    """Decode a record's value. Raises ProtocolError (also for an invalid state number), UnsupportedVersion."""
+    """Return the transaction state decoded from the value of a record of `__transaction_state`. Raises ProtocolError
+    for malformed bytes or an invalid state number, UnsupportedVersion for an unknown version."""
     _, found = TRANSACTION_LOG_VALUE.decode(value)
     if not 0 <= found.transaction_status < len(STATES):
         raise ProtocolError(f"{found.transaction_status} is not a transaction state from 0 to {len(STATES) - 1}")
@@ -97,7 +101,8 @@ def decode_state(value: Buffer) -> TransactionState:
 
 
 def encode_state(state: TransactionState) -> bytes:
-    """Encode a state as a record's value. As in Kafka, the partitions are null in state Empty.
+    """Return a transaction state encoded as the value of a record of `__transaction_state`. As in Kafka, the partitions
+    are null in state Empty.
 
     Raises ValueError for a state Empty that has partitions.
     """

@@ -1,4 +1,4 @@
-"""The wire protocol: a schema text for each API, their compiler, message classes and headers.
+"""Kafka's wire protocol: a schema text for each API, the compiler of the schemas, message classes and headers.
 
-Start at `apis` (the registry: `apis.METADATA.decode_request(...)`), then `schemas/` and `compiler`.
+Read `apis` first (the registry of APIs: `apis.METADATA.decode_request(...)`), then `schemas/` and `compiler`.
 """

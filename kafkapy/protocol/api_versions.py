@@ -1,4 +1,5 @@
-"""Builds ApiVersions responses, also the response to an ApiVersions request of an unknown version."""
+"""Builds ApiVersions responses, including the response to an ApiVersions request whose version the broker does not
+know."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +9,8 @@ from kafkapy.protocol.apis import API_VERSIONS
 
 
 def versions_response(served: Mapping[int, tuple[int, int]], error_code: int = Errors.NONE) -> Any:
-    """Return the ApiVersions response for `served`, the first and last version by API key."""
+    """Return an ApiVersions response message that lists the APIs in `served`, which maps each API key to its first and
+    last supported version."""
     entry = API_VERSIONS.Response.ApiKeys
     return API_VERSIONS.Response(
         error_code=error_code,
@@ -17,9 +19,11 @@ def versions_response(served: Mapping[int, tuple[int, int]], error_code: int = E
 
 
 def unsupported(served: Mapping[int, tuple[int, int]]) -> Any:
-    """Make the response to an ApiVersions request of an unknown version; it is sent as version 0.
+    """Return the response to an ApiVersions request whose version the broker does not know. The caller must send the
+    response as version 0.
 
-    As Kafka (KIP-511): UNSUPPORTED_VERSION and only the range of ApiVersions itself, from which the client chooses the
-    version of its next request.
+    As in Kafka (KIP-511), the response has the error UNSUPPORTED_VERSION and lists only the ApiVersions API itself with
+    its version range, so that the client can repeat its request in a supported version. `served` maps each API key to
+    the first and last supported version.
     """
     return versions_response({API_VERSIONS.key: served[API_VERSIONS.key]}, Errors.UNSUPPORTED_VERSION)

@@ -1,6 +1,6 @@
-"""The registry of APIs: one `Api` for each schema in `schemas/`, compiled on first use.
+"""The registry of Kafka's APIs: one `Api` object for each schema file in `schemas/`, compiled on first use.
 
-All of these can be encoded and decoded; the broker serves those that have a handler.
+All registered APIs can be encoded and decoded. The broker serves those of them that have a request handler.
 """
 
 from functools import cached_property
@@ -23,11 +23,12 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Api:
-    """An API: its key, name, versions, message classes and codecs.
+    """One API of the Kafka protocol: its key, name, versions, message classes, encoders and decoders.
 
-    `Request` and `Response` are message classes (see `message`). `encode_*` raise UnsupportedVersion for a version that
-    the schema does not have or that cannot carry a value, and ValueError for a value that does not fit its field.
-    `decode_*` raise ProtocolError, and UnsupportedVersion.
+    `Request` and `Response` are message classes (see module `message`). The `encode_*` methods raise UnsupportedVersion
+    if the schema does not have the version or if a message sets a field that the version lacks, and ValueError if a
+    value does not fit the type of its field. The `decode_*` methods raise ProtocolError for malformed bytes, and
+    UnsupportedVersion.
     """
 
     def __init__(self, key: int, name: str, file: str) -> None:
@@ -54,51 +55,54 @@ class Api:
 
     @cached_property
     def min_version(self) -> int:
-        """The first version of the schema."""
+        """The first version of the API in the schema."""
         return self._head.versions.first
 
     @cached_property
     def max_version(self) -> int:
-        """The last version of the schema."""
+        """The last version of the API in the schema."""
         return self._head.versions.last
 
     @cached_property
     def flexible_from(self) -> int:
-        """The first flexible version; greater than `max_version` if there is none."""
+        """The API's first flexible version (KIP-482), greater than `max_version` if no version is flexible."""
         return self._head.flexible
 
     @cached_property
     def Request(self) -> Any:
-        """The message class of requests."""
+        """The message class of the API's requests, for all versions."""
         return make_class(f"{self.name}Request", self._schema.request, __name__)
 
     @cached_property
     def Response(self) -> Any:
-        """The message class of responses."""
+        """The message class of the API's responses, for all versions."""
         return make_class(f"{self.name}Response", self._schema.response, __name__)
 
     def has_version(self, version: int) -> bool:
-        """Return True if the schema has this version."""
+        """Return True if the API's schema has this version."""
         return self.min_version <= version <= self.max_version
 
     def decode_request(self, buffer: Buffer, version: int, offset: int = 0) -> Any:
-        """Decode the request that begins at `offset`, after the header."""
+        """Return the request message decoded from `buffer`, where it begins at `offset`, right after the request
+        header."""
         return self.request_program(version).decode(buffer, offset)
 
     def encode_request(self, message: Any, version: int) -> bytes:
-        """Encode the request without a header."""
+        """Return the encoded request message, without a request header."""
         return self.request_program(version).encode(message)
 
     def decode_response(self, buffer: Buffer, version: int, offset: int = 0) -> Any:
-        """Decode the response that begins at `offset`, after the header."""
+        """Return the response message decoded from `buffer`, where it begins at `offset`, right after the response
+        header."""
         return self.response_program(version).decode(buffer, offset)
 
     def encode_response(self, message: Any, version: int) -> bytes:
-        """Encode the response without a header."""
+        """Return the encoded response message, without a response header."""
         return self.response_program(version).encode(message)
 
     def request_program(self, version: int) -> Program:
-        """Return the codec of this version's requests, compiled on first use."""
+        """Return the codec (encoder and decoder) for requests of this version, compiled on first use. Raises
+        UnsupportedVersion if the schema does not have the version."""
         program = self._request_programs.get(version)
         if program is None:
             layout = self._layout("request", self.Request, self._schema.request, version)
@@ -107,7 +111,8 @@ class Api:
         return program
 
     def response_program(self, version: int) -> Program:
-        """Return the codec of this version's responses, compiled on first use."""
+        """Return the codec (encoder and decoder) for responses of this version, compiled on first use. Raises
+        UnsupportedVersion if the schema does not have the version."""
         program = self._response_programs.get(version)
         if program is None:
             program = Program(self._layout("response", self.Response, self._schema.response, version))

@@ -32,30 +32,30 @@ NEW_DEFAULT = ()  # the default of an array or struct: a new empty list or struc
 
 
 class SchemaError(ValueError):
-    """A schema text is invalid; the message begins with `source:line`."""
+    """Raised for an invalid schema text. The message begins with `source:line`."""
 
 
 class Versions(NamedTuple):
-    """A range of versions, both ends included; empty if `last < first`."""
+    """A range of API or record versions, both ends included. The range is empty if `last < first`."""
 
     first: int
     last: int
 
     def cover(self, version: int) -> bool:
-        """Return True if the version is in the range."""
+        """Return True if the version lies in this range."""
         return self.first <= version <= self.last
 
     def within(self, outer: "Versions") -> bool:
-        """Return True if this range lies within `outer`."""
+        """Return True if this whole range lies within the range `outer`."""
         return outer.first <= self.first and self.last <= outer.last
 
 
 class Field(NamedTuple):
-    """A field of a schema. `kind` is a primitive type or `struct`; `default` is the value if a message does not set the
-    field.
+    """A field of a schema.
 
-    The default of records is None, as in Kafka, even if the field is not nullable, in which case None cannot be
-    encoded.
+    `kind` is a primitive type or `struct`, and `array` is True for an array of that kind. `default` is the field's
+    value in a message that does not set it. The default of a field of kind `records` is None, as in Kafka, even if the
+    field is not nullable; a message with that None cannot be encoded.
     """
 
     name: str
@@ -74,8 +74,8 @@ class Field(NamedTuple):
 
 
 class Head(NamedTuple):
-    """The first line of a schema. `flexible` is the first flexible version, greater than `versions.last` if there is
-    none."""
+    """The first line of a schema: API key, name and versions. `flexible` is the first flexible version, greater than
+    `versions.last` if no version is flexible."""
 
     key: int
     name: str
@@ -84,7 +84,7 @@ class Head(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """A compiled schema: request and response of an API in all versions."""
+    """A parsed schema of one API: the fields of its request and of its response, in all versions."""
 
     head: Head
     request: tuple[Field, ...]
@@ -101,14 +101,15 @@ class _Line(NamedTuple):
 
 
 def parse_head(text: str, source: str) -> Head:
-    """Parse only the first line, which is all the registry needs until the API is used."""
+    """Return the first line of a schema text, parsed. The registry of APIs needs no more until the API is used.
+    `source` names the schema in errors. Raises SchemaError."""
     for line in _lines(text, source):
         return _head(line)
     raise SchemaError(f"{source}:1: the schema is empty")
 
 
 def parse(text: str, source: str) -> Schema:
-    """Parse a whole schema text; `source` names it in errors."""
+    """Return a whole schema text of an API, parsed. `source` names the schema in errors. Raises SchemaError."""
     lines = list(_lines(text, source))
     head = parse_head(text, source)
     starts = [i for i, line in enumerate(lines) if line.depth == 0]
@@ -123,7 +124,8 @@ def parse(text: str, source: str) -> Schema:
 
 
 def parse_record(text: str, source: str) -> tuple[Head, tuple[Field, ...]]:
-    """Parse the schema of a single message; the key of its head is -1. `source` names it in errors."""
+    """Return the first line and the fields of the schema of a single message, such as a record of an internal topic.
+    The key in the returned head is -1. `source` names the schema in errors. Raises SchemaError."""
     lines = list(_lines(text, source))
     if not lines:
         raise SchemaError(f"{source}:1: the schema is empty")

@@ -1,7 +1,7 @@
-"""Schemas of the metadata that consumers exchange through the group protocol: subscriptions and assignments.
+"""Schemas of the bytes that consumers exchange through JoinGroup and SyncGroup: subscriptions and assignments.
 
-Source: Kafka's ConsumerProtocol, KIP-429 (owned partitions), KIP-792 (generation), KIP-881 (rack). A later version is
-decoded as the latest known one, because versions only add fields.
+Source: Kafka's ConsumerProtocol, KIP-429 (owned partitions), KIP-792 (generation), KIP-881 (rack). Bytes of a later
+version are decoded as the latest version known here, because new versions only add fields at the end.
 """
 
 from kafkapy.protocol.versioned import VersionedMessage

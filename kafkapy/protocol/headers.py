@@ -1,9 +1,9 @@
-"""Request and response headers, and frames with them.
+"""Request and response headers, and whole frames (size, header and message).
 
-A request header has api key, api version, correlation id (v0), a nullable client id (v1), tagged fields (v2, for
-flexible requests); the client id has an int16 length even in v2. A response header has the correlation id (v0), tagged
-fields (v1, for flexible responses). ApiVersions responses always have header v0, so that a client can read the response
-to a version that the broker does not know (KIP-511).
+A request header has the API key, API version and correlation id (header v0), a nullable client id (added in v1), and
+tagged fields (added in v2, for flexible requests). The client id has an int16 length even in v2. A response header has
+the correlation id (v0) and tagged fields (added in v1, for flexible responses). ApiVersions responses always have
+header v0, so that a client can read the response to a version that the broker does not know (KIP-511).
 """
 
 import struct
@@ -23,7 +23,7 @@ _MAX_TAGGED_FIELDS = 1000
 
 
 class RequestHeader(NamedTuple):
-    """A request header. A null client id is decoded as an empty string, as in Kafka."""
+    """A decoded request header. A null client id becomes an empty string, as in Kafka."""
 
     api_key: int
     api_version: int
@@ -32,9 +32,11 @@ class RequestHeader(NamedTuple):
 
 
 class UnsupportedApi(ProtocolError):
-    """A request of an unknown API or version, so that only the start of its header can be read.
+    """Raised for a request whose API key or API version the broker does not know. Only the start of such a request's
+    header can be read.
 
-    Kafka closes the connection, except for ApiVersions, which it answers (`api_versions.unsupported`).
+    Kafka closes the connection of such a client. The exception is an ApiVersions request of an unknown version, which
+    the broker answers (see `api_versions.unsupported`).
     """
 
     def __init__(self, api_key: int, api_version: int, correlation_id: int) -> None:
@@ -47,9 +49,11 @@ class UnsupportedApi(ProtocolError):
 
 
 def read_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
-    """Decode the header of a frame (without its size); return the header and the position of the request.
+    """Decode the request header at the start of a frame (without the frame's size). Return the header and the position
+    where the request message begins.
 
-    Raises UnsupportedApi, and ProtocolError for a frame that ends inside the header.
+    Raises UnsupportedApi for an unknown API key or version, and ProtocolError for a frame that ends inside the header
+    or an invalid header.
     """
     if len(buffer) < 8:
         raise ProtocolError(f"a frame of {len(buffer)} bytes is too short for a request header")
@@ -79,7 +83,8 @@ def read_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
 
 
 def read_response_header(buffer: Buffer, api: Api, version: int) -> tuple[int, int]:
-    """Decode the header of a response; return the correlation id and the position of the response."""
+    """Decode the response header at the start of a frame (without the frame's size). Return the correlation id and the
+    position where the response message begins. Raises ProtocolError for a frame that ends inside the header."""
     if len(buffer) < 4:
         raise ProtocolError(f"a frame of {len(buffer)} bytes is too short for a response header")
     correlation_id = _INT32.unpack_from(buffer)[0]
@@ -89,7 +94,7 @@ def read_response_header(buffer: Buffer, api: Api, version: int) -> tuple[int, i
 
 
 def request_frame(api: Api, version: int, correlation_id: int, client_id: str | None, message: Any) -> bytes:
-    """Return a request with its size and header."""
+    """Return a whole request frame: size, request header and the encoded message."""
     head = _REQUEST.pack(api.key, version, correlation_id)
     if api.key != _CONTROLLED_SHUTDOWN or version > 0:
         client = None if client_id is None else client_id.encode("utf-8", "replace")
@@ -100,7 +105,7 @@ def request_frame(api: Api, version: int, correlation_id: int, client_id: str | 
 
 
 def response_frame(api: Api, version: int, correlation_id: int, message: Any) -> bytes:
-    """Return a response with its size and header."""
+    """Return a whole response frame: size, response header and the encoded message."""
     head = _INT32.pack(correlation_id)
     if _response_is_flexible(api, version):
         head += NO_TAGGED_FIELDS

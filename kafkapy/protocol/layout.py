@@ -1,6 +1,6 @@
-"""The fields of a message in one version, in wire order, as input for both codecs.
+"""The layout of a message in one version: its fields in wire order, as input for both codecs.
 
-`ext.codec` compiles a Layout to a table in C; `reference` interprets it.
+The codec `ext.codec` compiles a Layout to a table in C. The codec `reference` interprets a Layout in Python.
 """
 
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from kafkapy.protocol.message import camel_case
 
 
 class Step(NamedTuple):
-    """A field in one version."""
+    """One field of a message or struct, as it is encoded in one version."""
 
     name: str  # the attribute of the message
     where: str  # for error messages: "Metadata response v9: topics.name"
@@ -23,11 +23,12 @@ class Step(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """A struct, or a whole message, in one version.
+    """The encoding of a whole message, or of a struct in a message, in one version.
 
-    `steps` are encoded one after the other, `tagged` (by ascending tag) in the tagged section that ends every struct of
-    a flexible version. `absent` are the fields that this version does not have: decoded messages get their defaults,
-    and encoding another value is an error unless the field is in `ignorable`.
+    `steps` are the fields that are encoded one after the other. `tagged` are the tagged fields, by ascending tag, in
+    the section that ends every struct of a flexible version. `absent` are the fields that this version does not have:
+    decoding gives them their defaults, and encoding a message with another value in such a field is an error unless
+    `ignorable` has the field's name.
     """
 
     cls: type[Any]
@@ -40,7 +41,8 @@ class Layout(NamedTuple):
 
 
 def lay_out(cls: type[Any], fields: tuple[Field, ...], head: Head, version: int, title: str) -> Layout:
-    """Return the layout of a message in `version`. `title` names it in errors: "Metadata response v9"."""
+    """Return the layout of a message of class `cls` in `version`. `title` names the message in errors: "Metadata
+    response v9"."""
     return _struct(cls, fields, head, version, f"{title}: ")
 
 

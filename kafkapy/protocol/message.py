@@ -1,7 +1,7 @@
-"""Message classes generated from schemas, one for each request, response or struct, for all versions.
+"""Message classes generated from schemas. One class for each request, response or struct serves all versions.
 
 A struct's class is an attribute of its parent's class, in camel case: `METADATA.Response.Topics.Partitions`.
-Constructors take keyword arguments only; fields are plain attributes; messages compare by value.
+Constructors take keyword arguments only. Fields are plain attributes. Messages compare by value.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,8 @@ _UNSET = object()
 
 
 class Message:
-    """The base class of all messages and structs. `_fields` has the field names in the schema's order."""
+    """The base class of all message classes, which are generated from schemas for requests, responses and structs.
+    `_fields` has the field names in the schema's order."""
 
     __slots__ = ()
     _fields: tuple[str, ...] = ()
@@ -31,12 +32,13 @@ class Message:
 
 
 def camel_case(name: str) -> str:
-    """Convert `partition_data` to `PartitionData`."""
+    """Return a snake case name in camel case: `PartitionData` for `partition_data`."""
     return "".join(word.capitalize() for word in name.split("_"))
 
 
 def make_class(name: str, fields: tuple[Field, ...], module: str) -> type[Any]:
-    """Create the message class `name` (dotted for a struct), with the classes of its structs as attributes."""
+    """Create and return the message class `name` with these fields. The classes of its structs, whose names are dotted,
+    become attributes of the class. `module` is the value of its `__module__`."""
     namespace: dict[str, Any] = {
         "__slots__": tuple(field.name for field in fields),
         "__module__": module,

@@ -1,13 +1,14 @@
-"""The reference codec, in Python: interprets a Layout field by field. `ext.codec` must agree with it, errors included.
+"""The reference codec in Python, which interprets a Layout field by field. The codec in C, `ext.codec`, must give the
+same results and errors.
 
 Encoding (Kafka protocol guide, KIP-482): numbers are big-endian. A string, array or bytes field begins with its length,
--1 for null (int16 for strings, int32 for the others). In flexible versions the length plus one is an unsigned varint, 0
-for null, and every struct ends with its tagged fields: their number, then tag, size and content of each. A bool is one
-byte, a uuid 16 bytes; a nullable struct begins with a byte, -1 for null.
+which is -1 for null (int16 for strings, int32 for arrays and bytes). In flexible versions the length plus one is an
+unsigned varint, 0 for null, and every struct ends with its tagged fields: their number, then the tag, size and content
+of each. A bool takes one byte, a uuid 16 bytes. A nullable struct begins with a byte, which is -1 for null.
 
 As in Kafka, bytes after the message are ignored, unknown tagged fields are skipped, and invalid UTF-8 in a string
-becomes U+FFFD. Stricter than Kafka: a tagged field must fill its size, and the number of elements in a request is
-limited (`apis.MAX_REQUEST_ELEMENTS`).
+becomes U+FFFD. Stricter than in Kafka, a tagged field must be exactly as long as its size says, and the number of array
+elements in a request is limited (`apis.MAX_REQUEST_ELEMENTS`).
 """
 
 import operator
@@ -25,9 +26,9 @@ _FLOAT64 = struct.Struct(">d")
 
 
 class Program:
-    """Decodes and encodes one message in one version.
+    """The decoder and encoder of one message (a request, response or record) in one version.
 
-    Decoding a message whose arrays have more than `max_elements` elements in total raises ProtocolError.
+    Decoding raises ProtocolError for a message whose arrays have more than `max_elements` elements in total.
     """
 
     def __init__(self, layout: Layout, max_elements: int | None = None) -> None:
@@ -35,17 +36,20 @@ class Program:
         self._max_elements = sys.maxsize if max_elements is None else max_elements
 
     def decode(self, buffer: bytes | bytearray | memoryview, offset: int = 0) -> Any:
-        """Decode the message that begins at `offset`. Raises ProtocolError. Records are slices of `buffer`."""
+        """Return the message decoded from `buffer`, where it begins at `offset`. Fields of type `records` are slices of
+        `buffer`, not copies. Raises ProtocolError for malformed bytes."""
         return _Decoder(buffer, offset, self._max_elements).message(self._layout)
 
     def encode(self, message: Any) -> bytes:
-        """Encode the message. Raises UnsupportedVersion, and ValueError for a value that does not fit its field."""
+        """Return the encoded message. Raises UnsupportedVersion if the message sets a field that this version does not
+        have, and ValueError for a value that does not fit its field."""
         out = bytearray()
         _encode_struct(out, self._layout, message)
         return bytes(out)
 
     def encode_frame(self, head: bytes, message: Any) -> bytes:
-        """Return a frame: the size of the rest (int32), `head`, the encoded message."""
+        """Return a frame: an int32 with the size of the rest, the encoded header `head`, and the encoded message.
+        Raises the errors of `encode`."""
         body = self.encode(message)
         return (len(head) + len(body)).to_bytes(4, "big") + head + body
 

@@ -1,7 +1,8 @@
-"""Messages with their version (int16) in front: records of the internal topics, and metadata of the consumer protocol.
+"""Messages that begin with their version (int16): records of the internal topics, and metadata of the consumer
+protocol.
 
-Their schemas are a few lines each, at the place where they are used. Source: Kafka's
-MessageUtil.toVersionPrefixedByteBuffer, and its generated JSON converters.
+The schemas are a few lines each and stand in the modules that use them. Source: Kafka's
+MessageUtil.toVersionPrefixedByteBuffer, and the JSON converters that Kafka generates.
 """
 
 import base64
@@ -21,9 +22,11 @@ Buffer = bytes | bytearray | memoryview
 
 
 class VersionedMessage:
-    """A message in all its versions; `Message` is its class. It is compiled on first use.
+    """A kind of message whose encoding begins with its version, such as a record of an internal topic. The schema
+    covers all versions and is compiled on first use.
 
-    lenient: decode versions above the last as the last one, for messages whose versions only add fields.
+    lenient: decode versions after the last known one as the last known one, for messages whose versions only add
+    fields.
     """
 
     def __init__(self, schema: str, *, lenient: bool = False) -> None:
@@ -40,39 +43,45 @@ class VersionedMessage:
 
     @cached_property
     def name(self) -> str:
-        """Kafka's name of the message."""
+        """Kafka's name of this kind of message."""
         return self._parsed[0].name
 
     @cached_property
     def min_version(self) -> int:
-        """The first version."""
+        """The first version in the schema."""
         return self._parsed[0].versions.first
 
     @cached_property
     def max_version(self) -> int:
-        """The last version."""
+        """The last version in the schema."""
         return self._parsed[0].versions.last
 
     @cached_property
     def Message(self) -> Any:
-        """The message class."""
+        """The class of the decoded messages."""
         return make_class(self.name, self._parsed[1], __name__)
 
     def has_version(self, version: int) -> bool:
-        """Return True if messages of this version can be decoded."""
+        """Return True if messages of this version can be decoded. With `lenient`, this includes all later versions."""
         return version >= self.min_version and (self._lenient or version <= self.max_version)
 
     def encode(self, message: Any, version: int) -> bytes:
-        """Return the version and the encoded message. Raises UnsupportedVersion, ValueError (see protocol.apis)."""
+        """Return the version (int16) followed by the encoded message.
+
+        Raises UnsupportedVersion if the schema does not have the version or the message sets a field that the version
+        lacks, and ValueError for a value that does not fit its field.
+        """
         return _VERSION.pack(version) + self._program(version).encode(message)
 
     def decode(self, buffer: Buffer) -> tuple[int, Any]:
-        """Return (version, message); bytes after the message are ignored. Raises ProtocolError, UnsupportedVersion."""
+        """Return the version and the decoded message. Bytes after the message are ignored. Raises ProtocolError for
+        malformed bytes, UnsupportedVersion for a version that cannot be decoded."""
         version = version_of(buffer, self.name)
         return version, self._program(version).decode(buffer, _VERSION.size)
 
     def as_json(self, message: Any, version: int) -> dict[str, Any]:
-        """Return the fields of this version as JSON values, with Kafka's field names and bytes in base64."""
+        """Return the message's fields of this version as a dict of JSON values, with Kafka's field names (lower camel
+        case) and bytes in base64."""
         return _as_json(message, self._parsed[1], min(version, self.max_version))
 
     def _program(self, version: int) -> Program:
@@ -90,8 +99,8 @@ class VersionedMessage:
 
 
 def version_of(buffer: Buffer, what: str) -> int:
-    """Return the version at the start of `buffer`. Raises ProtocolError if it is too short; `what` names it in the
-    message."""
+    """Return the version (int16) at the start of an encoded message. Raises ProtocolError if `buffer` is too short;
+    `what` names the message in the error."""
     if len(buffer) < _VERSION.size:
         raise ProtocolError(f"{what} has {len(buffer)} bytes, too few for its version")
     (version,) = _VERSION.unpack_from(buffer)
