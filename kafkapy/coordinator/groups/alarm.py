@@ -1,4 +1,4 @@
-"""A timer of a shard that can be set again or cancelled."""
+"""A timer for consumer groups that can be set again or cancelled."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 
 class Alarm:
-    """A timer that runs one function (a step) on a coordinator shard after a delay.
+    """A timer that runs one function (a step) on a coordinator's shard after a delay. A shard is a partition of
+    `__consumer_offsets` with its state machine.
 
-    Setting the timer again replaces the previous function. Callers hold the shard's lock.
+    Setting the timer again replaces the function that was set before. Callers hold the shard's lock.
     """
 
     __slots__ = ("_entry", "_version")
@@ -27,7 +28,7 @@ class Alarm:
         return self._entry is not None
 
     def set(self, shard: Shard[Any], delay_s: float, step: Callable[[], Effects | None]) -> None:
-        """Run `step` after `delay_s` seconds, replacing any step that was set before."""
+        """Run `step` on the shard after `delay_s` seconds, instead of any step that was set before."""
         self.cancel()
         version = self._version
 

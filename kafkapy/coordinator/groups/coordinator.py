@@ -1,4 +1,5 @@
-"""The group coordinator as the handlers call it: runs steps on the shard of a group and returns errors as responses."""
+"""The group coordinator's API for the request handlers. It runs each request on the partition of `__consumer_offsets`
+that stores the group, and turns errors into responses."""
 
 from __future__ import annotations
 
@@ -27,9 +28,11 @@ CLASSIC = "classic"  # the type of every group here
 
 
 class GroupCoordinator:
-    """Joins, syncs, heartbeats, leaves, and administration of groups.
+    """Handles the requests JoinGroup, SyncGroup, Heartbeat and LeaveGroup, and DescribeGroups, ListGroups and
+    DeleteGroups.
 
-    All methods except `describe` and `list` call `reply` with the response once, now or later.
+    All methods except `describe` and `list` return nothing and call the `reply` callback with the response once, either
+    at once or later.
     """
 
     def __init__(self, shards: Shards[GroupMachine]) -> None:
@@ -67,8 +70,12 @@ class GroupCoordinator:
             reply(leave_error(error.code))
 
     def _member_shard(self, group_id: str) -> Shard[GroupMachine]:
-        """Return the group's shard. Raises INVALID_GROUP_ID for an empty id: such a group may have offsets, but no
-        members."""
+        """Return the shard (a partition of `__consumer_offsets` with its state machine) that stores the group, for a
+        request of a member.
+
+        Raises KafkaError INVALID_GROUP_ID for an empty group id, since a group with an empty id may have offsets but no
+        members, and the errors of `Shards.of`.
+        """
         if not group_id:
             raise KafkaError(Errors.INVALID_GROUP_ID, "the group id is empty; members need one")
         return self._shards.of(group_id)
@@ -76,7 +83,8 @@ class GroupCoordinator:
     # --- administration
 
     def describe(self, group_ids: Sequence[str]) -> list[Any]:
-        """Return a DescribeGroups.Response.Groups for each group id."""
+        """Return an entry of the DescribeGroups response (DESCRIBE_GROUPS.Response.Groups) for each group id. An error
+        becomes the error code of the group's entry."""
         answers = []
         for group_id in group_ids:
             try:
@@ -90,8 +98,12 @@ class GroupCoordinator:
         return answers
 
     def list(self, states: Sequence[str], types: Sequence[str]) -> Any:
-        """Return a ListGroups response with the groups in one of `states` and of one of `types`, in any case. Empty
-        means all."""
+        """Return the ListGroups response with this coordinator's groups that are in one of `states` and of one of
+        `types`, ignoring case.
+
+        Empty `states` or `types` select all. The response's error code is COORDINATOR_LOAD_IN_PROGRESS while a
+        partition of `__consumer_offsets` is being loaded.
+        """
         wanted = {state.lower() for state in states}
         code = Errors.COORDINATOR_LOAD_IN_PROGRESS if self._shards.is_loading else Errors.NONE
         groups: list[Any] = []
@@ -106,14 +118,16 @@ class GroupCoordinator:
         return LIST_GROUPS.Response(error_code=code, groups=groups)
 
     def delete(self, group_ids: Sequence[str], reply: Reply) -> None:
-        """Delete empty groups with all their offsets."""
+        """Delete the groups, which must have no members, with all their committed offsets. Call `reply` with a
+        DeleteGroups response that has an error code for each group."""
         _DeleteGroups(self._shards, list(dict.fromkeys(group_ids)), reply).begin()
 
 
 def _describe(group_id: str, machine: GroupMachine) -> Any:
-    """Return the DescribeGroups entry of a group, of a dead group if there is none.
+    """Return the entry of a group in the DescribeGroups response. A group that does not exist is described as a dead
+    group.
 
-    Metadata and assignments are included only for a stable group, as in Kafka.
+    Members' metadata and assignments are included only for a stable group, as in Kafka.
     """
     group = machine.groups.get(group_id)
     make = DESCRIBE_GROUPS.Response.Groups
@@ -142,14 +156,15 @@ def _describe(group_id: str, machine: GroupMachine) -> Any:
 
 
 def _listed(group: Group) -> Any:
-    """Return the ListGroups entry of a group."""
+    """Return the entry of a group in the ListGroups response."""
     return LIST_GROUPS.Response.Groups(
         group_id=group.id, protocol_type=group.protocol_type or "", group_state=group.state, group_type=CLASSIC
     )
 
 
 class _DeleteGroups:
-    """One DeleteGroups request, whose groups may be on several shards that finish at different times."""
+    """A DeleteGroups request in progress. Its groups may be stored in several partitions of `__consumer_offsets`, whose
+    deletions finish at different times."""
 
     def __init__(self, shards: Shards[GroupMachine], group_ids: Sequence[str], reply: Callable[[Any], object]) -> None:
         self._shards = shards

@@ -1,4 +1,5 @@
-"""Deletes groups: by DeleteGroups, or when the last offset of an empty group has expired or is deleted."""
+"""Deletes groups: on a DeleteGroups request, or when the last offset of an empty group has expired or has been
+deleted."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 
 
 def delete(machine: GroupMachine, group_id: str, done: Callable[[KafkaError | None], object]) -> Effects:
-    """Delete an empty group and its offsets. Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+    """Delete an empty group and its committed offsets: return the tombstones to append. `done` is called with None or
+    the error when the append has finished.
+
+    Raises KafkaError GROUP_ID_NOT_FOUND if there is no such group, NON_EMPTY_GROUP if the group has members.
+    """
     group = machine.groups.get(group_id)
     if group is None or group.state == DEAD:
         raise KafkaError(Errors.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
@@ -31,7 +36,11 @@ def end(
     tombstones: Sequence[Record],
     done: Callable[[KafkaError | None], object] | None = None,
 ) -> Effects:
-    """Delete an empty group, and with `tombstones` its offsets. If the append fails, the group stays."""
+    """Delete an empty group: return its tombstone and `tombstones`, those of its committed offsets, as records to
+    append.
+
+    If the append fails, the group stays. `done` is called with None or the error when the append has finished.
+    """
     group.state = DEAD  # refuses joins and commits until the append is done
 
     def then(error: KafkaError | None) -> None:

@@ -1,4 +1,5 @@
-"""A classic consumer group: its members, state and protocol. Nothing in this module blocks, replies or appends."""
+"""A classic consumer group in memory: its members, state and protocol. The code in this module does not block, send
+responses or append records."""
 
 from __future__ import annotations
 
@@ -29,13 +30,15 @@ log = logging.getLogger("kafkapy.coordinator.groups")
 
 
 class Group:
-    """A classic group. `members` is in order of joining; `static` maps an instance id to the present member id.
+    """A classic consumer group. `members` is in order of joining; `static` maps each instance id to the current member
+    id of that static member.
 
-    pending     member ids handed out by the coordinator but not yet joined with (KIP-394), with their deadlines
-    unsynced    ids of members of this generation that have not sent SyncGroup
-    waiting     number of members waiting for a JoinGroup response
-    returning   by instance id: a static member that rejoined with a new id, whose record is still being appended
-    current_state_timestamp_ms   when the group entered its state; None if an old record does not say
+    pending     member ids that were handed out with MEMBER_ID_REQUIRED (KIP-394) and have not joined yet, with their
+                deadlines in monotonic seconds
+    unsynced    ids of the members that have not sent SyncGroup in this generation
+    waiting     number of members that wait for a JoinGroup response
+    returning   by instance id: a static member that rejoined, while the record with its new id is being appended
+    current_state_timestamp_ms   when the group entered its state; None if an old record does not tell the time
     """
 
     def __init__(self, id: str, clock: Clock) -> None:
@@ -56,8 +59,8 @@ class Group:
         self._support: Counter[str] = Counter()  # number of members that support each protocol
         self._topics: set[str] | None = None
 
-        # group.initial.rebalance.delay.ms: the first rebalance of a group waits for more members, longer while more
-        # join.
+        # group.initial.rebalance.delay.ms: the first rebalance of a group waits for more members, and waits longer
+        # while more members join.
         self.delay_left_ms: int | None = None  # the rest of the maximum delay; None outside the initial delay
         self.joined_in_delay = False
         self.join_alarm = Alarm()
@@ -78,7 +81,7 @@ class Group:
 
     @property
     def rebalance_ms(self) -> int:
-        """The longest rebalance time-out of any member."""
+        """The longest rebalance time-out of the group's members in milliseconds, 0 for a group without members."""
         return max((member.rebalance_ms for member in self.members.values()), default=0)
 
     def move_to(self, state: str) -> None:
@@ -103,7 +106,8 @@ class Group:
         self.pending.pop(member.id, None)
 
     def remove(self, member_id: str) -> Member | None:
-        """Remove a member or a pending member id, and return the member if there was one."""
+        """Remove a member, or a member id that was handed out but has not joined yet, from the group. Return the
+        removed member, or None if no member had this id."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_support(member.protocols, -1)
@@ -117,14 +121,15 @@ class Group:
         return member
 
     def update(self, member: Member, protocols: Protocols, rebalance_ms: int, session_ms: int) -> None:
-        """Store what the member sent in another JoinGroup."""
+        """Store the protocols and time-outs (in milliseconds) that a known member sent in another JoinGroup."""
         self._replace_support(member.protocols, protocols)
         member.protocols = protocols
         member.rebalance_ms = rebalance_ms
         member.session_ms = session_ms
 
     def rename(self, member: Member, new_id: str) -> None:
-        """Give a static member that rejoined its new id; it keeps its place and its assignment."""
+        """Change the member id of a static member that has rejoined to `new_id`. The member keeps its assignment and
+        its position in `members`, and remains leader if it was the leader."""
         self.members = {new_id if id == member.id else id: other for id, other in self.members.items()}
         if self.leader == member.id:
             self.leader = new_id
@@ -136,12 +141,13 @@ class Group:
         self.static[member.instance_id] = new_id
 
     def await_join(self, member: Member, reply: Reply | None) -> None:
-        """Set the reply of a JoinGroup that waits for the next generation; None if the member no longer waits."""
+        """Store the reply callback of the member's JoinGroup, which is called when the next generation begins. None
+        means that the member no longer waits for a response."""
         self.waiting += (reply is not None) - (member.join_reply is not None)
         member.join_reply = reply
 
     def touch(self, member: Member) -> None:
-        """Extend the member's session."""
+        """Extend the member's session by its session time-out, counted from now."""
         member.deadline = self.clock.monotonic() + member.session_ms / 1000
 
     # --- protocols
@@ -158,7 +164,9 @@ class Group:
             self._count_support(after, 1)
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Return True if a member with these protocols may join: one of them is supported by all members."""
+        """Return True if a member with this protocol type and these protocols may join the group. All current members
+        must have the same protocol type, and at least one of the protocols must be supported by all of them. An empty
+        group accepts any protocol type with at least one protocol."""
         if self.state == EMPTY:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
@@ -170,14 +178,16 @@ class Group:
         return False
 
     def choose_protocol(self) -> str:
-        """Return the protocol that most members prefer among those that all members support."""
+        """Return the name of the protocol that gets the most votes: every member votes for its most preferred protocol
+        among those that all members support."""
         candidates = {name for name, count in self._support.items() if count == len(self.members)}
         if len(candidates) == 1:
             return next(iter(candidates))
         return Counter(member.vote(candidates) for member in self.members.values()).most_common(1)[0][0]
 
     def would_choose(self, member: Member, protocols: Protocols) -> str:
-        """Return the protocol the group would choose if `member` supported `protocols` instead."""
+        """Return the name of the protocol that the group would choose if `member` supported `protocols` instead of its
+        current ones."""
         present, member.protocols = member.protocols, protocols
         self._replace_support(present, protocols)
         try:
@@ -187,7 +197,8 @@ class Group:
             self._replace_support(protocols, present)
 
     def subscribed_topics(self) -> set[str] | None:
-        """Return the topics the members of a consumer group subscribe to, or None if that is unknown."""
+        """Return the topics that the members of a consumer group subscribe to, or None if the topics are unknown, for
+        example because the members are not consumers."""
         return self._topics
 
     def update_subscribed_topics(self) -> None:
@@ -201,7 +212,8 @@ class Group:
             self._topics = None
 
     def _decoded_topics(self, protocol: str) -> set[str] | None:
-        """Return the topics of all members' subscriptions, or None if a member's metadata cannot be decoded."""
+        """Return the topics that all members together subscribe to, or None if the metadata of a member cannot be
+        decoded."""
         # A set, because most members have the same metadata.
         distinct = {member.metadata(protocol) for member in self.members.values()}
         try:
@@ -215,7 +227,8 @@ class Group:
     # --- generations
 
     def elect_joined_leader(self) -> bool:
-        """Replace a leader that did not join by a member that did. Return False if no member joined."""
+        """If the leader has not rejoined in this rebalance, make a member that has rejoined the leader. Return False if
+        no member has rejoined, else True."""
         if self.leader is None:
             return False
         if self.members[self.leader].join_reply is None:
@@ -235,7 +248,8 @@ class Group:
     # --- checks of requests
 
     def check_member(self, member_id: str, instance_id: str | None) -> None:
-        """Raise KafkaError FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID unless this is a present member."""
+        """Raise KafkaError FENCED_INSTANCE_ID if the instance id now belongs to another member id, UNKNOWN_MEMBER_ID if
+        the group does not have the member."""
         if instance_id is not None:
             present = self.static.get(instance_id)
             if present is not None and present != member_id:
@@ -249,25 +263,28 @@ class Group:
             raise KafkaError(Errors.UNKNOWN_MEMBER_ID, f"group {self.id!r} has no member {member_id!r}")
 
     def check_generation(self, generation: int) -> None:
-        """Raise KafkaError ILLEGAL_GENERATION unless this is the present generation."""
+        """Raise KafkaError ILLEGAL_GENERATION unless the group is in this generation."""
         if generation != self.generation:
             raise KafkaError(
                 Errors.ILLEGAL_GENERATION, f"group {self.id!r} is in generation {self.generation}, not {generation}"
             )
 
     def check_alive(self) -> None:
-        """Raise KafkaError COORDINATOR_NOT_AVAILABLE, which makes clients find the coordinator again, if the group is
-        dead."""
+        """Raise KafkaError COORDINATOR_NOT_AVAILABLE if the group is dead. This error makes clients find the
+        coordinator again."""
         if self.state == DEAD:
             raise KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, f"group {self.id!r} is being deleted")
 
     def check_commit(self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool) -> None:
-        """Raise KafkaError unless the group accepts this offset commit. A commit of a member extends its session.
+        """Raise KafkaError unless the group accepts this offset commit. A non-transactional commit of a member extends
+        the member's session.
 
-        A generation below 0 means that no member commits: an administrator, or a consumer that assigns its own
-        partitions. Such commits need a group without members; in a transaction they are always accepted, because old
-        clients do not send the member there. Raises COORDINATOR_NOT_AVAILABLE, FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID,
-        ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
+        A generation below 0 means that the commit does not come from a member, but from an administrator or from a
+        consumer that assigns its own partitions. Such commits are accepted only while the group has no members. In a
+        transaction they are always accepted, because old clients do not send the member id with transactional commits.
+
+        Raises COORDINATOR_NOT_AVAILABLE, FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION,
+        REBALANCE_IN_PROGRESS.
         """
         self.check_alive()
         if generation < 0 and self.state == EMPTY:
@@ -285,7 +302,8 @@ class Group:
 
 
 def _topics(metadata: bytes) -> list[str]:
-    """Return the topics of a subscription. Every version begins with them, so all are decoded as version 0."""
+    """Return the topics in a consumer's encoded subscription. A subscription of any version begins like version 0, with
+    the topics, so it is decoded as version 0. Raises ProtocolError, UnsupportedVersion."""
     version = version_of(metadata, SUBSCRIPTION.name)
     if version < 0:
         raise UnsupportedVersion(f"{SUBSCRIPTION.name} has no version {version}")

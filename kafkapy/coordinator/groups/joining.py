@@ -1,6 +1,6 @@
-"""The step for JoinGroup: a member joins, rejoins, or changes its protocols.
+"""Handles JoinGroup requests: a member joins, rejoins, or changes its protocols.
 
-Source: GroupCoordinator, KIP-345 (static members), KIP-394 (MEMBER_ID_REQUIRED), KIP-814 (skip_assignment).
+Source: Kafka's GroupCoordinator, KIP-345 (static members), KIP-394 (MEMBER_ID_REQUIRED), KIP-814 (skip_assignment).
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ NEW_MEMBER_TIMEOUT_S = 300.0
 
 
 class Join(NamedTuple):
-    """A JoinGroup request. `member_id` is empty for a new member. Times are in milliseconds.
+    """A JoinGroup request. `member_id` is empty for a new member. Times are in milliseconds. `reply` is called with the
+    response.
 
-    needs_id   a new member first gets an id in a MEMBER_ID_REQUIRED error, and joins with it (version 4+)
+    needs_id   a new member first gets a member id in a MEMBER_ID_REQUIRED error, and joins with that id (version 4+)
     may_skip   the client understands skip_assignment in the response (version 9+)
     """
 
@@ -48,7 +49,12 @@ class Join(NamedTuple):
 
 
 def join(rebalances: Rebalances, group_id: str, request: Join) -> Effects | None:
-    """Handle a JoinGroup. Raises KafkaError if the request is refused."""
+    """Handle a JoinGroup request: add or update the member and begin a rebalance if one is needed. Return records to
+    append, or None.
+
+    The response is sent through `request.reply`, usually when the rebalance is complete. Raises KafkaError if the
+    request is refused.
+    """
     settings = rebalances.settings()
     low, high = settings["group.min.session.timeout.ms"], settings["group.max.session.timeout.ms"]
     if not low <= request.session_ms <= high:
@@ -78,10 +84,10 @@ def join(rebalances: Rebalances, group_id: str, request: Join) -> Effects | None
 
 
 def _has_room(group: Group, member_id: str, max_size: int) -> bool:
-    """Return True if the member may join a group limited to group.max.size.
+    """Return True if the member may join without exceeding `max_size` (group.max.size).
 
-    During a rebalance only members that have joined it count, so after the limit was lowered the last to join are
-    refused.
+    During a rebalance, only the members that have joined the next generation count. So after the limit was lowered, the
+    members that join last are refused.
     """
     if group.state in (EMPTY, DEAD):
         return True
@@ -154,8 +160,8 @@ def _add(rebalances: Rebalances, group: Group, request: Join, member_id: str) ->
 
 
 def _rejoin_static(rebalances: Rebalances, group: Group, request: Join, new_id: str) -> Effects | None:
-    """Give a returning static member its new id. In a stable group this needs no rebalance, only a record of the new
-    id."""
+    """Handle the JoinGroup of a static member that comes back without its member id: give the member its new id
+    `new_id`. In a stable group this needs no rebalance, only a record with the new id, which is returned."""
     instance_id = request.instance_id
     assert instance_id is not None
     member = group.members[group.static[instance_id]]
@@ -192,10 +198,11 @@ def _rejoin_static(rebalances: Rebalances, group: Group, request: Join, new_id: 
 def _replace_static(
     rebalances: Rebalances, group: Group, request: Join, new_id: str, *, written: int | None = None
 ) -> Effects | None:
-    """Give a static member its new id and fence the old one.
+    """Give a static member its new member id and fence the old one, so that a request with the old id gets
+    FENCED_INSTANCE_ID.
 
-    `written`: the generation of the record that has the new id; if the group is still stable in it, no rebalance
-    follows.
+    `written` is the generation in the record that has the new id, or None if there is no such record. If the group is
+    still stable in this generation, no rebalance begins.
     """
     assert request.instance_id is not None
     present = group.static.get(request.instance_id)
@@ -217,10 +224,12 @@ def _replace_static(
 
 
 def _join_response_without_rebalance(group: Group, new_id: str, may_skip: bool, former_leader: str | None) -> Any:
-    """Return the join response for a static member that rejoined in a stable group, which stays in its generation.
+    """Return the JoinGroup response for a static member that rejoined a stable group. The group stays in its current
+    generation.
 
     An assignment computed now would be discarded. Clients that understand skip_assignment (KIP-814) are told to skip
-    it; for older ones the response names their former id as the leader, so that they do not compute an assignment.
+    the assignment. For older clients the response names their former member id as the leader, so that they do not
+    compute an assignment.
     """
     answer = join_response_maker(group)
     if not may_skip:

@@ -1,4 +1,4 @@
-"""The step for LeaveGroup: removes one member, or several in the request of an administrator (KIP-345)."""
+"""Handles LeaveGroup requests, which remove one member or, if sent by an administrator, several members (KIP-345)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 
 def leave(rebalances: Rebalances, group_id: str, leaving: Sequence[Any], reply: Reply) -> Effects | None:
-    """Remove the request's members and reply with an error code for each. Raises KafkaError."""
+    """Remove the members named in a LeaveGroup request from the group, call `reply` with a response that has an error
+    code for each of them, and begin a rebalance if a member was removed.
+
+    `leaving` has the members of the request. Return records to append, or None. Raises KafkaError
+    COORDINATOR_NOT_AVAILABLE if the group is being deleted.
+    """
     group = rebalances.machine.groups.get(group_id)
     if group is not None:
         group.check_alive()
@@ -41,7 +46,8 @@ def leave(rebalances: Rebalances, group_id: str, leaving: Sequence[Any], reply: 
 
 
 def _leave(rebalances: Rebalances, group: Group, member_id: str, instance_id: str | None, left: list[Member]) -> int:
-    """Remove one member or pending id and return the error code; add a removed member to `left`."""
+    """Remove one member, or a member id that has not joined yet, from the group and return the error code for the
+    response. A removed member is appended to the list `left`."""
     if not member_id:  # by instance id only: an administrator's request
         present = group.static.get(instance_id) if instance_id is not None else None
         if present is None:

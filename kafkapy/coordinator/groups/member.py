@@ -10,11 +10,12 @@ Reply = Callable[[Any], object]  # gets the response, once
 
 
 class Member:
-    """A member of a group: its last JoinGroup, its assignment, and the replies it waits for.
+    """A member of a consumer group: the values of its last JoinGroup, its assignment, and the callbacks for responses
+    that the member waits for.
 
     deadline   monotonic seconds at which the session expires
-    is_new     not in a generation yet; such a member expires even while it waits for a join response, because its
-               client may have given up
+    is_new     True until the member is in a generation. A new member's session expires even while it waits for a
+               JoinGroup response, because its client may have given up
     """
 
     __slots__ = (
@@ -62,23 +63,26 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """True if the member has an instance id (KIP-345)."""
+        """True if the member is a static member, that is, has an instance id (KIP-345)."""
         return self.instance_id is not None
 
     @property
     def awaits_response(self) -> bool:
-        """True if the member waits for a join or sync response, so that no heartbeats are expected of it."""
+        """True if the member waits for a JoinGroup or SyncGroup response, so that its client sends no heartbeats.
+        Always False for a new member, whose session expires nevertheless."""
         return not self.is_new and (self.join_reply is not None or self.sync_reply is not None)
 
     def metadata(self, protocol: str) -> bytes:
-        """Return the member's metadata for a protocol. Raises ValueError if it does not support the protocol."""
+        """Return the metadata that the member sent for the protocol with this name. Raises ValueError if the member
+        does not support the protocol."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
         raise ValueError(f"{self} does not support {protocol!r}")
 
     def vote(self, candidates: set[str]) -> str:
-        """Return the protocol the member prefers among `candidates`. Raises ValueError if it supports none of them."""
+        """Return the name of the protocol that the member prefers among `candidates`. Raises ValueError if the member
+        supports none of them."""
         for name, _ in self.protocols:
             if name in candidates:
                 return name
@@ -86,5 +90,6 @@ class Member:
 
 
 def named(members: Sequence[Member]) -> str:
-    """Return the members for a log line: the only member, or their number."""
+    """Return a text for log messages that describes the members: details if there is a single member, otherwise their
+    number."""
     return repr(members[0]) if len(members) == 1 else f"{len(members)} members"

@@ -1,8 +1,9 @@
-"""How a group goes from one generation to the next, and the expiry of sessions.
+"""How a consumer group goes from one generation to the next, and how members' sessions expire.
 
-In a rebalance the members join again (PREPARING). When all have joined, or the longest rebalance time-out is over, the
-next generation begins without the missing members (COMPLETING). Its leader sends the assignments; once they are in the
-log, each member gets its assignment (STABLE). Source: GroupCoordinator, DelayedJoin, InitialDelayedJoin, DelayedSync.
+In a rebalance the members join again (state PREPARING). When all members have joined, or the longest rebalance time-out
+of a member is over, the next generation begins without the missing members (state COMPLETING). The leader of the group
+sends the assignments. Once they are in the log, each member gets its assignment (state STABLE). Source: Kafka's
+GroupCoordinator, DelayedJoin, InitialDelayedJoin, DelayedSync.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ log = logging.getLogger("kafkapy.coordinator.groups")
 
 
 class Settings(Protocol):
-    """Broker settings by name."""
+    """The broker's settings by name, such as a BrokerConfig."""
 
     def __getitem__(self, name: str) -> Any: ...
 
 
 class Rebalances:
-    """The rebalances and sessions of all groups of one shard. All methods run under the shard's lock, as part of a
-    step."""
+    """The rebalances and member sessions of all groups in one partition of `__consumer_offsets`. All methods run under
+    the lock of the partition's shard, as part of a step (the handling of one request or time-out)."""
 
     def __init__(self, machine: GroupMachine, settings: Callable[[], Settings]) -> None:
         self.machine = machine
@@ -61,7 +62,8 @@ class Rebalances:
     # --- loading and unloading
 
     def loaded(self) -> None:
-        """Restart the sessions of all members after the groups were loaded from the log."""
+        """Begin the sessions of all members anew, after the groups were loaded from the log. A group with more members
+        than group.max.size begins a rebalance."""
         for group in self.machine.groups.values():
             if len(group.members) > self.settings()["group.max.size"]:
                 self.prepare(group, f"{len(group.members)} members", "were loaded, which exceeds group.max.size")
@@ -70,7 +72,8 @@ class Rebalances:
             self._schedule_session_check(group)
 
     def unloaded(self, reason: KafkaError) -> None:
-        """Answer all waiting members with `reason`: another broker may be the coordinator now."""
+        """Mark all groups as dead and answer all members that wait for a response with the error `reason`, because
+        another broker may be the coordinator now."""
         for group in self.machine.groups.values():
             group.state = DEAD
             for alarm in (group.join_alarm, group.sync_alarm, group.session_alarm):
@@ -82,13 +85,18 @@ class Rebalances:
     # --- joining
 
     def members_changed(self, group: Group, who: object, reason: str) -> Effects | None:
-        """Begin a rebalance, unless one is in progress, because members joined, left or changed their protocols."""
+        """Begin a rebalance, unless one is in progress, because members joined, left or changed their protocols. If all
+        members have already joined the next generation, begin that generation.
+
+        `who` and `reason` are for the log. Return records to append, or None.
+        """
         if group.state in (STABLE, COMPLETING) or (group.state == EMPTY and group.members):
             self.prepare(group, who, reason)
         return self.try_complete(group)
 
     def prepare(self, group: Group, who: object, reason: str) -> None:
-        """Begin a rebalance; `who` and `reason` are for the log."""
+        """Begin a rebalance, in which the coordinator waits for the members to join again. `who` and `reason` are for
+        the log."""
         log.info("group %r rebalances after generation %d: %.500s %.500s", group.id, group.generation, who, reason)
         if group.state == COMPLETING:
             self.answer_syncs(group, Errors.REBALANCE_IN_PROGRESS, {})
@@ -107,8 +115,8 @@ class Rebalances:
         group.join_alarm.set(self.machine.shard, delay_ms / 1000, lambda: self._delay_is_over(group, delay_ms))
 
     def _delay_is_over(self, group: Group, delay_ms: int) -> Effects | None:
-        """Extend the initial delay while more members join, up to the longest rebalance time-out, then begin the
-        generation."""
+        """Begin the first generation of a group, or extend the initial delay if members have joined during the last
+        delay. The delay is extended at most up to the longest rebalance time-out of a member."""
         left_ms = group.delay_left_ms
         if not group.joined_in_delay or not left_ms:
             return self._complete(group)
@@ -123,7 +131,8 @@ class Rebalances:
         group.join_alarm.set(self.machine.shard, wait_ms / 1000, lambda: self._complete(group))
 
     def try_complete(self, group: Group) -> Effects | None:
-        """Begin the next generation if the group is rebalancing and every member has now joined."""
+        """Begin the next generation if the group is rebalancing and every member has joined. Return records to append,
+        or None."""
         if group.state == PREPARING and group.delay_left_ms is None and group.all_have_joined:
             return self._complete(group)
         return None
@@ -176,7 +185,7 @@ class Rebalances:
     # --- assignments
 
     def _sync_is_due(self, group: Group) -> Effects | None:
-        """Remove the members that sent no SyncGroup in time, and rebalance."""
+        """Remove the members that did not send SyncGroup in time, and begin another rebalance."""
         missing = [group.members[id] for id in group.unsynced]
         for member in missing:
             group.remove(member.id)
@@ -189,7 +198,9 @@ class Rebalances:
             group.sync_alarm.cancel()
 
     def store(self, group: Group, assignments: Mapping[str, bytes]) -> Effects:
-        """Append the leader's assignments; the members get them when they are in the log."""
+        """Return the group's record with the leader's assignments (by member id) to append. When the record is in the
+        log, each waiting member gets its assignment; if the append fails, they get an error and the group rebalances
+        again."""
         self.machine.counts.rebalances += 1
         generation = group.generation
 
@@ -207,7 +218,8 @@ class Rebalances:
         return Effects([group_record(group, assignments)], then)
 
     def answer_syncs(self, group: Group, code: int, assignments: Mapping[str, bytes]) -> None:
-        """Send each waiting member its assignment, or the error `code`."""
+        """Send a SyncGroup response to every member that waits for one: its assignment if `code` is NONE, otherwise the
+        error `code`. `assignments` are by member id."""
         now = group.clock.monotonic()
         waiting = []
         for member in group.members.values():
@@ -223,13 +235,15 @@ class Rebalances:
         )
 
     def member_error(self, error: KafkaError) -> int:
-        """Return the code for members when a group's record could not be written. After a time-out they join again."""
+        """Return the error code to send to members when the group's record could not be written. A time-out becomes
+        REBALANCE_IN_PROGRESS, which makes the members join again."""
         return Errors.REBALANCE_IN_PROGRESS if error.code == Errors.REQUEST_TIMED_OUT else coordinator_error(error)
 
     # --- one member
 
     def refuse(self, group: Group, member: Member, code: int, member_id: str = NO_MEMBER) -> None:
-        """Answer the member's pending join and sync with the error."""
+        """Answer the JoinGroup and the SyncGroup that the member is waiting on, if any, with the error `code`.
+        `member_id` is the member id in the JoinGroup response."""
         if member.join_reply is not None:
             member.join_reply(join_error(code, member_id))
             group.await_join(member, None)
@@ -238,17 +252,19 @@ class Rebalances:
             member.sync_reply = None
 
     def remove(self, group: Group, member: Member) -> None:
-        """Remove a member. If it still waits for a response, UNKNOWN_MEMBER_ID makes it join as a new member."""
+        """Remove a member from the group. If the member still waits for a response, it gets UNKNOWN_MEMBER_ID, which
+        makes its client join as a new member."""
         self.refuse(group, member, Errors.UNKNOWN_MEMBER_ID)
         group.remove(member.id)
 
     # --- sessions
 
     def check_sessions_by(self, group: Group, deadline: float) -> None:
-        """Schedule a check for expired sessions at `deadline`, unless an earlier check is scheduled.
+        """Schedule a check for expired sessions of the group at `deadline` (monotonic seconds), unless an earlier check
+        is scheduled.
 
-        Heartbeats only move a member's deadline, not the alarm: a check that finds no expired session schedules the
-        next one.
+        A heartbeat only extends the member's deadline and does not move the scheduled check. A check that finds no
+        expired session schedules the next check.
         """
         if deadline < group.next_session_check:
             group.next_session_check = deadline

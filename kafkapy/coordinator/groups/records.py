@@ -1,7 +1,8 @@
-"""Converts groups to and from their records in `__consumer_offsets`.
+"""Converts consumer groups to and from their group metadata records in `__consumer_offsets`.
 
-A record is written when a generation has its assignments, when a static member rejoins with a new id, and when the last
-member has left, so a loaded group is stable or empty. Source: GroupMetadataManager.
+A group's record is written when its members have got their assignments in a new generation, when a static member
+rejoins with a new member id, and when the last member has left. So a loaded group is stable or empty. Source: Kafka's
+GroupMetadataManager.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ _NO_MEMBERS: Mapping[str, Member] = {}
 def group_record(
     group: Group, assignments: Mapping[str, bytes], returning: Mapping[str, Member] = _NO_MEMBERS
 ) -> Record:
-    """Return the group's record with these assignments (by present member id; empty where missing).
+    """Return the key and value of the group's record, with the members' assignments. `assignments` are by current
+    member id; a missing assignment is written as empty.
 
-    returning: by instance id, members to write in place of the present ones.
+    returning: by instance id, members to write instead of the current members with these instance ids.
     """
     leader = group.leader
     members = []
@@ -65,12 +67,14 @@ def group_record(
 
 
 def group_tombstone(group: Group) -> list[Record]:
-    """Return the tombstone of the group's record, or nothing if the group never had members and so has no record."""
+    """Return a list with the tombstone of the group's record. The list is empty if the group never had members, since
+    such a group has no record."""
     return [(encode_group_key(group.id), None)] if group.generation > 0 else []
 
 
 def group_of(group_id: str, found: Any, clock: Clock) -> Group:
-    """Build the group from its decoded record (a GROUP_METADATA_VALUE.Message)."""
+    """Return the group that a decoded group metadata record describes. `found` is the record's value, a
+    GROUP_METADATA_VALUE.Message."""
     group = Group(group_id, clock)
     for stored in found.members:
         # Records of Kafka 0.9 have no rebalance time-out: the session time-out served as both.

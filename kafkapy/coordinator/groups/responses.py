@@ -1,4 +1,5 @@
-"""Builds the responses to members, and sends large numbers of them in slices."""
+"""Builds the responses to JoinGroup, SyncGroup, Heartbeat and LeaveGroup, and sends large numbers of responses in
+slices."""
 
 from __future__ import annotations
 
@@ -24,19 +25,21 @@ _PAUSE_S = 0.0005
 
 
 class ResponseQueue:
-    """Sends responses in slices: the first slice at once, the others after pauses. Used under the shard's lock."""
+    """Sends responses in slices of 64: the first slice at once, each further slice after a short pause, so that other
+    requests are not held up. Callers hold the lock of the shard (the partition of `__consumer_offsets`)."""
 
     def __init__(self) -> None:
         self._queue: deque[Iterator[tuple[Reply, Any]]] = deque()
 
     def send(self, shard: Shard[Any], responses: Iterable[tuple[Reply, Any]]) -> None:
-        """Queue (reply, response) pairs. A lazy iterable builds each response only when it is sent."""
+        """Queue (reply, response) pairs, and begin to send if the queue was empty: each `reply` is called with its
+        response. With a lazy iterable, each response is built only when it is sent."""
         self._queue.append(iter(responses))
         if len(self._queue) == 1:
             self._send_slices(shard)
 
     def send_all(self) -> None:
-        """Send all queued responses now."""
+        """Send all queued responses now, without pauses."""
         while self._queue:
             for reply, message in self._queue.popleft():
                 reply(message)
@@ -64,9 +67,11 @@ def join_error(code: int, member_id: str = NO_MEMBER) -> Any:
 
 
 def join_response_maker(group: Group) -> Callable[..., Any]:
-    """Return a function that builds JoinGroup responses for the present generation; its caller adds `member_id`.
+    """Return a function that builds successful JoinGroup responses for the group's current generation. The caller of
+    that function must pass `member_id`, and `members` for the leader.
 
-    The values are bound now, so responses sent after the next rebalance has begun still describe this generation.
+    The group's values are stored in the function, so responses that it builds after the next rebalance has begun still
+    describe this generation.
     """
     return partial(
         JOIN_GROUP.Response,
@@ -79,7 +84,8 @@ def join_response_maker(group: Group) -> Callable[..., Any]:
 
 
 def members_for_leader(group: Group) -> list[Any]:
-    """Return the members with their metadata, which the leader needs to compute the assignment."""
+    """Return the members of the group with their metadata, for the leader's JoinGroup response. The leader computes the
+    assignment from them."""
     assert group.protocol is not None
     return [
         JOIN_GROUP.Response.Members(
@@ -90,13 +96,15 @@ def members_for_leader(group: Group) -> list[Any]:
 
 
 def join_response(group: Group, member_id: str) -> Any:
-    """Return the response to a JoinGroup of a member of the present generation."""
+    """Return the successful JoinGroup response for a member of the group's current generation. The leader's response
+    contains all members."""
     members = members_for_leader(group) if member_id == group.leader else []
     return join_response_maker(group)(member_id=member_id, members=members)
 
 
 def sync_response_maker(group: Group) -> Callable[..., Any]:
-    """Return a function that builds SyncGroup responses for the present generation; its caller adds `assignment`."""
+    """Return a function that builds successful SyncGroup responses for the group's current generation. The caller of
+    that function must pass `assignment`."""
     return partial(
         SYNC_GROUP.Response,
         error_code=Errors.NONE,

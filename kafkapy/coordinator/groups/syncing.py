@@ -1,4 +1,5 @@
-"""The steps for SyncGroup, in which members get their assignments from the leader, and for Heartbeat."""
+"""Handles SyncGroup requests, by which members get the assignments that the leader has computed, and Heartbeat
+requests."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class Sync(NamedTuple):
-    """A SyncGroup request. Protocol type and name are None if the request's version does not have them."""
+    """A SyncGroup request. `protocol_type` and `protocol` are None if the request's version does not have them.
+    `assignments` is empty unless the leader sends the request."""
 
     member_id: str
     instance_id: str | None
@@ -28,7 +30,12 @@ class Sync(NamedTuple):
 
 
 def sync(rebalances: Rebalances, group_id: str, request: Sync) -> Effects | None:
-    """Handle a SyncGroup. Raises KafkaError if the request is refused."""
+    """Handle a SyncGroup request. The response is sent through `request.reply`: at once if the group is stable,
+    otherwise when the leader's assignments are in the log.
+
+    If the request comes from the leader, return the record with the assignments to append, else None. Raises KafkaError
+    if the request is refused.
+    """
     group = _group(rebalances, group_id)
     group.check_alive()
     group.check_member(request.member_id, request.instance_id)
@@ -55,7 +62,8 @@ def sync(rebalances: Rebalances, group_id: str, request: Sync) -> Effects | None
 
 
 def heartbeat(rebalances: Rebalances, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int:
-    """Extend the member's session and return NONE, or REBALANCE_IN_PROGRESS if it must rejoin. Raises KafkaError."""
+    """Handle a Heartbeat request: extend the member's session. Return the error code REBALANCE_IN_PROGRESS if the
+    member must rejoin, else NONE. Raises KafkaError if the group does not have this member or generation."""
     group = _group(rebalances, group_id)
     group.check_alive()
     group.check_member(member_id, instance_id)

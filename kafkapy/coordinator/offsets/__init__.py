@@ -1,11 +1,11 @@
-"""Committed offsets.
+"""Committed offsets of consumer groups.
 
-  store.py       the committed offsets of one shard, and commits in progress
-  commits.py     the steps that commit offsets, in a transaction or not
-  removals.py    the steps that delete offsets, and groups with them
-  expiry.py      offsets.retention.minutes
-  manager.py     what the request handlers call
+  store.py       the committed offsets of one partition of `__consumer_offsets`, and commits in progress
+  commits.py     commits offsets, in a transaction or without one
+  removals.py    deletes offsets, and groups that have no offsets left
+  expiry.py      deletes offsets that are older than offsets.retention.minutes
+  manager.py     the API for the request handlers
 
-The extensions have the rest: ext/offset_table stores the offsets, ext/offset_commit encodes keys and values, and
-ext/offset_replay reads them from the log's bytes into the table.
+The C extensions do the rest: ext/offset_table stores the offsets, ext/offset_commit encodes keys and values of records,
+and ext/offset_replay reads records from the log into the table.
 """

@@ -1,4 +1,4 @@
-"""The step that commits offsets: it refuses, or returns the records to append.
+"""Commits offsets: checks a commit request, and refuses it or returns the records to append.
 
 Source: Kafka's GroupCoordinator.handleCommitOffsets, handleTxnCommitOffsets and GroupMetadataManager.storeOffsets.
 """
@@ -26,7 +26,8 @@ _MIN_RECORD_BYTES = 46  # the least size of a commit's record in bytes
 
 
 class Commit(NamedTuple):
-    """A commit request. `generation` is -1 if no member commits; `producer` is set for a commit in its transaction."""
+    """An offset commit request. `generation` is -1 if the commit does not come from a member of the group. `producer`
+    is set for a commit in that producer's transaction."""
 
     group_id: str
     member_id: str
@@ -37,7 +38,8 @@ class Commit(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A commit encoded as records before it has the shard's lock. `codes` has the errors known so far."""
+    """A commit request whose records were encoded before the lock of the group's shard is taken. `accepted` are the
+    offsets to commit. `codes` has an error code for each offset of the request, NONE for accepted offsets."""
 
     request: Commit
     accepted: list[GroupOffset]
@@ -46,10 +48,11 @@ class Prepared(NamedTuple):
 
 
 def prepare(request: Commit, max_metadata: int, max_bytes: int) -> Prepared:
-    """Check and encode a commit.
+    """Check the offsets of a commit request and encode them as records. Return the encoded commit for `commit`.
 
-    `max_metadata`: offset.metadata.max.bytes, counted in UTF-16 units as Java does; `max_bytes`: the largest batch.
-    Raises KafkaError INVALID_COMMIT_OFFSET_SIZE if the records cannot fit into a batch.
+    `max_metadata` is offset.metadata.max.bytes, counted in UTF-16 units as Java does; `max_bytes` is the largest size
+    of a batch. Offsets with longer metadata get the code OFFSET_METADATA_TOO_LARGE. Raises KafkaError
+    INVALID_COMMIT_OFFSET_SIZE if the records cannot fit into one batch.
     """
     accepted, codes = _accepted(request.offsets, max_metadata)
     group_id = request.group_id
@@ -67,7 +70,11 @@ def prepare(request: Commit, max_metadata: int, max_bytes: int) -> Prepared:
 
 
 def commit(machine: GroupMachine, prepared: Prepared, done: Codes) -> Effects | None:
-    """Append the commit's records, and call `done` with the codes. Raises KafkaError."""
+    """Return the records of a commit to append. `done` is called with an error code for each offset of the request when
+    the append has finished.
+
+    If no offset was accepted, call `done` at once and return None. Raises KafkaError if the group refuses the commit.
+    """
     request, accepted, records, codes = prepared
     _check(machine, request)
     if not records:
@@ -90,7 +97,8 @@ def commit(machine: GroupMachine, prepared: Prepared, done: Codes) -> Effects | 
 
 
 def _check(machine: GroupMachine, request: Commit) -> None:
-    """Raise KafkaError unless the group accepts this commit. A missing group is created."""
+    """Raise KafkaError unless the group accepts this commit. If the group does not exist and the commit does not name a
+    generation, or is transactional, the group is created."""
     transactional = request.producer is not None
     if request.producer is not None and request.producer.id < 0:
         raise KafkaError(Errors.INVALID_PRODUCER_ID_MAPPING, f"{request.producer.id} is not a producer id")
@@ -107,7 +115,8 @@ def _check(machine: GroupMachine, request: Commit) -> None:
 
 
 def _accepted(offsets: list[GroupOffset], max_metadata: int) -> tuple[list[GroupOffset], list[int]]:
-    """Return the offsets whose metadata is short enough, and a code for every offset."""
+    """Return the offsets whose metadata is not too long, and a list with an error code for every offset (NONE, or
+    OFFSET_METADATA_TOO_LARGE)."""
     codes = [0] * len(offsets)
     for at, offset in enumerate(offsets):
         metadata = offset.committed.metadata
@@ -119,13 +128,15 @@ def _accepted(offsets: list[GroupOffset], max_metadata: int) -> tuple[list[Group
 
 
 def _is_too_long(metadata: str, limit: int) -> bool:
-    """Return True if metadata exceeds `limit` UTF-16 units, or the 32,767 UTF-8 bytes that fit into a record."""
+    """Return True if an offset's metadata exceeds `limit` UTF-16 units, or the 32,767 UTF-8 bytes that fit into a
+    record."""
     units = len(metadata) if metadata.isascii() else len(metadata.encode("utf-16-le")) // 2
     return units > limit or not fits(metadata)
 
 
 def commit_error(error: KafkaError) -> int:
-    """Return the code for the client of a commit whose append or transaction check failed."""
+    """Return the error code to send to a client whose commit could not be appended, or whose transaction could not be
+    verified."""
     if error.code in TOO_LARGE:
         return Errors.INVALID_COMMIT_OFFSET_SIZE
     # clients do not expect NETWORK_EXCEPTION here; this code makes them retry

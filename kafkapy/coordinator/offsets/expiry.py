@@ -1,7 +1,7 @@
-"""Expires offsets by offsets.retention.minutes, and deletes groups that have no offsets left.
+"""Deletes committed offsets that are older than offsets.retention.minutes, and groups that have no offsets left.
 
-The retention time of a group's offsets begins when the group becomes empty. For offsets of consumers without a group,
-and for topics that the group no longer subscribes to, it begins with the commit. An offset with an expire timestamp
+The retention time of a group's offsets begins when the group becomes empty. It begins with the commit for offsets of
+consumers without a group, and for topics that the group no longer subscribes to. An offset with an expire timestamp
 (from clients before Kafka 2.1) expires at that time. Source: Kafka's GroupMetadata.removeExpiredOffsets,
 GroupMetadataManager.cleanupGroupMetadata.
 """
@@ -25,7 +25,8 @@ REMOVED_A_STEP = 30
 
 
 class GroupExpiry:
-    """The expiry of one group's offsets: run `step` until `is_done`; `removed` counts the expired offsets."""
+    """Deletes the expired offsets of one group in small steps: run `step` on the group's shard until `is_done`.
+    `removed` is the number of offsets deleted so far."""
 
     def __init__(self, group_id: str, now_ms: int, retention_ms: int) -> None:
         self._group_id = group_id
@@ -36,7 +37,8 @@ class GroupExpiry:
         self.removed = 0
 
     def step(self, machine: GroupMachine) -> Effects | None:
-        """Check the next offsets of the group and delete the expired ones."""
+        """Check the next offsets of the group and return the tombstones of the expired ones to append, or None. If the
+        group is empty and has no offsets left, the group is deleted too."""
         group = machine.groups.get(self._group_id)
         if group is None or group.state == DEAD:
             self.is_done = True

@@ -1,4 +1,5 @@
-"""Committed offsets as the handlers use them: runs steps on the shard of a group.
+"""The API of committed offsets for the request handlers. It runs each request on the partition of `__consumer_offsets`
+that stores the group.
 
 Source: the parts of Kafka's GroupCoordinator and GroupMetadataManager that concern offsets.
 """
@@ -43,14 +44,14 @@ _GROUPS_AN_APPEND = 100  # groups whose offsets of a deleted topic go in one ste
 
 
 class Settings(Protocol):
-    """Broker settings by name."""
+    """The broker's settings by name, such as a BrokerConfig."""
 
     def __getitem__(self, name: str) -> Any: ...
 
 
 class OffsetManager:
-    """Commits, fetches, deletes and expires offsets. `settings()` is called for each request, as settings are
-    dynamic."""
+    """Commits, fetches, deletes and expires committed offsets of the groups that this broker coordinates. `settings()`
+    returns the broker's settings and is called for each request, because settings can change while the broker runs."""
 
     def __init__(self, shards: Shards[GroupMachine], settings: Callable[[], Settings], clock: Clock) -> None:
         self._shards = shards
@@ -60,13 +61,15 @@ class OffsetManager:
     # --- commits
 
     def commit(self, request: Commit, done: Codes) -> None:
-        """Commit, and call `done(codes)` once, at once or on any thread, with a code for each offset in order."""
+        """Commit the offsets of a request. Call `done(codes)` once, with an error code for each offset in the request's
+        order, either at once or later on any thread."""
         self.commit_together([(request, done)])
 
     def commit_together(self, requests: Sequence[tuple[Commit, Codes]]) -> None:
-        """Commit each request as `commit` would, with one append for all commits of a shard.
+        """Commit the offsets of several requests as `commit` would, but with a single append for all requests whose
+        groups are stored in the same partition. `requests` has (request, done) pairs.
 
-        A transactional commit must come alone.
+        A transactional commit must be the only request of its call.
         """
         settings = self._settings()
         by_shard: dict[Shard[GroupMachine], list[tuple[Prepared, _CommitResponse]]] = {}
@@ -93,24 +96,26 @@ class OffsetManager:
                     response.timer = shard.after(timeout_s, response.time_out)
 
     def partition_of(self, group_id: str) -> int:
-        """Return the partition that stores a group's offsets. Raises KafkaError unless this broker is its
-        coordinator."""
+        """Return the partition of `__consumer_offsets` that stores the offsets of a group. Raises KafkaError if the
+        group id is invalid or this broker is not the group's coordinator."""
         check_group_id(group_id, may_be_empty=False)
         return self._shards.of(group_id).index
 
     def refused(self, request: Commit, error: KafkaError) -> int:
-        """Return the error code for a transactional commit whose transaction could not be verified."""
+        """Return the error code to send for a transactional commit whose transaction could not be verified because of
+        `error`."""
         log.debug("a transactional commit of group %r is refused: %s", request.group_id, error)
         return commit_error(error)
 
     def transaction_ended(
         self, index: int, producer_id: int, committed: bool, then: Callable[[], object] | None = None
     ) -> None:
-        """Apply the end of a transaction, whose marker is in partition `index` of `__consumer_offsets`.
+        """Apply the end of a producer's transaction, whose marker was appended to partition `index` of
+        `__consumer_offsets`, to the offsets committed in it. Then call `then`.
 
-        A shard that is loading finds the marker in the log. Otherwise the end is applied after the shard's pending
-        appends: a commit before the marker may not be applied yet, if both waited for the same flush or the transaction
-        was aborted while its producer was still committing.
+        If the partition is being loaded, the load finds the marker in the log. Otherwise the end is applied after the
+        pending appends. A commit that precedes the marker in the log may not be applied yet, if both waited for the
+        same flush or if the transaction was aborted while its producer was still committing.
         """
         shard = self._shards.at(index)
         if shard is not None:
@@ -126,10 +131,11 @@ class OffsetManager:
     # --- reading
 
     def fetch(self, group_id: str, partitions: Sequence[TopicPartition], *, require_stable: bool) -> list[Found]:
-        """Return what is committed for each partition; with `require_stable` UNSTABLE_OFFSET_COMMIT where a commit is
-        pending.
+        """Return an error code and the committed offset for each partition, in order. The offset is -1 (NONE_COMMITTED)
+        where none is committed.
 
-        Raises KafkaError.
+        With `require_stable`, a partition with a commit in progress or in an open transaction gets the code
+        UNSTABLE_OFFSET_COMMIT. Raises KafkaError if this broker cannot serve the group.
         """
         shard = self._shards.of(group_id)
         found: list[Found] = []
@@ -139,7 +145,11 @@ class OffsetManager:
         return found
 
     def fetch_all(self, group_id: str, *, require_stable: bool) -> list[tuple[str, int, Found]]:
-        """Return all committed offsets of the group by topic and partition. Raises KafkaError."""
+        """Return all committed offsets of the group as (topic, partition, (error code, committed offset)), sorted by
+        topic and partition.
+
+        `require_stable` is as in `fetch`. Raises KafkaError if this broker cannot serve the group.
+        """
 
         def look(machine: GroupMachine) -> tuple[list[Any], Collection[TopicPartition]]:
             if not _is_alive(machine, group_id):
@@ -157,7 +167,8 @@ class OffsetManager:
         ]
 
     def count(self, group_id: str) -> int:
-        """Return the number of the group's offsets, or 0 if this broker is not its coordinator."""
+        """Return the number of committed offsets of the group, including commits in progress. Return 0 if this broker
+        is not the group's coordinator."""
         try:
             return self._shards.of(group_id).read(lambda machine: machine.offsets.count(group_id))
         except KafkaError:
@@ -168,7 +179,8 @@ class OffsetManager:
     def delete(
         self, group_id: str, partitions: Sequence[TopicPartition], done: Callable[[int, list[int]], None]
     ) -> None:
-        """Delete offsets; call `done(code of the group, codes of the partitions)`, at once or on any thread."""
+        """Delete the group's committed offsets in these partitions. Call `done(error code of the group, error codes of
+        the partitions)` once, either at once or later on any thread."""
 
         def step(machine: GroupMachine) -> Any:
             codes = check_deletion(machine, group_id, partitions)
@@ -189,10 +201,12 @@ class OffsetManager:
             done(error.code, [])
 
     def topic_deleted(self, topic: str, partitions: Collection[int]) -> None:
-        """Delete all groups' committed offsets for these partitions of a deleted topic, in small steps. Blocks.
+        """Delete the committed offsets of all groups in these partitions of a deleted topic, in small steps. Blocks
+        until the loaded partitions of `__consumer_offsets` are done.
 
-        The caller must not let the topic be created again before this returns: the new topic's offsets would be deleted
-        too. A shard that is loading deletes them at the end of its load, before it handles a commit.
+        The caller must not let the topic be created again before this returns: the offsets of the new topic would be
+        deleted too. A partition of `__consumer_offsets` that is being loaded deletes the offsets at the end of its
+        load, before it handles a commit.
         """
         count = 0
 
@@ -235,7 +249,8 @@ class OffsetManager:
         return count
 
     def expire(self) -> None:
-        """Delete offsets older than offsets.retention.minutes, and groups left empty, in small steps. Blocks."""
+        """Delete committed offsets that are older than offsets.retention.minutes, and groups left without members and
+        offsets, in small steps. Blocks until all loaded partitions of `__consumer_offsets` were checked."""
         count = sum(self._expire(shard) for shard in self._shards.active())
         if count:
             log.info("deleted %d expired committed offsets", count)
@@ -278,10 +293,10 @@ def _of_topic(topic: str, begin: int, machine: GroupMachine) -> tuple[list[tuple
 
 
 def _drop(machine: GroupMachine, group_id: str, partitions: Collection[TopicPartition], done: Done) -> Effects:
-    """Delete offsets of a deleted topic, in memory at once and in the log by tombstones.
+    """Delete a group's offsets of a deleted topic: in memory at once, and in the log by the returned tombstones.
 
-    They must not be visible while the append waits, because a new topic of the same name begins without offsets. If the
-    append fails, the next load brings them back.
+    The offsets must not be visible while the append waits, because a new topic of the same name begins without offsets.
+    If the append fails, the next load of the partition restores the offsets.
     """
     effects = remove(machine, group_id, partitions, done)
     machine.offsets.apply(effects.records, None)
@@ -293,13 +308,13 @@ def _warn_left(topic: str, shard: Shard[GroupMachine], error: KafkaError) -> Non
 
 
 def _yield() -> None:
-    """Release the GIL, so that other threads can run."""
+    """Release the GIL for a moment, so that other threads can run."""
     time.sleep(0)
 
 
 def check_group_id(group_id: str, *, may_be_empty: bool) -> None:
-    """Raise KafkaError INVALID_GROUP_ID for an empty or too long id. Offsets of old consumers may have an empty group
-    id."""
+    """Raise KafkaError INVALID_GROUP_ID if the group id is too long, or if it is empty and `may_be_empty` is False.
+    Offsets of old consumers may have an empty group id."""
     if not group_id and not may_be_empty:
         raise KafkaError(Errors.INVALID_GROUP_ID, "the group id is empty")
     if not fits(group_id):
@@ -312,7 +327,8 @@ def _is_alive(machine: GroupMachine, group_id: str) -> bool:
 
 
 class _CommitResponse:
-    """The response to a commit, sent once: after the append, or when offsets.commit.timeout.ms is over."""
+    """The response to a commit request. It is sent once: after the append, or when offsets.commit.timeout.ms is
+    over."""
 
     __slots__ = ("_done", "_request", "is_sent", "timer")
 
@@ -323,8 +339,8 @@ class _CommitResponse:
         self.is_sent = False
 
     def send(self, codes: list[int]) -> None:
-        """Send the codes, unless sent before. Called under the shard's lock, like the time-out, so the two cannot
-        race."""
+        """Send the response with these error codes, unless the response was sent before. Both this method and the
+        time-out run under the lock of the group's shard, so they cannot race."""
         if self.is_sent:
             return
         self.is_sent = True

@@ -1,4 +1,4 @@
-"""Deletes offsets by request or expiry. An empty group without offsets left is deleted too.
+"""Deletes committed offsets, for OffsetDelete and for expiry. An empty group that has no offsets left is deleted too.
 
 Source: Kafka's GroupMetadataManager.cleanupGroupMetadata and GroupCoordinator.handleDeleteOffsets.
 """
@@ -22,9 +22,10 @@ Done = Callable[[KafkaError | None], object]
 
 
 def check_deletion(machine: GroupMachine, group_id: str, partitions: Collection[TopicPartition]) -> list[int]:
-    """Return a code for each partition: offsets of topics that the group's members subscribe to cannot be deleted.
+    """Return an error code for each partition: GROUP_SUBSCRIBED_TO_TOPIC if a member of the group subscribes to the
+    topic, whose offsets then cannot be deleted, otherwise NONE.
 
-    Raises KafkaError GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if the members are not consumers.
+    Raises KafkaError GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if the group has members that are not consumers.
     """
     group = machine.groups.get(group_id)
     if group is None or group.state == DEAD:
@@ -43,7 +44,8 @@ def check_deletion(machine: GroupMachine, group_id: str, partitions: Collection[
 def remove(
     machine: GroupMachine, group_id: str, partitions: Collection[TopicPartition], done: Done | None = None
 ) -> Effects:
-    """Delete the group's offsets in these partitions, and the group itself if it is empty and has no offsets left."""
+    """Delete the group's committed offsets in these partitions, and the group itself if it has no members and no
+    offsets left. Return the tombstones to append; `done` is called with None or the error of the append."""
     store = machine.offsets
     store.unstage(group_id, partitions)
     records = store.tombstones_of(group_id, dict.fromkeys(partitions))

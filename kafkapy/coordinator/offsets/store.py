@@ -1,8 +1,9 @@
-"""The committed offsets of one shard, and the commits in progress.
+"""The committed offsets in one partition of `__consumer_offsets`, and the commits in progress.
 
-The table has the offsets that are in the log: `replay` fills it at a load, `apply` after each append. In addition, the
-store knows which offsets are unstable: those in a commit being appended, and those staged in an open transaction.
-Source: Kafka's GroupMetadata (pendingOffsetCommits and pendingTransactionalOffsetCommits).
+The table has the offsets that are in the log: `replay` fills the table at a load, and `apply` updates it after each
+append. In addition, the store knows which offsets are unstable: those of commits that are being appended, and those
+committed in open transactions ("staged"). Source: Kafka's GroupMetadata (pendingOffsetCommits and
+pendingTransactionalOffsetCommits).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ TopicPartition = tuple[str, int]
 
 
 class GroupOffset(NamedTuple):
-    """An offset of a group: topic, partition and the committed offset."""
+    """An offset to commit for a group: topic, partition and the committed offset with its metadata."""
 
     topic: str
     partition: int
@@ -31,7 +32,8 @@ class GroupOffset(NamedTuple):
 
 
 class PendingCommit:
-    """A commit being appended. `producer_id` is the producer whose transaction it is part of, or None."""
+    """A commit whose records are being appended. `producer_id` is the producer whose transaction the commit is part of,
+    or None."""
 
     __slots__ = ("deleted", "group_id", "offsets", "producer_id")
 
@@ -47,15 +49,16 @@ class PendingCommit:
 
 
 class OffsetStore:
-    """The offsets of one shard. Methods are called under the shard's lock, or by its load."""
+    """The committed offsets of all groups in one partition of `__consumer_offsets`. The methods are called under the
+    lock of the partition's shard, or by the load of the partition."""
 
     def __init__(self) -> None:
         self.table = OffsetTable()
-        # By group: the commits being appended.
+        # By group id: the commits that are being appended.
         self._commits: dict[str, list[PendingCommit]] = {}
-        # By group and partition: in how many open transactions an offset is staged.
+        # By group id and partition: the number of open transactions in which an offset is staged.
         self._staged: dict[str, dict[TopicPartition, int]] = {}
-        # By producer: what is staged in its transaction.
+        # By producer id: the groups and partitions whose offsets are staged in the producer's open transaction.
         self._transactions: dict[int, set[tuple[str, TopicPartition]]] = {}
 
     def __len__(self) -> int:
@@ -64,21 +67,24 @@ class OffsetStore:
     # --- the log
 
     def replay(self, block: memoryview, others: Callable[[bytes, bytes | None], object]) -> int:
-        """Load the complete batches at the start of `block`. Return the offset after them, or -1 if there is none.
+        """Load the complete batches at the start of `block`, a part of the log. Return the offset after the last of
+        them, or -1 if the block has no complete batch.
 
-        `others(key, value)` gets the records that are not offset commits. Raises DamagedBatch, a ValueError.
+        Records that are not offset commits are passed to `others(key, value)`. Raises DamagedBatch, a ValueError.
         """
         replay = OffsetReplay(self.table, decompress_records, others)
         replay.feed(block)
         return replay.next_offset
 
     def loaded(self) -> None:
-        """Stage the offsets of transactions that are open at the end of the log."""
+        """Mark the offsets as unstable that were committed in transactions still open at the end of the log. Called
+        once, when the log has been loaded."""
         for producer_id, group_id, topic, partition in self.table.staged():
             self._stage(producer_id, group_id, (topic, partition))
 
     def apply(self, records: Sequence[Record], producer: Producer | None) -> None:
-        """Apply appended records to the table; it ignores records other than offset commits."""
+        """Apply appended records to the table of offsets. Records other than offset commits are ignored. `producer` is
+        the producer of the records' transaction, or None."""
         self.table.apply(records, -1 if producer is None else producer.id)
 
     # --- reading
@@ -88,17 +94,19 @@ class OffsetStore:
         return CommittedOffset(*found) if found is not None else None
 
     def of_group(self, group_id: str) -> list[GroupOffset]:
-        """Return all offsets of a group, by topic and partition."""
+        """Return all committed offsets of a group, sorted by topic and partition."""
         found = self.table.of_group(group_id)
         found.sort()
         return [GroupOffset(topic, partition, CommittedOffset(*commit)) for topic, partition, commit in found]
 
     def groups(self) -> list[str]:
-        """Return the groups with committed offsets or commits in progress."""
+        """Return the ids of the groups that have committed offsets, commits being appended or offsets in open
+        transactions."""
         return list({*self.table.groups(), *self._commits, *self._staged})
 
     def count(self, group_id: str) -> int:
-        """Return the number of the group's offsets, including those of commits in progress."""
+        """Return the number of the group's committed offsets, plus those being appended and those in open
+        transactions."""
         count = self.table.count(group_id)
         if self._commits or self._staged:
             count += sum(len(commit.offsets) for commit in self._commits.get(group_id, ()))
@@ -106,7 +114,8 @@ class OffsetStore:
         return count
 
     def unstable(self, group_id: str) -> Collection[TopicPartition]:
-        """Return the group's partitions whose offset may soon change (UNSTABLE_OFFSET_COMMIT)."""
+        """Return the partitions whose committed offset of the group may soon change, because a commit is being appended
+        or is part of an open transaction. They get the error UNSTABLE_OFFSET_COMMIT."""
         staged: Collection[TopicPartition] = self._staged.get(group_id, ())
         commits = self._commits.get(group_id)
         if not commits:
@@ -114,8 +123,11 @@ class OffsetStore:
         return {*staged, *(partition for commit in commits for partition in commit.partitions())}
 
     def of_topic(self, topic: str, begin: int) -> tuple[list[tuple[str, int]], int]:
-        """Return a page of the (group, partition) pairs with an offset in the topic, committed, staged or being
-        appended, and where the next page begins: -1 after the last page. The first page begins at 0."""
+        """Return a page of the (group id, partition) pairs that have an offset in the topic, whether committed, in an
+        open transaction or being appended, and the position where the next page begins.
+
+        Pass 0 as `begin` for the first page. The returned position is -1 after the last page.
+        """
         found, after = self.table.of_topic(topic, begin)
         if begin == 0:
             for group_id, commits in self._commits.items():
@@ -128,19 +140,21 @@ class OffsetStore:
         return found, after
 
     def tombstones(self, group_id: str) -> list[Record]:
-        """Return tombstones for all offsets of the group, including those being appended outside a transaction."""
+        """Return tombstone records for all committed offsets of the group, including those that are being appended
+        outside of a transaction."""
         doomed = dict.fromkeys((topic, partition) for topic, partition, _ in self.table.of_group(group_id))
         doomed.update(dict.fromkeys(self._being_committed(group_id)))
         return [(encode_key(group_id, *partition), None) for partition in doomed]
 
     def tombstones_of(self, group_id: str, partitions: Iterable[TopicPartition]) -> list[Record]:
-        """Return tombstones for those of the partitions that have an offset, or one being appended outside a
-        transaction.
+        """Return tombstone records for those of the partitions in which the group has a committed offset, or an offset
+        that is being appended outside of a transaction.
 
-        An offset that is only staged in an open transaction gets no tombstone. It would be useless: a load applies the
-        offset at the marker, which comes later in the log. So an offset whose deletion came before its commit marker is
-        back after a load, as in Kafka, where GroupMetadata.removeOffsets also forgets such an offset in memory, and
-        cleanupGroupMetadata writes tombstones for committed offsets only.
+        An offset that was only committed in an open transaction gets no tombstone, which would be useless: a load of
+        the log applies the offset at the transaction's marker, which comes after the tombstone. So an offset that is
+        deleted before the commit marker of its transaction is written is back after a load. Kafka behaves in the same
+        way: GroupMetadata.removeOffsets also forgets such an offset in memory, and cleanupGroupMetadata writes
+        tombstones for committed offsets only.
         """
         get = self.table.get
         being_committed = set(self._being_committed(group_id))
@@ -157,12 +171,15 @@ class OffsetStore:
     # --- commits in progress
 
     def commit_begins(self, commit: PendingCommit) -> None:
-        """Add a commit whose append is about to begin."""
+        """Note that the append of this commit's records is about to begin, which makes its offsets unstable."""
         self._commits.setdefault(commit.group_id, []).append(commit)
 
     def commit_ends(self, commit: PendingCommit, *, applied: bool) -> None:
-        """Remove a commit that has just been applied to the table or has failed, and stage its offsets if it is part of
-        a transaction."""
+        """Note that the append of this commit's records has succeeded and the records were applied to the table, or
+        that the append has failed (`applied` is False).
+
+        If the commit is part of a transaction and was applied, its offsets stay unstable until the transaction ends.
+        """
         commits = self._commits[commit.group_id]
         commits.remove(commit)
         if not commits:
@@ -170,20 +187,23 @@ class OffsetStore:
         if applied and commit.producer_id is not None:
             for partition in commit.partitions():
                 self._stage(commit.producer_id, commit.group_id, partition)
-            # The table has them staged now. Everything staged there so far was committed before the deletion.
+            # Applying the records has staged the deleted offsets too. All that the table has staged for these
+            # partitions was committed before the deletion, so it can be removed.
             for partition in commit.deleted:
                 self.table.unstage(commit.group_id, *partition)
 
     # --- transactions
 
     def transaction_ended(self, producer_id: int, committed: bool) -> None:
-        """Apply or discard the offsets staged in the producer's transaction."""
+        """Make the offsets that the producer committed in its transaction the committed offsets, or discard them if the
+        transaction was aborted (`committed` is False)."""
         for group_id, partition in self._transactions.pop(producer_id, ()):
             self._unmark(group_id, partition)
         self.table.end_transaction(producer_id, committed)
 
     def unstage(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Remove deleted offsets from open transactions, which would otherwise restore them on commit."""
+        """Remove the group's deleted offsets in these partitions from open transactions, which would otherwise restore
+        the offsets when they are committed."""
         doomed = set(partitions)
         for commit in self._commits.get(group_id, ()):
             if commit.producer_id is not None:
