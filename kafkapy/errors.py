@@ -1,12 +1,12 @@
-"""The one table of Kafka's error codes, and the exceptions that carry them.
+"""Kafka's error codes with their names and messages, and the exceptions that carry an error code.
 
-A code is a plain int, so that comparing and encoding it costs nothing; `Errors` gives it its name. Names,
-numbers and what may be retried are those of Kafka 3.9 (class `org.apache.kafka.common.protocol.Errors`).
+A code is a plain int, so that comparing and encoding it costs nothing; `Errors` has a constant for each code. Names,
+numbers and the set of retriable codes are those of Kafka 3.9 (class `org.apache.kafka.common.protocol.Errors`).
 """
 
 
 class Errors:
-    """The codes by name: `Errors.NONE == 0`."""
+    """Constants for Kafka's error codes, for example `Errors.NONE == 0`."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -309,22 +309,23 @@ _MESSAGES: dict[int, str] = {
 
 
 def name_of(code: int) -> str:
-    """Kafka's name of the code; of a code that Kafka 3.9 does not have, `UNKNOWN_CODE_<code>`."""
+    """Return Kafka's name of an error code, or `UNKNOWN_CODE_<code>` for a code that Kafka 3.9 does not have."""
     return _NAMES.get(code) or f"UNKNOWN_CODE_{code}"
 
 
 def is_retriable(code: int) -> bool:
-    """Whether a client may send the same request again in the hope of a better answer."""
+    """Return True if a client that gets this error code may send the same request again and may then succeed."""
     return code in _RETRIABLE
 
 
 def message_of(code: int) -> str:
-    """One sentence for people, used where nobody has a better one."""
+    """Return a sentence that explains the error code to a person. It is used where the caller gives no message of its
+    own."""
     return _MESSAGES.get(code) or f"Error code {code}."
 
 
 class KafkaError(Exception):
-    """The failure of one partition, topic or other part of a request: handlers turn it into a value of the response.
+    """An error that concerns one partition, topic or other part of a request. Handlers put it into the response.
 
     `code` is one of `Errors`; `message` is a sentence for the person who gets the response.
     """
@@ -338,21 +339,21 @@ class KafkaError(Exception):
         return f"{name_of(self.code)}: {self.message}"
 
     def as_value(self) -> "KafkaError":
-        """Itself, after it was caught, without what it came through.
+        """Return this exception itself, after removing its traceback, cause and context.
 
-        A traceback keeps the variables of its functions: with one, a refusal that waits to be answered would hold what
-        was unpacked and converted before the refusal, which is a hundred times what came.
+        A traceback keeps the local variables of its functions alive. An error that waits to be sent would so keep the
+        decompressed and converted records in memory, which may be a hundred times the size of the request.
         """
         self.__cause__ = self.__context__ = None
         return self.with_traceback(None)
 
 
 class UnsupportedVersion(KafkaError):
-    """A field has a value that the wanted version of the API cannot carry, or the version does not exist."""
+    """The API version does not exist, or a field has a value that this version cannot carry."""
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(Errors.UNSUPPORTED_VERSION, message)
 
 
 class ProtocolError(Exception):
-    """A frame that breaks the protocol: the connection it came from is closed (design, section 7)."""
+    """A frame that breaks the protocol. The connection that it came from is closed (design, section 7)."""

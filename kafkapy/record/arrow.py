@@ -28,9 +28,10 @@ _NULLABLE = {"timestamp", "key", "value"}
 
 
 def schema_of(names: Iterable[str], *, large_offsets: bool = False) -> Any:
-    """Return the Arrow schema of these columns, in the order of `kafkapy.record.columns.COLUMNS`.
+    """Return the Arrow schema of the columns `names`, in the order of `kafkapy.record.columns.COLUMNS`.
 
-    A missing timestamp (-1) becomes null; other missing values are -1, as in Kafka.
+    A missing timestamp (-1) becomes null; other missing values are -1, as in Kafka. With large_offsets, keys and values
+    have 64-bit offsets.
     """
     wanted = set(names)
     return pa.schema(
@@ -41,7 +42,7 @@ def schema_of(names: Iterable[str], *, large_offsets: bool = False) -> Any:
 
 
 def record_batch(columns: Columns, schema: Any) -> Any:
-    """Return the columns as a pyarrow.RecordBatch; `schema` is `schema_of` their names."""
+    """Return the columns as a pyarrow.RecordBatch. `schema` must be the result of `schema_of` for their names."""
     arrays = [_array(columns.columns[field.name], field.type, columns) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -60,7 +61,8 @@ def _array(column: Memory | Bytes | Headers, kind: Any, columns: Columns) -> Any
 
 
 def headers_array(column: Headers, kind: Any, rows: int) -> Any:
-    """Return headers as an array of `kind`, a list of structs of a string and a binary."""
+    """Return a column of record headers as a pyarrow array of type `kind`: for each row a list of (name, value)
+    structs."""
     count = memoryview(column.offsets).cast("i")[rows]
     header = kind.value_type
     pairs = pa.StructArray.from_arrays(
@@ -71,7 +73,8 @@ def headers_array(column: Headers, kind: Any, rows: int) -> Any:
 
 
 def bytes_array(column: Bytes, kind: Any, rows: int) -> Any:
-    """Return keys, values or text as an array of `kind`, which must have the column's offset width."""
+    """Return a column of keys, values or text as a pyarrow array of type `kind`, which must have the column's offset
+    width."""
     validity = None if column.validity is None else pa.py_buffer(column.validity)
     buffers = [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
     return pa.Array.from_buffers(kind, rows, buffers, column.nulls)

@@ -1,7 +1,8 @@
-"""Reading and building batches as Python objects, for clients and tools.
+"""Reads and builds record batches as Python objects, for clients and tools.
 
-The broker never creates an object for a record (see kafkapy._ext.validation). Headers of entries come from
-kafkapy.record.legacy.read_entry, those of batches also from kafkapy._ext.batch.
+The broker itself never creates an object for a record (see kafkapy._ext.validation). The functions take the header of
+an entry: a batch, a message of an older format, or a compressed wrapper of such messages.
+kafkapy.record.legacy.read_entry reads headers of all kinds, kafkapy._ext.batch only those of batches.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x08, 0x10, 0x20, 0x40
 
 
 def payload_of(buffer: Buffer, header: BatchHeader | MessageHeader, limit: int = MAX_PAYLOAD) -> Buffer:
-    """Return the decompressed payload: the records of a batch, the message set of a wrapper, or a single message
-    itself.
+    """Return the decompressed payload of an entry: the records of a batch, the message set of a wrapper, or for a
+    single uncompressed message the message itself.
 
-    Raises DecompressionError; for a wrapper also CorruptRecords.
+    Raises DecompressionError, also beyond `limit` bytes; for a wrapper also CorruptRecords.
     """
     if isinstance(header, MessageHeader):
         if header.codec != NONE:
@@ -39,7 +40,8 @@ def payload_of(buffer: Buffer, header: BatchHeader | MessageHeader, limit: int =
 
 
 def records_of(buffer: Buffer, header: BatchHeader | MessageHeader, limit: int = MAX_PAYLOAD) -> list[Record]:
-    """Decode all records of an entry. Raises DecompressionError or CorruptRecords (both ValueError)."""
+    """Return all records of an entry: a batch, a message or a wrapper. Raises DecompressionError or CorruptRecords
+    (both ValueError)."""
     if isinstance(header, MessageHeader):
         return legacy.messages_of(buffer, header, limit)
     return decode_records(payload_of(buffer, header, limit) if header.count else b"", header, Record)
@@ -52,7 +54,8 @@ def find_timestamp(
     min_offset: int = 0,
     limit: int = MAX_PAYLOAD,
 ) -> tuple[int, int] | None:
-    """Return (offset, timestamp) of the first record with at least this timestamp and offset, or None."""
+    """Return (offset, timestamp) of the first record in the entry with at least this timestamp and offset, or None if
+    there is no such record."""
     if isinstance(header, MessageHeader):
         return legacy.find_timestamp(buffer, header, timestamp, min_offset, limit)
     return _find_timestamp(payload_of(buffer, header, limit), header, timestamp, min_offset) if header.count else None
@@ -62,8 +65,8 @@ class BatchBuilder:
     """Builds a batch from records.
 
     max_bytes: the size limit of the batch before compression, header included; `append` returns False instead of
-    exceeding it, but always accepts the first record. base_timestamp: what stored timestamps are relative to, by
-    default the first record's.
+    exceeding it, but always accepts the first record. base_timestamp: the base timestamp of the batch, by default the
+    timestamp of the first record.
     """
 
     def __init__(
@@ -75,12 +78,12 @@ class BatchBuilder:
 
     @property
     def count(self) -> int:
-        """The number of records so far."""
+        """The number of records appended so far."""
         return self._records.count
 
     @property
     def size(self) -> int:
-        """The number of bytes so far, header included, before compression."""
+        """The size of the batch so far in bytes: header and records, before compression."""
         return _batch.HEADER + self._records.size
 
     def append(
@@ -92,7 +95,8 @@ class BatchBuilder:
         *,
         offset_delta: int | None = None,
     ) -> bool:
-        """Add a record; return False if the batch is full. offset_delta: by default the previous one plus 1."""
+        """Add a record and return True, or return False if the batch is full. offset_delta: by default the previous
+        record's plus 1."""
         if self.max_bytes is not None and self.count:
             headers = tuple(headers)
             most = 36 + len(key or b"") + len(value or b"")
@@ -118,7 +122,7 @@ class BatchBuilder:
         delete_horizon: bool = False,
         level: int | None = None,
     ) -> bytes:
-        """Return the batch. max_timestamp and last_offset_delta are by default those of the records."""
+        """Return the encoded batch. max_timestamp and last_offset_delta default to those of the records."""
         records = self._records
         attributes = self.codec | (APPEND_TIME if timestamp_type else 0)
         attributes |= (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
@@ -145,8 +149,8 @@ def build(
     base_timestamp: int | None = None,
     **fields: Any,
 ) -> bytes:
-    """Return a batch of (timestamp, key, value, headers) records with consecutive offsets. fields: those of
-    `BatchBuilder.build`."""
+    """Return an encoded batch of (timestamp, key, value, headers) records with consecutive offsets. `fields` are
+    arguments of `BatchBuilder.build`."""
     builder = BatchBuilder(codec, base_timestamp=base_timestamp)
     for timestamp, key, value, headers in records:
         builder.append(timestamp, key, value, headers)

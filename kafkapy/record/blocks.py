@@ -28,8 +28,8 @@ VERIFY_FIRST = 1 << 24
 
 
 class SegmentBlocks:
-    """The blocks of a segment file. `position` is where the current block begins in the file; `end` is the end of the
-    file when it was opened, or the given end."""
+    """Iterates over the blocks of a segment file. `position` is the file position of the current block; `end` is where
+    reading stops: the size of the file when it was opened, or the argument `end` if that is smaller."""
 
     def __init__(
         self, path: str | os.PathLike[str], position: int = 0, block: int = BLOCK, *, end: int | None = None
@@ -55,12 +55,13 @@ class SegmentBlocks:
             self._fd = -1
 
     def used(self, count: int) -> None:
-        """Set how many bytes of the current block were processed; by default all of them."""
+        """Set how many bytes of the current block were processed; the next block begins after them. Without this call,
+        the whole block counts as processed."""
         self._used = count
 
     def __iter__(self) -> Iterator[memoryview]:
-        """Yield blocks from `position` to `end`, or up to a batch that extends beyond `end`: then `position` stays
-        before `end`.
+        """Yield the blocks from `position` to `end`. Stop early at a batch that extends beyond `end`; `position` is
+        then less than `end`.
 
         Raises OSError, and DamagedBatch (with its position in the block) if a very large batch has a wrong checksum or
         the file became shorter.

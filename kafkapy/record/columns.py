@@ -6,7 +6,8 @@
             ...
     if columns := builder.finish(): ...           # the rest
 
-The columns have what a consumer gets from the batches. `kafkapy.record.arrow` converts them to pyarrow objects.
+Offsets and timestamps in the columns are those that a consumer gets. `kafkapy.record.arrow` converts the columns to
+pyarrow objects.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ __all__ = [
 
 
 def decompress_records(codec: int, data: memoryview, magic: int, limit: int = MAX_PAYLOAD) -> Iterator[bytes]:
-    """Yield the decompressed payload of a batch or wrapper in pieces. Raises DecompressionError, also beyond
-    `limit`."""
+    """Yield the decompressed payload of a batch or wrapper in pieces. Raises DecompressionError for invalid data, and
+    for more than `limit` bytes."""
     if magic < 2 and codec >= ZSTD:
         name = NAMES[codec] if codec < len(NAMES) else f"codec {codec}"
         raise DecompressionError(f"a message of format {magic} cannot be compressed with {name}")
@@ -55,7 +56,7 @@ def column_builder(
     partition: int = -1,
     check_crc: bool = True,
 ) -> ColumnBuilder:
-    """Return a ColumnBuilder for all formats and codecs, with these arguments."""
+    """Return a ColumnBuilder that reads all message formats and codecs. The arguments are those of ColumnBuilder."""
     return ColumnBuilder(
         decompress_records,
         tuple(names),

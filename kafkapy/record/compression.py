@@ -61,9 +61,10 @@ def codec_of(name: str) -> int:
 def compress(
     codec: int, data: bytes | bytearray | memoryview, level: int | None = None, *, broken_checksum: bool = False
 ) -> bytes:
-    """Compress `data`. `level` is the codec's (gzip 1..9, lz4 1..17, zstd up to 22), None for Kafka's default.
+    """Return `data` compressed. `level` is the codec's own (gzip 1..9, lz4 1..17, zstd up to 22), None for Kafka's
+    default.
 
-    broken_checksum: write lz4's header checksum as message format 0 has it.
+    broken_checksum: write lz4's header checksum as message format 0 has it. Raises ValueError for an unknown codec.
     """
     if codec == NONE:
         return bytes(data)
@@ -96,7 +97,7 @@ def compress(
 
 
 def decompress(codec: int, data: bytes | bytearray | memoryview, limit: int, *, broken_checksum: bool = False) -> bytes:
-    """Decompress `data`. Raises RecordTooLarge beyond `limit` bytes, DecompressionError for invalid data.
+    """Return `data` decompressed. Raises RecordTooLarge beyond `limit` bytes, DecompressionError for invalid data.
 
     broken_checksum: accept any header checksum in an lz4 frame (message format 0).
     """
@@ -106,7 +107,8 @@ def decompress(codec: int, data: bytes | bytearray | memoryview, limit: int, *, 
 def pieces(
     codec: int, data: bytes | bytearray | memoryview, limit: int, *, broken_checksum: bool = False
 ) -> Iterator[bytes]:
-    """Decompress `data` and yield it in pieces; the errors of `decompress` are raised when that place is reached."""
+    """Decompress `data` and yield the result in pieces. Raises the errors of `decompress`, after the pieces before the
+    error have been yielded."""
     if codec not in _READERS:
         raise DecompressionError(f"there is no codec {codec}")
     total = 0
@@ -199,7 +201,8 @@ def _snappy_compress(data: bytes | bytearray | memoryview) -> bytes:
 
 
 def _header_checksum(descriptor: bytes) -> bytes:
-    """Return the second byte of the XXH32 of fewer than 16 bytes: the header checksum of an lz4 frame."""
+    """Return the header checksum of an lz4 frame: the second byte of the XXH32 of its descriptor, which has fewer than
+    16 bytes."""
     mask = 0xFFFFFFFF
     total = 374761393 + len(descriptor)
     whole = len(descriptor) // 4 * 4
@@ -216,7 +219,7 @@ def _header_checksum(descriptor: bytes) -> bytes:
 
 
 def _repaired_lz4_header(data: memoryview) -> bytes:
-    """Return the header of an lz4 frame with the correct checksum, or nothing if it is incomplete."""
+    """Return the header of an lz4 frame with the correct checksum, or no bytes if the header is incomplete."""
     if len(data) < 7:
         return b""
     # The flags say if the descriptor has the content's size (8 bytes) and a dictionary id (4).
@@ -247,7 +250,8 @@ def _read_lz4(data: memoryview, limit: int, broken_checksum: bool = False) -> It
 
 
 def _zstd_frame_end(data: memoryview, start: int) -> int:
-    """Return the end of the frame at `start` (RFC 8878), because the library does not report a truncated frame."""
+    """Return the end position of the zstd frame at `start` (RFC 8878). Raises DecompressionError if it is truncated,
+    which the library does not report."""
     if len(data) - start < 6 or int.from_bytes(data[start : start + 4], "little") != _ZSTD_MAGIC:
         raise DecompressionError(f"no zstd frame at byte {start}")
     flags = data[start + 4]

@@ -1,7 +1,8 @@
-"""Control records: the markers that end a transaction (KIP-98; Kafka's ControlRecordType, EndTransactionMarker).
+"""Control records, such as the markers that end a transaction (KIP-98; Kafka's ControlRecordType,
+EndTransactionMarker).
 
 The key is version (int16) and type (int16); the value of a transaction marker is version (int16) and the epoch of the
-coordinator that wrote it (int32). Later versions may be longer; the rest is ignored.
+coordinator that wrote it (int32). Keys and values of later versions may be longer; the additional bytes are ignored.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class ControlRecord(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """A transaction marker: whose transaction ended how, and the epoch of the coordinator that says so."""
+    """A transaction marker: producer id and epoch, whether the transaction was committed, and the epoch of the
+    coordinator that wrote the marker."""
 
     producer_id: int
     producer_epoch: int
@@ -50,7 +52,8 @@ class Marker(NamedTuple):
 
 
 def decode_key(key: Buffer | None) -> int:
-    """Return the type in a control record's key. Raises ValueError."""
+    """Return the type (a key of NAMES) in a control record's key. Raises ValueError if the key is too short or its
+    version negative."""
     if key is None or len(key) < _KEY.size:
         raise ValueError(f"a control record's key has {_KEY.size} bytes, not {0 if key is None else len(key)}")
     version, kind = _KEY.unpack_from(key)
@@ -60,7 +63,8 @@ def decode_key(key: Buffer | None) -> int:
 
 
 def decode(key: Buffer | None, value: Buffer | None) -> ControlRecord:
-    """Decode a control record. Raises ValueError."""
+    """Return the ControlRecord for the key and value of a control record. Raises ValueError if one of them is not
+    valid."""
     kind = decode_key(key)
     if kind not in (ABORT, COMMIT):
         return ControlRecord(kind, None)
@@ -73,22 +77,23 @@ def decode(key: Buffer | None, value: Buffer | None) -> ControlRecord:
 
 
 def control_record_of(buffer: Buffer, header: BatchHeader) -> ControlRecord | None:
-    """Decode the only record of a control batch; None if compaction has emptied the batch. Raises ValueError."""
+    """Return the only record of a control batch, or None if compaction has emptied the batch. Raises ValueError."""
     records = records_of(buffer, header)
     return decode(records[0].key, records[0].value) if records else None
 
 
 def encode_key(kind: int) -> bytes:
-    """Return the key of a control record."""
+    """Return the key of a control record of type `kind`, a key of NAMES."""
     return _KEY.pack(0, kind)
 
 
 def marker_batch(
     producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, timestamp: int
 ) -> bytearray:
-    """Return the control batch that ends a producer's transaction in a partition; the log assigns its offset.
+    """Return the control batch that ends a producer's transaction in a partition. Its base offset is 0; the log assigns
+    the offset when it appends the batch.
 
-    As in MemoryRecords.withEndTransactionMarker: 78 bytes, one record.
+    The batch has 78 bytes and one record, as in MemoryRecords.withEndTransactionMarker.
     """
     batch = bytearray(_BATCH_SIZE)
     _BATCH.pack_into(

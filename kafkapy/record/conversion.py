@@ -1,7 +1,7 @@
 """Down-conversion of stored batches for clients that know older message formats only.
 
 Control batches are left out, because old formats have no transactions; headers are dropped; format 0 loses the
-timestamps. A compressed batch becomes a wrapper with the same codec, an uncompressed one becomes single messages;
+timestamps. A compressed batch becomes a wrapper with the same codec, and an uncompressed batch becomes single messages;
 offsets stay. Uncompressed records before the requested offset are left out, which some clients rely on. Source: Kafka's
 RecordsUtil.downConvert.
 """
@@ -20,13 +20,15 @@ from kafkapy.record.records import MAX_PAYLOAD, Buffer
 
 
 def down_convert(buffer: Buffer, magic: int, first_offset: int = 0, *, max_decompressed: int = MAX_PAYLOAD) -> bytes:
-    """Return the entries of `buffer` for a client that knows formats up to `magic` (0 or 1); it may be empty.
+    """Return the entries of `buffer`, batches or messages, for a client that knows formats up to `magic` (0 or 1). The
+    result may be empty.
 
     Entries in formats that the client knows stay unchanged. Conversion stops at an incomplete entry. The caller limits
     memory by the size of `buffer`: besides the result, one decompressed entry is in memory at a time.
     `max_decompressed` limits the decompressed and converted bytes of an entry.
 
-    Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE for zstd, which old clients do not know; CORRUPT_MESSAGE.
+    Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE for zstd, which old clients do not know; CORRUPT_MESSAGE for damaged
+    entries.
     """
     parts, position = [], 0
     try:
@@ -45,7 +47,8 @@ def down_convert(buffer: Buffer, magic: int, first_offset: int = 0, *, max_decom
 
 
 def _converted(buffer: Buffer, header: BatchHeader | MessageHeader, magic: int, first_offset: int, limit: int) -> bytes:
-    """Convert one entry at which `convert_run` has stopped: a compressed or a damaged one."""
+    """Return one entry converted to format `magic`. `convert_run` has stopped at this entry because it is compressed or
+    damaged."""
     if header.codec == 0:
         # For the first entry of a run, convert_run raises the error.
         return convert_run(buffer, header.position, magic, first_offset)[0]

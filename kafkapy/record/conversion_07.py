@@ -1,7 +1,7 @@
 """Converts messages of Kafka 0.7 to format 0, which readers of later formats understand.
 
-They have no keys and no timestamps. A message's offset is its position in the log; all messages within a compressed
-message have its position.
+Messages of Kafka 0.7 have no keys and no timestamps. A message's offset is its position in the log; all messages within
+a compressed message get the position of the compressed message.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ from kafkapy.record.legacy import build_set
 
 
 def as_format_0(message: Message, offset: int) -> bytes:
-    """Return a stored message, or all messages within a compressed one, in format 0. Raises CorruptMessage."""
+    """Return a message of Kafka 0.7, or all messages within a compressed one, in format 0 with this offset. Raises
+    CorruptMessage."""
     inner = ((-1, None, found.payload) for found in messages_in(message))
     return build_set(inner, 0, offsets=repeat(offset))
 
 
 def later_set(buffer: Buffer, start: int) -> tuple[bytes, int]:
-    """Convert the complete messages of a log read from position `start`; return them and the position after them.
+    """Convert the complete messages of Kafka 0.7 in `buffer` to format 0. Return them and the log position after the
+    last one.
 
-    Stops before a damaged message; raises CorruptMessage if that is the first.
+    `start` is the log position of the buffer's first byte. Conversion stops before a damaged message; raises
+    CorruptMessage if the first message is damaged.
     """
     found, after = bytearray(), 0
     try:

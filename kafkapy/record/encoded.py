@@ -1,4 +1,4 @@
-"""A batch that is encoded before its producer is known."""
+"""A batch that is encoded before its producer id and sequence are known."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafkapy.record.compression import NONE, compress
 class EncodedBatch:
     """An encoded batch of records for one partition, for `RecordProducer.send_batch`.
 
-    data      the batch without producer and checksum
+    data      the batch; `build` sets its producer fields and checksum
     count     number of records
     size      bytes before compression, header included
     largest   bytes of the largest record before compression
@@ -35,7 +35,7 @@ class EncodedBatch:
         base_sequence: int = -1,
         transactional: bool = False,
     ) -> bytearray:
-        """Set the producer and the checksum in `data`, and return it."""
+        """Write the producer fields and the checksum into `data`, and return `data`."""
         seal(
             self.data,
             producer_id=producer_id,

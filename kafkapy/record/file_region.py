@@ -30,7 +30,8 @@ class FileHandle:
 
 
 class FileRegion:
-    """`length` bytes of `handle` from byte `position`. Immutable by convention; threads share it freely."""
+    """A range of an open file: `length` bytes of `handle` from byte `position`. It must not be changed, so threads
+    share it freely."""
 
     __slots__ = ("handle", "length", "position")
 
@@ -43,7 +44,8 @@ class FileRegion:
         return self.length
 
     def read(self) -> bytes:
-        """Return the bytes, for small regions that are copied, tools and tests."""
+        """Return the bytes of the region. For small regions that are copied, for tools and tests. Raises EOFError if
+        the file is too short."""
         parts = []
         position, missing = self.position, self.length
         while missing > 0:

@@ -39,7 +39,8 @@ Buffer = bytes | bytearray | memoryview
 
 
 class CorruptMessage(ValueError):
-    """Bytes that are not a valid message of Kafka 0.7. `position` is the position in the buffer."""
+    """The error for bytes that are not a valid message of Kafka 0.7. `position` is where the message begins in the
+    buffer."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(reason)
@@ -47,10 +48,10 @@ class CorruptMessage(ValueError):
 
 
 class Message(NamedTuple):
-    """A stored message. `position` and `size` include the length field; `crc` is the stored one.
+    """A stored message of Kafka 0.7. `position` and `size` include the length field; `crc` is the stored checksum.
 
-    `attributes` is 0 for magic 0, which has none. `payload` is a view of the buffer, compressed bytes for a compressed
-    message.
+    `attributes` is 0 for magic 0, which has none. `payload` is a view of the buffer; for a compressed message it has
+    the compressed bytes.
     """
 
     position: int
@@ -62,23 +63,23 @@ class Message(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """0 none, 1 gzip, 2 snappy; 3 is undefined."""
+        """The compression codec: 0 none, 1 gzip, 2 snappy; 3 is undefined."""
         return self.attributes & CODEC_MASK
 
     @property
     def is_valid(self) -> bool:
-        """True if the CRC matches the payload."""
+        """True if the stored CRC matches the payload."""
         return zlib.crc32(self.payload) == self.crc
 
     @property
     def end(self) -> int:
-        """The position of the next message."""
+        """The position after this message, where the next one begins."""
         return self.position + self.size
 
 
 def read_message(buffer: Buffer, position: int = 0) -> Message | None:
-    """Return the message at `position`, or None if it is incomplete. Raises CorruptMessage, but does not check the
-    CRC."""
+    """Return the message at `position`, or None if it is incomplete. Raises CorruptMessage for an invalid length or
+    magic; the CRC is not checked."""
     view = memoryview(buffer)
     left = len(view) - position - LENGTH
     if left < 0:
@@ -105,7 +106,8 @@ def read_message(buffer: Buffer, position: int = 0) -> Message | None:
 
 
 def iter_messages(buffer: Buffer, position: int = 0) -> Iterator[Message]:
-    """Yield the messages from `position` on, up to an incomplete one."""
+    """Yield the messages from `position` on, and stop at an incomplete one. Raises CorruptMessage as `read_message`
+    does."""
     view = memoryview(buffer)
     while (message := read_message(view, position)) is not None:
         yield message
@@ -113,9 +115,9 @@ def iter_messages(buffer: Buffer, position: int = 0) -> Iterator[Message]:
 
 
 def messages_in(message: Message, limit: int = MAX_PAYLOAD) -> Iterator[Message]:
-    """Yield the message, or for a compressed one all uncompressed messages in it, at any depth.
+    """Yield the message itself, or for a compressed message all uncompressed messages in it, at any depth of nesting.
 
-    Checks every CRC. Raises CorruptMessage with the position of `message` for an error at any level, and for more than
+    Checks every CRC. Raises CorruptMessage with the position of `message` for an error at any depth, and for more than
     `limit` decompressed bytes.
     """
     try:
@@ -125,14 +127,15 @@ def messages_in(message: Message, limit: int = MAX_PAYLOAD) -> Iterator[Message]
 
 
 def payloads_of(message: Message, limit: int = MAX_PAYLOAD) -> list[bytes]:
-    """Return the payloads of `messages_in`; faster for an uncompressed message."""
+    """Return the payloads of the messages that `messages_in` yields, and raise the same errors. Faster than
+    `messages_in` for an uncompressed message."""
     if message.attributes & CODEC_MASK == NONE and zlib.crc32(message.payload) == message.crc:
         return [bytes(message.payload)]
     return [bytes(inner.payload) for inner in messages_in(message, limit)]
 
 
 class _Budget:
-    """The number of bytes that may still be decompressed."""
+    """Counts down the bytes that may still be decompressed from one stored message, over all levels of nesting."""
 
     def __init__(self, limit: int) -> None:
         self.left = limit
@@ -172,7 +175,8 @@ def _decompress(message: Message, budget: _Budget, where: str) -> bytes:
 
 
 def build_message(payload: bytes, *, magic: int = 1, codec: int = NONE) -> bytes:
-    """Return one message with its length, as stored and sent; with a codec, `payload` is already compressed."""
+    """Return one message of Kafka 0.7 with its length field, as stored and sent. With a codec, `payload` must already
+    be compressed."""
     crc = zlib.crc32(payload)
     head = _MAGIC_0.pack(0, crc) if magic == 0 else _MAGIC_1.pack(1, codec, crc)
     return _LENGTH.pack(len(head) + len(payload)) + head + payload

@@ -28,17 +28,18 @@ def read_entry(buffer: Buffer, position: int = 0) -> Entry:
 
 
 def iter_entries(buffer: Buffer, start: int = 0) -> Iterator[Entry]:
-    """Yield the headers of entries, up to one that is incomplete. Raises CorruptBatch, UnsupportedMagic."""
+    """Yield the headers of entries from position `start` on, and stop at an incomplete entry. Raises CorruptBatch,
+    UnsupportedMagic."""
     return entries.iter_entries(buffer, start)
 
 
 def check(buffer: Buffer, header: Entry) -> Entry:
-    """Return the header again if the entry is complete and its checksum is correct. Raises CorruptBatch."""
+    """Return the header if its entry is complete and has the correct checksum. Raises CorruptBatch otherwise."""
     return entries.check_entry(buffer, header.position)
 
 
 def set_of(buffer: Buffer, header: MessageHeader, limit: int = MAX_PAYLOAD) -> bytes:
-    """Return the decompressed message set of a wrapper. Raises DecompressionError, CorruptRecords."""
+    """Return the decompressed message set of a compressed wrapper. Raises DecompressionError, CorruptRecords."""
     if header.codec >= ZSTD:
         name = NAMES[ZSTD] if header.codec == ZSTD else f"codec {header.codec}"
         raise CorruptRecords(f"a message of format {header.magic} cannot be compressed with {name}")
@@ -47,8 +48,8 @@ def set_of(buffer: Buffer, header: MessageHeader, limit: int = MAX_PAYLOAD) -> b
 
 
 def messages_of(buffer: Buffer, header: MessageHeader, limit: int = MAX_PAYLOAD) -> list[Record]:
-    """Return the messages as a consumer gets them: one, or those in a wrapper, with absolute offsets and final
-    timestamps.
+    """Return the messages of an entry as a consumer gets them, with absolute offsets and final timestamps: a list of
+    the message itself, or of all messages in a compressed wrapper.
 
     Raises DecompressionError, CorruptRecords (both ValueError).
     """
@@ -60,7 +61,8 @@ def messages_of(buffer: Buffer, header: MessageHeader, limit: int = MAX_PAYLOAD)
 def find_timestamp(
     buffer: Buffer, header: MessageHeader, timestamp: int, min_offset: int = 0, limit: int = MAX_PAYLOAD
 ) -> tuple[int, int] | None:
-    """Return (offset, timestamp) of the first message with at least this timestamp and offset, or None."""
+    """Return (offset, timestamp) of the first message in the entry with at least this timestamp and offset, or None if
+    there is no such message."""
     if header.codec == NONE:
         found = header.timestamp >= timestamp and header.offset >= min_offset
         return (header.offset, header.timestamp) if found else None
@@ -80,10 +82,10 @@ def build_set(
 ) -> bytes:
     """Return a message set of (timestamp, key, value) records, as Kafka 3.9's MemoryRecordsBuilder writes it.
 
-    Without a codec, the messages follow one another; with a codec, they are in one wrapper. `offsets` are those of the
-    records, by default consecutive from `base_offset`; offsets in a wrapper of format 1 are relative to the first. With
-    timestamp_type 1, every message has the time of the append. Format 0 has no timestamps. Without records, the result
-    is empty.
+    Without a codec, the messages follow one another; with a codec, they are in one wrapper. `offsets` are the offsets
+    of the records, by default consecutive from `base_offset`; offsets in a wrapper of format 1 are relative to the
+    first. With timestamp_type 1, every message has the timestamp `append_time`. Format 0 has no timestamps. Without
+    records, the result is empty.
     """
     if codec >= ZSTD:
         raise ValueError(f"a message of format {magic} cannot be compressed with {NAMES[codec]}")

@@ -1,9 +1,9 @@
 """Validation of produced records where the request or the topic has message format 0 or 1.
 
 Every combination of formats behaves as in Kafka 3.9's LogValidator. If the format does not change, single messages and
-wrappers of format 1 are stored as they arrived, with offsets and timestamps written into them. Everything else is
-rebuilt: for another format or codec, a wrapper of format 1 whose messages are not numbered from 0, and every wrapper of
-format 0, whose messages contain their offsets. Callers use kafkapy.record.validation.
+wrappers of format 1 are stored as they arrived, with offsets and timestamps written into them. Records are rebuilt if
+the format or the codec changes, for a wrapper of format 1 whose messages are not numbered from 0, and for every wrapper
+of format 0, whose messages contain their offsets. Callers use kafkapy.record.validation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _BATCH_HEADER = 61
 
 
 class Rules(NamedTuple):
-    """The settings of the topic and the request. kafkapy.record.validation.validate describes the fields."""
+    """The settings of the topic and the request, by which records are validated. kafkapy.record.validation.validate
+    describes the fields."""
 
     now_ms: int
     timestamp_type: int
@@ -42,12 +43,14 @@ class Rules(NamedTuple):
     max_decompressed: int
 
     def codec_for(self, codec: int) -> int:
-        """Return the codec for storing records that arrived with `codec`."""
+        """Return the codec in which to store records that arrived with `codec`: the topic's codec, or `codec` if the
+        topic has none."""
         return codec if self.target_codec < 0 else self.target_codec
 
 
 def validate_any(buffer: Buffer, target_magic: int, any_magic: bool, rules: Rules) -> ValidatedBatch:
-    """Validate records of any format for a topic with any format. Raises InvalidBatch."""
+    """Validate records of any format for a topic with any format, and return them in the topic's format. Raises
+    InvalidBatch."""
     if memoryview(buffer).readonly:
         buffer = bytearray(buffer)
     if any_magic and len(buffer) > _AT_MAGIC and buffer[_AT_MAGIC] < 2:
@@ -56,7 +59,7 @@ def validate_any(buffer: Buffer, target_magic: int, any_magic: bool, rules: Rule
 
 
 def _validate_messages(buffer: Buffer, target_magic: int, rules: Rules) -> ValidatedBatch:
-    """Validate records that arrived in format 0 or 1."""
+    """Validate records that arrived in format 0 or 1, and return them in format `target_magic`. Raises InvalidBatch."""
     magic = buffer[_AT_MAGIC]
     is_rebuilt = magic != target_magic or magic == 0
     unpacked = []
@@ -92,7 +95,8 @@ def _validate_messages(buffer: Buffer, target_magic: int, rules: Rules) -> Valid
 
 
 def _validate_for_old_topic(buffer: Buffer, target_magic: int, rules: Rules) -> ValidatedBatch:
-    """Validate records that arrived in format 2 for a topic of format 0 or 1."""
+    """Validate records that arrived in format 2 for a topic of format 0 or 1, and return them in format `target_magic`.
+    Raises InvalidBatch."""
     checked = validate(
         buffer,
         lambda codec, payload: _pieces(codec, payload, rules),
@@ -181,7 +185,8 @@ def _message_set(made: Converted, data: bytearray, magic: int, codec: int, rules
 
 
 def _compress_after_numbering(made: Converted, codec: int, rules: Rules) -> ValidatedBatch:
-    """Return a wrapper of format 0, which is compressed when the offsets of its messages are known."""
+    """Return a wrapper of format 0. It is compressed only when the offsets of its messages are known, because
+    compressed messages of format 0 contain their absolute offsets."""
     inner = _message_set(made, made.payload, 0, NONE, rules)
     count = made.count
 

@@ -10,9 +10,9 @@ for records.
         producer.send_batch(batch)
     producer.flush()                      # now the target has everything before the offsets in `reached`
 
-In between, records are columns (kafkapy.record.columns) in pieces that fit into the processor's cache. If records keep
-their partition number, a batch that already has the right codec is passed on unchanged: compressing it again would cost
-fifty times as much as everything else.
+Records are converted to columns (kafkapy.record.columns) in pieces that fit into the processor's cache, and from
+columns to the new batches. If records keep their partition number, a batch that already has the right codec is passed
+on unchanged: compressing it again would cost fifty times as much as everything else.
 """
 
 from __future__ import annotations
@@ -83,17 +83,18 @@ class Rebatcher:
         topic: str | None = None,
         aborted: Iterable[tuple[int, int]] = (),
     ) -> Iterator[EncodedBatch]:
-        """Take the records from offset `start` on, and yield the batches that become full. Must be iterated to the end.
+        """Add the records of a source partition from offset `start` on, and yield the batches that become full. Must be
+        iterated to the end.
 
         Args:
             where: source topic and partition.
             data: batches of any format, as in a Fetch response: the last one may be cut off. Control batches are left
                 out.
             partitions: the number of partitions of the target topic.
-            topic: the target topic, if it has another name.
+            topic: the target topic, if its name differs from the source topic's.
             aborted: (producer id, first offset) of the aborted transactions in `data`, whose records are left out.
         Raises:
-            DamagedBatch: for bytes that are not a batch. Earlier batches may have been taken, but `positions` is not
+            DamagedBatch: for bytes that are not a batch. Earlier batches may have been added, but `positions` is not
                 changed.
             ValueError: with by_number, if the target has no such partition.
         """
@@ -139,7 +140,8 @@ class Rebatcher:
             self._sticky.batch_is_full(topic, full, partitions)
 
     def _unchanged_batches(self, topic: str, partition: int, data: memoryview, start: int) -> Iterator[EncodedBatch]:
-        """Yield the batches at the start of `data`, up to the first batch that must be encoded again."""
+        """Yield the batches at the start of `data` that can be passed on without encoding, up to the first batch that
+        must be encoded again."""
         position = 0
         while (batch := self._unchanged_batch(topic, partition, data, position, start)) is not None:
             yield batch
@@ -161,10 +163,11 @@ class Rebatcher:
         return EncodedBatch(topic, partition, batch, header.count, header.size)
 
     def _can_pass_unchanged(self, header: BatchHeader, start: int) -> bool:
-        """Return True if all records are wanted, the offsets have no gaps, the batch is not small, and its codec is the
-        target's.
+        """Return True if the batch can be passed on without encoding.
 
-        It must also be neither transactional nor have append timestamps: the attributes may only have the codec.
+        All its records must be wanted, its offsets must have no gaps, and it must have the target's codec and not be
+        small. It must also be neither transactional nor have append timestamps, so the attributes may contain only the
+        codec.
         """
         return (
             header.attributes == self._codec
@@ -174,7 +177,7 @@ class Rebatcher:
         )
 
     def _close(self, topic: str, only: int | None = None) -> Iterator[EncodedBatch]:
-        """Yield the open batches of a topic, or only the open batch of the partition `only`."""
+        """Remove and yield the open batches of a topic, or only the open batch of the partition `only`."""
         batches = self._topics.get(topic)
         if batches is not None:
             for partition in batches.open_partitions():
@@ -187,7 +190,7 @@ class Rebatcher:
 
 
 def _rows(columns: Columns) -> Rows:
-    """Return the columns as input for encoding, without copying."""
+    """Return the columns of records as the input of the batch encoder, without copying."""
     found = columns.columns
     headers, timestamp, partition = found["headers"], found["timestamp"], found.get("partition")
     assert isinstance(headers, Headers)

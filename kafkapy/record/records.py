@@ -1,4 +1,4 @@
-"""A record as a Python object, and the types of what it is made from."""
+"""The type of a record as a Python object, and the types of buffers and headers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ Headers: TypeAlias = Iterable[tuple[str, bytes | None]]
 
 
 class Record(NamedTuple):
-    """A record. `timestamp` is in milliseconds, as a consumer gets it; `sequence` is -1 if the producer has none."""
+    """A record as a consumer gets it. `timestamp` is in milliseconds; `sequence` is -1 if the record has no producer
+    sequence."""
 
     offset: int
     timestamp: int

@@ -1,4 +1,4 @@
-"""The choice of a partition for records without a key."""
+"""Chooses the partition for records without a key."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 
 def all_partitions(topic: str, count: int) -> Sequence[int]:
-    """Return all partitions of a topic with `count` partitions."""
+    """Return the numbers of all partitions of a topic with `count` partitions."""
     return range(count)
 
 
@@ -26,8 +26,8 @@ class StickyChoice:
         self.current: dict[str, int] = {}
 
     def partition(self, topic: str, partitions: int) -> int:
-        """Return the current partition for a topic with `partitions` partitions. Choose another one first if it is not
-        available any more."""
+        """Return the partition for the next record without a key, in a topic with `partitions` partitions. This is the
+        current partition; if it is not available any more, another one is chosen first."""
         current = self.current.get(topic, -1)
         available = self._available(topic, partitions)
         if current not in available:
@@ -35,7 +35,8 @@ class StickyChoice:
         return current
 
     def batch_is_full(self, topic: str, partition: int, partitions: int) -> None:
-        """Switch to another partition, if `partition` is still the topic's current one."""
+        """Choose another current partition for the topic because the batch of `partition` is full. Nothing changes if
+        `partition` is no longer the current one."""
         if self.current.get(topic) == partition:
             others = [one for one in self._available(topic, partitions) if one != partition]
             if others:

@@ -1,8 +1,8 @@
 """Validation of produced records before the log appends them.
 
 Rules and error codes are those of Kafka 3.9 (ProduceRequest.validateRecords, UnifiedLog and LogValidator).
-kafkapy._ext.validation does the work in C; this module supplies the codecs. kafkapy.record.message_validation handles
-message formats 0 and 1.
+kafkapy._ext.validation does the work in C; this module passes it the functions that compress and decompress.
+kafkapy.record.message_validation handles message formats 0 and 1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _FOREVER = (1 << 63) - 1
 
 
 class RecordError(KafkaError):
-    """A refused batch; `record_errors` names invalid records: [(index in the batch, sentence)]."""
+    """The error for a batch that fails validation. `record_errors` names the invalid records: [(index in the batch,
+    sentence)]."""
 
     def __init__(self, code: int, message: str, record_errors: list[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -35,7 +36,8 @@ class RecordError(KafkaError):
 
 
 class Validator:
-    """Validates records for a topic. The settings are processed once, not for every batch."""
+    """Validates records for a topic. It prepares the settings once, for all batches. Calling it is like calling
+    `validate`."""
 
     __slots__ = ("_any_magic", "_format_2", "_old", "_target_magic")
 
@@ -53,7 +55,7 @@ class Validator:
         target_magic: int = 2,
         any_magic: bool = False,
     ) -> None:
-        """See `validate` for the settings."""
+        """Prepare the settings, which `validate` describes."""
         settings: dict[str, Any] = {
             "timestamp_type": timestamp_type,
             "before_max_ms": before_max_ms,
@@ -84,25 +86,26 @@ class Validator:
 def validate(
     buffer: bytes | bytearray | memoryview, *, now_ms: int, of_client: bool = True, **settings: Any
 ) -> ValidatedBatch:
-    """Validate the records for one partition: exactly one batch of format 2. Raises RecordError.
+    """Validate the records for one partition: exactly one batch of format 2. Return it as a ValidatedBatch; raises
+    RecordError if it is invalid.
 
-    With `any_magic`, they may also be messages of format 0 or 1: one compressed wrapper, or any number of uncompressed
-    ones.
+    With `any_magic`, the records may also be messages of format 0 or 1: one compressed wrapper, or any number of
+    uncompressed messages.
 
     buffer: the records, best as a writable memoryview of the receive buffer: timestamp type, max timestamp and checksum
         are changed in it if the topic requires it, and `assign` writes the offset into it.
     now_ms: the time of the append.
-    timestamp_type: the topic's, 0 CreateTime, 1 LogAppendTime.
+    timestamp_type: the topic's timestamp type, 0 CreateTime, 1 LogAppendTime.
     before_max_ms, after_max_ms: how far a timestamp may be from now (message.timestamp.before.max.ms, after).
     compact: True if every record needs a key.
     target_codec: the topic's codec, -1 for "producer". If it differs from the batch's, the batch is rebuilt and
         compressed with target_level.
-    max_message_bytes: -1 for no limit.
+    max_message_bytes: the size limit of the batch, -1 for no limit.
     max_decompressed: the limit for the decompressed bytes.
     target_magic: the topic's message format; records of another format are converted.
-    any_magic: True for requests before version 3, which need not have format 2.
-    of_client: False for this broker's own batches, which may be control batches, and have a producer id without a
-        sequence.
+    any_magic: True for requests before version 3, whose records may have an older format than 2.
+    of_client: False for batches that this broker itself writes. They may be control batches, and may have a producer id
+        without a sequence.
     """
     return Validator(**settings)(buffer, now_ms, of_client)
 

@@ -1,4 +1,4 @@
-"""Formats addresses."""
+"""Formats network addresses."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The clock that is passed to all code that reads the time or waits, so that tests need not sleep.
 
 `time_ms` is the wall clock (record timestamps, retention); `monotonic` never goes back (time-outs). Code that waits
-with a deadline calls `wait_until` with its condition; code that waits in another way, such as epoll, subscribes a
-callback, which the system clock never calls.
+with a deadline calls `wait_until` with its condition. Code that waits in another way, such as with epoll, subscribes a
+callback, which only the manual clock of tests calls.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ class Clock(Protocol):
     """A source of time that can also wait."""
 
     def time_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC."""
+        """Return the wall-clock time in milliseconds since 1970-01-01 UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds since a fixed moment; never goes back."""
+        """Return the seconds since a fixed moment. This time never goes back."""
         ...
 
     def wait_until(self, condition: threading.Condition, deadline: float | None) -> None:
-        """Wait on `condition`, held by the caller, until it is notified or `monotonic()` reaches `deadline`.
+        """Wait on `condition`, which the caller holds, until it is notified or `monotonic()` reaches `deadline` (None
+        means no deadline).
 
-        May return early without a reason, as Condition.wait may, so callers check again.
+        May return early without a reason, as Condition.wait may, so callers must test again what they wait for.
         """
         ...
 
@@ -37,7 +38,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The machine's clock: real time."""
 
     __slots__ = ()
 
@@ -81,7 +82,8 @@ class ManualClock:
         return self._start + self._elapsed
 
     def advance(self, seconds: float) -> None:
-        """Move both clocks forward and wake all waiting threads."""
+        """Move the wall clock and the monotonic clock forward, wake all waiting threads and call the subscribed
+        callbacks."""
         if seconds < 0:
             raise ValueError(f"a monotonic clock cannot go back by {-seconds} s; use set_time_ms for the wall clock")
         with self._lock:
@@ -95,7 +97,7 @@ class ManualClock:
             callback()
 
     def set_time_ms(self, time_ms: int) -> None:
-        """Set only the wall clock, forward or back, as an operator or NTP may do."""
+        """Set the wall clock only, forward or back, as an operator or NTP may do. The monotonic clock stays."""
         with self._lock:
             self._shift_ms += time_ms - self.time_ms()
 

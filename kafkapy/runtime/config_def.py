@@ -20,7 +20,8 @@ _BITS = {"INT": 32, "SHORT": 16, "LONG": 64}
 
 
 class ConfigType:
-    """The names of value types as in ConfigDef.Type; WIRE_CODES has their codes in DescribeConfigs."""
+    """The names of the types of settings, as in ConfigDef.Type. WIRE_CODES has their codes in DescribeConfigs
+    responses."""
 
     BOOLEAN = "BOOLEAN"
     STRING = "STRING"
@@ -47,7 +48,8 @@ class ConfigType:
 
 
 class UpdateMode:
-    """Whether a broker setting is dynamic, and whether per broker or for the whole cluster (DynamicBrokerConfig)."""
+    """How a broker setting can change at run time: not at all, for each broker, or for the whole cluster
+    (DynamicBrokerConfig)."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -55,7 +57,8 @@ class UpdateMode:
 
 
 class ConfigError(ValueError):
-    """An invalid setting: `key`, `value` as given (hidden for passwords), and `rule`, the broken rule."""
+    """The error for an invalid setting: `key`, `value` as given (hidden for passwords), and `rule`, the broken rule in
+    words."""
 
     def __init__(self, key: str, value: object, rule: str) -> None:
         shown = "null" if value is None else value
@@ -66,7 +69,8 @@ class ConfigError(ValueError):
 
 
 class Validator:
-    """A rule for parsed values: `problem` returns the broken rule in words, or None; str() describes valid values."""
+    """The base class of rules for parsed values: `problem` returns the broken rule in words, or None; str() describes
+    valid values."""
 
     __slots__ = ("_text",)
 
@@ -81,7 +85,7 @@ class Validator:
 
 
 class Range(Validator):
-    """Numbers from `low` to `high` inclusive; None means no bound."""
+    """A rule for numbers: from `low` to `high` inclusive. None means no bound."""
 
     __slots__ = ("high", "low")
 
@@ -103,7 +107,8 @@ class Range(Validator):
 
 
 class RangeOr(Range):
-    """A range, or one special value outside it, such as gzip level -1 (the library's default)."""
+    """A rule for numbers: in a range, or equal to one special value outside it, such as gzip level -1 (the library's
+    default)."""
 
     __slots__ = ("special",)
 
@@ -120,7 +125,8 @@ class RangeOr(Range):
 
 
 class OneOf(Validator):
-    """One of the given words; for a list, every element must be. `any_case` ignores case."""
+    """A rule for text: one of the given words. In a list, every element must be one of them. `any_case` ignores
+    case."""
 
     __slots__ = ("_accepted", "any_case", "words")
 
@@ -138,7 +144,7 @@ class OneOf(Validator):
 
 
 class NonEmpty(Validator):
-    """A text or list that is not empty. Null is valid, as in ConfigDef.NonEmptyString."""
+    """A rule for a text or list that must not be empty. Null is valid, as in ConfigDef.NonEmptyString."""
 
     __slots__ = ()
 
@@ -147,7 +153,8 @@ class NonEmpty(Validator):
 
 
 class Rule(Validator):
-    """A rule given as a function that returns the problem or None, with its description."""
+    """A rule whose test is a function. The function returns the broken rule in words, or None; `text` describes valid
+    values."""
 
     __slots__ = ("_problem",)
 
@@ -164,10 +171,10 @@ class ConfigKey:
 
     default      a parsed value; None is Kafka's null
     importance   HIGH, MEDIUM or LOW
-    doc          a sentence
-    mode         UpdateMode, for broker settings only
+    doc          a sentence that describes the setting
+    mode         an UpdateMode, for broker settings only
     effect       False: the setting is accepted but has no effect in this broker
-    internal     not shown in the documentation
+    internal     True: the setting is not shown in the documentation
     """
 
     __slots__ = ("default", "doc", "effect", "importance", "internal", "mode", "name", "type", "validator")
@@ -201,7 +208,8 @@ class ConfigKey:
         return self.type == ConfigType.PASSWORD
 
     def parse(self, raw: Any) -> Any:
-        """Return the valid value of `raw`, text or a value of the right Python type. Raises ConfigError."""
+        """Return the value of this setting that `raw` stands for: text, or a value of the right Python type. Raises
+        ConfigError if it is invalid."""
         shown = HIDDEN if self.sensitive else raw
         value = parse_value(self.name, self.type, raw, shown)
         if self.validator is not None:
@@ -211,7 +219,7 @@ class ConfigKey:
         return value
 
     def format(self, value: Any) -> str | None:
-        """Return the value as Kafka writes it in configs and DescribeConfigs; None for null."""
+        """Return the value as text, as Kafka writes it in configs and DescribeConfigs. None (null) stays None."""
         return format_value(self.type, value)
 
     def __repr__(self) -> str:
@@ -219,7 +227,7 @@ class ConfigKey:
 
 
 def key_table(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
-    """Return the keys by name. Raises ValueError for a duplicate name."""
+    """Return the definitions as a dict by setting name. Raises ValueError for a duplicate name."""
     table: dict[str, ConfigKey] = {}
     for key in keys:
         if key.name in table:
@@ -229,7 +237,11 @@ def key_table(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
 
 
 def parse_value(name: str, type: str, raw: Any, shown: Any = None) -> Any:
-    """Convert `raw` to `type` as ConfigDef.parseType does. Lists become list[str], classes their name."""
+    """Return `raw` converted to the type `type`, as ConfigDef.parseType does. Lists become list[str], classes become
+    their name, None stays None.
+
+    Raises ConfigError for the setting `name`. The message has `shown` in place of `raw`, if given.
+    """
     if raw is None:
         return None
     shown = raw if shown is None else shown
@@ -282,7 +294,8 @@ def _parse_double(name: str, raw: Any, shown: Any) -> float:
 
 
 def format_value(type: str, value: Any) -> str | None:
-    """Return a parsed value as text, as ConfigDef.convertToString does. Passwords are not hidden; callers hide them."""
+    """Return a parsed value of type `type` as text, as ConfigDef.convertToString does. Passwords are not hidden;
+    callers must hide them."""
     if value is None:
         return None
     if type == ConfigType.BOOLEAN:

@@ -1,9 +1,9 @@
 """Metrics: their definitions, the registry of their values, counters and histograms.
 
-Each subsystem defines its metrics in one table, `METRICS` in its module `metrics`, and registers what gives their
-values. `metrics_page` shows them in Prometheus format.
+Each subsystem defines its metrics in one table, `METRICS` in its module `metrics`, and registers the counters,
+histograms and functions that have the values. `metrics_page` shows the metrics in Prometheus format.
 
-Counting is on the hot paths, so it is one addition without a lock. With the GIL that is exact. On a free-threaded
+Counting is on the hot paths, so it is one addition without a lock. With the GIL the count is exact. On a free-threaded
 build, a counter that several threads add to may lose additions; a number that one thread counts, and a function reads,
 is always exact.
 """
@@ -22,7 +22,7 @@ BOUNDS: tuple[float, ...] = tuple(25e-6 * 2**i for i in range(22))
 
 
 class Counter:
-    """A number that only grows."""
+    """A metric value that only grows."""
 
     __slots__ = ("value",)
 
@@ -34,8 +34,8 @@ class Counter:
 
 
 class Histogram:
-    """Durations in seconds in fixed buckets: `counts[i]` counts those in (BOUNDS[i-1], BOUNDS[i]], the last those
-    above."""
+    """A count of durations in buckets: `counts[i]` counts durations in (BOUNDS[i-1], BOUNDS[i]] seconds, and the last
+    element durations above all bounds. `total` is their sum in seconds."""
 
     __slots__ = ("counts", "total")
 
@@ -44,7 +44,7 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, seconds: float, times: int = 1) -> None:
-        """Count `times` events of `seconds` each, for example requests that were handled together."""
+        """Count `times` events that took `seconds` each, for example requests that were handled together."""
         self.counts[bisect_left(BOUNDS, seconds)] += times
         self.total += seconds * times
 
@@ -58,7 +58,7 @@ class Metric(NamedTuple):
 
     name: The Prometheus name, without the prefix `kafkapy_` and, for a counter, without the suffix `_total`.
     labels: The names of its labels.
-    help: What it shows. Durations are in seconds unless the name says otherwise.
+    help: A sentence about its value. Durations are in seconds unless the name says otherwise.
     kafka: The metric of Apache Kafka that shows the same, empty if there is none.
     """
 
@@ -78,7 +78,7 @@ Reader = Callable[[], Iterable[tuple[Metric, Labels, Value]]]
 
 
 def metric_table(*metrics: Metric) -> dict[str, Metric]:
-    """Return the metrics by name. Raise ValueError if two have the same name."""
+    """Return the metrics as a dict by name. Raise ValueError if two have the same name."""
     table: dict[str, Metric] = {}
     for metric in metrics:
         if metric.name in table:
@@ -88,7 +88,7 @@ def metric_table(*metrics: Metric) -> dict[str, Metric]:
 
 
 class Registry:
-    """The metrics of a process, with the sources of their values. Any thread may use it."""
+    """The metrics of a process, and where their values are read from. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -96,9 +96,11 @@ class Registry:
         self._readers: list[tuple[list[Metric], Reader]] = []
 
     def register(self, metric: Metric, source: S, *labels: str) -> S:
-        """Register the source of a metric's value for these label values, and return the source.
+        """Register where the value of `metric` for these label values is read from, and return `source`.
 
-        The source is a Counter, a Histogram, or a function that returns the number. It replaces an earlier one.
+        `source` is a Counter, a Histogram, or a function that returns the number. It replaces the earlier source for
+        the same labels. Raises ValueError for a wrong number of labels, TypeError for a source that does not fit the
+        kind of metric.
         """
         if len(labels) != len(metric.labels):
             raise ValueError(f"{metric.name} has the labels {metric.labels}; the values given are {labels}")
@@ -109,15 +111,15 @@ class Registry:
         return source
 
     def register_reader(self, metrics: Iterable[Metric], reader: Reader) -> None:
-        """Register a function that reads several metrics at once, or one whose label values change.
+        """Register a function that reads several metrics at once, or a metric whose label values change.
 
-        A metric stays in the result of `read` while the reader yields no value for it.
+        The result of `read` has all `metrics`, even while the function yields no value for one of them.
         """
         with self._lock:
             self._readers.append((list(metrics), reader))
 
     def read(self) -> dict[Metric, list[tuple[Labels, Value]]]:
-        """Return the present values of all metrics, each with its label values."""
+        """Return the present values of all metrics: for each metric a list of (label values, value)."""
         with self._lock:
             sources, readers = list(self._sources.items()), list(self._readers)
         values: dict[Metric, list[tuple[Labels, Value]]] = {}

@@ -1,4 +1,4 @@
-"""The limit on open files, which every open segment and connection counts towards."""
+"""The limit on the open files of this process. Every open segment and connection counts towards it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _Job = tuple[Callable[..., Any], tuple[Any, ...], "Done | None"]
 
 
 class PoolStopped(RuntimeError):
-    """The pool is stopped and accepts no more calls."""
+    """The error for a call submitted to a pool that has stopped."""
 
 
 class DiskPool:
@@ -44,12 +44,12 @@ class DiskPool:
 
     @property
     def depth(self) -> int:
-        """The number of waiting and running calls."""
+        """The number of submitted calls that are waiting or running."""
         return self._depth
 
     @property
     def threads(self) -> int:
-        """The number of threads started."""
+        """The number of threads started so far."""
         return len(self._threads)
 
     def submit(self, fn: Callable[..., Any], *args: Any, done: Done | None = None) -> None:
@@ -71,7 +71,8 @@ class DiskPool:
             self._depth += 1  # the call takes the lock when it ends
 
     def stop(self, wait: bool = True) -> None:
-        """Accept no more calls. Submitted calls still run; `wait` waits for them."""
+        """Stop the pool: later calls of `submit` raise PoolStopped. Calls submitted before still run; with `wait`, this
+        method waits for them."""
         with self._lock:
             if not self._stopped:
                 self._stopped = True

@@ -2,12 +2,12 @@
 
     2026-01-01T12:00:00.123Z INFO  network.acceptor  refused a connection  peer=10.0.0.7:4711 limit=100
 
-The logger is the module's path without the package name. Fields follow the message as key=value, quoted if the value
-has spaces or quotes: `log.info("refused a connection", extra=fields(peer=peer))`.
+The logger's name in a line is the module's path without the package name. Fields follow the message as key=value,
+quoted if the value has spaces or quotes: `log.info("refused a connection", extra=fields(peer=peer))`.
 
-Messages, fields and exceptions may contain what a client has sent. It can neither forge a log line nor control the
-terminal that shows the log: unprintable characters (control characters, bidirectional marks and the like) are written
-as Python escapes such as `\\x1b`.
+Messages, fields and exceptions may contain text that a client has sent. Such text can neither forge a log line nor
+control the terminal that shows the log: unprintable characters (control characters, bidirectional marks and the like)
+are written as Python escapes such as `\\x1b`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 def fields(**values: object) -> dict[str, Any]:
-    """Return the `extra` argument for a logging call with these fields."""
+    """Return the `extra` argument for a logging call, which adds these fields to the log line."""
     return {_FIELDS: values}
 
 
@@ -49,7 +49,7 @@ def set_up(level: str = "INFO", stream: TextIO | None = None) -> None:
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a record as one line, followed by the indented lines of a traceback."""
+    """Formats a logging record as one line, followed by the indented lines of a traceback if it has one."""
 
     def format(self, record: logging.LogRecord) -> str:
         seconds, millis = divmod(int(record.created * 1000), 1000)

@@ -14,9 +14,10 @@ PREFIX = "kafkapy_"
 
 
 class MetricsPage:
-    """An HTTP server for the metrics of a registry, from construction until `stop`.
+    """An HTTP server for the metrics of a registry. It starts on construction and runs until `stop`.
 
-    Port 0 takes a free port; `address` (HOST:PORT) has it. Raises OSError if it cannot listen, and NoThread.
+    `address` is its HOST:PORT; with port 0 the system chooses a free port. The constructor raises OSError if it cannot
+    listen, and NoThread if the server's thread cannot be started.
     """
 
     def __init__(self, host: str, port: int, registry: Registry) -> None:
@@ -38,7 +39,7 @@ class MetricsPage:
 
 
 class _Collector:
-    """Formats the values of a registry as prometheus_client's metric families."""
+    """Formats the values of a registry as the metric families of prometheus_client."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -63,7 +64,8 @@ class _Collector:
 
 
 def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    """Return cumulative counts by upper bound, the form that Prometheus needs."""
+    """Return (upper bound, number of durations up to it) for each bucket of a histogram, the form that Prometheus
+    needs."""
     seen, buckets = 0, []
     for bound, count in zip([*map(str, BOUNDS), "+Inf"], histogram.counts, strict=True):
         seen += count

@@ -1,7 +1,7 @@
-"""Other people's text for terminals and log lines.
+"""Makes text from clients safe for terminals and log lines.
 
-Names and messages may contain what a client has sent. Shown as they are, control characters could forge a line or
-control the terminal (ESC, and U+009B, which some terminals take for ESC and a bracket).
+Names and messages may contain text that a client has sent. Shown unchanged, control characters in it could forge a line
+or control the terminal (ESC, and U+009B, which some terminals take for ESC and a bracket).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 def printable(text: str) -> str:
     """Return `text` with unprintable characters (control characters, bidirectional marks and the like) as Python
-    escapes such as `\\x1b`. Backslashes are doubled if there are any."""
+    escapes such as `\\x1b`. If there are such characters, backslashes are doubled too."""
     return text if text.isprintable() else "".join(map(_escaped, text))
 
 

@@ -1,8 +1,8 @@
 """Delayed operations that wait for a condition or a time-out without a thread, such as a fetch with min.bytes.
 
-Like Kafka's DelayedOperationPurgatory, with two differences. A completed operation leaves all its watch lists at once,
-so completed operations cannot accumulate under idle keys. And `try_complete` only tests the condition: the thread that
-gets True, or the timer, then completes the operation exactly once.
+This is like Kafka's DelayedOperationPurgatory, with two differences. A completed operation leaves all its watch lists
+at once, so completed operations cannot accumulate under idle keys. And `try_complete` only tests the condition: the
+thread that gets True, or the timer, then completes the operation exactly once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class DelayedOperation:
         self._entry: TimerEntry | None = None
 
     def try_complete(self) -> bool:
-        """Return True if the condition holds now."""
+        """Return True if the condition of the operation holds now. This only tests; it does not complete the
+        operation."""
         raise NotImplementedError
 
     def on_complete(self) -> None:
@@ -43,11 +44,11 @@ class DelayedOperation:
         raise NotImplementedError
 
     def on_expire(self) -> None:
-        """Do what else is needed after a time-out, such as counting it."""
+        """Do additional work after completion by time-out, such as counting time-outs."""
 
     def force_complete(self) -> bool:
-        """Complete now, whatever the condition. Return True if this call completed the operation, False if it was
-        complete."""
+        """Complete the operation now, even if its condition does not hold. Return True if this call completed the
+        operation, False if it was already complete."""
         if not self._claim.acquire(blocking=False):
             return False
         self.completed = True
@@ -61,7 +62,8 @@ class DelayedOperation:
         return True
 
     def check(self) -> bool:
-        """Call `try_complete` and complete if it returns True. Return True if this call completed the operation.
+        """Call `try_complete`, and complete the operation if it returns True. Return True if this call completed the
+        operation.
 
         If another thread T is in `try_complete`, T may have tested the condition before this thread's change. So this
         thread first sets `_recheck`, then tries the lock. T clears `_recheck` before it tests, and reads it after it
@@ -89,7 +91,7 @@ class DelayedOperation:
 
 
 class Purgatory:
-    """Holds operations by keys (a partition, a group, a member) until they complete or time out."""
+    """Holds delayed operations by keys (a partition, a group, a member) until they complete or time out."""
 
     def __init__(self, name: str, timer: Timer) -> None:
         self.name = name
@@ -102,7 +104,7 @@ class Purgatory:
 
     @property
     def delayed(self) -> int:
-        """The number of waiting operations (Kafka's NumDelayedOperations)."""
+        """The number of operations that wait here (Kafka's NumDelayedOperations)."""
         return self._delayed
 
     @property
@@ -112,7 +114,7 @@ class Purgatory:
 
     @property
     def keys(self) -> int:
-        """The number of keys with a waiting operation."""
+        """The number of keys under which at least one operation waits."""
         return len(self._watchers)
 
     def watch(self, op: DelayedOperation, timeout_s: float, keys: Iterable[Hashable]) -> bool:
@@ -132,7 +134,7 @@ class Purgatory:
         return False
 
     def check(self, key: Hashable) -> int:
-        """Check the operations under `key`; return how many this call completed."""
+        """Call `check` on all operations under `key`. Return the number of operations that this call completed."""
         # Without the lock this can only miss an operation that is being added right now. That operation tests its
         # condition after it was added, which is after the change that this call reports.
         if key not in self._watchers:
@@ -148,7 +150,8 @@ class Purgatory:
         return completed
 
     def complete_all(self, key: Hashable) -> int:
-        """Complete all operations under `key`, whatever their conditions, for example because a partition has moved."""
+        """Complete all operations under `key`, even if their conditions do not hold, for example because a partition
+        has moved. Return how many this call completed."""
         with self._lock:
             operations = list(self._watchers.get(key, ()))
         return sum(op.force_complete() for op in operations)

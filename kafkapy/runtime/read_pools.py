@@ -11,7 +11,8 @@ _NO_DEVICE = -1
 
 
 class ReadPools:
-    """A DiskPool of at most `threads` threads for each device, created on first use."""
+    """The thread pools for disk reads: a DiskPool of at most `threads` threads for each device, created on first
+    use."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
@@ -21,12 +22,13 @@ class ReadPools:
         self._stopped = False
 
     def of_file(self, fd: int) -> DiskPool:
-        """Return the pool of an open file's device."""
+        """Return the pool for the device of an open file; `fd` is its descriptor."""
         device = os.fstat(fd).st_dev
         return self._by_device.get(device) or self._make(device)
 
     def of_directory(self, path: str) -> DiskPool:
-        """Return the pool of a log directory's device; the device is looked up once."""
+        """Return the pool for the device that has the log directory `path`. The device is looked up once for each
+        path."""
         pool = self._by_path.get(path)
         if pool is None:
             try:
@@ -38,7 +40,7 @@ class ReadPools:
 
     @property
     def depth(self) -> int:
-        """The number of waiting and running calls."""
+        """The number of calls in all pools that are waiting or running."""
         return sum(pool.depth for pool in list(self._by_device.values()))
 
     def stop(self) -> None:

@@ -1,7 +1,7 @@
 """Runs named background tasks, such as retention, checkpoints and flushes, like Kafka's KafkaScheduler.
 
-A task never runs twice at the same time. A periodic task that took longer than its period runs again at once, but
-skipped runs are not made up for.
+A task never runs twice at the same time. A periodic task that took longer than its period runs again at once, and the
+runs it missed meanwhile are dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RETRY_S = 1.0  # the pause after a lack of memory
 
 
 class Task:
-    """A scheduled call. `cancel` prevents further runs; a run in progress is not interrupted."""
+    """A scheduled call of a function. `cancel` prevents further runs; a run in progress is not interrupted."""
 
     __slots__ = ("cancelled", "fn", "name", "period_s")
 
@@ -73,7 +73,8 @@ class Scheduler:
         return task
 
     def stop(self, wait: bool = True) -> None:
-        """Discard tasks that have not begun; `wait` waits for running tasks."""
+        """Stop the scheduler and discard the tasks that have not begun. With `wait`, this method waits for running
+        tasks."""
         with self._condition:
             self._stopped = True
             self._heap.clear()
@@ -83,7 +84,7 @@ class Scheduler:
 
     @property
     def pending(self) -> int:
-        """The number of tasks waiting for their time."""
+        """The number of tasks that wait for their next run."""
         with self._condition:
             return sum(not task.cancelled for _, _, task in self._heap)
 

@@ -22,7 +22,8 @@ QUIET_S = 5.0
 
 
 class ShortageReport:
-    """Logs one ERROR when writes begin to fail, one a minute while they do, and one WARNING when it is over.
+    """Logs one ERROR when writes to a directory begin to fail, one a minute while they fail, and one WARNING when the
+    shortage is over.
 
     There is one report for everything in a directory: logs of clients and coordinators, checkpoints, metadata.
     """
@@ -45,7 +46,8 @@ class ShortageReport:
     def __init__(
         self, directory: str, clock: Clock, call_later: Callable[[Callable[[], object], float], object] | None = None
     ) -> None:
-        """`call_later(fn, delay_s)` schedules a call. Without it, the end is only noticed by a write."""
+        """`call_later(fn, delay_s)` schedules a call. Without it, the end of the shortage is only noticed at the next
+        write."""
         self.lasts = False  # True during a shortage; only then `written` has to be called
         self._directory = directory
         self._clock = clock
@@ -97,9 +99,10 @@ class ShortageReport:
             )
 
     def written(self) -> None:
-        """Report that a write has succeeded. Needs to be called only while `lasts`.
+        """Report that a write has succeeded. Needs to be called only while `lasts` is True.
 
-        If a write was refused less than QUIET_S ago, the end is logged later, even if nobody writes anything then.
+        If a write was refused less than QUIET_S seconds ago, the end of the shortage is logged later, even if no
+        further write comes.
         """
         with self._lock:
             if not self.lasts:
@@ -132,7 +135,7 @@ class ShortageReport:
             self._check_is_due = False
 
     def _check(self) -> None:
-        """Log the end, unless a write was refused since the last one that succeeded."""
+        """Log the end of the shortage, if no write was refused after the last successful write."""
         with self._lock:
             self._check_is_due = False
             succeeded = self._succeeded
@@ -141,7 +144,8 @@ class ShortageReport:
 
 
 def free_bytes(directory: str) -> str:
-    """Return the bytes of the disk available to this process, as text for log lines."""
+    """Return the free bytes of the directory's disk that this process may use, as text for log lines; "unknown (...)"
+    after an error."""
     try:
         found = os.statvfs(directory)
     except OSError as error:

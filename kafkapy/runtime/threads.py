@@ -1,4 +1,4 @@
-"""Named threads, a few of them for many jobs, and the error raised when the system cannot start another thread."""
+"""Named threads, groups of threads, and NoThread, the error when the system cannot start another thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_BYTES = 15  # the length of a thread name in Linux
 
 
 class NoThread(RuntimeError):
-    """The system cannot start another thread for this process. The work of the thread has not begun."""
+    """The error when the system cannot start another thread for this process. The thread's work has not begun."""
 
     def __init__(self, name: str, reason: object) -> None:
         super().__init__(
@@ -28,7 +28,8 @@ class NoThread(RuntimeError):
 
 @contextmanager
 def starting(name: str) -> Iterator[None]:
-    """Raise NoThread if the block fails to start a thread; `name` names the thread in the message."""
+    """Context manager for a block that starts a thread: raise NoThread if the thread cannot be started. `name` is the
+    thread's name in the message."""
     try:
         yield
     except RuntimeError as error:
@@ -40,10 +41,11 @@ def starting(name: str) -> Iterator[None]:
 
 
 def show_name(thread: threading.Thread) -> None:
-    """Set the name of a running thread that `top -H`, `ps -L` and perf show: 15 bytes, without the prefix `kafkapy-`.
+    """Give a running thread the name that `top -H`, `ps -L` and perf show: its Python name without the prefix
+    `kafkapy-`, at most 15 bytes.
 
-    Threads started by it inherit the name. Python 3.14 does this by itself. Failures, such as a read-only /proc or a
-    thread that has ended, are ignored.
+    Threads started by this thread inherit the name. Python 3.14 does all this by itself. Failures, such as a read-only
+    /proc or a thread that has ended, are ignored.
     """
     name = thread.name.removeprefix(_PREFIX).encode()[:_MAX_BYTES]
     try:
@@ -57,7 +59,7 @@ def show_name(thread: threading.Thread) -> None:
 
 
 class Thread(threading.Thread):
-    """A daemon thread whose name is also visible to system tools.
+    """A daemon thread whose name is also visible to system tools such as `top -H`.
 
     `start` raises NoThread; a thread that failed to start must not be joined.
     """
@@ -80,7 +82,7 @@ class ThreadGroup:
     __slots__ = ("_is_short", "_name", "limit", "threads")
 
     def __init__(self, name: str, limit: int) -> None:
-        """`name` is the name of each thread, before its number."""
+        """`name` begins the name of each thread; a number follows. `limit` is the largest number of threads."""
         self._name = name
         self.limit = limit
         self.threads: list[Thread] = []
@@ -90,9 +92,10 @@ class ThreadGroup:
         return len(self.threads)
 
     def start_one(self, target: Callable[[], object]) -> None:
-        """Start one more thread, which runs `target`. Raises NoThread if there is none and none can be started.
+        """Start one more thread, which runs `target`.
 
-        If others run, they do its work: that is logged once, until a thread starts again.
+        If the thread cannot be started, raises NoThread if the group has no threads. Otherwise the existing threads do
+        the work: this is logged once, until a thread can be started again.
         """
         running = len(self.threads)
         thread = Thread(target, f"{_PREFIX}{self._name}-{running}")
@@ -109,14 +112,15 @@ class ThreadGroup:
         self.threads.append(thread)
 
     def join(self) -> None:
-        """Wait for the end of all threads but the one that calls this."""
+        """Wait until all threads of the group have ended, except the calling thread."""
         for thread in list(self.threads):
             if thread is not threading.current_thread():
                 thread.join()
 
 
 def run_all(jobs: Iterable[Callable[[], object]], threads: int, name: str) -> None:
-    """Run every job, even if others fail, and then raise the first exception if there was one.
+    """Run every job on up to `threads` threads, even if other jobs fail. Then raise the first exception, if any job
+    failed.
 
     The calling thread is one of the `threads`; the others exist only while there are jobs. If a thread cannot be
     started, the jobs run on fewer threads.

@@ -1,7 +1,7 @@
-"""A timer thread: calls back at given times, for time-outs of delayed operations and connections.
+"""A timer thread, which calls functions at given times, for time-outs of delayed operations and connections.
 
-Most entries are cancelled before their time, so cancelling is a single assignment; when most of the heap is cancelled,
-it is cleaned up.
+Most entries are cancelled before their time, so cancelling is a single assignment. When more than half of the heap is
+cancelled entries, they are removed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CLEAN_UP_FROM = 1024
 
 
 class TimerEntry:
-    """A scheduled callback. A cancelled entry holds no references."""
+    """A scheduled callback. A cancelled entry no longer refers to the callback or the timer."""
 
     __slots__ = ("_timer", "callback")
 
@@ -37,7 +37,8 @@ class TimerEntry:
 
 
 class Timer:
-    """Calls back on its own thread, in order of time. Callbacks must be short, because all share the thread."""
+    """Calls callbacks on its own thread, in order of their times. Callbacks must be short, because all share the
+    thread."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, name: str = "timer") -> None:
         self._clock = clock
@@ -51,7 +52,7 @@ class Timer:
         self._stopped = False
 
     def start(self) -> None:
-        """Start the thread. Raises NoThread."""
+        """Start the timer's thread. Raises NoThread if that is not possible."""
         with self._condition:
             if self._thread is None and not self._stopped:
                 thread = Thread(self._run, f"kafkapy-{self._name}")
@@ -69,7 +70,8 @@ class Timer:
             thread.join()
 
     def schedule(self, delay_s: float, callback: Callable[[], object]) -> TimerEntry:
-        """Call `callback()` on the timer's thread in `delay_s` seconds, at once if that is not positive."""
+        """Call `callback()` on the timer's thread in `delay_s` seconds, or at once if `delay_s` is not positive. Return
+        the entry, which can be cancelled."""
         entry = TimerEntry(self, callback)
         due = self._clock.monotonic() + delay_s
         with self._condition:
@@ -82,7 +84,7 @@ class Timer:
         return entry
 
     def __len__(self) -> int:
-        """The number of entries still to be called."""
+        """Return the number of callbacks that have been neither called nor cancelled."""
         with self._condition:
             return sum(entry.callback is not None for _, _, entry in self._heap)
 

@@ -1,4 +1,4 @@
-"""The command line as a typer application, and its errors as CallError.
+"""The command line as a typer application. Wrong calls are raised as CallError.
 
 `kafkapy start` does not load this module (see `tools.main`), only `kafkapy start --help` does.
 """
@@ -74,7 +74,8 @@ def start(
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:
-    """Return the application: with all commands, or only the command that the call needs."""
+    """Return the typer application for the words of a call: with all commands, or only with the command that the call
+    uses."""
     app = typer.Typer(
         name="kafkapy",
         help="A Kafka-protocol broker and its tools.",
@@ -97,7 +98,11 @@ def app_for(words: Sequence[str]) -> typer.Typer:
 
 def run(args: Sequence[str]) -> int:
     """Run one command and return its exit code. Raises CallError for a wrong call, so that typer's errors are printed
-    like all others; they are recognized by their methods, since their module differs between versions of typer."""
+    like all others.
+
+    typer's exceptions are recognized by their methods, since the module that defines them differs between versions of
+    typer.
+    """
     command: Callable[..., Any] = typer.main.get_command(app_for(args))
     try:
         result = command(list(args), prog_name="kafkapy", standalone_mode=False)
@@ -122,7 +127,8 @@ def run(args: Sequence[str]) -> int:
 
 
 def _with_value(said: str, option: Any, args: Sequence[str]) -> str:
-    """Return typer's sentence about an option with the wrong value in it, without the words of typer's library."""
+    """Return typer's sentence `said` about an option, with the wrong value of the option in it and without "Value
+    error, "."""
     for place, word in enumerate(args):
         name, equals, value = word.partition("=")
         if name in getattr(option, "opts", ()) and (equals or args[place + 1 :]):

@@ -10,6 +10,7 @@ class CallError(Exception):
 
 
 def fail_if_any(sentences: list[str]) -> None:
-    """Raise one ToolError with all the sentences, which have no full stop; return if there are none."""
+    """Raise one ToolError that joins all the sentences, which must have no full stop. Return if there are no
+    sentences."""
     if sentences:
         raise ToolError("; ".join(sentences))

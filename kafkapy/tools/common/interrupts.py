@@ -8,7 +8,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def until_interrupted() -> Iterator[threading.Event]:
-    """Yield an event that the first SIGINT or SIGTERM sets. The next signal has its usual effect."""
+    """Context manager that yields an event, which the first SIGINT or SIGTERM sets. The second signal has its usual
+    effect.
+
+    Outside the main thread, signals do not set the event.
+    """
     interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield interrupted
