@@ -1,4 +1,4 @@
-"""Rows become the batches that the per-record decoder reads back, each in the partition that Kafka's clients choose."""
+"""Rows are encoded as batches that the per-record decoder reads back, in the partitions that Kafka's clients choose."""
 
 import time
 from collections import defaultdict
@@ -50,7 +50,7 @@ def encoded(encoder, *batches):
 
 
 def records(made):
-    """(topic, partition) -> the records, all batches one behind the other, their checksums looked at."""
+    """Return (topic, partition) -> the records of all batches in order; check each batch's checksum."""
     found = defaultdict(list)
     for batch in made:
         data = batch.build(producer_id=5, producer_epoch=2, base_sequence=7, transactional=True)
@@ -69,9 +69,9 @@ def records(made):
 
 @settings(max_examples=100, deadline=None)
 @given(ROWS, KEYS, VALUES, TOPICS, LISTS, TIMES, st.integers(0, 5), st.integers(1, 400), st.sampled_from([0, 0, 0, 4]))
-def test_what_is_written_is_read_back(rows, key, value, topic, headers, time, cut, batch_bytes, codec):
+def test_written_rows_are_read_back(rows, key, value, topic, headers, time, cut, batch_bytes, codec):
     for number, row in enumerate(rows):
-        row["timestamp"] = 1_600_000_000_000 + number * 7919 % 1000  # tells the row
+        row["timestamp"] = 1_600_000_000_000 + number * 7919 % 1000  # identifies the row
     unit = {"ns": 1_000_000, "us": 1000}.get(getattr(time, "unit", "ms"), 1)
     batch = rows_as_batch(
         [{**row, "timestamp": row["timestamp"] * unit} for row in rows],
@@ -106,7 +106,7 @@ def test_what_is_written_is_read_back(rows, key, value, topic, headers, time, cu
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.binary(max_size=100), min_size=1, max_size=40), st.integers(62, 600))
-def test_a_batch_is_no_larger_than_asked_unless_one_record_is(values, batch_bytes):
+def test_a_batch_exceeds_the_limit_only_if_a_single_record_does(values, batch_bytes):
     rows = rows_as_batch([{"value": value} for value in values], value=pa.binary())
     made = encoded(RowEncoder(lambda _: 1, topic="t", batch_bytes=batch_bytes), rows)
     assert [record.value for record in records(made)["t", 0]] == values
@@ -126,7 +126,7 @@ def test_rows_without_key_stay_in_one_partition_until_its_batch_is_full():
     assert len(set(full)) > 1
 
 
-def test_rows_without_a_time_have_the_present_one(monkeypatch):
+def test_rows_without_a_time_get_the_current_time(monkeypatch):
     monkeypatch.setattr("kafkapy.arrow.encode.time.time", lambda: 1_700_000_000.123)
     rows = [{"value": b"a", "timestamp": None}, {"value": b"b", "timestamp": 5}]
     batch = rows_as_batch(rows, value=pa.binary(), timestamp=pa.timestamp("ms"))
@@ -141,7 +141,7 @@ def test_columns_of_nulls_are_as_none():
 
 
 def test_dictionaries_of_views_are_decoded():
-    """As Polars gives its categories."""
+    """Polars gives its categories in this form."""
     names = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1], pa.uint32()), pa.array(["a", "b"], pa.string_view()))
     batch = pa.record_batch({"topic": names, "key": names, "value": names})
     found = records(encoded(RowEncoder(lambda _: 1), batch))
@@ -149,13 +149,13 @@ def test_dictionaries_of_views_are_decoded():
     assert values == {("a", 0): [(b"a", b"a")], ("b", 0): [(b"b", b"b")] * 2}
 
 
-def test_where_a_row_was_read_from_is_not_written():
+def test_columns_of_the_rows_origin_are_not_written():
     batch = pa.record_batch({"value": [b"a"], "offset": [17], "timestampType": [1]})
     (record,) = records(encoded(RowEncoder(lambda _: 1, topic="t"), batch))["t", 0]
     assert (record.offset, record.value) == (0, b"a")
 
 
-def test_a_topic_that_grows_is_used_as_a_whole():
+def test_new_partitions_of_a_topic_are_used():
     counts = iter([1, 4])
     encoder = RowEncoder(lambda _: next(counts), topic="t")
     rows = rows_as_batch([{"key": str(number)} for number in range(50)], key=pa.string())
@@ -173,7 +173,7 @@ def test_rows_read_from_messages_without_a_time_can_be_written():
     assert found[1].timestamp == 1000
 
 
-def test_what_is_open_is_bounded():
+def test_the_number_of_open_batches_is_bounded():
     encoder = RowEncoder(lambda _: 50, topic="t", open_bytes=100_000)
     rows = rows_as_batch(
         [{"key": str(number), "value": b"x" * 500} for number in range(2000)], key=pa.string(), value=pa.binary()
@@ -213,7 +213,7 @@ def test_what_is_open_is_bounded():
         ({"value": [b"a"], "topic": ["t"], "headers": pa.array([[None]], HEADERS)}, "a row has a header that is null"),
     ],
 )
-def test_what_cannot_be_written_is_told_in_a_sentence(columns, sentence):
+def test_columns_that_cannot_be_written_are_reported_in_a_sentence(columns, sentence):
     encoder = RowEncoder(lambda _: 2)
     before = pa.record_batch({"value": [b"1", b"2", b"3"], "topic": ["s", "t", "s"]})
     list(encoder.feed(before))
@@ -221,14 +221,14 @@ def test_what_cannot_be_written_is_told_in_a_sentence(columns, sentence):
         list(encoder.feed(pa.record_batch(columns)))
 
 
-def test_a_row_is_named_by_its_number_also_where_topics_take_turns():
+def test_the_error_names_the_row_number_also_with_alternating_topics():
     rows = [{"value": b"", "topic": "ab"[number % 2], "partition": 9 if number == 4 else 0} for number in range(7)]
     batch = rows_as_batch(rows, value=pa.binary(), topic=pa.string(), partition=pa.int32())
     with pytest.raises(ValueError, match="row 4, for topic 'a', is for partition 9"):
         list(RowEncoder(lambda _: 3).feed(batch))
 
 
-def test_a_column_that_is_there_twice_is_refused():
+def test_a_duplicate_column_is_refused():
     batch = pa.RecordBatch.from_arrays([pa.array([b"a"]), pa.array([b"b"])], names=["value", "value"])
     with pytest.raises(ValueError, match="there are several columns 'value'"):
         list(RowEncoder(lambda _: 1, topic="t").feed(batch))

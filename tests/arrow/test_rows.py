@@ -1,4 +1,4 @@
-"""Rows are what the per-record decoder says, in the schema that Spark takes, from every format and codec."""
+"""Rows equal the per-record decoder's records, in the schema that Spark uses, from every format and codec."""
 
 import itertools
 import pickle
@@ -19,7 +19,7 @@ from tests.harness.markers import encode_marker
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MOST_MS = ((1 << 63) - 1) // 1000
 MAYBE = st.none() | st.binary(max_size=30)
-# Mostly such as there are, some that no count of microseconds can hold.
+# Mostly realistic ones, and some that do not fit into microseconds.
 TIMES = st.integers(0, 2**41) | st.integers(-(2**62), 2**62)
 HEADERS = st.lists(st.tuples(st.text(max_size=8), MAYBE), max_size=3).map(tuple)
 RECORDS = st.lists(st.tuples(TIMES, MAYBE, MAYBE, HEADERS), min_size=1, max_size=12)
@@ -27,7 +27,7 @@ MESSAGES = st.lists(st.tuples(st.integers(0, 2**41), MAYBE, MAYBE), min_size=1, 
 
 
 def read(rows, *buffers):
-    """All rows as dicts, timestamps as the numbers that they are."""
+    """Return all rows as dicts, with timestamps as plain numbers."""
     batches = []
     for buffer in buffers:
         batches += rows.feed(buffer)
@@ -46,7 +46,7 @@ def read(rows, *buffers):
 
 
 def decoded(data, topic="t", partition=3):
-    """The same rows, record by record."""
+    """Return the same rows, decoded record by record."""
     return [
         {
             "key": record.key,
@@ -65,7 +65,7 @@ def decoded(data, topic="t", partition=3):
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(RECORDS, min_size=1, max_size=4), st.integers(0, 4), st.integers(1, 20), st.integers(0, 1))
-def test_batches_of_every_codec_are_what_the_decoder_says(groups, codec, max_rows, timestamp_type):
+def test_rows_of_batches_of_every_codec_equal_the_decoders(groups, codec, max_rows, timestamp_type):
     data = b"".join(
         build(records, codec=codec, base_offset=100 * number, timestamp_type=timestamp_type)
         for number, records in enumerate(groups)
@@ -75,7 +75,7 @@ def test_batches_of_every_codec_are_what_the_decoder_says(groups, codec, max_row
 
 @settings(max_examples=60, deadline=None)
 @given(MESSAGES, st.integers(0, 1), st.integers(0, 3), st.integers(0, 1), st.integers(0, 10**12), st.integers(1, 20))
-def test_message_sets_are_what_the_decoder_says(messages, magic, codec, timestamp_type, base, max_rows):
+def test_rows_of_message_sets_equal_the_decoders(messages, magic, codec, timestamp_type, base, max_rows):
     timestamp_type *= magic
     data = build_set(messages, magic, codec, base_offset=base, timestamp_type=timestamp_type, append_time=77)
     assert read(RowBuilder("t", 3, max_rows=max_rows), data) == decoded(data)
@@ -90,7 +90,7 @@ def test_message_sets_are_what_the_decoder_says(messages, magic, codec, timestam
     st.integers(0, 420),
     st.sets(st.sampled_from(SCHEMA.names), min_size=1),
 )
-def test_bounds_and_columns_are_those_of_the_rows_one_by_one(groups, codec, max_bytes, start, end, names):
+def test_bounds_and_columns_select_the_same_rows_as_one_by_one(groups, codec, max_bytes, start, end, names):
     data = b"".join(build(records, codec=codec, base_offset=100 * number) for number, records in enumerate(groups))
     wanted = [{name: row[name] for name in names} for row in decoded(data) if start <= row["offset"] < end]
     rows = RowBuilder("t", 3, columns=sorted(names), start=start, end=end, max_bytes=max_bytes)
@@ -99,8 +99,8 @@ def test_bounds_and_columns_are_those_of_the_rows_one_by_one(groups, codec, max_
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.none() | st.binary(max_size=3), min_size=1, max_size=20), min_size=1, max_size=8))
-def test_memory_that_is_used_again_shows_nothing_of_what_it_held(columns):
-    """Nulls in one batch of rows and none in the next, batches of any size: each is what went in."""
+def test_reused_memory_shows_nothing_of_its_former_contents(columns):
+    """Nulls in one batch of rows and none in the next, batches of any size: each has its own values."""
     rows = RowBuilder("t", 0, columns=["key", "value"])
     for values in columns:
         data = build([(0, value, value, ()) for value in values])
@@ -128,17 +128,17 @@ def test_the_schema_is_that_of_sparks_own_source():
         ([], "no column is named; there are key"),
     ],
 )
-def test_columns_that_cannot_be_are_named(columns, sentence):
+def test_the_error_names_invalid_columns(columns, sentence):
     with pytest.raises(ValueError, match=sentence):
         RowBuilder("t", 0, columns=columns)
 
 
-def test_headers_are_null_where_there_are_none():
+def test_headers_are_null_for_records_without_headers():
     (row,) = read(RowBuilder("t", 0), build([(0, None, None, ())]))
     assert row["headers"] is None
 
 
-def test_timestamps_are_utc_and_times_bound_what_is_taken():
+def test_timestamps_are_utc_and_time_bounds_select_rows():
     data = build([(1000 * n, None, b"%d" % n, ()) for n in range(6)])
     rows = RowBuilder("t", 0, columns=["timestamp"], start_timestamp=2000, end_timestamp=4000)
     assert list(rows.feed(data)) == []
@@ -157,8 +157,8 @@ def test_columns_that_are_the_same_in_all_rows_share_their_memory():
         assert len(addresses) == 1
 
 
-def test_batches_that_are_read_outlive_the_builder_and_those_after_them():
-    """Memory is used again only when nobody looks at it."""
+def test_batches_stay_valid_after_later_batches_and_after_the_builder_is_gone():
+    """Memory is reused only when no batch refers to it."""
     kept = []
     for number in range(30):
         rows = RowBuilder("t", 0, columns=["offset", "value"], max_rows=5000)
@@ -170,7 +170,7 @@ def test_batches_that_are_read_outlive_the_builder_and_those_after_them():
         assert batches[1]["offset"].to_pylist() == list(range(number + 5000, number + 10_000))
 
 
-def test_threads_that_read_side_by_side_share_no_memory():
+def test_threads_that_read_at_the_same_time_share_no_memory():
     def run(name):
         value = name * 100
         data = b"".join(build([(0, value, value, ())] * 1000, base_offset=1000 * number) for number in range(8))
@@ -206,7 +206,7 @@ def test_records_of_aborted_transactions_are_left_out_and_markers_always():
     assert [row["offset"] for row in read(rows, data)] == [0, 1, 6, 7]
 
 
-def test_a_damaged_batch_is_named_and_what_was_before_it_is_there():
+def test_a_damaged_batch_is_reported_and_the_rows_before_it_are_there():
     good, bad = build([(0, None, b"a", ())]), bytearray(build([(0, None, b"b", ())], base_offset=41))
     bad[-1] ^= 1
     rows = RowBuilder("orders", 3, columns=["value"])
@@ -220,7 +220,7 @@ def test_a_damaged_batch_is_named_and_what_was_before_it_is_there():
     assert rows.finish().to_pylist() == [{"value": b"a"}]
 
 
-def test_the_end_is_seen_when_a_batch_behind_it_comes():
+def test_the_end_is_noticed_when_a_batch_beyond_it_arrives():
     rows = RowBuilder("t", 0, columns=["offset"], end=2)
     assert list(rows.feed(build([(0, None, b"", ())] * 2))) == []
     assert not rows.past_end
@@ -229,7 +229,7 @@ def test_the_end_is_seen_when_a_batch_behind_it_comes():
     assert rows.finish()["offset"].to_pylist() == [0, 1]
 
 
-def test_a_batch_that_unpacks_to_a_hundred_times_its_size_comes_in_bounded_pieces():
+def test_a_batch_that_decompresses_to_a_hundred_times_its_size_gives_bounded_pieces():
     data = build([(0, None, bytes(100_000), ())] * 400, codec=4)
     assert len(data) < 400_000
     rows = RowBuilder("t", 0, columns=["value"], max_bytes=1 << 20)

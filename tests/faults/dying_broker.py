@@ -20,11 +20,11 @@ from kafkapy.tools.main import main
 TOPIC = "__transaction_state"
 PREPARED = (STATES.index("PrepareCommit"), STATES.index("PrepareAbort"))
 MOST_PREPARED = 60
-MOST_WRITES = 12  # the markers and the last record of one transaction, more or less
+MOST_WRITES = 12  # about the markers and the last record of one transaction
 
 
 class Death:
-    """Counts what is written."""
+    """Counts the writes to log files, and kills the process at the chosen one."""
 
     def __init__(self, seed: int) -> None:
         rng = random.Random(seed)

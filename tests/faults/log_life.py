@@ -1,6 +1,6 @@
 """A random life of a few logs: appends, rolls, flushes, checkpoints, deletions, truncations, restarts.
 
-It runs on a disk that notes every change (harness.power_cut), and keeps the model beside it (log_model).
+It runs on a disk that records every change (harness.power_cut), and updates a model of the logs (log_model).
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Stored(NamedTuple):
 
 
 class Life:
-    """`act` does something at random; `told` says what, with the moments at which it began and ended.
+    """One random life: `act` does one random action; `told` lists them, with the moments of their begin and end.
 
-    `is_later`: it began with a recovery, which has ended at the moment `began`.
+    If `is_later` is true the life began with a recovery, which ended at the moment `began`.
     """
 
     is_later = False
@@ -73,7 +73,7 @@ class Life:
 
     @classmethod
     def after(cls, before: Life, moment: int, directory: Path, killed: Platter | None) -> Life:
-        """A life on what a cut has left in `directory`: it begins with the recovery.
+        """Return a life on what a cut has left in `directory`: it begins with the recovery.
 
         `killed`: the disk, if only the process died.
         """
@@ -102,7 +102,7 @@ class Life:
         else:
             topic.found(log.topic_id, records, log.log_start_offset, log.log_end_offset)
         topic.sequences = {one.producer_id: one.last_sequence + 1 for one in log.active_producers()}
-        if log.topic_id is None:  # the cut came before it was made to the end, or it was to be deleted
+        if log.topic_id is None:  # the cut came before its creation was complete, or it was to be deleted
             log.assign_topic_id(self.rng.randbytes(16))
             topic.topic_id = log.topic_id
         log.set_high_watermark(log.log_end_offset)
@@ -111,7 +111,7 @@ class Life:
         topic.claim(self.moment, self.moment, log.log_start_offset, log.recovery_point, log.log_end_offset)
 
     def end(self) -> None:
-        """The process dies, and leaves no descriptor open."""
+        """Close all descriptors, as the death of the process does."""
         self.manager.dirs.unlock()
 
     @property
@@ -119,7 +119,7 @@ class Life:
         return len(self.files.journal)
 
     def act(self) -> None:
-        """One random action; then the model is told what it has made and removed."""
+        """Do one random action, and update the model with what it has added and removed."""
         topic = self.rng.choice(self.topics)
         log = self.manager.get(topic.name, 0)
         began = self.moment
@@ -185,7 +185,7 @@ class Life:
         producer = self.rng.choice((*PRODUCERS, *TRANSACTIONAL, -1))
         if producer < 0:
             return produced(records, codec=self.rng.choice(CODECS))
-        # The log may have forgotten the producer, with its records: a sequence that was never used.
+        # The log may have lost the producer's records and its state, so use a sequence that was never used.
         sequence = topic.sequences.get(producer, self._number)
         topic.sequences[producer] = sequence + len(values)
         return produced(
@@ -202,7 +202,7 @@ class Life:
         if not is_open:
             return "no transaction to end"
         began, producer, commit = self.moment, self.rng.choice(is_open), self.rng.random() < 0.4
-        self._number += 1  # as the coordinator's epoch: no two markers are the same
+        self._number += 1  # used as the coordinator epoch, so that all markers differ
         self._clock.advance(0.001)
         marker = marker_batch(
             producer, 0, commit=commit, coordinator_epoch=self._number, timestamp=self._clock.time_ms()
@@ -241,7 +241,7 @@ class Life:
         return f"retention, which leaves {log.log_start_offset} on"
 
     def _truncate(self, topic: Topic, log: PartitionLog) -> str:
-        """As a follower does whose leader has other records there."""
+        """Truncate as a follower does whose leader has other records there."""
         last = [batch.base_offset for batch in stored(log)[-4:] if batch.base_offset >= log.log_start_offset]
         if not last:
             return "nothing to truncate"
@@ -285,7 +285,7 @@ def _config(rng: random.Random) -> LogConfig:
 def open_manager(
     directory: Path, files: Files, clock: ManualClock, scheduler: ManualScheduler, topics: list[Topic]
 ) -> LogManager:
-    """The log manager of a directory, with all logs loaded."""
+    """Return the log manager of a directory, with all logs loaded."""
     defaults = LogConfig()
     configs = {topic.name: topic.config for topic in topics}
     manager = LogManager([directory / "data"], defaults, clock=clock, scheduler=scheduler, files=files)
@@ -294,12 +294,12 @@ def open_manager(
 
 
 def produced(records: list[tuple[int, None, bytes, list[tuple[str, bytes]]]], **options: int) -> memoryview:
-    """A batch as the network hands it over."""
+    """Return a batch as it comes from the network."""
     return memoryview(bytearray(build(records, **options)))
 
 
 def stored(log: PartitionLog, start: int | None = None) -> list[Stored]:
-    """The log's batches from its start (or `start`) on, read as a consumer reads; each must have a right CRC."""
+    """Return the log's batches from its start (or `start`) on, read as by a consumer; check each batch's CRC."""
     batches = []
     offset = log.log_start_offset if start is None else start
     while offset < log.log_end_offset:

@@ -1,4 +1,4 @@
-"""Producers that copy in transactions, inside a broker's process, and what each transaction must have left behind."""
+"""Producers that copy records in transactions, inside a broker's process, and the check of each transaction."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TopicPartition = tuple[str, int]
 
 
 class Transaction(NamedTuple):
-    """The `number`th of a worker: one record in each of `partitions`, and the number as the worker's offset."""
+    """Transaction `number` of a worker: one record in each of `partitions`, and the number as the worker's offset."""
 
     worker: int
     number: int
@@ -49,7 +49,7 @@ class Transaction(NamedTuple):
 
 
 def start(directory: Path, files: Files | None = None) -> BrokerServer:
-    """A broker that acknowledges what is flushed; small segments, so that logs roll."""
+    """Start a broker that acknowledges only flushed records, with small segments, so that logs roll."""
     settings = {
         "log.dirs": str(directory),
         "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -68,7 +68,7 @@ def start(directory: Path, files: Files | None = None) -> BrokerServer:
 
 
 def told(ask: Callable[[Callable[..., None]], object]) -> Any:
-    """What `ask` calls back with; the last argument of several."""
+    """Return the value that `ask` passes to its callback; the last one if there are several."""
     answers: list[Any] = []
     answered = threading.Event()
 
@@ -82,7 +82,8 @@ def told(ask: Callable[[Callable[..., None]], object]) -> Any:
 
 
 class TransactionalLife:
-    """`begun` are all transactions; `ended`: those whose end was acknowledged, with the disk's changes until then."""
+    """A random life. `begun`: all transactions. `ended`: those whose end was acknowledged, each with the number of
+    changes that the disk had by then."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         directory.mkdir()
@@ -100,7 +101,7 @@ class TransactionalLife:
         self.first_moment = len(self.files.journal)
 
     def live(self, workers: int, transactions: int) -> None:
-        """So many of each worker, side by side."""
+        """Run `workers` threads at the same time, each with `transactions` transactions."""
         threads = [
             threading.Thread(target=self._work, args=(worker, transactions, random.Random(self._rng.random())))
             for worker in range(workers)
@@ -130,7 +131,7 @@ class TransactionalLife:
             self.ended.append((one, len(self.files.journal)))
 
     def _until_done(self, ask: Callable[[Callable[..., None]], object]) -> None:
-        """The transaction before may be on its way to its end."""
+        """Repeat the request while it fails: the previous transaction may still be completing."""
         deadline = time.monotonic() + PATIENCE_S
         while told(ask):
             assert time.monotonic() < deadline
@@ -158,7 +159,7 @@ class TransactionalLife:
         commit = Commit(GROUP, "", None, -1, [offset], producer)
         assert told(lambda done: self._services.offsets.commit(commit, done)) == [0]
 
-    # --- what a broker finds
+    # --- after a kill or a power cut
 
     def recover(self, directory: Path, killed: Platter) -> Sequence[Change]:
         """Start a broker on what a killed one has left in `directory`, and wait until no transaction is open.
@@ -176,11 +177,11 @@ class TransactionalLife:
         return files.journal[:end]
 
     def _add_tree(self, directory: Path) -> None:
-        """Copy the tree. It is a database of its own, which syncs every change: it is there, and knows all topics."""
+        """Copy the metadata. Its database syncs every change, so that it survives and has all topics."""
         shutil.copy(self.directory / FILE_NAME, directory / FILE_NAME)
 
     def check(self, directory: Path, moment: int) -> int:
-        """Of what the disk had after `moment` changes; the number of transactions that were committed by then."""
+        """Check what the disk had after `moment` changes; return the number of transactions committed by then."""
         self._add_tree(directory)
         server = start(directory)
         try:
@@ -215,7 +216,7 @@ def _wait_until_nothing_is_open(server: BrokerServer) -> None:
             not shards.transaction_shards.is_loading,
             not shards.group_shards.is_loading,
             not any(partition.log.producers.open for partition in server.services.replicas),
-            # A marker counts for the log when it is written, and is to be read when it is flushed.
+            # The log takes a marker into account when it is written; readers get it only when it is flushed.
             all(partition.end_offset(1) == partition.log.log_end_offset for partition in server.services.replicas),
             not any(shard.machine.offsets.table.staged() for shard in shards.group_shards.active()),
         )
@@ -225,7 +226,7 @@ def _wait_until_nothing_is_open(server: BrokerServer) -> None:
 
 
 def _standings(server: BrokerServer) -> dict[bytes, dict[TopicPartition, bool]]:
-    """Whether each value that is there is committed, by partition."""
+    """Return the values on the log by partition, each with True if it is committed."""
     found: dict[bytes, dict[TopicPartition, bool]] = defaultdict(dict)
     for index in range(PARTITIONS):
         partition = server.services.replicas.get(OUT, index)

@@ -54,9 +54,8 @@ class Server:
                 self.answer(request)
         elif word == "forget":
             nodes = [node for node, path in self.paths.items() if text in path]
-            threading.Thread(
-                target=self.forget, args=(nodes,)
-            ).start()  # the kernel first writes dirty pages to this process
+            # On another thread, because the kernel first writes dirty pages to this process.
+            threading.Thread(target=self.forget, args=(nodes,)).start()
             return
         print("done", flush=True)
 

@@ -56,9 +56,8 @@ def read_where(spark: "SparkSession", source: str, options: Mapping[str, str]) -
         import pyarrow as pa
 
         for batch in batches:
-            process = pa.array(
-                [os.getppid()] * len(batch), pa.int64()
-            )  # each executor has its own parent process of its workers
+            # The parent process of the workers is another one for each executor.
+            process = pa.array([os.getppid()] * len(batch), pa.int64())
             yield pa.record_batch([batch.column(0), process], ["value", "process"])
 
     frame = spark.read.format(source).options(**options).load().select("value")

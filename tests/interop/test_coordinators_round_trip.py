@@ -1,4 +1,4 @@
-"""Kafka 3.9.1's groups and transactions go on in kafkapy, and from there in Kafka again: with their members, their
+"""Kafka 3.9.1's groups and transactions continue in kafkapy, and after that in Kafka again: with their members, their
 offsets, and the transactions that were open or only prepared when the broker stopped."""
 
 import subprocess
@@ -32,7 +32,7 @@ SETTINGS = {**QUICK, "log.cleaner.backoff.ms": "100", "offsets.retention.check.i
 
 
 class Member:
-    """A consumer that lives through all brokers: they follow each other on one port."""
+    """A consumer that runs while the brokers replace each other on one port."""
 
     def __init__(self, bootstrap: str, group: str, instance: str | None) -> None:
         self.assignments: list[list[int]] = []
@@ -79,7 +79,7 @@ def admin_of(broker: Broker) -> Cluster:
 
 
 def groups_of(broker: Broker) -> dict[str, Any]:
-    """All that an operator sees of the groups."""
+    """Return the groups as an operator sees them."""
     with admin_of(broker) as cluster:
         admin = GroupAdmin(cluster)
         names = [one.id for one in admin.list_groups()]
@@ -124,7 +124,7 @@ def produce(bootstrap: str, prefix: str) -> None:
 
 
 def begun(bootstrap: str, name: str, partition: int, timeout_ms: int = 900_000) -> Producer:
-    """A transaction with a record, whose value is the name, and an offset of a group that is called alike."""
+    """Begin a transaction with a record, whose value is the name, and an offset of a group of the same name."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -150,7 +150,7 @@ def begin(bootstrap: str, producer: Producer, name: str, partition: int) -> None
 
 
 def prepare_commit(broker: Broker, name: str) -> None:
-    """As if the broker had stopped between the decision to commit and the first marker: the decision is in the log."""
+    """Write the log as if the broker had stopped between the decision to commit and the first marker."""
     open_one = description(broker, name)
     by_topic: dict[str, list[int]] = {}
     for topic, index in open_one.partitions:
@@ -165,7 +165,7 @@ def prepare_commit(broker: Broker, name: str) -> None:
         now,
         open_one.started_ms or now,
     )
-    # The client id with which both brokers let somebody write to internal topics.
+    # The client id with which both brokers allow writes to internal topics.
     writer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "__admin_client"})
     index = partition_of(name, int(SETTINGS["transaction.state.log.num.partitions"]))
     writer.produce("__transaction_state", encode_state(prepared), encode_key(name), partition=index)
@@ -173,7 +173,7 @@ def prepare_commit(broker: Broker, name: str) -> None:
 
 
 class Left:
-    """What a broker stops with: a transaction that goes on, one that is out of time, and one that is only prepared."""
+    """The transactions at a broker's stop: one that continues, one past its time-out, and one that is only prepared."""
 
     def __init__(self, broker: Broker, kind: str) -> None:
         self.open, self.late, self.prepared = (f"{name}/{kind}" for name in ("open", "late", "prepared"))
@@ -183,13 +183,13 @@ class Left:
         self.before = groups_of(broker)
 
     def go_on(self, broker: Broker) -> None:
-        """In the broker that comes next."""
+        """Finish the transactions with the next broker."""
         until(lambda: transactions_of(broker)[self.prepared], "CompleteCommit")
         until(lambda: transactions_of(broker)[self.late], "CompleteAbort")
         assert transactions_of(broker)[self.open] == "Ongoing"
         assert offset_of(broker, "open", 0) is None
         assert offset_of(broker, "late", 2) is None
-        until(lambda: offset_of(broker, "prepared", 1), 7)  # Kafka: a moment after its markers
+        until(lambda: offset_of(broker, "prepared", 1), 7)  # Kafka commits the offset a moment after its markers
         self.producer.commit_transaction(PATIENCE_S)
         until(lambda: transactions_of(broker)[self.open], "CompleteCommit")
         until(lambda: offset_of(broker, "open", 0), 7)
@@ -224,7 +224,7 @@ def fill(broker: KafkaBroker) -> None:
 
 
 def commit_together(broker: KafkapyBroker, partitions: int) -> None:
-    """Until a batch of the log has commits of several groups: what comes in one turn is one append."""
+    """Commit until a batch of the log has commits of several groups: requests of one turn are one append."""
     wires = [GroupWire(broker.bootstrap) for _ in range(24)]
     groups = [name for name in (f"together-{n}" for n in range(200)) if partition_of(name, partitions) == 0]
     for group in groups:
@@ -249,7 +249,7 @@ def commit_together(broker: KafkapyBroker, partitions: int) -> None:
 
 def same_groups(before: dict[str, Any], broker: Broker, *gone: str) -> None:
     names = before.keys() - {"prepared", "late", *gone}
-    if broker.kind == "kafka":  # until its controller tells it what it leads it knows of no groups, and says so
+    if broker.kind == "kafka":  # it answers that it has no groups until its controller has sent its leaderships
         until(lambda: names <= groups_of(broker).keys(), True)
     after = groups_of(broker)
     for name in names:
@@ -258,7 +258,7 @@ def same_groups(before: dict[str, Any], broker: Broker, *gone: str) -> None:
 
 
 def reads_on(members: list[Member], broker: Broker, prefix: str) -> None:
-    """What comes is read and committed, by the same members in the same generation."""
+    """Check that new records are read and committed by the same members in the same generation."""
     produce(broker.bootstrap, prefix)
     ends = ends_of(broker)
     until(lambda: [offset_of(broker, "live", index) for index in range(PARTITIONS)], ends)
@@ -296,7 +296,7 @@ def test_kafka_then_kafkapy_then_kafka(tmp_path: Path) -> None:
     kafka.stop()
     assert (adopted.returncode, adopted.stderr) == (0, "")
 
-    # The numbers of partitions are those of the topics that are there, not those of the settings.
+    # The numbers of partitions are those of the existing topics, not those of the settings.
     own = {name: value for name, value in SETTINGS.items() if not name.endswith("num.partitions")}
     own["offsets.retention.check.interval.ms"] = "300"
     broker = kafkapy = KafkapyBroker(tmp_path, own, port=port)

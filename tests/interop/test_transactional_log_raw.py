@@ -1,5 +1,5 @@
-"""Transactions as the leader of a partition sees them, request by request: records that are part of one, markers, and
-what readers get. The error codes of Kafka 3.9.
+"""Transactions on the leader of a partition, request by request, with the error codes of Kafka 3.9: transactional
+records, markers, and the records that readers get.
 
 Run against Apache Kafka itself with KAFKAPY_INTEROP_BROKER=kafka.
 """
@@ -31,7 +31,7 @@ def batch(producer: Producer, sequence: int = 0, count: int = 1, *, transactiona
 
 
 def produce(wire: Wire, name: str | None, topic: str, *sets: bytes, version: int = 11) -> list[int]:
-    """The code of each set, the first to partition 0, the next to partition 1."""
+    """Produce the sets, the first to partition 0, the next to partition 1; return the error code of each."""
     make = apis.PRODUCE.Request.TopicData
     data = [make.PartitionData(index=index, records=records) for index, records in enumerate(sets)]
     answer = wire.call(
@@ -47,7 +47,7 @@ def produce(wire: Wire, name: str | None, topic: str, *sets: bytes, version: int
 
 
 def begun(wire: Wire, name: str, topic: str) -> Producer:
-    """A producer with partition 0 in its transaction."""
+    """Return a producer with partition 0 in its transaction."""
     producer = wire.producer(name)
     assert wire.add(name, producer, [(topic, 0)]) == [Errors.NONE]
     return producer
@@ -109,8 +109,8 @@ def test_a_partition_that_was_not_added_is_not_written_to(wire: Wire, topic: str
     ended(wire, name, producer, commit=True)
 
 
-def test_records_that_come_after_the_marker_begin_no_transaction(wire: Wire, topic: str, name: str) -> None:
-    """The hanging transactions of KIP-890."""
+def test_records_after_the_marker_begin_no_transaction(wire: Wire, topic: str, name: str) -> None:
+    """Such records caused the hanging transactions of KIP-890."""
     producer = begun(wire, name, topic)
     assert produce(wire, name, topic, batch(producer)) == [Errors.NONE]
     ended(wire, name, producer, commit=False)
@@ -118,7 +118,7 @@ def test_records_that_come_after_the_marker_begin_no_transaction(wire: Wire, top
     assert wire.end_offset(topic, 0, READ_COMMITTED) == wire.end_offset(topic, 0) == 2
 
 
-def test_a_producer_that_was_fenced_is_told_so(wire: Wire, topic: str, name: str) -> None:
+def test_a_fenced_producer_gets_an_error(wire: Wire, topic: str, name: str) -> None:
     first = begun(wire, name, topic)
     assert produce(wire, name, topic, batch(first)) == [Errors.NONE]
     second = wire.producer(name)
@@ -142,14 +142,14 @@ def test_records_of_a_transaction_need_its_id_and_one_producer(wire: Wire, topic
     assert produce(wire, name, topic, plain) == [Errors.NONE]
 
 
-def test_a_producer_does_not_write_beside_its_transaction(wire: Wire, topic: str, name: str) -> None:
+def test_a_producer_cannot_write_outside_of_its_transaction(wire: Wire, topic: str, name: str) -> None:
     producer = begun(wire, name, topic)
     assert produce(wire, name, topic, batch(producer)) == [Errors.NONE]
     assert produce(wire, None, topic, batch(producer, 1, transactional=False)) == [Errors.INVALID_TXN_STATE]
     ended(wire, name, producer, commit=True)
 
 
-def test_readers_of_committed_records_get_as_far_as_the_open_transaction(wire: Wire, topic: str, name: str) -> None:
+def test_read_committed_ends_before_the_open_transaction(wire: Wire, topic: str, name: str) -> None:
     plain = batch(Producer(-1, -1), -1, 2, transactional=False)
     assert produce(wire, None, topic, plain) == [Errors.NONE]
     producer = begun(wire, name, topic)
@@ -186,7 +186,7 @@ def test_markers_are_fenced_by_epochs(wire: Wire, topic: str) -> None:
 
 
 def test_a_transaction_that_hangs_is_found_and_aborted(wire: Wire, topic: str, name: str) -> None:
-    """As TransactionsCommand does it."""
+    """The requests are those of Kafka's TransactionsCommand."""
     producer = begun(wire, name, topic)
     assert produce(wire, name, topic, batch(producer, 0, 2)) == [Errors.NONE]
     found = producers(wire, topic)[producer.id]

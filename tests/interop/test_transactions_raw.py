@@ -1,4 +1,4 @@
-"""What a transaction coordinator answers, request by request: the error codes of Kafka 3.9, in every version.
+"""The responses of a transaction coordinator, request by request, with the error codes of Kafka 3.9, in every version.
 
 Run against Apache Kafka itself with KAFKAPY_INTEROP_BROKER=kafka.
 """
@@ -61,7 +61,7 @@ def test_half_a_producer_is_refused(wire: Wire, name: str) -> None:
         assert wire.init(None, go_on=half) == Errors.INVALID_REQUEST
 
 
-def test_a_producer_that_goes_on_is_bumped_once(wire: Wire, name: str) -> None:
+def test_a_producer_that_initializes_again_is_bumped_once(wire: Wire, name: str) -> None:
     first = wire.producer(name)
     assert wire.init(name, go_on=first) == Producer(first.id, 1)
     assert wire.init(name, go_on=first) == Producer(first.id, 1)
@@ -70,7 +70,7 @@ def test_a_producer_that_goes_on_is_bumped_once(wire: Wire, name: str) -> None:
 
 
 @versions(apis.INIT_PRODUCER_ID)
-def test_a_producer_that_was_taken_over_from_is_fenced(wire: Wire, name: str, version: int) -> None:
+def test_a_replaced_producer_is_fenced(wire: Wire, name: str, version: int) -> None:
     first = wire.producer(name)
     assert isinstance(wire.init(name), Producer)
     if version >= 3:
@@ -88,7 +88,7 @@ def test_a_new_client_aborts_the_open_transaction(wire: Wire, topic: str, name: 
     assert wire.end(name, first, True) == Errors.PRODUCER_FENCED
 
 
-def test_a_producer_that_goes_on_aborts_its_own_open_transaction(wire: Wire, topic: str, name: str) -> None:
+def test_a_producer_that_initializes_again_aborts_its_open_transaction(wire: Wire, topic: str, name: str) -> None:
     first = wire.producer(name)
     assert wire.add(name, first, [(topic, 0)]) == [Errors.NONE]
     assert wire.init(name, go_on=first) == Errors.CONCURRENT_TRANSACTIONS
@@ -121,7 +121,7 @@ def test_partitions_are_added_all_or_none(wire: Wire, topic: str, name: str, ver
 
 
 @versions(apis.ADD_PARTITIONS_TO_TXN, last=3)
-def test_partitions_of_others_are_not_added(wire: Wire, topic: str, name: str, version: int) -> None:
+def test_partitions_are_not_added_for_another_producer(wire: Wire, topic: str, name: str, version: int) -> None:
     fenced = Errors.PRODUCER_FENCED if version >= 2 else Errors.INVALID_PRODUCER_EPOCH
     producer = wire.producer(name)
     asked = [(topic, 0)]
@@ -184,7 +184,7 @@ def test_the_offsets_of_a_group_are_added(wire: Wire, name: str, version: int) -
 
 
 def java_hash(text: str) -> int:
-    """String.hashCode of ASCII text."""
+    """Return Java's String.hashCode of ASCII text."""
     found = 0
     for char in text:
         found = (31 * found + ord(char)) & 0xFFFFFFFF
@@ -195,7 +195,7 @@ def java_hash(text: str) -> int:
 
 
 @versions(apis.END_TXN)
-def test_an_end_can_be_asked_for_again_but_not_changed(wire: Wire, topic: str, name: str, version: int) -> None:
+def test_an_end_can_be_repeated_but_not_changed(wire: Wire, topic: str, name: str, version: int) -> None:
     producer = wire.producer(name)
     assert wire.end(name, producer, True, version) == Errors.INVALID_TXN_STATE
     assert wire.end(name, producer, False, version) == Errors.INVALID_TXN_STATE
@@ -208,7 +208,7 @@ def test_an_end_can_be_asked_for_again_but_not_changed(wire: Wire, topic: str, n
 
 
 @versions(apis.END_TXN)
-def test_a_transaction_is_ended_by_its_producer_alone(wire: Wire, topic: str, name: str, version: int) -> None:
+def test_only_its_producer_can_end_a_transaction(wire: Wire, topic: str, name: str, version: int) -> None:
     fenced = Errors.PRODUCER_FENCED if version >= 2 else Errors.INVALID_PRODUCER_EPOCH
     old = wire.producer(name)
     producer = wire.producer(name)
@@ -229,7 +229,7 @@ def test_markers_are_written_to_every_partition(wire: Wire, topic: str, name: st
     assert [wire.end_offset(topic, index) for index in (0, 1)] == [offset + 1 for offset in before]
 
 
-def test_a_topic_that_is_deleted_does_not_hold_the_transaction_up(wire: Wire, topic: str, name: str) -> None:
+def test_a_deleted_topic_does_not_block_the_end_of_the_transaction(wire: Wire, topic: str, name: str) -> None:
     doomed = f"{topic}-doomed"
     wire.create_topic(doomed)
     producer = wire.producer(name)
@@ -244,7 +244,7 @@ def test_a_topic_that_is_deleted_does_not_hold_the_transaction_up(wire: Wire, to
 
 
 def recorded(coordinator: brokers.Broker, name: str) -> list[tuple[BatchHeader, Record]]:
-    """The records of a transactional id, each with the header of its batch."""
+    """Return the records of a transactional id, each with the header of its batch."""
     partition = abs(java_hash(name)) % 5
     with Connection(coordinator.bootstrap) as connection:
         code, _, data = connection.fetch("__transaction_state", partition, 0)
@@ -266,7 +266,7 @@ def test_every_state_is_recorded_byte_for_byte(coordinator: brokers.Broker, wire
     wire.wait_for_state(name, "CompleteAbort")
 
     def partitions(*indexes: int) -> bytes:
-        """Of one topic; none of it for no partition."""
+        """Encode partitions of one topic; no topic if there are none."""
         if not indexes:
             return struct.pack(">i", 0)
         ids = struct.pack(f">i{len(indexes)}i", len(indexes), *indexes)
@@ -280,7 +280,7 @@ def test_every_state_is_recorded_byte_for_byte(coordinator: brokers.Broker, wire
         (0, 2, partitions(0, 1), began),
         (0, 4, partitions(), began),
         (0, 1, partitions(1), began_again),
-        (1, 3, partitions(1), began_again),  # the epoch that fences is nobody's
+        (1, 3, partitions(1), began_again),  # no producer has the epoch that fences
         (1, 5, partitions(), began_again),
     ]
     found = recorded(coordinator, name)
@@ -312,7 +312,7 @@ def test_a_transaction_that_is_open_too_long_is_aborted(wire: Wire, topic: str, 
     assert wire.init(name) == Producer(producer.id, 2)
 
 
-# --- what is shown
+# --- describing and listing
 
 
 def test_transactions_are_described(wire: Wire, topic: str, name: str) -> None:
@@ -355,5 +355,7 @@ def test_transactions_are_listed(wire: Wire, topic: str, name: str, version: int
     assert listed(producer_id_filters=[idle.id], state_filters=["Ongoing"]) == {}
     if version >= 1:
         assert listed(duration_filter=0, state_filters=["Ongoing"]) == {name: "Ongoing"}
-        assert listed(duration_filter=1_000_000) == {f"{name}-idle": "Empty"}  # it has no start, which is long ago
+        assert listed(duration_filter=1_000_000) == {
+            f"{name}-idle": "Empty"
+        }  # it has no start time, which counts as long ago
     ended(wire, name, producer)

@@ -1,4 +1,4 @@
-"""`kafkapy log stats` on the files of real brokers, on damaged ones, and what it says of keys and compaction."""
+"""`kafkapy log stats` on the files of real brokers and on damaged ones; its figures of keys and compaction."""
 
 import itertools
 import json
@@ -33,7 +33,7 @@ def expected(folder, partition):
 
 
 def summed(figures, batches, data):
-    """Codec or format: batches, data records, bytes."""
+    """Return {codec or format: batches, data records, bytes}."""
     found = {}
     for batch in batches:
         one = found.setdefault(figures(batch), {"batches": 0, "records": 0, "bytes": 0})
@@ -44,7 +44,7 @@ def summed(figures, batches, data):
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_golden_partitions_hold_what_kafka_says(kafkapy, folder):
+def test_the_figures_of_golden_partitions_agree_with_kafka(kafkapy, folder):
     found = told(kafkapy, "--all", GOLDEN / folder / FOLDERS[folder])
     assert len(found["partitions"]) == found["total"]["partitions"] > 5
     for one in found["partitions"]:
@@ -80,7 +80,7 @@ def test_golden_partitions_hold_what_kafka_says(kafkapy, folder):
         assert total[name] == sum(one[name] for one in found["partitions"])
 
 
-def test_gaps_of_a_cleaned_partition_are_told(kafkapy):
+def test_gaps_of_a_cleaned_partition_are_counted(kafkapy):
     (one,) = told(kafkapy, V2 / "v2-compacted-none-0")["partitions"]
     offsets = [record["offset"] for batch in expected("kafka-3.9.1-v2", one["name"]) for record in batch["records"]]
     wanted = [(a, b - a - 1) for a, b in itertools.pairwise(offsets) if b > a + 1]
@@ -88,7 +88,7 @@ def test_gaps_of_a_cleaned_partition_are_told(kafkapy):
     assert (one["gaps"], one["missingOffsets"]) == (len(wanted), sum(missing for _, missing in wanted))
 
 
-def test_transactions_are_told(kafkapy):
+def test_transactions_are_counted(kafkapy):
     (one,) = told(kafkapy, V2 / "v2-txn-open-0")["partitions"]
     found = one["transactions"]
     assert (found["committed"], found["aborted"], found["open"], found["abortedRecords"]) == (1, 0, 1, 0)
@@ -99,7 +99,7 @@ def test_transactions_are_told(kafkapy):
 
 
 @pytest.mark.parametrize("partition", ["none-0", "gzip-0", "mixed-0", "snappy-0", "small-segments-0"])
-def test_partitions_of_kafka_07_are_counted_by_their_own_layout(kafkapy, partition):
+def test_partitions_of_kafka_07_are_counted_in_their_format(kafkapy, partition):
     (one,) = told(kafkapy, GOLDEN / "kafka-0.7.2" / "data" / partition)["partitions"]
     stored = expected("kafka-0.7.2", partition)
     assert one["batches"] == len(stored)
@@ -123,12 +123,12 @@ def keyed(keys, base_offset=0, value=b"0123456789", **more):
     return build([(1_700_000_000_000, key, value, ()) for key in keys], base_offset=base_offset, **more)
 
 
-def test_what_compaction_would_take_away_is_exact_while_the_keys_fit(kafkapy, tmp_path):
+def test_the_records_that_compaction_would_remove_are_exact_while_the_keys_fit(kafkapy, tmp_path):
     segment(tmp_path / "t-0", keyed([b"a", b"b", b"a", None, b"c"]))
     segment(tmp_path / "t-0", keyed([b"a", b"d"], 5, codec=compression.GZIP), offset=5)
     segment(tmp_path / "t-0", keyed([b"b"], 7, value=None), offset=7)
     (one,) = told(kafkapy, tmp_path / "t-0")["partitions"]
-    # a, c, d and the tombstone of b stay; three records and the one without a key go.
+    # a, c, d and the tombstone of b stay; three records and the one without a key are removed.
     assert one["keys"] == 4
     assert one["compaction"]["exact"]
     assert one["compaction"]["recordsGone"] == one["records"] - 4 == 4
@@ -145,14 +145,14 @@ def test_aborted_records_neither_stay_nor_replace_others(kafkapy, tmp_path):
     )
     segment(tmp_path / "t-0", keyed([b"a"]), keyed([b"a", b"b"], 1, base_sequence=0, **fields), marker)
     (one,) = told(kafkapy, tmp_path / "t-0")["partitions"]
-    assert one["compaction"]["recordsGone"] == 1  # without an index beside it: the first of a
+    assert one["compaction"]["recordsGone"] == 1  # the first record of a, also without a transaction index
     (tmp_path / "t-0" / f"{0:020d}.txnindex").write_bytes(b"an index says that there are aborted transactions")
     (one,) = told(kafkapy, tmp_path / "t-0")["partitions"]
     assert (one["keys"], one["compaction"]["recordsGone"]) == (1, 2)
     assert one["transactions"]["abortedRecords"] == 2
 
 
-def test_more_keys_than_memory_are_estimated_and_it_says_so(kafkapy, tmp_path):
+def test_with_more_keys_than_memory_the_figures_are_estimates_and_marked_so(kafkapy, tmp_path):
     groups = [keyed([b"key-%d" % key for key in range(at, at + 1000)], at) for at in range(0, 60_000, 1000)]
     segment(tmp_path / "t-0", *groups, keyed([b"large"] * 5000, 60_000, value=bytes(300)))
     (one,) = told(kafkapy, "--key-memory", "1", tmp_path / "t-0")["partitions"]
@@ -166,7 +166,7 @@ def test_more_keys_than_memory_are_estimated_and_it_says_so(kafkapy, tmp_path):
     assert "about " in text
 
 
-def test_a_topic_is_all_its_partitions_and_keys_are_counted_together(kafkapy, tmp_path):
+def test_the_keys_of_all_partitions_of_a_topic_are_counted_together(kafkapy, tmp_path):
     segment(tmp_path / "t-0", keyed([b"a", b"b"]))
     segment(tmp_path / "t-10", keyed([b"a", b"c", b"c"]))
     segment(tmp_path / "t-2")
@@ -180,7 +180,7 @@ def test_a_topic_is_all_its_partitions_and_keys_are_counted_together(kafkapy, tm
     assert [line.split()[0] for line in lines[1:4]] == ["t-0", "t-2", "t-10"]
 
 
-def test_of_a_log_directory_empty_and_internal_partitions_are_left_out_and_counted(kafkapy, tmp_path):
+def test_empty_and_internal_partitions_of_a_log_directory_are_left_out_and_counted(kafkapy, tmp_path):
     segment(tmp_path / "t-0", keyed([b"a"]))
     segment(tmp_path / "t-1")
     segment(tmp_path / "u-0", keyed([b"a", b"b"]))
@@ -199,7 +199,7 @@ def test_of_a_log_directory_empty_and_internal_partitions_are_left_out_and_count
 
 
 @pytest.mark.parametrize("path", ["t", "t-1", "__consumer_offsets", "__consumer_offsets-1"])
-def test_what_is_asked_for_by_its_name_is_not_left_out(kafkapy, tmp_path, path):
+def test_a_partition_given_by_its_name_is_not_left_out(kafkapy, tmp_path, path):
     for name in ("t-0", "t-1", "__consumer_offsets-0", "__consumer_offsets-1"):
         segment(tmp_path / name)
     found = told(kafkapy, tmp_path / path)
@@ -207,14 +207,14 @@ def test_what_is_asked_for_by_its_name_is_not_left_out(kafkapy, tmp_path, path):
     assert found["leftOut"] == {"empty": 0, "internal": 0}
 
 
-def test_where_there_is_nothing_else_nothing_is_left_out(kafkapy, tmp_path):
+def test_nothing_is_left_out_if_there_is_nothing_else(kafkapy, tmp_path):
     segment(tmp_path / "t-0")
     segment(tmp_path / "__consumer_offsets-0")
     assert len(told(kafkapy, tmp_path)["partitions"]) == 2
     assert kafkapy("log", "stats", tmp_path).code == 0
 
 
-def test_the_table_says_it_for_people(kafkapy):
+def test_the_table_shows_the_figures_in_words(kafkapy):
     said = kafkapy("log", "stats", V2 / "v2-gzip-0")
     assert (said.code, said.err) == (0, "")
     rows = {line[:24].strip(): line[24:].strip() for line in said.out.splitlines()}
@@ -226,7 +226,7 @@ def test_the_table_says_it_for_people(kafkapy):
     assert any(name.startswith("compaction") for name in rows)
 
 
-def test_a_key_that_is_no_text_is_shown_as_hex(kafkapy, tmp_path):
+def test_a_binary_key_is_shown_as_hex(kafkapy, tmp_path):
     segment(tmp_path / "t-0", keyed([b"\xff\x00", b"line\nend", b"x" * 100]))
     out = kafkapy("log", "stats", tmp_path / "t-0").out
     assert "  ff00 " in out
@@ -245,7 +245,7 @@ def test_an_empty_partition_has_nothing(kafkapy, tmp_path):
     assert told(kafkapy, tmp_path / "t-0")["total"]["records"] == 0
 
 
-def test_damage_is_told_and_what_is_readable_is_counted(kafkapy, tmp_path):
+def test_damage_is_reported_and_readable_records_are_counted(kafkapy, tmp_path):
     first = segment(tmp_path / "t-0", keyed([b"a"]), keyed([b"b"], 1))
     second = segment(tmp_path / "t-0", keyed([b"c"], 2), keyed([b"d"], 3), offset=2)
     data = bytearray(first.read_bytes())
@@ -265,7 +265,7 @@ def test_damage_is_told_and_what_is_readable_is_counted(kafkapy, tmp_path):
     assert (found["records"], found["damage"]) == (2, sentences)
 
 
-def test_what_is_no_segment_gets_a_sentence(kafkapy, tmp_path):
+def test_a_path_that_is_no_segment_is_reported_in_a_sentence(kafkapy, tmp_path):
     said = kafkapy("log", "stats", "/etc/passwd")
     assert (said.code, said.out) == (1, "")
     assert said.err.startswith("kafkapy: /etc/passwd is not a segment file: its name is not an offset and .log")
@@ -288,7 +288,7 @@ def test_a_picture_is_drawn(kafkapy, tmp_path, kind):
     assert (said.code, said.err) == (2, f"kafkapy: {picture} exists already; --force replaces it.\n")
 
 
-def test_where_nothing_is_the_picture_shows_nothing():
+def test_a_chart_without_data_is_empty():
     stats = Stats("t-0", moment_ms=10, moments=[(-20, 1, 100), (10, 2, 300)])
     assert _broad(stats) == (10, [(-20, 1, 100), (-10, 0, 0), (0, 0, 0), (10, 2, 300), (20, 0, 0)])
     width, moments = _broad(Stats("t-0", moment_ms=1, moments=[(0, 1, 1), (1 << 60, 1, 1)]))
@@ -298,7 +298,7 @@ def test_where_nothing_is_the_picture_shows_nothing():
 
 
 @pytest.mark.parametrize("stamps", [[], [-1], [0, 2**62], [-(2**63), 2**63 - 1], [5] * 3])
-def test_any_timestamps_can_be_drawn(kafkapy, tmp_path, stamps):
+def test_all_timestamps_can_be_drawn(kafkapy, tmp_path, stamps):
     segment(tmp_path / "t-0", *(build([(stamp, None, b"v", ())], base_offset=n) for n, stamp in enumerate(stamps)))
     assert kafkapy("log", "stats", "--plot", tmp_path / "out.png", tmp_path / "t-0").code == 0
 
@@ -309,7 +309,7 @@ def test_a_picture_of_an_unknown_kind_is_refused(kafkapy, tmp_path):
     assert said.err == f"kafkapy: --plot {tmp_path / 'out.bmp'}: the name has to end in .png, .svg, .pdf.\n"
 
 
-def test_without_matplotlib_it_says_what_to_install(kafkapy, tmp_path, monkeypatch):
+def test_without_matplotlib_the_error_says_what_to_install(kafkapy, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     said = kafkapy("log", "stats", "--plot", tmp_path / "out.png", V2)
     assert (said.code, said.out) == (2, "")
@@ -317,7 +317,7 @@ def test_without_matplotlib_it_says_what_to_install(kafkapy, tmp_path, monkeypat
     assert said.err.endswith("): run pip install -e '.[plot]' in a checkout of kafkapy.\n")
 
 
-def test_a_directory_that_waits_for_its_deletion_is_passed_over(kafkapy, tmp_path):
+def test_a_directory_marked_for_deletion_is_skipped(kafkapy, tmp_path):
     segment(tmp_path / "t-0", keyed([b"a"]))
     shutil.copytree(tmp_path / "t-0", tmp_path / "t-0.0123456789abcdef0123456789abcdef-delete")
     assert [one["name"] for one in told(kafkapy, tmp_path)["partitions"]] == ["t-0"]
