@@ -1,4 +1,4 @@
-"""The assignors against those of the Java clients 3.9.1: the same groups, the same assignments."""
+"""The assignors give the same assignments as those of the Java clients 3.9.1."""
 
 import random
 import struct
@@ -43,7 +43,7 @@ class JavaAssignors:
         self._process.communicate()
 
     def assign(self, name: str, members: Sequence[Member], partitions: Mapping[str, int]) -> Assignment | str:
-        """The assignment, or what Java threw."""
+        """Return the assignment, or the exception that Java threw."""
         answer = self._ask("assign", name, _pairs(partitions.items()), ";".join(_told(member) for member in members))
         if answer.startswith("!"):
             return answer
@@ -113,7 +113,7 @@ class Group:
         return self.rng.sample(sorted(self.partitions), self.rng.randint(1, len(self.partitions)))
 
     def change(self) -> None:
-        """What happens between two rebalances."""
+        """Change members and topics at random, as between two rebalances."""
         rng = self.rng
         for _ in range(rng.choice((0, 0, 1, 3))):
             self.join()
@@ -144,7 +144,7 @@ class Group:
                 data = data[:-4]  # version 0 has no generation
             since = generation
             if self.rng.random() < 0.2:
-                since = NO_GENERATION  # of a client that does not tell
+                since = NO_GENERATION  # a client that does not send its generation
             found.append(Member(member, topics, self.instances.get(member), owned, since, data))
         self.rng.shuffle(found)
         return found
@@ -158,7 +158,7 @@ class Group:
 
 @pytest.mark.parametrize("same_topics", [True, False], ids=["same-topics", "different-topics"])
 @pytest.mark.parametrize("name", ASSIGNORS)
-def test_groups_get_what_java_gives_them_through_all_their_generations(
+def test_groups_get_the_same_assignments_as_from_java_in_all_generations(
     java: JavaAssignors, name: str, same_topics: bool
 ) -> None:
     for seed in range(GROUPS):
@@ -174,7 +174,7 @@ def test_groups_get_what_java_gives_them_through_all_their_generations(
 
 
 def ordered(shares: Assignment | str) -> object:
-    """Java orders what it assigns by topics of a hash map, which means nothing."""
+    """Return the assignment sorted: Java's order depends on a hash map of topics."""
     return shares if isinstance(shares, str) else {member: sorted(share) for member, share in shares.items()}
 
 
@@ -184,7 +184,7 @@ def test_user_data_are_those_of_java(java: JavaAssignors, name: str) -> None:
         assert ASSIGNORS[name].user_data(assigned, 7) == java.user_data(name, assigned, 7)
 
 
-def test_user_data_that_make_no_sense_claim_nothing(java: JavaAssignors) -> None:
+def test_invalid_user_data_claim_no_partitions(java: JavaAssignors) -> None:
     good = ASSIGNORS["sticky"].user_data([("t", 0), ("t", 1), ("u", 0)], 3)
     assert good is not None
     broken = [good[:cut] for cut in range(len(good))]
@@ -201,7 +201,7 @@ def test_user_data_that_make_no_sense_claim_nothing(java: JavaAssignors) -> None
 
 
 @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
-def test_partitions_that_two_members_claim_go_where_java_puts_them(java: JavaAssignors, name: str) -> None:
+def test_partitions_claimed_by_two_members_are_assigned_as_by_java(java: JavaAssignors, name: str) -> None:
     rng = random.Random(name)
     for _ in range(200):
         partitions = {"t": rng.randint(1, 6), "u": rng.randint(1, 6)}

@@ -1,4 +1,4 @@
-"""Apache Kafka's own cleaner and ours, on copies of the same logs, leave the same batches behind."""
+"""Apache Kafka's cleaner and kafkapy's leave the same batches on copies of the same logs."""
 
 import os
 import random
@@ -40,7 +40,7 @@ class KafkasCleaner:
             )
 
     def clean(self, directory: Path, now: int, first_dirty: int, memory: int, settings: dict[str, object]) -> int:
-        """The first offset that is dirty afterwards."""
+        """Clean a directory; return the first dirty offset after it."""
         pairs = ",".join(f"{name.replace('_', '.')}={value}" for name, value in settings.items())
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -68,7 +68,7 @@ def write_batches(
     batches: int,
     new_keys: Iterator[str] | None = None,
 ) -> None:
-    """All codecs, producers with and without transactions, tombstones, headers, timestamps out of order."""
+    """Write batches of all codecs, with and without transactions, tombstones, headers, timestamps out of order."""
     open_transactions: set[int] = set()
     for _ in range(batches):
         producer = chance.choice([None, None, 7, 8, 9, 10])
@@ -94,7 +94,7 @@ def write_batches(
 
 
 def write_messages(directory: Path, magic: int, timestamp_type: int, chance: random.Random) -> None:
-    """Segments of formats 0 and 1, some of it compressed, as old clients left them."""
+    """Write segments of formats 0 and 1, partly compressed, as old clients did."""
     directory.mkdir(parents=True)
     offset = 0
     for number in range(5):
@@ -118,7 +118,7 @@ def write_messages(directory: Path, magic: int, timestamp_type: int, chance: ran
 
 
 def described(segment: object) -> list[object]:
-    """All that is stored, but for what a library makes of compressed bytes."""
+    """Return everything that is stored, except compressed bytes, which depend on the library."""
     found = []
     for header, records in stored_in(segment):
         fields = [
@@ -134,7 +134,7 @@ def described(segment: object) -> list[object]:
 
 
 def contents_of(directory: Path) -> dict[str, object]:
-    """What is in a closed log: the entries of every segment, the aborted transactions, the age of the files."""
+    """Return the contents of a closed log: entries of every segment, aborted transactions, ages of the files."""
     bench = CleanerBench(directory.parent, **SETTINGS)
     found: dict[str, object] = {}
     for segment in bench.log.segments:
@@ -150,7 +150,7 @@ def contents_of(directory: Path) -> dict[str, object]:
 def cleaned_by_both(
     kafkas: KafkasCleaner, bench: CleanerBench, copy: Path, first_dirty: int, slots: int = 100_000
 ) -> int:
-    """Cleans the log, and a copy of it, and compares; returns the first offset that is dirty afterwards."""
+    """Clean the log with kafkapy and a copy with Kafka, and compare; return the first dirty offset after it."""
     bench.log.close()
     directory = bench.directory / "t-0"
     theirs = copy / "t-0"
@@ -205,7 +205,7 @@ def test_messages_of_formats_0_and_1(kafkas: KafkasCleaner, tmp_path: Path, magi
     bench.restart()
     bench.log.set_high_watermark(bench.log.log_end_offset)
     first_dirty = cleaned_by_both(kafkas, bench, tmp_path / "copy", 0)
-    # In the second cleaning the tombstones in segments that are old enough go.
+    # The second cleaning removes the tombstones in segments that are old enough.
     write_batches(bench, random.Random(1), 20)
     bench.log.roll()
     cleaned_by_both(kafkas, bench, tmp_path / "copy", first_dirty)

@@ -1,4 +1,4 @@
-"""Validation and conversion between message formats, against Apache Kafka 3.9.1's own code, byte for byte."""
+"""Validation and conversion between message formats, compared byte for byte with Apache Kafka 3.9.1's code."""
 
 import subprocess
 from pathlib import Path
@@ -149,7 +149,7 @@ def downwards() -> list[Case]:
 
 
 def ours(case: Case) -> tuple[int, str, bytes]:
-    """(error code, largest timestamp, bytes)"""
+    """Return (error code, largest timestamp, bytes) of kafkapy's result."""
     try:
         if case.down:
             return 0, "", down_convert(case.data, case.magic, case.first_offset)
@@ -178,7 +178,7 @@ def kafkas(answer: str) -> tuple[int, str, bytes]:
 
 
 def same(made: bytes, theirs: bytes) -> bool:
-    """Byte for byte, or the same but for the matches that another compressor has chosen."""
+    """Return True if both are equal, except for compressed bytes: another compressor chooses other matches."""
     if made == theirs:
         return True
     pairs = list(zip(iter_entries(made), iter_entries(theirs), strict=True))
@@ -210,7 +210,7 @@ def agree(case: Case, mine: tuple[int, str, bytes], theirs: tuple[int, str, byte
 
 
 @pytest.mark.parametrize("cases", [pairs(), oddities(), downwards()], ids=["pairs", "oddities", "downwards"])
-def test_records_become_what_kafka_makes_of_them(cases: list[Case]) -> None:
+def test_records_are_validated_and_converted_as_by_kafka(cases: list[Case]) -> None:
     classpath = toolchain.maven_classpath(brokers.KAFKA_POM, brokers.KAFKA_VERSION)
     classes = toolchain.java_classes(HERE / "reference", classpath)
     java = [toolchain.find("java"), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{classpath}"]

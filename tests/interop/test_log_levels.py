@@ -59,7 +59,7 @@ def test_levels_are_shown_and_changed(loggers: Loggers) -> None:
     assert loggers.levels() == before
 
 
-def test_what_is_wrong_is_refused(loggers: Loggers) -> None:
+def test_unknown_loggers_and_levels_are_refused(loggers: Loggers) -> None:
     for options, message in (
         (("--add-config", "no.such.logger=DEBUG"), "no.such.logger"),
         (("--add-config", "root=VERBOSE"), "must be one of TRACE, DEBUG, INFO, WARN, ERROR, FATAL"),

@@ -1,4 +1,4 @@
-"""Committed offsets outlive the broker, and Kafka's own tools read them: as records, and from the files."""
+"""Committed offsets survive restarts of the broker, and Kafka's tools read them, as records and from the files."""
 
 import re
 import time
@@ -97,8 +97,8 @@ def test_kafkas_tools_read_them(tmp_path: Path, tools: KafkaTools) -> None:
     assert "isvalid: false" not in dumped
 
 
-def test_they_outlive_the_broker(tmp_path: Path) -> None:
-    """Killed, so that nothing is written at the end; a transaction that was open then is decided by its coordinator."""
+def test_committed_offsets_survive_a_kill_of_the_broker(tmp_path: Path) -> None:
+    """The broker is killed, so it writes nothing at the end; the coordinator decides the transaction left open."""
     broker = brokers.KafkapyBroker(tmp_path, SETTINGS)
     wire = GroupWire(broker.bootstrap)
     commit_all_kinds(wire)
@@ -130,7 +130,7 @@ def test_they_outlive_the_broker(tmp_path: Path) -> None:
         broker.stop()
 
 
-def test_what_has_expired_is_gone_and_stays_gone(tmp_path: Path) -> None:
+def test_expired_offsets_are_removed_and_stay_removed(tmp_path: Path) -> None:
     """By a time that the commit names itself, as clients before Kafka 2.1 could: a minute is the least retention."""
     broker = brokers.KafkapyBroker(tmp_path, {**SETTINGS, "offsets.retention.check.interval.ms": "50"})
     wire = GroupWire(broker.bootstrap)

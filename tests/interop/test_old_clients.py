@@ -31,7 +31,7 @@ class Oldies(NamedTuple):
 
 @pytest.fixture(scope="module")
 def oldies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oldies]:
-    """A broker on which message.format.version counts: with its default protocol version it would not."""
+    """Start a broker that uses message.format.version: with its default protocol version it would ignore it."""
     broker = brokers.start(tmp_path_factory.mktemp("old"), {"inter.broker.protocol.version": "2.8"})
     clients = OldClients(broker.bootstrap)
     yield Oldies(broker, clients, Confluent(broker.bootstrap))
@@ -87,7 +87,7 @@ def written(oldies: Oldies) -> Written:
 
 
 def check(oldies: Oldies, writer: str, reader: str, version: str, written: Written, start: int = 0) -> None:
-    """What `reader` gets from `start` on is what `writer` has sent."""
+    """Check that `reader` gets from `start` on the records that `writer` has sent."""
     writing, reading = oldies.clients.by_name.get(writer), oldies.clients.by_name.get(reader)
     empties = (writing is None or writing.empties) and (reading is None or reading.empties)
     knows_lz4 = (writing is None or writing.writes_lz4) and (reading is None or reading.reads_lz4(FORMATS[version]))
@@ -114,7 +114,7 @@ def check(oldies: Oldies, writer: str, reader: str, version: str, written: Writt
 
 @pytest.mark.parametrize("version", FORMATS)
 @pytest.mark.parametrize("writer", NAMES)
-def test_what_an_old_client_writes_is_stored_in_the_topics_format_and_read_by_a_new_one(
+def test_records_of_an_old_client_are_stored_in_the_topics_format_and_read_by_a_new_one(
     oldies: Oldies, writer: str, version: str, written: Written
 ) -> None:
     check(oldies, writer, MODERN, version, written)
@@ -127,7 +127,7 @@ def test_what_an_old_client_writes_is_stored_in_the_topics_format_and_read_by_a_
 
 @pytest.mark.parametrize("version", FORMATS)
 @pytest.mark.parametrize("reader", READERS)
-def test_what_a_new_client_writes_is_read_by_an_old_one(
+def test_records_of_a_new_client_are_read_by_an_old_one(
     oldies: Oldies, reader: str, version: str, written: Written
 ) -> None:
     check(oldies, MODERN, reader, version, written)
@@ -136,7 +136,9 @@ def test_what_a_new_client_writes_is_read_by_an_old_one(
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("writer", ["kafka-python-0.9", "scala-0.8.2.2", "java-0.8.2.2", "java-0.10.2.2"])
-def test_old_clients_read_what_other_old_ones_write(oldies: Oldies, writer: str, reader: str, written: Written) -> None:
+def test_old_clients_read_records_of_other_old_clients(
+    oldies: Oldies, writer: str, reader: str, written: Written
+) -> None:
     for version in FORMATS:
         check(oldies, writer, reader, version, written)
 
@@ -165,7 +167,7 @@ def test_offsets_are_found_by_the_old_ways(oldies: Oldies, version: str, written
 
 
 @pytest.mark.parametrize("version", ["0.9.0", "0.10.2"])
-def test_what_old_formats_have_no_place_for_is_refused(oldies: Oldies, version: str) -> None:
+def test_features_that_old_formats_lack_are_refused(oldies: Oldies, version: str) -> None:
     topic = f"refused-{version}"
     oldies.modern.create_topic(topic, 1, {"message.format.version": version})
     for record, idempotent, code in [
@@ -178,7 +180,7 @@ def test_what_old_formats_have_no_place_for_is_refused(oldies: Oldies, version: 
     assert oldies.modern.watermarks(topic, [0]) == {0: (0, 0)}
 
 
-def test_append_time_is_seen_by_all_who_know_times(oldies: Oldies) -> None:
+def test_append_time_is_read_by_all_clients_with_timestamps(oldies: Oldies) -> None:
     for version in ("0.10.2", "2.8"):
         topic = f"append-time-{version}"
         configs = {"message.format.version": version, "message.timestamp.type": "LogAppendTime"}

@@ -25,12 +25,12 @@ def admin(coordinated: Clients) -> Confluent:
 
 
 def some(word: str, count: int = 7) -> list[Record]:
-    """Records in every partition."""
+    """Return records for every partition."""
     return [Record(b"%s %d" % (word.encode(), n), key=b"k", partition=n % PARTITIONS) for n in range(count)]
 
 
 def values(read: list[Received]) -> dict[int, list[bytes | None]]:
-    """What each partition gave, in order."""
+    """Return the values read from each partition, in order."""
     found: dict[int, list[bytes | None]] = {p: [] for p in range(PARTITIONS)}
     for each in read:
         found[each.partition].append(each.value)
@@ -38,12 +38,12 @@ def values(read: list[Received]) -> dict[int, list[bytes | None]]:
 
 
 def values_of(*sent: list[Record]) -> dict[int, list[bytes | None]]:
-    """The same of what was sent."""
+    """Return the values sent to each partition, in order."""
     return {p: [each.value for records in sent for each in records if each.partition == p] for p in range(PARTITIONS)}
 
 
 def end_with(admin: Confluent, topic: str) -> list[Record]:
-    """Marks the end of what a reader is to read, outside of transactions."""
+    """Write the last records for readers, outside of transactions."""
     last = [Record(b"last", partition=p) for p in range(PARTITIONS)]
     admin.produce(topic, last)
     return last
@@ -57,7 +57,7 @@ class Written:
         self._done: dict[str, tuple[str, dict[int, list[bytes | None]], dict[int, list[bytes | None]]]] = {}
 
     def __call__(self, writer: str) -> tuple[str, dict[int, list[bytes | None]], dict[int, list[bytes | None]]]:
-        """The topic, what was committed in it, and all that was written."""
+        """Return the topic, its committed values, and all written values."""
         if writer not in self._done:
             topic, client, admin = f"transactions-{writer}", self._clients[writer], self._clients["confluent-kafka"]
             assert isinstance(admin, Confluent)
@@ -82,7 +82,7 @@ def written(coordinated: Clients) -> Written:
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("writer", WRITERS)
-def test_who_reads_committed_sees_exactly_the_committed(
+def test_read_committed_clients_get_exactly_the_committed_records(
     writer: str, reader: str, written: Written, coordinated: Clients
 ) -> None:
     topic, committed, everything = written(writer)
@@ -106,7 +106,7 @@ def test_an_open_transaction_holds_back_what_follows_it(
     assert admin.watermarks(topic_name, [0]) == {0: (0, 3)}
     client.finish(topic_name, "commit")
     client.close_transactional(topic_name)
-    wait_until(lambda: admin.stable_offsets(topic_name, [0]) == {0: 4})  # the marker comes after the answer
+    wait_until(lambda: admin.stable_offsets(topic_name, [0]) == {0: 4})  # the marker is written after the response
     read = admin.read_until(topic_name, [0], b"after", committed=True)
     assert [each.value for each in read] == [b"before", b"inside", b"after"]
 
@@ -168,7 +168,9 @@ def test_a_transaction_that_takes_too_long_is_aborted(
     client.open_transactional(topic_name, timeout_ms=1000)
     client.transact(topic_name, topic_name, some("too slow"), "open")
     last = end_with(admin, topic_name)
-    read = admin.read_until(topic_name, range(PARTITIONS), b"last", committed=True)  # comes when it was aborted
+    read = admin.read_until(
+        topic_name, range(PARTITIONS), b"last", committed=True
+    )  # can be read once the transaction is aborted
     assert values(read) == values_of(last)
     with pytest.raises(ClientError) as refused:
         client.finish(topic_name, "commit")
