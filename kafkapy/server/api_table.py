@@ -84,22 +84,26 @@ class ApiTable:
         authorizes: Authorizes | None = None,
         quota: str = "request",
     ) -> Callable[[Handler], Handler]:
-        """Register a handler: `handler(broker, call, request)` returns a response message, a Later or a Reply.
+        """Return a decorator that registers a handler for the versions `low` to `high` of an API, by default for all
+        versions of its schema. Raise ValueError for other versions, and for an API that has a handler already. The
+        handler is called as `handler(broker, call, request)` and returns a response message, a Later or a Reply.
 
         decode          decodes the header and the request of a frame in one call. Returns a request with `api_version`,
                         `correlation_id` and `client_id`, or None to let the generic codec decode the frame. The request
                         may contain views of the frame. Without `decode` the generic codec decodes every request,
                         without views.
-        joins           decides which requests are handled in one call. The handler is then `handler(broker, lists)`,
-                        with a list of calls for each connection; it returns a list of replies for each. Requests may
-                        have views of the receive buffer only if there is a single list.
+        joins           decides which requests are handled in one call. The handler is then called as
+                        `handler(broker, lists)`, with a list of calls for each connection, and returns a list of
+                        replies for each connection. Requests may have views of the receive buffer only if there is a
+                        single list.
         pooled          the handler may block (disk, metadata), so it runs on the disk pool, or on the pool that
                         `pooled(broker, request)` returns; meanwhile its connection is not read. All other handlers run
                         on the network thread and must not block.
         any_version     a version without a schema is also handled: as version 0, with the request None.
-        authorizes      `authorizes(broker, call)` returns the actions that the principal of a call must be allowed to
-                        do, as far as the request says them. The handler finds the denied ones in `call.denied`, and
-                        asks for others itself: see `kafkapy.server.admission`. Not called without an authorizer.
+        authorizes      `authorizes(broker, call)` returns the actions that the principal of a call must be allowed
+                        to do, for the resources that the request names. The handler finds the denied actions in
+                        `call.denied`. It checks all other resources itself: see `kafkapy.server.admission`.
+                        `authorizes` is not called without an authorizer.
         quota           the quota that requests count against: "produce", "fetch", "controller_mutation" or "request".
         """
         first = api.min_version if low is None else low

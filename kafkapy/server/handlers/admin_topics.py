@@ -43,7 +43,8 @@ DISABLED_SINCE = 3
 
 @serves(CREATE_TOPICS, pooled=True, quota="controller_mutation")
 def create_topics(broker: Services, call: Call, request: Any) -> Any:
-    """Create topics on the disk pool. Return one result per topic of the request, in its order."""
+    """Handle CreateTopics on the disk pool: create the topics. Return one result per topic of the request, in its
+    order."""
     make = CREATE_TOPICS.Response
     count = Counter(topic.name for topic in request.topics)
     rights = _rights(broker, call, count)
@@ -64,7 +65,8 @@ def create_topics(broker: Services, call: Call, request: Any) -> Any:
 
 
 class _Rights(NamedTuple):
-    """The topics that the principal may not create, and those whose configuration it may not see."""
+    """The topics of a CreateTopics request that the principal may not create, and those whose configuration it may not
+    see."""
 
     not_created: Collection[str]
     not_described: Collection[str]
@@ -105,7 +107,8 @@ def _create(broker: Services, call: Call, topic: Any, validate_only: bool, right
 
 
 def _details(broker: Services, topic: Topic, overrides: dict[str, str], result: Any) -> None:
-    """Fill in the topic's actual partition count, replication factor and configuration (KIP-525)."""
+    """Fill in the partition count, the replication factor and the configuration of a created topic in its CreateTopics
+    result (KIP-525)."""
     make = CREATE_TOPICS.Response.Topics.Configs
     result.num_partitions = len(topic.assignment)
     result.replication_factor = len(next(iter(topic.assignment.values())))
@@ -123,7 +126,8 @@ def _details(broker: Services, topic: Topic, overrides: dict[str, str], result: 
 
 @serves(DELETE_TOPICS, pooled=True, quota="controller_mutation")
 def delete_topics(broker: Services, call: Call, request: Any) -> Any:
-    """Delete topics, which version 6 may name by id, on the disk pool. Return one response per topic."""
+    """Handle DeleteTopics on the disk pool: delete the topics, which version 6 may name by id. Return one response per
+    topic."""
     make = DELETE_TOPICS.Response
     if call.version >= IDS_SINCE:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
@@ -158,7 +162,7 @@ def _delete(broker: Services, response: Any) -> None:
 
 @serves(CREATE_PARTITIONS, pooled=True, quota="controller_mutation")
 def create_partitions(broker: Services, call: Call, request: Any) -> Any:
-    """Add partitions to topics on the disk pool. Return one result per topic name."""
+    """Handle CreatePartitions on the disk pool: add partitions to topics. Return one result per topic name."""
     make = CREATE_PARTITIONS.Response
     count = Counter(topic.name for topic in request.topics)
     results = {}

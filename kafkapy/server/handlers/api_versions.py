@@ -28,7 +28,8 @@ _NAMED_SINCE = 3
 
 @serves(API_VERSIONS, any_version=True)
 def handle(broker: Services, call: Call, request: Any) -> Any:
-    """Return the served versions; INVALID_REQUEST for a malformed software name or version."""
+    """Handle ApiVersions: return the served APIs and versions, or INVALID_REQUEST if the client's software name or
+    version is malformed."""
     if request is None:
         return unsupported(TABLE.versions())
     if call.version >= _NAMED_SINCE and not (

@@ -29,7 +29,8 @@ OPERATIONS_NOT_ASKED = -(2**31)
 
 @serves(DESCRIBE_CLUSTER)
 def handle(broker: Services, call: Call, request: Any) -> Any:
-    """Return the cluster id, the controller, and the brokers with their addresses for the request's listener."""
+    """Handle DescribeCluster: return the cluster id, the controller, and the brokers with their addresses on the
+    listener that received the request."""
     make = DESCRIBE_CLUSTER.Response
     endpoint_type = getattr(request, "endpoint_type", BROKERS)
     if endpoint_type != BROKERS:

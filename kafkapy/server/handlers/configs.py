@@ -40,7 +40,7 @@ Change = Callable[[dict[str, str]], dict[str, str]]  # takes the current setting
 
 @serves(DESCRIBE_CONFIGS, pooled=True)
 def describe(broker: Services, call: Call, request: Any) -> Any:
-    """Return the settings of each resource, or its error. Runs on the disk pool."""
+    """Handle DescribeConfigs on the disk pool: return the settings of each resource, or the error of the resource."""
     make = DESCRIBE_CONFIGS.Response
     results = []
     for resource in _once(request.resources):
@@ -55,8 +55,8 @@ def describe(broker: Services, call: Call, request: Any) -> Any:
 
 
 def _once(resources: list[Any]) -> list[Any]:
-    """Return the resources without repetitions. A few bytes of a request name a broker, and the description of a
-    broker takes a hundred kilobytes of memory."""
+    """Return the resources of a DescribeConfigs request, each of them once. Repeated resources would take much memory:
+    a few bytes of a request name a broker, and the description of a broker takes a hundred kilobytes."""
     found: dict[tuple[int, str | int], Any] = {}
     for resource in resources:
         name: str | int = resource.resource_name
@@ -93,7 +93,7 @@ def _unsupported(resource: Any) -> KafkaError:
 
 
 def _demand_this_broker(broker: Services, resource: Any) -> None:
-    """Raise KafkaError unless the resource is this broker: log levels have no cluster-wide default."""
+    """Raise KafkaError INVALID_REQUEST unless the resource is this broker: log levels have no cluster-wide default."""
     if not config_alter.is_one_broker(resource.resource_name, broker.broker_id):
         raise KafkaError(Errors.INVALID_REQUEST, "log levels are those of one broker: give its id")
 
@@ -116,7 +116,8 @@ def _entry(entry: config_describe.Entry, request: Any, version: int) -> Any:
 
 @serves(ALTER_CONFIGS, pooled=True)
 def alter(broker: Services, call: Call, request: Any) -> Any:
-    """Replace all settings of each resource with those in the request."""
+    """Handle AlterConfigs: replace all settings of each resource with those in the request. Return an error code for
+    each resource."""
 
     def apply(resource: Any) -> None:
         new = config_alter.replaced([(one.name, one.value) for one in resource.configs])
@@ -127,7 +128,8 @@ def alter(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(INCREMENTAL_ALTER_CONFIGS, pooled=True)
 def incremental_alter(broker: Services, call: Call, request: Any) -> Any:
-    """Set or delete single settings; append to or subtract from those that are lists."""
+    """Handle IncrementalAlterConfigs: set or delete single settings, and append items to list settings or subtract
+    items from them. Return an error code for each resource."""
 
     def apply(resource: Any) -> None:
         operations = [(one.name, one.config_operation, one.value) for one in resource.configs]

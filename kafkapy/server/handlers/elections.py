@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @serves(ELECT_LEADERS)
 def handle(broker: Services, call: Call, request: Any) -> Any:
-    """Return the error of each partition, as the controller reports it."""
+    """Handle ElectLeaders: return an error code for each partition, as the controller reports it."""
     make = ELECT_LEADERS.Response
     results = []
     # A null list asks for all partitions. Kafka then returns only those that needed an election, and none does.

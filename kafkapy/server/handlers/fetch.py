@@ -63,7 +63,8 @@ NO_RECORDS = b""  # never null: librdkafka takes a null for a malformed response
 
 @serves(FETCH, decode=decode_fetch_frame, quota="fetch")
 def handle(broker: Services, call: Call, request: FetchRequest) -> Any:
-    """Return a send list (header bytes and file regions), or a Later if the fetch waits or runs on a pool."""
+    """Handle Fetch: return the response as a list of header bytes and file regions, or a Later if the fetch waits for
+    records or runs on a pool."""
     if call.version < FORMAT_2_SINCE or sum(len(partitions) for _, _, partitions in request.topics) > MOST_INLINE:
         return _on_the_pool(broker, call, request)
     context = _context(broker, call, request)
@@ -139,7 +140,8 @@ def _read_and_answer(
     later: Later,
     pool: DiskPool,
 ) -> None:
-    """Read and answer on a pool thread: a fetch that would block, is of an old version, or has many partitions."""
+    """Read and answer a fetch on a pool thread, because the fetch would block, has an old version, or has many
+    partitions."""
     try:
         if context is None:
             context = _context(broker, call, request)
@@ -218,7 +220,8 @@ def _answer_on_the_pool(
     reads: list[FetchRead],
     pool: DiskPool,
 ) -> None:
-    """Complete `later` with the records, converted first if the client's version needs an older message format."""
+    """Complete `later` with the records that were read. They are converted first if the client's version needs an older
+    message format."""
     if call.version >= FORMAT_2_SINCE:
         later.complete(_send(broker, call, context, reads))
         return
@@ -231,9 +234,10 @@ def _answer_on_the_pool(
 def _convert_and_answer(
     broker: Services, call: Call, context: FetchContext, conversion: OldClientReads, later: Later, pool: DiskPool
 ) -> None:
-    """Convert for TURN_S, then queue the rest behind the pool's other work: one request may take minutes.
+    """Convert records to an older message format for TURN_S, then queue the rest behind the pool's other work: one
+    request may take minutes.
 
-    Complete `later` when all is converted, or give up as soon as its connection is closed.
+    Complete `later` when all records are converted, or give up as soon as its connection is closed.
     """
     try:
         until = time.monotonic() + TURN_S
@@ -286,7 +290,8 @@ def _wanted(broker: Services, call: Call, session: FetchSession | None, due: lis
 
 
 def _readable(broker: Services, call: Call, request: FetchRequest, wanted: Wanted) -> Wanted:
-    """Replace the partitions that the principal may not read by errors."""
+    """Return `wanted`, the partitions of a fetch, with an error in place of each partition that the principal may not
+    read."""
     error = KafkaError(Errors.TOPIC_AUTHORIZATION_FAILED, f"{call.connection.principal} may not read this topic")
     if request.replica_id >= 0:  # a follower
         return [(error, asked) for _, asked in wanted] if is_denied(broker, call, "CLUSTER_ACTION") else wanted
@@ -296,9 +301,10 @@ def _readable(broker: Services, call: Call, request: FetchRequest, wanted: Wante
 
 
 def _look_again(broker: Services, call: Call, context: FetchContext) -> Wanted | None:
-    """Return the due partitions of a session if some are marked, () if none is, None if the fetch is over.
+    """Return the due partitions of a fetch's session if a log has marked some as changed, () if none is marked, and
+    None if the fetch is over.
 
-    This is FetchPlan.look of a fetch that waits in the purgatory.
+    A fetch that waits in the purgatory calls this as FetchPlan.look.
     """
     session = context.session
     if session is None or context.is_over:
@@ -365,10 +371,11 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
 def _send_with_divergence(
     call: Call, error_code: int, session_id: int, topics: list[Any], diverging: dict[int, tuple[int, int]]
 ) -> Reply:
-    """Return a response with diverging epochs. Rare: only a consumer that names its last fetched epoch can diverge.
+    """Return a Fetch response with diverging epochs, which have an entry in `diverging`. It is rare: only a consumer
+    that sends its last fetched epoch can diverge.
 
     The generic codec encodes the response. It would need the records in memory, and this thread must not wait for a
-    disk, so all partitions come without records. The consumer fetches again.
+    disk, so all partitions are sent without records. The consumer fetches again.
     """
     make = FETCH.Response
     responses = []

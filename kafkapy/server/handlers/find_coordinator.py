@@ -36,7 +36,8 @@ NOWHERE = Node(-1, "", -1, None)
 
 @serves(FIND_COORDINATOR)
 def find_coordinator(broker: Services, call: Call, request: Any) -> Any:
-    """Return the coordinator of each key, after the creation of the internal topic if that is missing."""
+    """Handle FindCoordinator: return the coordinator of each key. If the internal topic does not exist, create it
+    first."""
     keys = request.coordinator_keys if call.version >= BATCHED_SINCE else [request.key]
     topic = {GROUP: GROUPS, TRANSACTION: TRANSACTIONS}.get(request.key_type)
     if topic is None:

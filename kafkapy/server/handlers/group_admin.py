@@ -26,7 +26,7 @@ MOST_INLINE = 10
 
 @serves(DESCRIBE_GROUPS, pooled=True)
 def describe_groups(broker: Services, call: Call, request: Any) -> Any:
-    """Return the state and the members of each group. Runs on the disk pool."""
+    """Handle DescribeGroups on the disk pool: return the state and the members of each group."""
     # Without repetitions: a few bytes of a request name a group, and a group can have thousands of members.
     groups = broker.groups.describe(list(dict.fromkeys(request.groups)))
     if request.include_authorized_operations:
@@ -38,7 +38,7 @@ def describe_groups(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(LIST_GROUPS, pooled=True)
 def list_groups(broker: Services, call: Call, request: Any) -> Any:
-    """Return the groups with the states and types that the request filters by. Runs on the disk pool."""
+    """Handle ListGroups on the disk pool: return the groups that have one of the requested states and types."""
     response = broker.groups.list(request.states_filter, request.types_filter)
     if is_denied(broker, call, "DESCRIBE", logged=False):
         names = [group.group_id for group in response.groups]
@@ -49,6 +49,7 @@ def list_groups(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(DELETE_GROUPS)
 def delete_groups(broker: Services, call: Call, request: Any) -> Any:
-    """Delete empty groups and their offsets. Return an error code for each group."""
+    """Handle DeleteGroups: delete groups without members, and their committed offsets. Return an error code for each
+    group."""
     pool = broker.disk_pool if len(request.groups_names) > MOST_INLINE else None
     return answered(call, lambda reply: broker.groups.delete(request.groups_names, reply), pool)

@@ -40,7 +40,8 @@ def _reads_group(broker: Services, call: Call) -> list[Action]:
 
 @serves(JOIN_GROUP, authorizes=_reads_group)
 def join_group(broker: Services, call: Call, request: Any) -> Any:
-    """Add a member to a group, or let a member rejoin. The response may wait until all members have joined."""
+    """Handle JoinGroup: add a member to a group, or let a member rejoin. The response may wait until all members have
+    joined."""
     from kafkapy.coordinator.groups.joining import Join
     from kafkapy.coordinator.groups.responses import join_error
 
@@ -83,7 +84,8 @@ def join_group(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(SYNC_GROUP)
 def sync_group(broker: Services, call: Call, request: Any) -> Any:
-    """Return the member's assignment, once the group's leader has sent the assignments with its SyncGroup."""
+    """Handle SyncGroup: return the member's assignment when the group's leader has sent the assignments with its
+    SyncGroup."""
     from kafkapy.coordinator.groups.syncing import Sync
 
     if call.version >= PROTOCOL_SAID_SINCE and None in (request.protocol_type, request.protocol_name):
@@ -108,7 +110,8 @@ def sync_group(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(HEARTBEAT)
 def heartbeat(broker: Services, call: Call, request: Any) -> Any:
-    """Restart the member's session time-out. Return REBALANCE_IN_PROGRESS if the member has to rejoin."""
+    """Handle Heartbeat: restart the member's session time-out. Return REBALANCE_IN_PROGRESS if the member has to
+    rejoin."""
     return answered(
         call,
         lambda reply: broker.groups.heartbeat(
@@ -119,7 +122,7 @@ def heartbeat(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(LEAVE_GROUP)
 def leave_group(broker: Services, call: Call, request: Any) -> Any:
-    """Remove members from a group. Return an error code for each member."""
+    """Handle LeaveGroup: remove members from a group. Return an error code for each member."""
     members = request.members
     if call.version < BATCHED_SINCE:
         members = [LEAVE_GROUP.Request.Members(member_id=request.member_id)]
@@ -139,7 +142,7 @@ def leave_group(broker: Services, call: Call, request: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def java_address(host: str) -> str:
-    """Return a peer's address in the form of Java's InetAddress.toString without a host name ("/127.0.0.1"), which
+    """Return a client's IP address in the form of Java's InetAddress.toString without a host name ("/127.0.0.1"), which
     Kafka stores in the group metadata record."""
     if ":" not in host:
         return f"/{host}"

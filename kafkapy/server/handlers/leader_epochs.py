@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 @serves(OFFSET_FOR_LEADER_EPOCH)
 def handle(broker: Services, call: Call, request: Any) -> Any:
-    """Return the end offset of the largest leader epoch that is not above the requested one, by partition."""
+    """Handle OffsetForLeaderEpoch: return, for each partition, the largest leader epoch that is not above the requested
+    one, and the end offset of that epoch."""
     make = OFFSET_FOR_LEADER_EPOCH.Response
     topics = []
     for topic in request.topics:

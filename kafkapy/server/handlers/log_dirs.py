@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 @serves(DESCRIBE_LOG_DIRS, pooled=True)
 def handle(broker: Services, call: Call, request: Any) -> Any:
-    """Return the log directories with their partitions. Runs on the disk pool."""
+    """Handle DescribeLogDirs on the disk pool: return the log directories, with their free space and the sizes of their
+    partitions."""
     make = DESCRIBE_LOG_DIRS.Response
     wanted = (
         None

@@ -30,7 +30,8 @@ MOST_INLINE = 200
 
 @serves(WRITE_TXN_MARKERS)
 def write_txn_markers(broker: Services, call: Call, request: Any) -> Any:
-    """Append a transaction marker to each named partition. Return an error code for each."""
+    """Handle WriteTxnMarkers: append a transaction marker to each named partition. Return an error code for each
+    partition."""
     count = sum(1 + sum(len(topic.partition_indexes) for topic in marker.topics) for marker in request.markers)
     pool = broker.disk_pool if count > MOST_INLINE else None
     return answered(call, lambda reply: _write_all(broker, request, reply), pool)

@@ -39,7 +39,8 @@ MOST_INLINE = 500
 
 @serves(METADATA)
 def handle(broker: Services, call: Call, request: Any) -> Any:
-    """Return the metadata of topics, or a Later if topics are created first or the response is large."""
+    """Handle Metadata: return the metadata of the requested topics, or a Later if topics are created first or the
+    response is large."""
     if _is_long(broker, request):
         later = Later(call)
         broker.disk_pool.submit(_answer_later, broker, call, request, later)
@@ -53,7 +54,8 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
 
 
 def _is_long(broker: Services, request: Any) -> bool:
-    """Return True if the response is too long for a network thread. Looks at MOST_INLINE topics at most."""
+    """Return True if the response to a Metadata request takes too long for a network thread. At most MOST_INLINE topics
+    are looked up to find that out."""
     count = len(request.topics or broker.topics)  # null, and in version 0 an empty list, asks for all topics
     if count > MOST_INLINE:
         return True
@@ -68,7 +70,7 @@ def _is_long(broker: Services, request: Any) -> bool:
 
 
 def _answer_later(broker: Services, call: Call, request: Any, later: Later) -> None:
-    """Make the response on the disk pool. Unlike `handle`, this may take long and may block."""
+    """Handle a Metadata request on the disk pool, where it may take long and may block, and complete `later`."""
     try:
         _create_and_answer(broker, call, request, *_look_up(broker, call, request), later)
     except Exception:
@@ -77,7 +79,7 @@ def _answer_later(broker: Services, call: Call, request: Any, later: Later) -> N
 
 
 def _look_up(broker: Services, call: Call, request: Any) -> tuple[list[Asked], list[str]]:
-    """Return the requested topics, and the names of those that have to be created."""
+    """Return the requested topics as (name, id, error), and the names of the topics that have to be created."""
     asked = _asked(broker, call, request)
     if broker.authorizer is None:
         return asked, _to_create(broker, request, asked)
@@ -91,7 +93,8 @@ def _look_up(broker: Services, call: Call, request: Any) -> tuple[list[Asked], l
 
 
 def _described(broker: Services, call: Call, request: Any, asked: list[Asked]) -> list[Asked]:
-    """Replace the topics that the principal may not see by errors, or leave them out if all topics are requested."""
+    """Return the requested topics with an error for each topic that the principal may not see. If all topics are
+    requested, these topics are left out instead."""
     every = _all_topics(call, request)
     names = [name for name, _, _ in asked if name is not None]
     denied = denied_names(broker, call, "DESCRIBE", "TOPIC", names, logged=not every)
@@ -135,7 +138,8 @@ def _create_and_answer(
 
 
 def _asked(broker: Services, call: Call, request: Any) -> list[Asked]:
-    """Return the requested topics without repetitions, or all topics, as (name, id, error)."""
+    """Return the topics of a Metadata request, each once, as (name, id, error). If the request asks for all topics,
+    return all. Names and ids that do not exist have an error."""
     if _all_topics(call, request):
         return [(name, ZERO_ID, None) for name in broker.topics.names()]
     answers: dict[Any, Asked] = {}

@@ -52,7 +52,8 @@ def _reads(broker: Services, call: Call) -> list[Action]:
 
 @serves(OFFSET_COMMIT, joins=Joins(None, lambda calls: True), authorizes=_reads)
 def commit(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[NetworkReply]]:
-    """Commit the offsets of the calls, one call per connection, with one append per partition."""
+    """Handle the OffsetCommit requests of several connections, one call per connection, with one append per partition
+    of `__consumer_offsets`."""
     calls = [call for (call,) in lists]
     if _is_large(calls[0]):  # a large frame is not joined with others, so this call is the only one
         return [[_reply(broker, calls[0], answered(calls[0], partial(_commit, broker, calls[0]), broker.disk_pool))]]
@@ -84,8 +85,11 @@ def _commit(broker: Services, call: Call, reply: Reply) -> None:
 
 
 def _begin(broker: Services, call: Call, reply: Reply) -> tuple[Commit, Codes] | None:
-    """Return the commit and the callback for its error codes. Return None if nothing needs to be appended: the
-    response goes to `reply`, now or when the metadata tree has stored the offsets."""
+    """Return the commit of an OffsetCommit request, and the callback for its error codes.
+
+    Return None if nothing has to be appended to `__consumer_offsets`. The response then goes to `reply`: now, or when
+    the metadata tree has stored the offsets.
+    """
     from kafkapy.server.committing import Answers, Commit
 
     request = call.request
@@ -119,7 +123,7 @@ def _begin(broker: Services, call: Call, reply: Reply) -> tuple[Commit, Codes] |
 
 
 def _refused(call: Call) -> dict[str, int]:
-    """Return the error codes of the topics whose offsets the principal may not commit."""
+    """Return an error code for each topic whose offsets the principal may not commit."""
     if any(action.resource_type == "GROUP" for action in call.denied):
         return {topic.name: Errors.GROUP_AUTHORIZATION_FAILED for topic in call.request.topics}
     return {action.name: Errors.TOPIC_AUTHORIZATION_FAILED for action in call.denied}
@@ -149,7 +153,8 @@ def _keep_in_metadata(broker: Services, group_id: str, answers: Answers, reply: 
 
 @serves(TXN_OFFSET_COMMIT)
 def commit_in_transaction(broker: Services, call: Call, request: Any) -> Any:
-    """Verify the transaction, then append its offsets to the group's partition of `__consumer_offsets`."""
+    """Handle TxnOffsetCommit: verify the transaction, then append its offsets to the group's partition of
+    `__consumer_offsets`."""
     pool = broker.disk_pool if _is_large(call) else None
     return answered(call, partial(_commit_in_transaction, broker, call, request), pool)
 
@@ -186,8 +191,8 @@ def _commit_in_transaction(broker: Services, call: Call, request: Any, reply: Re
 
 
 def _verify(broker: Services, call: Call, request: Any, then: Callable[[KafkaError | None], None]) -> None:
-    """Call `then` with None if the transaction coordinator knows that the transaction includes the group's offsets,
-    otherwise with the error (KIP-890)."""
+    """Call `then(None)` if the transaction coordinator knows that the transaction includes the group's offsets,
+    otherwise `then(error)` (KIP-890)."""
     from kafkapy.coordinator.internal_topic_config import GROUPS
 
     try:

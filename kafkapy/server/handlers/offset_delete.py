@@ -24,7 +24,8 @@ MOST_INLINE = 500
 
 @serves(OFFSET_DELETE)
 def delete(broker: Services, call: Call, request: Any) -> Any:
-    """Delete a group's offsets for some partitions. Return an error code for each."""
+    """Handle OffsetDelete: delete the offsets that a group has committed for some partitions. Return an error code for
+    each partition."""
     count = sum(len(topic.partitions) for topic in request.topics)
     pool = broker.disk_pool if count > MOST_INLINE else None
     return answered(call, lambda reply: _delete(broker, request, reply), pool)

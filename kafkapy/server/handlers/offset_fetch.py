@@ -33,7 +33,7 @@ NOTHING = -1
 
 @serves(OFFSET_FETCH)
 def fetch(broker: Services, call: Call, request: Any) -> Any:
-    """Return committed offsets; large requests run on the disk pool."""
+    """Handle OffsetFetch: return the committed offsets of the requested groups. Large requests run on the disk pool."""
     if call.version == 0:
         is_large = sum(len(topic.partition_indexes) for topic in request.topics) >= LARGE
         pool = broker.disk_pool if is_large else None
@@ -57,7 +57,7 @@ def _is_large(broker: Services, groups: list[Any]) -> bool:
 
 
 def _count(broker: Services, group: Any) -> int:
-    """Return the number of offsets that are requested of a group."""
+    """Return the number of offsets that the request asks for in one group's entry."""
     if group.topics is None:
         return broker.offsets.count(group.group_id)
     return sum(len(topic.partition_indexes) for topic in group.topics)
@@ -78,7 +78,8 @@ def _fetch(broker: Services, call: Call, request: Any, asked: list[Any]) -> Any:
 
 
 def _group(broker: Services, make: Any, asked: Any, require_stable: bool) -> tuple[int, list[Any]]:
-    """Return the group's error code and its topics, as instances of `make`."""
+    """Return the error code of one requested group, and its topics with the committed offsets, as instances of `make`.
+    The list of topics is empty if there is an error."""
     try:
         if asked.topics is None:
             return Errors.NONE, _all(broker, make, asked.group_id, require_stable)
@@ -125,8 +126,9 @@ def _refused(topic: Any, code: int) -> Any:
 
 
 def _from_metadata(broker: Services, request: Any, reply: Callable[[Any], None]) -> None:
-    """Read offsets from the metadata tree and call `reply` with the response, in the order of the request. A partition
-    without a committed offset gets UNKNOWN_TOPIC_OR_PARTITION, like a partition that does not exist."""
+    """Read the offsets of an OffsetFetch request of version 0 from the metadata tree, and call `reply` with the
+    response, in the order of the request. A partition without a committed offset gets UNKNOWN_TOPIC_OR_PARTITION, like
+    a partition that does not exist."""
     make = OFFSET_FETCH.Response.Topics
     asked = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
     known = [broker.topics.get(name) for name, _ in asked]

@@ -39,8 +39,8 @@ NOTHING: Found = (-1, -1, -1)
 
 
 def _pool(broker: Services, request: Any) -> DiskPool:
-    """Return the pool of the disk that has to be read. Only lookups by timestamp read files; the others get the common
-    disk pool and do not wait for a slow disk."""
+    """Return the thread pool for a ListOffsets request. A lookup by timestamp reads files, so it runs on the pool of
+    the disk with the partition. Other lookups run on the common disk pool and do not wait for a slow disk."""
     return pool_of_first(
         broker,
         (
@@ -54,7 +54,8 @@ def _pool(broker: Services, request: Any) -> DiskPool:
 
 @serves(LIST_OFFSETS, pooled=_pool)
 def handle(broker: Services, call: Call, request: Any) -> Any:
-    """Return the offset of each partition, or its error; INVALID_REQUEST for a partition that is named twice."""
+    """Handle ListOffsets: return the offset of each partition, or its error, which is INVALID_REQUEST for a partition
+    that is named twice."""
     make = LIST_OFFSETS.Response
     find_offsets = _find_segments if call.version == 0 else _find
     asked = Counter((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions)
@@ -75,7 +76,8 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
 
 
 def _find(broker: Services, call: Call, request: Any, topic: str, one: Any, answer: Any) -> None:
-    """Write the offset that was found, with its timestamp and leader epoch, into `answer`."""
+    """Find the offset that a ListOffsets request asks for in one partition, and write it into `answer` with its
+    timestamp and leader epoch. Raise KafkaError."""
     if one.timestamp < 0 and call.version < SINCE.get(one.timestamp, 1 << 15):
         raise KafkaError(Errors.UNSUPPORTED_VERSION, f"timestamp {one.timestamp} in v{call.version}")
     partition = broker.replicas.get(topic, one.partition_index)
@@ -87,7 +89,8 @@ def _find(broker: Services, call: Call, request: Any, topic: str, one: Any, answ
 
 
 def _find_segments(broker: Services, call: Call, request: Any, topic: str, one: Any, answer: Any) -> None:
-    """Write segment base offsets into `answer`, for version 0 (Partition.legacyFetchOffsetsForTimestamp)."""
+    """Write the base offsets of segments that were last modified before a time into `answer`, for version 0
+    (Partition.legacyFetchOffsetsForTimestamp). Raise KafkaError."""
     if one.max_num_offsets < 0:
         raise KafkaError(Errors.INVALID_REQUEST, f"{one.max_num_offsets} offsets of {topic}-{one.partition_index}")
     partition = broker.replicas.get(topic, one.partition_index)
@@ -99,7 +102,8 @@ def _find_segments(broker: Services, call: Call, request: Any, topic: str, one: 
 
 
 def find(partition: Partition, timestamp: int, isolation: int | None) -> Found:
-    """Return (timestamp, offset, leader epoch) of the first record at or after `timestamp`, or of a special timestamp.
+    """Return (timestamp, offset, leader epoch) of a partition's first record at or after `timestamp`, or for a special
+    timestamp, such as LATEST. Unknown values are -1, all three if no record is found.
 
     `isolation` is a consumer's isolation level: offsets at or past its end offset (the high watermark or the last
     stable offset) are not returned. For a replica `isolation` is None, and the log end offset is the limit.

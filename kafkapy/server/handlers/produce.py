@@ -55,7 +55,7 @@ def _few(calls: Sequence[Call]) -> bool:
 
 
 def _count(calls: Sequence[Call]) -> tuple[int, bool]:
-    """Return the number of record sets, and True if any of them belongs to a transaction."""
+    """Return the number of record sets in Produce calls, and True if any of them belongs to a transaction."""
     count, in_transaction = 0, False
     for call in calls:
         count += call.request.record_sets
@@ -73,7 +73,8 @@ def _writes(broker: Services, call: Call) -> list[Action]:
 
 @serves(PRODUCE, decode=decode_produce_frame, joins=Joins(_same_acks, _few), authorizes=_writes, quota="produce")
 def produce(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[Reply]]:
-    """Append the records of all calls, with one append per partition.
+    """Handle the Produce requests of one or several connections: append the records of all calls, with one append per
+    partition.
 
     Return a list of replies for each list of calls: one reply per call, or one Pending for all of them.
     """
@@ -104,7 +105,9 @@ def produce(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[Repl
 
 
 def _verify(broker: Services, calls: Sequence[Call]) -> Refusals | MeteredPending:
-    """Return the record sets that must not be appended, or a Pending if a transaction coordinator has to be asked."""
+    """Verify the transactional record sets of the calls. Return the errors of the record sets that must not be
+    appended, or a Pending if a transaction coordinator has to be asked first; the records are then appended when it has
+    answered."""
     sets = TransactionalSets(broker, calls)
     refused = sets.begin()
     if refused is not None:
@@ -115,7 +118,7 @@ def _verify(broker: Services, calls: Sequence[Call]) -> Refusals | MeteredPendin
 
 
 def _verify_and_append(broker: Services, calls: Sequence[Call], pending: MeteredPending) -> None:
-    """Verify and append the record sets of a large request, on the conversion pool."""
+    """Verify and append the record sets of large requests, on the conversion pool, and complete `pending`."""
     try:
         sets = TransactionalSets(broker, calls)
         refused = sets.begin()

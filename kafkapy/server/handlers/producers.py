@@ -25,7 +25,8 @@ NO_PRODUCER = (-1, -1)
 
 @serves(INIT_PRODUCER_ID)
 def init_producer_id(broker: Services, call: Call, request: Any) -> Any:
-    """Return a producer id and an epoch. For a transactional id, they fence its earlier producers."""
+    """Handle InitProducerId: return a producer id and an epoch. For a transactional id, these fence its earlier
+    producers."""
     make = INIT_PRODUCER_ID.Response
 
     def begin(reply: Callable[[Any], None]) -> None:
@@ -58,7 +59,7 @@ def init_producer_id(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(DESCRIBE_PRODUCERS, pooled=True)
 def describe_producers(broker: Services, call: Call, request: Any) -> Any:
-    """Return the active producers of each partition. Runs on the disk pool."""
+    """Handle DescribeProducers on the disk pool: return the active producers of each partition."""
     make = DESCRIBE_PRODUCERS.Response
     topics = []
     # A request names a partition in four bytes, and may repeat it; a partition can have thousands of producers.

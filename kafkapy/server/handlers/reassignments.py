@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 @serves(ALTER_PARTITION_REASSIGNMENTS, pooled=True)
 def alter(broker: Services, call: Call, request: Any) -> Any:
-    """Change or cancel the reassignment of each partition. Return an error code for each. Runs on the disk pool."""
+    """Handle AlterPartitionReassignments on the disk pool: change or cancel the reassignment of each partition. Return
+    an error code for each partition."""
     make = ALTER_PARTITION_REASSIGNMENTS.Response
     responses = []
     for topic in request.topics:
@@ -41,7 +42,8 @@ def alter(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(LIST_PARTITION_REASSIGNMENTS)
 def list_(broker: Services, call: Call, request: Any) -> Any:
-    """Return the ongoing reassignments of the named partitions, or of all."""
+    """Handle ListPartitionReassignments: return the ongoing reassignments of the named partitions, or of all
+    partitions."""
     make = LIST_PARTITION_REASSIGNMENTS.Response
     if request.topics is None:
         asked = dict.fromkeys(broker.topics.names())

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 @serves(DELETE_RECORDS, pooled=True)
 def handle(broker: Services, call: Call, request: Any) -> Any:
-    """Delete the records before an offset of each partition. Return the new log start offsets."""
+    """Handle DeleteRecords: delete the records of each partition before the requested offset. Return the new log start
+    offset, or an error code, for each partition."""
     make = DELETE_RECORDS.Response
     topics = []
     for topic in request.topics:

@@ -36,7 +36,8 @@ MOST_INLINE = 500
 
 @serves(ADD_PARTITIONS_TO_TXN)
 def add_partitions_to_txn(broker: Services, call: Call, request: Any) -> Any:
-    """Add partitions to transactions, or verify them. Return an error code for each partition."""
+    """Handle AddPartitionsToTxn: add partitions to transactions, or verify that they were added. Return an error code
+    for each partition."""
     if call.version < BATCHED_SINCE:
         count = sum(len(topic.partitions) for topic in request.v3_and_below_topics)
         begin = partial(_begin_one, broker, call, request)
@@ -80,8 +81,11 @@ def _add_partitions(
     partitions: list[TopicPartition],
     done: Callable[[Codes], object],
 ) -> None:
-    """Add all partitions to the transaction, or none, and call `done` with the error codes. A client may not add
-    internal topics: AddOffsetsToTxn adds the offsets topic, and other brokers may name it."""
+    """Add all partitions to the transaction, or none, and call `done` with an error code for each partition.
+
+    A client may not add internal topics: it adds its offsets with AddOffsetsToTxn. Other brokers may name internal
+    topics.
+    """
     refused = _refused(broker, partitions, call.version < BATCHED_SINCE)
     if refused:
         done(refused)
@@ -103,7 +107,8 @@ def _verify(broker: Services, one: Any, partitions: list[TopicPartition], done: 
 
 
 def _refused(broker: Services, partitions: list[TopicPartition], is_client: bool) -> Codes:
-    """Return an error code for every partition if some of them cannot be added, {} if all can."""
+    """Return an error code for every partition if some of the partitions cannot be added to a transaction, {} if all
+    can."""
     codes: dict[TopicPartition, int] = {}
     for topic, index in partitions:
         if is_client and is_internal(topic):
@@ -114,7 +119,7 @@ def _refused(broker: Services, partitions: list[TopicPartition], is_client: bool
 
 
 def _partitions(topics: Iterable[Any]) -> list[TopicPartition]:
-    """Return the partitions without repetitions, in the order of the request."""
+    """Return the partitions in a request's topics, each once, in the order of the request."""
     return list(dict.fromkeys((topic.name, index) for topic in topics for index in topic.partitions))
 
 
@@ -135,7 +140,8 @@ def _tell_result(results: _Results, number: int, transactional_id: str, codes: C
 
 
 class _Results:
-    """Collects the results of a batch, which come in any order and from any thread, and passes them to `done`."""
+    """Collects the results for the transactions of one request, which arrive in any order and from any thread. When all
+    results have arrived, it calls `done(results)`."""
 
     def __init__(self, count: int, done: Callable[[list[Any]], object]) -> None:
         self._results: list[Any] = [None] * count
@@ -144,12 +150,12 @@ class _Results:
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """Take away the count of the caller, after all requests are made. The count keeps `done` from being called
-        before that; without any request, this call is the last and calls `done`."""
+        """Allow `done` to be called from now on. The caller calls this once, after it has started the work on all
+        transactions. If all results have arrived already, `done` is called by this call."""
         self._less()
 
     def tell(self, number: int, result: Any) -> None:
-        """Store result `number`. Called once for each result."""
+        """Store the result with this number. Called once for each transaction of the request."""
         self._results[number] = result
         self._less()
 
@@ -163,7 +169,8 @@ class _Results:
 
 @serves(ADD_OFFSETS_TO_TXN)
 def add_offsets_to_txn(broker: Services, call: Call, request: Any) -> Any:
-    """Add the group's partition of `__consumer_offsets` to the transaction."""
+    """Handle AddOffsetsToTxn: add the group's partition of `__consumer_offsets` to the transaction. Return an error
+    code."""
     make = ADD_OFFSETS_TO_TXN.Response
     offsets = (GROUPS, broker.coordinators.group_shards.partition_for(request.group_id))
     return answered(

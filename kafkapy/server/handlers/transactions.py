@@ -23,7 +23,8 @@ FENCED_SINCE = 2  # from this version on clients know PRODUCER_FENCED; also for 
 
 
 def known_to(call: Call, code: int) -> int:
-    """Return the error code, replaced with INVALID_PRODUCER_EPOCH if the client's version lacks PRODUCER_FENCED."""
+    """Return the error code, or INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED if the call's version is older than
+    that code."""
     if code == Errors.PRODUCER_FENCED and call.version < FENCED_SINCE:
         return Errors.INVALID_PRODUCER_EPOCH
     return code
@@ -31,7 +32,8 @@ def known_to(call: Call, code: int) -> int:
 
 @serves(END_TXN)
 def end_txn(broker: Services, call: Call, request: Any) -> Any:
-    """Commit or abort a transaction. The response comes when the decision is in the transaction log."""
+    """Handle EndTxn: commit or abort a transaction. The response is sent when the transaction log contains the
+    decision. The markers are written after that."""
     make = END_TXN.Response
     return answered(
         call,
@@ -47,7 +49,7 @@ def end_txn(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(DESCRIBE_TRANSACTIONS, pooled=True)
 def describe_transactions(broker: Services, call: Call, request: Any) -> Any:
-    """Return the state of each transactional id. Runs on the disk pool."""
+    """Handle DescribeTransactions on the disk pool: return the state of the transaction of each transactional id."""
     make = DESCRIBE_TRANSACTIONS.Response
     states = []
     for transactional_id in dict.fromkeys(request.transactional_ids):  # once each: a transaction can be very large
@@ -72,7 +74,7 @@ def describe_transactions(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(LIST_TRANSACTIONS, pooled=True)
 def list_transactions(broker: Services, call: Call, request: Any) -> Any:
-    """Return the transactions that match the filters. Runs on the disk pool."""
+    """Handle ListTransactions on the disk pool: return the transactions that match the request's filters."""
     from kafkapy.coordinator.transactions.views import Filters
 
     make = LIST_TRANSACTIONS.Response
