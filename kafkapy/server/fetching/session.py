@@ -113,37 +113,40 @@ class FetchPartition:
 
 
 class FetchSession:
-    """The partitions of a consumer's session. A fetch reads only those that are `due`: that may have something to send.
+    """The partitions of a consumer's fetch session. A fetch reads only the partitions in `due`, those that may have
+    something to send.
 
     Due partitions are read in the order of their turns. A partition that has sent records gets the last turn, so that
-    all partitions get theirs.
+    all partitions are read in turn.
 
-    A partition becomes due when it is added, when a request names it, and when its log changes, which adds it to
-    `marked`. It stays due as long as a response leaves something to send: an error, or records below the end offset
-    that the consumer may read. The first incremental fetch, and a change of the isolation level or of the
-    reader's rights, make all partitions due.
+    A partition becomes due when it is added, when a request names it, and when its log changes, which adds the
+    partition to `marked`. It stays due as long as a response leaves something to send: an error, or records below the
+    end offset that the consumer may read. The first incremental fetch, and a change of the isolation level or of the
+    reader's access rights, make all partitions due.
 
-    Several races must not lose a change of a log.
+    No change of a log may be lost in a race. These are the races.
 
     A change during a fetch: the log is watched before it is read. The changing thread makes the change, then adds the
-    partition to `marked`, then calls `wake`. The fetching thread takes the marks (`take`), then reads. The response
-    removes a partition from `due` because of what was read, not of the log's state by then. So the read
-    sees a change that was made before it. A change after the read is marked after the marks were taken, and the
-    partition is due in the next fetch.
+    partition to `marked`, then calls `wake`. The fetching thread empties `marked` (`take`), then reads. The response
+    removes a partition from `due` because of what was read, not because of the log's state when the response is made.
+    So the read sees a change that was made before it. A change after the read adds the partition to `marked` after
+    `marked` was emptied, and the partition is due in the next fetch.
 
-    Adding and taking marks: marks are added to one set without a lock, and removed from the set one by one. Replacing
-    the set would lose the mark of a thread that has just loaded the reference to the old set.
+    Adding to `marked` and emptying it: partitions are added to one set without a lock, and removed from the set one by
+    one. Replacing the set would lose the partition that a thread adds when it has just loaded the reference to the old
+    set.
 
     A change before the fetch waits: the fetch is tested again after it is in the purgatory (see Purgatory.watch). The
-    test sees an earlier mark; a later one is followed by a `wake`, which finds the fetch.
+    test sees a partition that was marked before it. A partition that is marked after the test is followed by a call of
+    `wake`, which finds the fetch in the purgatory.
 
-    A test during the response: partitions that a waiting fetch has taken stay due until its response. The time-out may
-    complete the fetch while another thread still tests it. That thread could take a mark that is later than the read
-    for the response; the response would then remove the partition from `due`, and the change would be lost. So the
-    fetch takes no more marks after `due_now(to_answer=True)`, which precedes that read.
+    A test during the response: partitions that a waiting fetch has taken from `marked` stay due until its response. The
+    time-out may complete the fetch while another thread still tests it. That thread could take a partition that was
+    marked after the read for the response; the response would then remove the partition from `due`, and the change
+    would be lost. So the fetch takes nothing from `marked` after `due_now(to_answer=True)`, which precedes that read.
 
-    Another request continues the session: it finds everything due that the waiting fetch has taken. The waiting fetch
-    takes no more marks and removes nothing from `due`.
+    Another request continues the session: all partitions that the waiting fetch has taken from `marked` are due for the
+    request. The waiting fetch takes nothing from `marked` any more, and removes nothing from `due`.
     """
 
     __slots__ = (

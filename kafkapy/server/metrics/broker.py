@@ -72,7 +72,8 @@ def register(services: Services) -> None:
 
 
 def _register_loading(services: Services) -> None:
-    """Register the progress of loading the logs (KIP-831). All values end at 0."""
+    """Register the metrics for the progress of loading the logs (KIP-831). All their values are 0 when the logs are
+    loaded."""
     counters = services.counters
     for directory, progress in services.log_manager.loading.progress().items():
         counters.register(METRICS["remaining_logs_to_recover"], partial(getattr, progress, "logs_left"), directory)

@@ -45,7 +45,7 @@ METRICS = metric_table(
 
 
 def register(logs: LogManager, counters: Registry) -> None:
-    """Register the metrics of the cleaner that `logs` has, or will have once there is a compacted log."""
+    """Register the metrics of the log cleaner. `logs` creates the cleaner when there is a compacted log."""
 
     def gauge(name: str, read: Callable[[LogCleaner], float], *labels: str) -> None:
         def value() -> float:

@@ -1,6 +1,6 @@
 """The metrics of groups and transactions.
 
-Reading them creates no coordinator: the values are 0 until the first one exists.
+Reading these metrics creates no coordinator: the values are 0 until the first coordinator exists.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ METRICS = metric_table(
 
 
 def register(coordinators: Coordinators, counters: Registry) -> None:
-    """Register the metrics. They are read together, because reading them looks at every group."""
+    """Register the metrics of groups and transactions. All values are read together, because each of them needs every
+    group."""
 
     def read() -> Iterator[tuple[Metric, Labels, float]]:
         for name, value in _values(coordinators):

@@ -1,4 +1,4 @@
-"""Finds the error codes in a response message, at any level of its schema, for the metrics."""
+"""Finds the error codes in a response message, at any level of its schema, so that the metrics can count them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkapy.protocol.message import Message, camel_case
 
 
 def error_codes(message: Message) -> Iterator[int]:
-    """Yield the error codes other than NONE in a message and the structs inside."""
+    """Yield the error codes other than NONE in a message and in the structs inside it."""
     cls: Any = type(message)
     if "error_code" in cls._fields:
         code = getattr(message, "error_code")  # noqa: B009 - the class is made at run time
@@ -24,7 +24,8 @@ def error_codes(message: Message) -> Iterator[int]:
 
 @cache
 def _fields_with_codes(cls: Any) -> tuple[str, ...]:
-    """Return the fields that are lists of structs which contain an error code, directly or further inside."""
+    """Return the names of a message's fields that are lists of structs with an error code, directly or in structs
+    inside them."""
     found = []
     for name in cls._fields:
         inner: Any = getattr(cls, camel_case(name), None)

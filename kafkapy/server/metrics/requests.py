@@ -1,5 +1,5 @@
-"""The metrics of requests: counts of requests, errors and bytes, and times. With metrics off, only integers are
-incremented."""
+"""The metrics of requests: counts of requests, errors and bytes, and the times of requests. With metrics off, only
+integers are incremented."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ METRICS = metric_table(
 
 
 class RequestMeters:
-    """Request times by API, and bytes by topic.
+    """Counts requests and errors by API and record bytes by topic, and measures the times of requests if `timed` is
+    True.
 
     A request's time has four stages: queue (before the handler is called), local (in the handler), delayed (in a
     purgatory or on a pool) and send (until the socket has taken the response).
@@ -52,12 +53,12 @@ class RequestMeters:
         registry.register_reader([metric for name, metric in METRICS.items() if name != "request_seconds"], self._read)
 
     def bytes_in(self, topic: str, size: int) -> None:
-        """Count record bytes that were produced to a topic."""
+        """Count `size` bytes of records that were produced to a topic."""
         with self._lock:
             self.topic_bytes_in[topic] = self.topic_bytes_in.get(topic, 0) + size
 
     def bytes_out(self, topic: str, size: int) -> None:
-        """Count record bytes that were fetched from a topic."""
+        """Count `size` bytes of records that were fetched from a topic."""
         with self._lock:
             self.topic_bytes_out[topic] = self.topic_bytes_out.get(topic, 0) + size
 
@@ -68,29 +69,32 @@ class RequestMeters:
             self.topic_bytes_out.pop(topic, None)
 
     def error(self, api: str, code: int) -> None:
-        """Count an error code that was sent in a response."""
+        """Count one error code in a response of the API."""
         key = (api, name_of(code))
         with self._lock:
             self.errors[key] = self.errors.get(key, 0) + 1
 
     def answered(self, api: str, message: Message) -> None:
-        """Count the error codes in a response, if metrics are on: finding them takes a walk through the message."""
+        """Count the error codes in a response message of the API. Nothing is done if metrics are off, because finding
+        the codes takes a walk through the message."""
         if self.timed:
             for code in error_codes(message):
                 self.error(api, code)
 
     def handled(self, api: str, count: int, gathered: float, started: float, reply: Reply) -> Reply:
-        """Count `count` requests that `reply` answers. Return the reply, wrapped for timing if metrics are on."""
+        """Count `count` requests of the API, which `reply` answers. If metrics are on, observe their times too. Return
+        the reply, wrapped for timing if metrics are on."""
         self.count(api, count)
         return self.time(api, count, gathered, started, reply) if self.timed else reply
 
     def count(self, api: str, count: int) -> None:
-        """Count `count` requests."""
+        """Count `count` requests of the API."""
         with self._lock:
             self.requests[api] = self.requests.get(api, 0) + count
 
     def time(self, api: str, count: int, gathered: float, started: float, reply: Reply) -> Reply:
-        """Observe the queue and local times, and return the reply wrapped to time the rest. Only if `timed`."""
+        """Observe the queue time and the local time of `count` requests of the API. Return their reply, wrapped so that
+        the delayed time and the send time are observed later. Call this only if `timed` is True."""
         now = self.clock()
         self._observe(api, "queue", started - gathered, count)
         self._observe(api, "local", now - started, count)

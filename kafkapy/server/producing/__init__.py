@@ -1,1 +1,1 @@
-"""Produce requests: joining their records into appends, and the checks of transactional ones."""
+"""Produce requests: joining their records into appends, and verifying the records of transactions."""

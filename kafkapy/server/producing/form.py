@@ -17,7 +17,8 @@ _ZSTD = 4
 
 
 def is_nothing(version: int, records: memoryview) -> bool:
-    """Return True if a message set holds no complete message. Versions before 3 allow that."""
+    """Return True if the records of a Produce request are a message set without a complete message. Versions before 3
+    allow that; for later versions return False."""
     if version >= BATCHES_SINCE:
         return False
     if len(records) <= AT_MAGIC:
@@ -28,7 +29,8 @@ def is_nothing(version: int, records: memoryview) -> bool:
 
 
 def check(version: int, records: memoryview | None, where: str) -> None:
-    """Raise KafkaError if a request of this version may not hold these records; `where` names the partition."""
+    """Raise KafkaError if a Produce request of this version may not hold these records. `where` names the partition in
+    messages."""
     if not records:
         raise KafkaError(Errors.INVALID_RECORD, f"{where}: a produce request holds one record batch")
     magic = records[AT_MAGIC] if len(records) > AT_MAGIC else 2

@@ -45,8 +45,8 @@ LONGEST_NAME = 249
 
 
 class Gather:
-    """The record sets, by partition, of requests that are handled together. Call `add` for each connection, then
-    `append`."""
+    """Collects the record sets of Produce requests that are handled together, by partition. Call `add` for each
+    connection, then `append`."""
 
     def __init__(self, broker: Services) -> None:
         self._broker = broker
@@ -54,7 +54,8 @@ class Gather:
         self._known: dict[tuple[str, int, int], _Sets] = {}  # by topic, index and acks
 
     def add(self, asked: Asked, refused: Refusals | None = None) -> None:
-        """Add the requests of a connection. The record sets in `refused` are not appended; they get these errors."""
+        """Add the Produce requests of a connection. The record sets in `refused` are not appended; they get the errors
+        that it has for them."""
         for number, call in enumerate(asked.calls):
             frame: ProduceRequest = call.request
             denied = _denials(call) if call.denied else None
@@ -94,7 +95,8 @@ class Gather:
         known.slots.append(slot)
 
     def _know(self, topic: str, index: int, acks: int) -> _Sets:
-        """Return the partition's record sets. Raise KafkaError if nothing can be appended to it with these acks."""
+        """Return the collected record sets of a partition. Raise KafkaError if nothing can be appended to the partition
+        with these acks."""
         if acks not in (-1, 0, 1):
             raise KafkaError(Errors.INVALID_REQUIRED_ACKS, f"acks={acks}: must be -1, 0 or 1")
         partition = self._broker.replicas.get(topic, index)
@@ -108,14 +110,15 @@ class Gather:
         return known
 
     def append(self) -> None:
-        """Append the record sets to their partitions. `_Sets.answered` gets the results now or later, on any thread."""
+        """Append the collected record sets to their partitions. `_Sets.answered` gets the results, before this call
+        returns or later, on any thread."""
         for of in self._sets.values():
             if of.sets:
                 self._append_to(of)
 
     def _append_to(self, of: _Sets) -> None:
-        """Append the record sets of one partition. An unexpected exception is an error of this partition only; the
-        other partitions are appended to."""
+        """Append the record sets of one partition. An unexpected exception becomes the error of these record sets;
+        those of other partitions are not affected."""
         try:
             self._broker.meters.bytes_in(of.partition.topic, sum(map(len, of.sets)))
             verdicts = of.partition.append(of.sets, of.answered)
@@ -127,7 +130,7 @@ class Gather:
 
 
 def _denials(call: Call) -> dict[str, KafkaError]:
-    """Return the errors of the topics that the principal may not write to."""
+    """Return an error for each topic of a Produce call that the principal may not write to."""
     principal = call.connection.principal
     if is_id_denied(call):
         why = f"{principal} may not write in the transactions of {call.request.transactional_id}"
@@ -140,7 +143,8 @@ def _denials(call: Call) -> dict[str, KafkaError]:
 
 
 class _Sets:
-    """The record sets for one partition, with the place for each one's answer and the requests that they came from."""
+    """The record sets for one partition, with the slot for the answer to each of them, and the requests that contain
+    them."""
 
     __slots__ = ("asked", "partition", "sets", "slots")
 
@@ -151,7 +155,8 @@ class _Sets:
         self.asked: list[Asked] = []
 
     def answered(self, verdicts: list[Verdict]) -> None:
-        """Take the partition's results, one per record set. Called once, from any thread."""
+        """Write the results of the partition's append, one per record set, into the answers. Called once, from any
+        thread."""
         try:
             partition_log = self.partition.log
             replicated = partition_log.high_watermark
@@ -184,9 +189,9 @@ def _refused(index: int, error: KafkaError, version: int) -> Answer:
 
 
 class Asked:
-    """The Produce requests of one connection that are handled together, with their answers.
+    """The Produce requests of one connection that are handled together, with the answers to them.
 
-    After `Gather.append`, the caller calls `less` if it has given a `pending`, otherwise `release`.
+    After `Gather.append`, the caller calls `less` if it has passed a `pending`, otherwise `release`.
     """
 
     def __init__(self, meters: RequestMeters, calls: Sequence[Call], pending: MeteredPending | None = None) -> None:
@@ -202,7 +207,7 @@ class Asked:
         self._unreplicated: list[tuple[Partition, Slot, AppendResult]] = []
 
     def fill(self, slot: Slot, verdict: Verdict) -> None:
-        """Write the answer for a record set's result into its slot."""
+        """Write the answer for a record set into its slot, from the result of the append: offsets or an error."""
         _, answers, place, index, frame = slot
         if isinstance(verdict, KafkaError):
             self._meters.error("Produce", verdict.code)
@@ -212,11 +217,11 @@ class Asked:
             answers[place] = (index, 0, base_offset, append_time, start_offset, None, None)
 
     def more(self) -> None:
-        """Count one more partition to wait for. Call this before any partition can have its results."""
+        """Count one more partition whose results are awaited. Call this before any partition can have its results."""
         self._awaited.append(False)
 
     def less(self) -> None:
-        """Count one partition less to wait for. The last call sends the responses."""
+        """Count one awaited partition less. The last call sends the responses."""
         if self._awaited.pop() and self._pending is not None:
             if self._unreplicated and not self.failed:
                 self._pending.give_back_buffer()
@@ -228,12 +233,13 @@ class Asked:
         """Delay the answer in `slot` until the high watermark has reached the appended records (acks=all), or until the
         request's time-out.
 
-        Call this before the partition's `less`.
+        Call this before calling `less` for the partition.
         """
         self._unreplicated.append((partition, slot, result))
 
     def _await_replicas(self, pending: MeteredPending) -> None:
-        """Send the responses when the last slot is filled. All appends are done, so the frames are not needed."""
+        """Send the responses when the high watermark has reached all delayed record sets. All appends are done, so the
+        frames are not needed any more."""
         waits, self._unreplicated = self._unreplicated, []
         self._awaited = [True] + [False] * (len(waits) - 1)
 
@@ -249,7 +255,7 @@ class Asked:
     def release(self) -> list[Reply]:
         """Return the replies to the connection's requests if all partitions have their results, otherwise a Pending.
 
-        The Pending is completed with the responses when the last result is there.
+        The Pending is completed with the responses when the last partition has its results.
         """
         if self.failed:
             return [CLOSE]
@@ -268,7 +274,8 @@ class Asked:
         return [first] + [NO_REPLY] * (len(self.calls) - 1) if first is not CLOSE else [CLOSE]
 
     def _reply(self) -> Reply:
-        """Return the responses of all requests in order. Return CLOSE if a request with acks=0 has failed."""
+        """Return the responses to all requests of the connection, in order, as one reply. Return CLOSE if a request
+        with acks=0 has failed."""
         if self.failed:
             return CLOSE
         parts: Send = []
@@ -306,7 +313,8 @@ def _failures(topics: list[tuple[str, list[Answer | None]]]) -> str:
 
 
 def pending_of(calls: Sequence[Call], *, keeps_buffer: bool = True) -> MeteredPending:
-    """Return a Pending for the responses of all calls. `keeps_buffer`: the records are still in the receive buffer."""
+    """Return a Pending for the responses to all calls, which are of one connection. `keeps_buffer` is True while the
+    records are still in the connection's receive buffer, which must not be reused then."""
     pending = MeteredPending(calls[0].connection)
     pending.covers = len(calls)
     pending.keeps_buffer = keeps_buffer

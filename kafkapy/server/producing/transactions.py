@@ -44,9 +44,9 @@ _Batches = list[tuple[int, str, int, int]]  # number of the request, topic, part
 
 
 class TransactionalSets:
-    """The transactional record sets of the requests that are handled together.
+    """Verifies the transactional record sets of Produce requests that are handled together.
 
-    Call `begin` once; if it returns None, call `then`.
+    Call `begin` once. If it returns None, call `then`.
     """
 
     def __init__(self, broker: Services, calls: Sequence[Call]) -> None:
@@ -80,7 +80,8 @@ class TransactionalSets:
                 self._refused[number, topic, index] = KafkaError(code, why)
 
     def begin(self) -> Refusals | None:
-        """Return the errors of the record sets that must not be appended; None if a coordinator has yet to answer."""
+        """Ask the transaction coordinators about all record sets. Return the errors of the record sets that must not be
+        appended, or None if a coordinator has not answered yet."""
         if self._asked:
             # One more than the questions: an answer that comes during the loop must not bring the count to 0.
             self._left += 1
@@ -100,7 +101,8 @@ class TransactionalSets:
         return self._refused
 
     def then(self, act: Callable[[Refusals], None]) -> None:
-        """After `begin` returned None: call `act` with the refused record sets, now or later from any thread."""
+        """Call `act` with the errors of the record sets that must not be appended when all coordinators have answered:
+        now, or later from any thread. Call this only after `begin` has returned None."""
         with self._lock:
             if self._left:
                 self._then = act
@@ -119,12 +121,13 @@ class TransactionalSets:
 
 
 def is_id_denied(call: Call) -> bool:
-    """Return True if the principal may not write in the transactions of the request's transactional id."""
+    """Return True if the principal of a Produce call may not write with the request's transactional id."""
     return any(action.resource_type == "TRANSACTIONAL_ID" for action in call.denied)
 
 
 def _transactional(frame: ProduceRequest) -> Iterator[tuple[str, int, int, int, int]]:
-    """Yield topic, partition, producer id, epoch and base sequence of the transactional record batches."""
+    """Yield (topic, partition, producer id, producer epoch, base sequence) of each transactional record batch in a
+    Produce request."""
     for topic, partitions in frame.topics:
         for index, records in partitions:
             if records is not None and len(records) >= _HEAD.size:
