@@ -1,4 +1,4 @@
-"""The broker's id, its cluster's id, and the addresses that it advertises to clients."""
+"""Determines the broker's id, its cluster's id, and the addresses that it advertises to clients."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from kafkapy.server.services import Services
 
 
 def identify(services: Services, cluster: ClusterRegistry, dirs: LogDirs) -> None:
-    """Set `services.broker_id` and `services.cluster_id` from the settings, the tree and the meta.properties files.
+    """Set `services.broker_id` and `services.cluster_id` from the settings, the metadata tree and the meta.properties
+    files.
 
-    Raise MetaPropertiesError if these contradict each other. Does not write meta.properties: if the start is refused
-    later, because another broker is registered, new directories must not keep this broker's id.
+    Raise MetaPropertiesError if these sources contradict each other. The ids are not written to meta.properties yet: if
+    the start is refused later, because another broker is registered, new directories must not keep this broker's id.
     """
     config = services.config
     services.cluster_id = cluster.ensure_cluster_id(dirs.stored_cluster_id())
@@ -29,8 +30,8 @@ def identify(services: Services, cluster: ClusterRegistry, dirs: LogDirs) -> Non
 
 
 def advertise(services: Services, ports: Mapping[str, int]) -> list[Endpoint]:
-    """Put this broker's addresses into the metadata cache and return the advertised ones. `ports` are the bound
-    ports by listener."""
+    """Put this broker's addresses into the metadata cache, for clients, and return the advertised addresses. `ports`
+    has the bound port of each listener, by name."""
     config = services.config
     endpoints = []
     nodes: dict[str, list[Node]] = {}

@@ -34,7 +34,8 @@ _TRANSACTIONS = _Shape("transaction.state.log.num.partitions", "transaction.stat
 
 
 class InternalTopics:
-    """Creates each internal topic once, even if several requests ask for it at the same time."""
+    """Creates the internal topics `__consumer_offsets` and `__transaction_state`, each once, even if several requests
+    ask for a topic at the same time."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -43,12 +44,12 @@ class InternalTopics:
         self._logged: dict[str, str] = {}  # the last logged reason, by topic
 
     def partitions_of(self, topic: str) -> int:
-        """Return the number of partitions that the settings give to the topic."""
+        """Return the number of partitions that the broker's settings give to the internal topic."""
         return int(self._services.config[_shape(topic).partitions])
 
     def ensure(self, topic: str, then: Then) -> None:
-        """Call `then(None)` when the topic exists: now, or from a pool thread. Call `then(error)` if its creation
-        fails."""
+        """Create the internal topic if it does not exist. Call `then(None)` when the topic exists: now, or from a pool
+        thread. Call `then(error)` if the creation fails."""
         if not self._must_wait(topic, then):
             then(None)
 
@@ -92,7 +93,8 @@ class InternalTopics:
         self._tell(topic, None)
 
     def _warn(self, topic: str, error: KafkaError) -> None:
-        """Log the error once: clients retry again and again."""
+        """Log that an internal topic cannot be created. The same error is logged once only, because clients retry again
+        and again."""
         if self._logged.get(topic) == error.message:
             return
         self._logged[topic] = error.message

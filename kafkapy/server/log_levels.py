@@ -22,7 +22,8 @@ log = logging.getLogger("kafkapy.server.log_levels")
 
 
 def levels(names: Collection[str] | None = None) -> dict[str, str]:
-    """Return the level of each logger by name, sorted; `names` None or empty means all loggers.
+    """Return the log level of each logger by name, sorted by name. `names` selects some loggers; None or empty selects
+    all.
 
     A logger without its own level has the level of its closest ancestor that has one.
     """
@@ -32,7 +33,8 @@ def levels(names: Collection[str] | None = None) -> dict[str, str]:
 
 
 def alter(operations: Sequence[Operation], *, validate_only: bool) -> None:
-    """Change levels: all of them, or none if one is invalid. DELETE makes a logger inherit. Raise KafkaError."""
+    """Set the log levels of loggers, or delete levels, so that the loggers inherit their levels. If an operation is
+    invalid, raise KafkaError and change nothing. With `validate_only`, only check the operations."""
     check_operations(operations)
     known = _names()
     for name, operation, level in operations:
@@ -62,5 +64,6 @@ def _logger(name: str) -> logging.Logger:
 
 
 def _name_of(level: int) -> str:
-    """Return Kafka's name of the least severe level that is logged."""
+    """Return the name of the first Kafka level that is at least as severe as a Python level: the least severe one that
+    is logged."""
     return next((name for name, number in LEVELS.items() if number >= level), "FATAL")

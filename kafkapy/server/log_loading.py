@@ -16,11 +16,15 @@ log = logging.getLogger("kafkapy.server.logs")
 
 
 class LogLoading:
-    """Life cycle: construct (lists the logs; from then on requests for partitions get a response), `start`, `stop`."""
+    """Loads all logs in the background while the broker starts.
+
+    When it is constructed, it lists the logs; from then on, requests for their partitions get a response. Then call
+    `start`, and `stop` at the end.
+    """
 
     def __init__(self, services: Services, controller: TopicController, on_failure: Callable[[str], None]) -> None:
-        """`on_failure(reason)` is called if the broker cannot continue. Raise RuntimeError if a log is in two log
-        directories."""
+        """List the logs to load. `on_failure(reason)` is called if the broker cannot continue. Raise RuntimeError if a
+        log is in two log directories."""
         self._services = services
         self._on_failure = on_failure
         self._loading = services.log_manager.loading
@@ -34,8 +38,8 @@ class LogLoading:
         self._taking_over = Thread(self._take_over, "take-over")
 
     def _is_stray(self, name: str, partition: int, topic_id: bytes | None) -> bool:
-        """Return True if the log belongs to no topic in the tree. The logs of a topic that is being deleted are not
-        stray: the deletion removes them."""
+        """Return True if a log belongs to no topic in the metadata tree. The logs of a topic that is being deleted are
+        not stray: the deletion removes them."""
         topics = self._services.topics
         if name in topics.unreadable:  # the topic exists, though its node cannot be read
             return False
@@ -48,7 +52,8 @@ class LogLoading:
             self._services.controller.finish_marked(topic)
 
     def start(self) -> None:
-        """Start threads that load the logs and finish topic deletions that the last stop interrupted."""
+        """Start the threads that load the logs and finish topic deletions that were interrupted when the broker last
+        stopped."""
         self._loading.start()
         self._taking_over.start()
 
@@ -61,14 +66,16 @@ class LogLoading:
             self._on_failure(f"the topics cannot be taken over: {error}")
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until every partition is served or has failed to load. Return False after a time-out or a stop."""
+        """Wait until every partition either is served or has failed to load. Return False if the broker stops before
+        that, or if `timeout` (seconds) has passed."""
         if not self._loading.wait(timeout):
             return False
         self._taking_over.join(timeout)
         return not self._taking_over.is_alive()
 
     def stop(self) -> None:
-        """Stop loading. Call this before the tree and the disk pool are stopped, with `services.stopping` set."""
+        """Stop loading logs. Call this with `services.stopping` set, before the metadata tree and the disk pool are
+        stopped."""
         self._loading.stop()
         if self._taking_over.ident is not None:
             self._taking_over.join()

@@ -2,7 +2,8 @@
 
 When the broker starts, no other broker may be registered. The registration of a broker that died lasts until its
 session expires, so the start waits for that. If a registered broker accepts connections, the start is refused. If the
-session of this broker expires while it runs, it registers again, with a new controller epoch.
+session of this broker expires while it runs, this broker registers again, with a new controller epoch.
+
 Source: KafkaZkClient.registerBroker, KafkaController.
 """
 
@@ -37,7 +38,7 @@ class Membership:
     """
 
     def __init__(self, tree: Tree, cluster: ClusterRegistry, broker_id: int, where: str) -> None:
-        """`where` is the address of ZooKeeper, for messages."""
+        """Watch the registrations in the metadata tree. `where` is the address of ZooKeeper, for messages."""
         self._tree = tree
         self._cluster = cluster
         self._broker_id = broker_id
@@ -49,7 +50,8 @@ class Membership:
         self._cancels = [tree.watch(path, self._note) for path in (paths.BROKER_IDS, paths.CONTROLLER)]
 
     def wait_for_other_brokers(self, session_timeout_s: float, own_ports: Collection[int]) -> None:
-        """Wait until no broker and no controller is registered in ZooKeeper.
+        """Wait until no broker and no controller is registered in ZooKeeper. A broker on one of `own_ports` is not
+        connected to.
 
         Raises:
             StartError: A registered broker accepts connections, or a registration is still there after
@@ -88,9 +90,10 @@ class Membership:
     ) -> None:
         """Start the thread that keeps this broker registered.
 
-        The thread calls `register` after each session expiry, as soon as there is a new session, and `elect` when there
-        is no controller: operators delete the controller's node to force an election. If `register` raises NodeExists,
-        another broker has taken the id. Then the broker cannot continue, and the thread calls `on_failure(reason)`.
+        The thread calls `register` after each session expiry, as soon as there is a new session. It calls `elect` when
+        there is no controller: operators delete the controller's node to force an election. If `register` raises
+        NodeExists, another broker has taken the broker id. This broker cannot continue then, and the thread calls
+        `on_failure(reason)`.
         """
         self._tree.on_new_session(self._session_expired)
         work = (register, elect, on_failure)
@@ -99,7 +102,7 @@ class Membership:
         self._thread = thread
 
     def stop(self) -> None:
-        """Stop the thread and the watches. The registration ends with the session."""
+        """Stop the thread that keeps this broker registered. The registration ends with the ZooKeeper session."""
         for cancel in self._cancels:
             cancel()
         self._stopped = True

@@ -21,11 +21,11 @@ log = logging.getLogger("kafkapy.server.broker")
 
 
 class StartError(Exception):
-    """The broker cannot start; the message says why, and what to do."""
+    """Raised if the broker cannot start; the message says why, and what to do."""
 
 
 def check_libraries(config: BrokerConfig) -> None:
-    """Raise StartError if the metadata is in ZooKeeper and kazoo is not installed."""
+    """Raise StartError if zookeeper.connect is set but kazoo, the ZooKeeper library, is not installed."""
     if config["zookeeper.connect"]:
         try:
             import kafkapy.metadata.zookeeper.client  # noqa: F401
@@ -36,8 +36,8 @@ def check_libraries(config: BrokerConfig) -> None:
 
 
 def open_tree(config: BrokerConfig, logs: LogManager, on_failure: Callable[[Exception], None]) -> Tree:
-    """Return the metadata tree. `on_failure` is called when an embedded tree cannot be written any more. Raise
-    StartError and the tree's own errors."""
+    """Open the metadata tree and return it. `on_failure(error)` is called if a tree in the log directory cannot be
+    written any more. Raise StartError, or the errors of the tree."""
     if config["zookeeper.connect"]:
         return _in_zookeeper(config, logs)
     return _embedded(config, logs, on_failure)
@@ -79,5 +79,6 @@ def _in_zookeeper(config: BrokerConfig, logs: LogManager) -> Tree:
 
 
 def metadata_directory(config: BrokerConfig) -> Path | None:
-    """Return the log directory that holds the metadata, without which the broker cannot run; None with ZooKeeper."""
+    """Return the log directory that holds the metadata, without which the broker cannot run. Return None if the
+    metadata is in ZooKeeper."""
     return None if config["zookeeper.connect"] else config.log_dirs[0].absolute()

@@ -1,6 +1,6 @@
 """Moves the metadata of a stopped broker from its log directory into ZooKeeper, or back.
 
-The new copy is complete, and was read back and compared, before the old one is set aside. So a crash leaves the old
+The new copy is complete, and was read back and compared, before the old copy is set aside. So a crash leaves the old
 copy in place; running the move again completes it. In ZooKeeper the cluster id is written last (see metadata.transfer);
 in the directory a rename publishes the complete file.
 """
@@ -29,16 +29,17 @@ _UNFINISHED = f"{FILE_NAME}.importing"
 
 
 class RelocationError(Exception):
-    """The move failed, or is incomplete; the message says why, and what to do."""
+    """Raised if a move of the metadata has failed or is incomplete; the message says why, and what to do."""
 
 
 class Conflict(RelocationError):
-    """The target already holds other metadata."""
+    """Raised if the target of a move already holds other metadata."""
 
 
 class Moved(NamedTuple):
-    """What a move has done, or would do. `begun` is the number of nodes that an earlier, interrupted move has
-    written."""
+    """The result of a move of the metadata, or of a dry run. `nodes` is the number of nodes to move, `begun` the number
+    of those that an earlier, interrupted move has written, `work` the difference between source and target before the
+    move."""
 
     cluster_id: str
     topics: list[str]
@@ -50,9 +51,11 @@ class Moved(NamedTuple):
 def to_zookeeper(
     log_dir: Path, settings: ZooKeeperSettings, *, overwrite: bool = False, dry_run: bool = False
 ) -> Moved:
-    """Move the metadata from the first log directory of a stopped broker to ZooKeeper, and set the local tree aside.
+    """Move the metadata from the first log directory of a stopped broker to ZooKeeper, and set the local tree aside by
+    renaming its file.
 
-    A directory that was exported before is no error. Raise RelocationError, ZooKeeperError or LocalTreeError.
+    If the directory was exported before, only check that ZooKeeper holds the metadata. Raise RelocationError,
+    ZooKeeperError or LocalTreeError.
     """
     log_dir = Path(os.path.abspath(log_dir))
     file = log_dir / FILE_NAME
@@ -78,7 +81,7 @@ def to_zookeeper(
 def to_directory(
     settings: ZooKeeperSettings, log_dir: Path, *, overwrite: bool = False, dry_run: bool = False
 ) -> Moved:
-    """Copy the metadata from ZooKeeper to the first log directory of a stopped broker. The nodes in ZooKeeper stay.
+    """Copy the metadata from ZooKeeper to the first log directory of a stopped broker. The nodes in ZooKeeper are kept.
 
     Raise RelocationError, ZooKeeperError or LocalTreeError.
     """
@@ -158,7 +161,7 @@ def _plan(source: Mapping[str, NodeData], target: Mapping[str, NodeData]) -> Mov
 
 
 def _embedded(log_dir: Path) -> dict[str, NodeData]:
-    """Return the nodes of the directory's tree; {} if there is no tree, or an unused one."""
+    """Return the nodes of the metadata tree in a log directory; {} if there is no tree, or an unused one."""
     if not (log_dir / FILE_NAME).exists():
         return {}
     tree = LocalTree(log_dir / FILE_NAME)
@@ -169,8 +172,8 @@ def _embedded(log_dir: Path) -> dict[str, NodeData]:
 
 
 def _exported_before(log_dir: Path, settings: ZooKeeperSettings) -> Moved:
-    """Return the nodes that ZooKeeper holds of this cluster, as a move without work. Raise RelocationError if the
-    cluster is not there.
+    """Return the result of a move without work, for metadata that was moved to ZooKeeper before. Raise RelocationError
+    if ZooKeeper does not hold the directory's cluster.
 
     Changes in ZooKeeper since the export are not a conflict: the broker uses ZooKeeper now.
     """
@@ -213,7 +216,7 @@ def _meta_of(log_dir: Path) -> MetaProperties:
 
 
 def _demand_nobody(tree: ZooKeeperTree, settings: ZooKeeperSettings) -> None:
-    """Raise RelocationError if a broker or a controller is registered, or if some nodes cannot be read."""
+    """Raise RelocationError if a broker or a controller is registered in ZooKeeper, or if some nodes cannot be read."""
     if tree.hidden:
         raise RelocationError(
             f"{tree.hidden[0]} in ZooKeeper at {settings.connect} may not be read with this login, and would be lost: "
@@ -231,7 +234,8 @@ def _demand_nobody(tree: ZooKeeperTree, settings: ZooKeeperSettings) -> None:
 def _demand_cluster(
     tree: Tree, source: Mapping[str, NodeData], settings: ZooKeeperSettings, meta: MetaProperties, log_dir: Path
 ) -> None:
-    """Raise RelocationError unless the tree is that of the directory's cluster, and all replicas are on this broker."""
+    """Raise RelocationError unless the tree in ZooKeeper is that of the directory's cluster, and all replicas of all
+    topics are on the directory's broker."""
     if paths.CLUSTER_ID not in source:
         raise RelocationError(
             f"there is no cluster in ZooKeeper at {settings.connect}: is the chroot right, as in HOST:2181/kafka, and "
@@ -257,7 +261,8 @@ def _demand_cluster(
 
 
 def _cluster_id(nodes: Mapping[str, NodeData]) -> str | None:
-    """Return the cluster id in a tree, None if it has none. Raise RelocationError if it cannot be read."""
+    """Return the cluster id in the nodes of a tree; None if there is none. Raise RelocationError if the node is
+    malformed."""
     node = nodes.get(paths.CLUSTER_ID)
     try:
         return str(paths.from_json(node.data, paths.CLUSTER_ID)["id"]) if node is not None else None

@@ -1,4 +1,4 @@
-"""The object through which handlers reach the broker's parts. `kafkapy.server.broker` creates it."""
+"""Services, the object through which handlers reach the parts of the broker. `kafkapy.server.broker` creates it."""
 
 from __future__ import annotations
 

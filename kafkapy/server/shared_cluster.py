@@ -20,8 +20,11 @@ log = logging.getLogger("kafkapy.server.membership")
 
 
 class SharedCluster:
-    """Life cycle: construct, `wait_for_other_brokers`, `complete_topics` (once there is a controller), `start`,
-    `stop`."""
+    """The parts that only a broker with its metadata in ZooKeeper has: its registration, and the reaction to changes by
+    other programs.
+
+    Call `wait_for_other_brokers`, then `complete_topics` (when there is a controller), `start`, and `stop` at the end.
+    """
 
     def __init__(
         self,
@@ -39,15 +42,17 @@ class SharedCluster:
         self._membership = Membership(tree, cluster, services.broker_id, services.config["zookeeper.connect"])
 
     def wait_for_other_brokers(self, own_ports: Collection[int]) -> None:
-        """Wait until no other broker is registered. Raises the errors of Membership.wait_for_other_brokers."""
+        """Wait until no other broker is registered in ZooKeeper. Raise StartError as Membership.wait_for_other_brokers
+        does."""
         self._membership.wait_for_other_brokers(self._services.config["zookeeper.session.timeout.ms"] / 1000, own_ports)
 
     def unreadable(self, name: str, error: ValueError) -> None:
-        """Log that a topic is not served because its node cannot be read."""
+        """Log that a topic is not served because its node in ZooKeeper cannot be read."""
         log.error("topic %s is not served: %s", name, error)
 
     def complete_topics(self, controller: TopicController) -> None:
-        """Complete topics that were created or enlarged while no broker ran. Call this before logs are loaded."""
+        """Complete topics that other programs have created or enlarged in ZooKeeper while no broker ran. Call this
+        before the logs are loaded."""
         services = self._services
         self._changes = OutsideChanges(
             self._tree,
@@ -61,7 +66,8 @@ class SharedCluster:
         self._changes.complete_topics()
 
     def start(self, register: Callable[[], None], elect: Callable[[], None]) -> None:
-        """Follow changes in ZooKeeper, and register again after a session expiry, see Membership.follow.
+        """Start following changes that other programs make in ZooKeeper, and keep this broker registered with
+        `register` and `elect`, see Membership.follow.
 
         After each election everything in ZooKeeper is compared again: no watch reports changes made without a session.
         """
@@ -81,7 +87,7 @@ class SharedCluster:
         self._services.producer_ids.prefetch()  # so that the first producers need no access to ZooKeeper
 
     def stop(self) -> None:
-        """Stop following ZooKeeper."""
+        """Stop following changes in ZooKeeper, and stop keeping this broker registered."""
         self._membership.stop()
         if self._changes is not None:
             self._changes.stop()

@@ -1,7 +1,9 @@
-"""The calls between brokers for transactions. Each goes to the broker that leads a partition in the metadata cache.
+"""The calls between brokers for transactions. Each call is for the broker that leads a partition in the metadata cache.
 
-This broker calls itself directly. It has no connections to other brokers yet, so a call for another broker returns an
-error after which the caller tries again. AddPartitionsToTxn and WriteTxnMarkers requests belong in these two places.
+If that is this broker, the call is made directly. This broker has no connections to other brokers yet, so a call for
+another broker returns an error after which the caller tries again. AddPartitionsToTxn and WriteTxnMarkers requests to
+other brokers would be sent by `Verification.ask` and `MarkerSender.write`.
+
 Source: Kafka's AddPartitionsToTxnManager and TransactionMarkerChannelManager.
 """
 
@@ -24,7 +26,7 @@ Done = Callable[[Mapping[TopicPartition, int]], None]
 
 
 class Verification:
-    """Asks transaction coordinators whether partitions were added to a transaction."""
+    """Asks the coordinator of a transaction whether partitions were added to the transaction."""
 
     def __init__(self, cache: MetadataCache, broker_id: int, coordinator: TransactionCoordinator) -> None:
         self._cache = cache
@@ -34,7 +36,8 @@ class Verification:
     def ask(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: Collection[TopicPartition], done: Done
     ) -> None:
-        """Call `done` with a code for each partition, at once or on any thread. See TransactionCoordinator.verify."""
+        """Call `done` with an error code for each partition, which is NONE if the partition was added to the
+        transaction: at once, or later on any thread. See TransactionCoordinator.verify."""
         index = self._coordinator.shards.partition_for(transactional_id)
         if _is_elsewhere(self._cache, self._broker_id, TRANSACTIONS, index):
             done(dict.fromkeys(partitions, Errors.NOT_COORDINATOR))  # the place for AddPartitionsToTxn (verify_only)
@@ -43,7 +46,7 @@ class Verification:
 
 
 class MarkerSender:
-    """Sends transaction markers to the leaders of the partitions, and says which partitions exist."""
+    """Sends transaction markers to the leaders of partitions, and checks whether partitions still exist."""
 
     def __init__(self, cache: MetadataCache, broker_id: int, local: Markers) -> None:
         self._cache = cache
@@ -55,7 +58,8 @@ class MarkerSender:
         return self._cache.leader(topic, index) is not None or not self._cache.is_complete
 
     def write(self, marker: Marker, partitions: Sequence[TopicPartition], done: Done) -> None:
-        """Write a marker to each partition. Call `done` with codes, of some partitions at a time, on any thread."""
+        """Write a transaction marker to each partition. Call `done` one or more times, on any thread, each time with
+        the error codes of some of the partitions."""
         here: list[TopicPartition] = []
         elsewhere: list[TopicPartition] = []
         for one in partitions:
@@ -67,6 +71,7 @@ class MarkerSender:
 
 
 def _is_elsewhere(cache: MetadataCache, broker_id: int, topic: str, index: int) -> bool:
-    """Return True if another broker leads the partition, or no broker. False if the cache does not know it yet."""
+    """Return True if the metadata cache knows the partition, and its leader is another broker or none. Return False if
+    this broker is the leader, or if the cache does not know the partition yet."""
     leader = cache.leader(topic, index)
     return leader is not None and leader.id != broker_id

@@ -15,7 +15,8 @@ EXPORTED = f"{FILE_NAME}.exported"
 
 
 def why_not_usable(log_dirs: Sequence[Path], dirs: LogDirs) -> str | None:
-    """Return None if a new tree may be created in the first directory, otherwise why not, and what to do."""
+    """Return None if a new metadata tree may be created in the first log directory. Otherwise return a message that
+    says why not, and what to do."""
     first = log_dirs[0].absolute()
     if (first / EXPORTED).exists():
         return (

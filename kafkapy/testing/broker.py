@@ -22,7 +22,7 @@ DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.del
 
 
 class BrokerFailed(RuntimeError):
-    """A broker did not start, or did not stop cleanly; the message has its standard error."""
+    """Raised if a broker does not start, or does not stop cleanly; the message contains the broker's standard error."""
 
 
 class Broker:
@@ -83,8 +83,8 @@ class Broker:
                 raise
 
     def start(self) -> "Broker":
-        """Start the broker and wait until it accepts connections. Raises BrokerFailed (child) or the broker's own
-        error."""
+        """Start the broker and wait until it accepts connections. Return this object. Raise BrokerFailed if a child
+        process does not start, or the broker's own error if it runs in this process."""
         try:
             if self.process:
                 self._start_child()
@@ -96,7 +96,8 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """Stop the broker cleanly, as SIGTERM does; remove a data directory created here."""
+        """Stop the broker cleanly, as SIGTERM does, and remove the data directory if this object has created it. Raise
+        BrokerFailed if a child process does not stop cleanly."""
         try:
             if self._server is not None:
                 self._server.stop()
@@ -106,13 +107,15 @@ class Broker:
             self._clean_up()
 
     def kill(self) -> None:
-        """Kill the child process as `kill -9` does, without flushing. The data directory stays until `stop`."""
+        """Kill the child process as `kill -9` does, without flushing. The data directory is kept until `stop`. Raise
+        BrokerFailed if no child process is running."""
         if self._child is None:
             raise BrokerFailed("Only a running broker in a child process can be killed: use Broker(process=True).")
         self._end_child()
 
     def stderr(self) -> str:
-        """Return what the child process has written to standard error so far: its log."""
+        """Return the text that the child process has written to standard error so far: its log. Return "" without a
+        child process."""
         if self._stderr is None:
             return ""
         self._stderr.flush()
