@@ -1,4 +1,5 @@
-"""Commands that are imported only when they are called, so that none waits for another's imports."""
+"""Registers commands so that only the called command is imported, and need not wait for the imports of other
+commands."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -7,9 +8,11 @@ import typer
 
 
 def add_commands(app: typer.Typer, commands: Mapping[str, str], words: Sequence[str]) -> None:
-    """Register the command that the first of `words` names, or all if that is no command, as for the help.
+    """Import and register the command that the first of `words` names. If that is no command, as for the help, register
+    all.
 
-    commands: by name `module:attribute`; the attribute is the command's function, or a Typer with subcommands.
+    `commands` maps each name to `module:attribute`. The attribute is the command's function, or a Typer with
+    subcommands.
     """
     named = [word for word in words[:1] if word in commands]
     for name in named or commands:

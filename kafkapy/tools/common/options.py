@@ -1,4 +1,4 @@
-"""Options of several commands, and parsers of their values."""
+"""Command-line options that several commands have, and parsers of their values."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
@@ -34,7 +34,7 @@ CommandConfig = Annotated[
 
 
 def cluster_of(servers: str) -> Cluster:
-    """Return the cluster at --bootstrap-server. Raises CallError for an invalid address."""
+    """Return a client of the cluster at --bootstrap-server. Raises CallError for an invalid address."""
     try:
         return Cluster(servers)
     except ValueError as error:
@@ -42,7 +42,8 @@ def cluster_of(servers: str) -> Cluster:
 
 
 def through_zookeeper(context: typer.Context, zookeeper: str | None, file: Path | None) -> bool:
-    """Return True if --zookeeper is given. Raises CallError for options that exclude each other."""
+    """Return True if --zookeeper is given. Raises CallError for options that exclude each other: --zookeeper and
+    --bootstrap-server, or --command-config without --zookeeper."""
     if zookeeper is None:
         if file is not None:
             raise CallError("--command-config goes with --zookeeper")
@@ -53,13 +54,15 @@ def through_zookeeper(context: typer.Context, zookeeper: str | None, file: Path 
 
 
 def given(context: typer.Context, parameter: str) -> bool:
-    """Return True if a parameter was given on the command line, not by its default or the environment."""
+    """Return True if the user gave the parameter on the command line, False if its value is the default or comes from
+    the environment."""
     source = context.get_parameter_source(parameter)
     return source is not None and source.name == "COMMANDLINE"
 
 
 def key_values(option: str, texts: Iterable[str]) -> dict[str, str]:
-    """Return the values of a repeated option KEY=VALUE by key. A value may contain equal signs. Raises CallError."""
+    """Return the values of a repeated option KEY=VALUE as a dict by key. A value may contain equal signs. Raises
+    CallError for a text that is not KEY=VALUE."""
     result = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -70,7 +73,8 @@ def key_values(option: str, texts: Iterable[str]) -> dict[str, str]:
 
 
 def timestamp_of(text: str) -> int:
-    """Return an ISO 8601 date or time (UTC if it has no zone), or @MILLISECONDS, as milliseconds since 1970.
+    """Return the time in `text` as milliseconds since 1970. `text` is an ISO 8601 date or time (UTC if it has no zone),
+    or @MILLISECONDS.
 
     Raises ValueError for anything else.
     """
@@ -83,9 +87,10 @@ def timestamp_of(text: str) -> int:
 
 
 def named(option: str, text: str | None, known: Sequence[str]) -> list[str]:
-    """Return the names in a comma-separated value, which may differ in case, as `known` spells them.
+    """Return the names in a comma-separated value of `option`, spelled as in `known`. Upper and lower case do not
+    matter.
 
-    Raises CallError for a name that is not known.
+    Raises CallError for a name that is not in `known`.
     """
     spelled = {name.lower(): name for name in known}
     words = [word.strip() for word in (text or "").split(",") if word.strip()]

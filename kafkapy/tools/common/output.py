@@ -1,4 +1,4 @@
-"""Output of results: tables for people, JSON for programs, progress bars on a terminal."""
+"""Prints results: tables for people, JSON for programs, progress bars on a terminal."""
 
 import json
 import sys
@@ -13,26 +13,28 @@ QUIET_S = 0.5  # after this long without a printed line the bar is shown again
 
 
 def utf_8(text: str) -> bytes:
-    """Encode a line of output. Lone surrogates, as of a file name that is not UTF-8 or of an escape in JSON, become
-    escapes, which JSON reads back as the same string."""
+    """Return a line of output encoded as UTF-8. Lone surrogates, as of a file name that is not UTF-8 or of an escape in
+    JSON, become escapes, which JSON reads back as the same string."""
     return text.encode("utf-8", "backslashreplace")
 
 
 def counted(number: int, what: str) -> str:
-    """Return `1 batch` or `2,000 batches`. The plural has s, or es after ch."""
+    """Return a number with its noun, such as `1 batch` or `2,000 batches`. `what` is the singular; the plural has s, or
+    es after ch."""
     plural = f"{what}es" if what.endswith("ch") else f"{what}s"
     return f"{number:,} {what if number == 1 else plural}"
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document on standard output."""
+    """Print `value` as one JSON document on standard output."""
     print(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
     """Print a table: framed on a terminal, elsewhere as plain columns that are never folded, so that `grep` works.
 
-    Columns whose name ends in `>` are numbers, aligned to the right. Cells may have names that clients chose.
+    Columns whose name ends in `>` are numbers, aligned to the right. Cells may contain text from clients: unprintable
+    characters in them are escaped.
     """
     names = [name.rstrip(">") for name in columns]
     to_right = [name.endswith(">") for name in columns]
@@ -77,13 +79,15 @@ def _print_framed(names: list[str], to_right: list[bool], cells: list[list[str]]
 
 
 class Progress:
-    """A function to call with the amount done so far. This class shows nothing; `_Bar` shows a bar."""
+    """A function to call with the amount of work done so far. This class shows nothing; the subclass `_Bar` shows a
+    bar."""
 
     def __call__(self, done: int) -> None:
-        """Show that `done` of the total is done."""
+        """Show that `done` of the total is done. `done` counts from the start, not from the last call."""
 
     def hide(self) -> None:
-        """Hide the bar before a line of output. It comes back after QUIET_S without a line."""
+        """Hide the progress bar before a line of output is printed. The bar comes back when no line was printed for
+        QUIET_S seconds."""
 
 
 class _Bar(Progress):
@@ -106,11 +110,12 @@ class _Bar(Progress):
 
 @contextmanager
 def progress(what: str, total: int | None, *, unit: str = "bytes", beside_lines: bool = True) -> Iterator[Progress]:
-    """Show a progress bar on standard error; yield the function to call with the amount done so far.
+    """Context manager that shows a progress bar on standard error, and yields the function to call with the amount done
+    so far.
 
-    The bar is shown only if standard error is a terminal. `beside_lines` says that the command prints lines all the
-    time: then no bar is shown if standard output is a terminal, too. A command that prints a line now and then calls
-    `hide` before each.
+    The bar is shown only if standard error is a terminal. With `beside_lines`, for a command that prints lines all the
+    time, no bar is shown if standard output is a terminal too. A command that prints a line only now and then calls
+    `hide` before each line.
     """
     if not sys.stderr.isatty() or (beside_lines and sys.stdout.isatty()) or not total:
         yield Progress()

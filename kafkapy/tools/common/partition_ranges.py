@@ -1,4 +1,4 @@
-"""Text for sets of partitions: `flights:0,2-4`."""
+"""Parses and formats sets of partitions as text, such as `flights:0,2-4`."""
 
 import re
 from collections.abc import Iterable
@@ -12,7 +12,8 @@ _MOST = 1_000_000  # partitions in one range: a larger range is a typing error
 
 
 def topics_and_partitions(option: str, texts: Iterable[str]) -> dict[str, list[int] | None]:
-    """Return the partitions by topic that an option TOPIC or TOPIC:0,2-4 names; None for all partitions of a topic.
+    """Return the partition numbers by topic for the values TOPIC or TOPIC:0,2-4 of an option. A topic without numbers
+    has None, which means all its partitions.
 
     Raises CallError for a value in neither form.
     """
@@ -41,12 +42,12 @@ def _numbers(option: str, text: str, numbers: str) -> list[int]:
 
 
 def partitions_text(partitions: Iterable[TopicPartition]) -> str:
-    """Return text as `flights:0-2,5 weather:0`; a dash if there are no partitions."""
+    """Return a set of partitions as text such as `flights:0-2,5 weather:0`; a dash if there are no partitions."""
     return " ".join(f"{topic}:{_ranges(numbers)}" for topic, numbers in grouped(sorted(partitions)).items()) or "-"
 
 
 def _ranges(numbers: list[int]) -> str:
-    """Return ascending numbers as text with ranges."""
+    """Return ascending numbers as text in which consecutive numbers are ranges, such as `0-2,5`."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][1] + 1:

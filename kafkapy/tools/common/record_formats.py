@@ -25,8 +25,8 @@ JsonFormat = Annotated[bool, typer.Option("--json", help="The same as --format j
 
 
 def line_maker(form: Format, separator: str = "\t", *, with_topic: bool = False) -> Callable[[ConsumerRecord], bytes]:
-    """Return a function that makes a record's line, line end included. `separator` goes between key and value;
-    `with_topic` adds the topic to the full format."""
+    """Return a function that formats a consumed record as a line, line end included. `separator` goes between key and
+    value in the key-value format; `with_topic` adds the topic to the full format."""
     if with_topic and form is Format.FULL:
         rest = _full(separator)
         return lambda record: f"{record.topic}:".encode() + rest(record)

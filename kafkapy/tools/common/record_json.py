@@ -12,7 +12,8 @@ from kafkapy.tools.log.decoders.values import readable
 
 
 class RecordLine(NamedTuple):
-    """The fields of a record in a line; partition and timestamp are None if the client is to choose them."""
+    """The fields of a record in a line of JSON. Partition and timestamp are None if the line has none; the producer
+    then chooses them."""
 
     value: bytes | None
     key: bytes | None
@@ -26,7 +27,8 @@ _PLACE = {"topic", "offset"}  # printed by consume; produce ignores them
 
 
 def parse_record(line: bytes, number: int) -> RecordLine:
-    """Parse a line of JSON. Raises ToolError with the line number and what is wrong in the line."""
+    """Return the record in a line of JSON. Raises ToolError, with the line number, for a line that is not a valid
+    record."""
     try:
         given = json.loads(line)
     except ValueError as error:
@@ -48,7 +50,7 @@ def parse_record(line: bytes, number: int) -> RecordLine:
 
 
 def record_line(record: ConsumerRecord) -> str:
-    """Return the line of JSON, without line end, of a record that was consumed."""
+    """Return a consumed record as a line of JSON, without line end."""
     return json.dumps(
         {
             "topic": record.topic,
@@ -78,7 +80,8 @@ def _bytes(value: Any) -> bytes | None:
 
 
 def _headers(value: Any) -> tuple[tuple[str, bytes | None], ...]:
-    """Return the headers given as an object, or as a list of [name, value] if a name repeats or the order matters."""
+    """Return the headers in the JSON value: an object, or a list of [name, value] if a name repeats or the order
+    matters. Raises ValueError for another value."""
     pairs = list(value.items()) if isinstance(value, dict) else value or []
     if not isinstance(pairs, list) or not all(
         isinstance(pair, (list, tuple)) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs

@@ -1,4 +1,4 @@
-"""Text for times and durations."""
+"""Parses durations, and formats durations and times as text."""
 
 import re
 from datetime import datetime, timezone
@@ -11,7 +11,8 @@ _ISO = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)
 
 
 def duration_of(option: str, text: str) -> int:
-    """Return 90s, 15m, 1d12h, 500ms, or ISO 8601's PT1H30M in milliseconds. Raises CallError for anything else."""
+    """Return the duration in `text` in milliseconds: 90s, 15m, 1d12h, 500ms, or ISO 8601 such as PT1H30M. Raises
+    CallError, which names `option`, for anything else."""
     match = _ISO.fullmatch(text) or _SHORT.fullmatch(text)
     if not match or not any(match.groups()):
         raise CallError(f"{option} {text!r} is no duration, as in 90s, 15m, 1d12h or PT1H30M")
@@ -21,7 +22,7 @@ def duration_of(option: str, text: str) -> int:
 
 
 def duration_text(milliseconds: int) -> str:
-    """Return a duration with its two largest units: `1d 12h`, `15m 3s`, `250ms`."""
+    """Return a duration as text with its two largest units: `1d 12h`, `15m 3s`, `250ms`."""
     if milliseconds < 0:
         return f"-{duration_text(-milliseconds)}"
     if milliseconds < 1000:
@@ -35,7 +36,8 @@ def duration_text(milliseconds: int) -> str:
 
 
 def time_text(timestamp: int) -> str:
-    """Return milliseconds since 1970 as ISO 8601 in UTC; a dash for a negative number, which means no timestamp."""
+    """Return a timestamp (milliseconds since 1970) as ISO 8601 in UTC. A negative number means no timestamp and becomes
+    a dash; a time outside the calendar becomes @MILLISECONDS."""
     if timestamp < 0:
         return "-"
     try:

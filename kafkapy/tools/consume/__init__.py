@@ -1,1 +1,1 @@
-"""`kafkapy consume`."""
+"""The command `kafkapy consume`."""

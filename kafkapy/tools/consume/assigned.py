@@ -1,4 +1,5 @@
-"""All or some partitions of topics without a group, for `kafkapy consume`: from --from up to where they end now."""
+"""The source of records of `kafkapy consume` without a group: partitions of topics, from --from up to their present
+ends."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -28,11 +29,12 @@ def assigned_member(
     isolation: Isolation,
     follow: bool,
 ) -> Iterator["AssignedMember"]:
-    """Yield a Member that has these partitions. A progress bar is shown unless `follow`.
+    """Context manager that yields a Member without a group, which reads these partitions. A progress bar is shown
+    unless `follow`.
 
     Args:
-        partitions: of each topic; None or empty: all.
-        start: of `start_of`.
+        partitions: the partitions of each topic; None or empty for all.
+        start: a result of `start_of`, which sets where to begin.
     """
     consumer = Consumer(cluster, isolation=isolation)
     consumer.assign(
@@ -50,7 +52,8 @@ def assigned_member(
 
 
 class AssignedMember:
-    """A Member without a group, which commits nothing. Without `ends` it follows new records."""
+    """A Member without a group, which commits nothing. It reads up to the offsets `ends`, or if these are None follows
+    new records."""
 
     def __init__(self, consumer: Consumer, ends: Ends | None, advance: Progress) -> None:
         self._consumer = consumer
@@ -75,12 +78,13 @@ class AssignedMember:
         return self._at_the_ends
 
     def commit(self) -> None:
-        """Only flush standard output, so that printed lines are seen."""
+        """Flush standard output, so that printed lines are seen. There is no group, so no offset is committed."""
         sys.stdout.buffer.flush()
 
 
 def start_of(text: str) -> Start:
-    """Return a function that seeks a consumer from the earliest records to the position of --from.
+    """Return a function that moves a consumer, which is at the earliest records, to the position that the value of
+    --from names.
 
     Raises CallError if the text is no position.
     """

@@ -1,4 +1,4 @@
-"""`kafkapy consume`: the records of a topic as lines."""
+"""The command `kafkapy consume`: prints the records of topics as lines."""
 
 import enum
 import threading
@@ -137,7 +137,7 @@ def _all_topics(cluster: Cluster) -> list[str]:
 
 
 def _check_group(group: str, start: str, partitions: list[int] | None) -> None:
-    """Raise CallError for options that do not go with --group."""
+    """Raise CallError for an empty group name, and for options that do not go with --group."""
     if not group:
         raise CallError("--group '' is no name; give one to the consumers that share the partitions")
     if partitions:

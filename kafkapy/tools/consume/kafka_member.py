@@ -32,8 +32,8 @@ def kafka_member(
     reset: Literal["earliest", "latest"],
     isolation: Isolation,
 ) -> AbstractContextManager[KafkaMember]:
-    """Return a context manager that joins the group and leaves it at the end. Raises KafkaError at once for a topic
-    that does not exist.
+    """Return a context manager that joins the group on entry, yields the KafkaMember, and leaves the group at the end.
+    Raises KafkaError at once, before entry, for a topic that does not exist.
 
     Args:
         topics: the name of one topic, or a pattern that is searched for in the names of all topics.
@@ -59,8 +59,8 @@ def _joined(
 
 
 class KafkaMember(RebalanceListener):
-    """A Member that tracks the printed offsets, the committed offsets, and the end offsets of the assigned
-    partitions."""
+    """A Member of a group with a coordinator. It tracks the printed offsets, the committed offsets, and the end offsets
+    of the partitions assigned to it."""
 
     def __init__(self, consumer: GroupConsumer, group: str) -> None:
         self._consumer = consumer
@@ -87,7 +87,8 @@ class KafkaMember(RebalanceListener):
                 offsets.pop(where, None)
 
     def poll(self) -> Sequence[ConsumerRecord]:
-        """Return the next records; warn once on standard error if joining takes long."""
+        """Return the next records, or none if none came for a moment. Warn once on standard error if joining the group
+        takes long."""
         records = self._consumer.poll()
         if not self._has_joined and time.monotonic() >= self._warn_at:
             self._warn_at = float("inf")
@@ -95,7 +96,8 @@ class KafkaMember(RebalanceListener):
         return records
 
     def printed(self, records: Sequence[ConsumerRecord], count: int) -> None:
-        """Record that the first `count` of these records were printed, and commit from time to time.
+        """Note that the first `count` of these records were printed, and commit from time to time. Raises the error of
+        an earlier commit that cannot be retried.
 
         The positions of partitions without records are committed too. Without that commit, a member that began at the
         end of a partition would begin at a later end after a restart, and miss the records in between.
@@ -144,8 +146,8 @@ class KafkaMember(RebalanceListener):
 
 
 def _may_pass(error: Exception) -> bool:
-    """Return True if a later commit may succeed: the broker is away, or a rebalance is near, and `on_revoked` commits
-    before the partitions are given up."""
+    """Return True if a later commit may succeed: the error is retriable, the broker cannot be reached, or a rebalance
+    is near. In a rebalance, `on_revoked` commits before the partitions are given up."""
     if isinstance(error, KafkaError) and is_retriable(error.code):
         return True
     return isinstance(error, CommitFailed | ConnectionFailed)

@@ -1,4 +1,4 @@
-"""The loop of `kafkapy consume`: print what a member gets, then commit it.
+"""The loop of `kafkapy consume`: print the records that a member returns, then commit their offsets.
 
 A record is committed only after its line has left this process. After a crash in between, the member that takes over
 the partition prints the line again; no record is left out.
@@ -16,21 +16,22 @@ from kafkapy.client.fetched import ConsumerRecord
 
 
 class Member(Protocol):
-    """A member of a group: `kafka_member` with a group coordinator, `zookeeper_member` with a group in ZooKeeper. Or
-    `assigned`, without a group."""
+    """A source of records for `kafkapy consume`: a group member (KafkaMember with a group coordinator, ZooKeeperMember
+    with a group in ZooKeeper), or AssignedMember, which has no group."""
 
     def poll(self) -> Sequence[ConsumerRecord]:
         """Return the next records, or none if none came for a moment. Raises KafkaError."""
 
     def printed(self, records: Sequence[ConsumerRecord], count: int) -> None:
-        """Note that the first `count` of the records of the last poll were written to standard output; flush it and
-        commit from time to time."""
+        """Note that the first `count` of the records of the last poll were written to standard output. Flush standard
+        output and commit from time to time."""
 
     def is_at_the_ends(self) -> bool:
-        """Return True if the member has read what its partitions had when they were assigned to it."""
+        """Return True if the member has read its partitions up to the ends that they had when they were assigned."""
 
     def commit(self) -> None:
-        """Commit what was printed, and wait for the response. A failure is printed on standard error."""
+        """Commit the offsets of the printed records, and wait for the response. A failure is printed on standard
+        error."""
 
 
 def print_records(
@@ -41,8 +42,8 @@ def print_records(
     follow: bool,
     show: Callable[[ConsumerRecord], bytes],
 ) -> None:
-    """Join the group; print and commit until `most` records are printed, without `follow` the ends are reached, or
-    `interrupted` is set."""
+    """Join the group; then print and commit records until `most` records are printed, `interrupted` is set, or, without
+    `follow`, the ends of the partitions are reached."""
     out = sys.stdout.buffer
     with joining as member:
         count = 0

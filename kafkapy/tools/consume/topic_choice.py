@@ -1,4 +1,5 @@
-"""The topics that `kafkapy consume` reads: one by name, or all that a whitelist or blacklist allows."""
+"""The choice of the topics that `kafkapy consume` reads: one topic by name, or all topics that a whitelist or blacklist
+allows."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ BlacklistOption = Annotated[
 
 
 def wanted_topics(topic: str | None, whitelist: str | None, blacklist: str | None) -> str | TopicFilter:
-    """Return the topic or filter that was given. Raises CallError unless there is exactly one, and it is valid."""
+    """Return the topic name, or the filter of --whitelist or --blacklist. Raises CallError unless the user gave exactly
+    one of the three, and the regular expression is valid."""
     given = [one for one in (topic, whitelist, blacklist) if one is not None]
     if len(given) != 1 or not given[0]:
         raise CallError("say which topics: one of TOPIC, --whitelist REGEX and --blacklist REGEX")
@@ -38,7 +40,7 @@ def wanted_topics(topic: str | None, whitelist: str | None, blacklist: str | Non
 
 
 def matching(wanted: TopicFilter, topics: Iterable[str]) -> list[str]:
-    """Return the topics that the filter allows, sorted. Raises ToolError if there are none."""
+    """Return the names in `topics` that the filter allows, sorted. Raises ToolError if there are none."""
     found = sorted(topic for topic in topics if wanted.allows(topic))
     if not found:
         raise ToolError(f"no topic is allowed by the {wanted.pattern.replace('_', ' ')} {wanted.regex!r}")
@@ -46,8 +48,8 @@ def matching(wanted: TopicFilter, topics: Iterable[str]) -> list[str]:
 
 
 def pattern_of(wanted: TopicFilter) -> re.Pattern[str]:
-    """Return a pattern whose `search` finds exactly the names that the filter allows. Raises ValueError for an invalid
-    regular expression."""
+    """Return a compiled pattern whose `search` finds exactly the topic names that the filter allows. Raises ValueError
+    for an invalid regular expression."""
     whole = rf"(?:{wanted.regex})\Z"
     try:
         return re.compile(rf"\A(?!{whole})" if isinstance(wanted, Blacklist) else rf"\A{whole}", re.ASCII)

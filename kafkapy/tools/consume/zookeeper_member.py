@@ -1,7 +1,7 @@
 """A member of a group in ZooKeeper, for `kafkapy consume --zookeeper`.
 
 As with Kafka's console consumer of 0.8 to 0.10, without --group the group is console-consumer-NUMBER, which is removed
-at the end. Unlike that consumer, this one commits a record only after printing it, and it stops at the ends of its
+at the end. Unlike that consumer, this member commits a record only after printing it, and it stops at the ends of its
 partitions unless --follow is given.
 """
 
@@ -39,8 +39,8 @@ _RELEASE_TIMEOUT_S = 10.0  # how long a rebalance waits until the line being pri
 
 
 def consumer_properties(zookeeper: str, group: str | None, file: Path | None) -> dict[str, str]:
-    """Return the consumer's settings by their names since Kafka 0.8: those of the file, overridden by --zookeeper and
-    --group. Raises ToolError, PropertiesError."""
+    """Return the consumer's settings by the names that they have since Kafka 0.8: the settings in the file, overridden
+    by --zookeeper and --group. Raises ToolError if the file cannot be read, PropertiesError if it is invalid."""
     found: dict[str, str] = {}
     if file is not None:
         from kafkapy.client.original.consuming.settings import NAMES
@@ -59,12 +59,15 @@ def consumer_properties(zookeeper: str, group: str | None, file: Path | None) ->
 def zookeeper_member(
     properties: Mapping[str, str], file: Path | None, wanted: str | TopicFilter, *, follow: bool
 ) -> AbstractContextManager[ZooKeeperMember]:
-    """Return a context manager that joins the group and leaves it at the end. Raises ToolError at once if there is no
-    such topic; for a filter only without `follow`.
+    """Return a context manager that joins the group on entry, yields the ZooKeeperMember, and leaves the group at the
+    end.
+
+    Raises ToolError at once, before entry, if the topic does not exist, or without `follow` if the filter allows no
+    topic.
 
     Args:
-        properties: of `consumer_properties`; without group.id a new group is used and removed at the end.
-        file: the properties file, with TLS and login for ZooKeeper.
+        properties: the result of `consumer_properties`; without group.id a new group is used and removed at the end.
+        file: the properties file, with TLS and login settings for ZooKeeper.
     """
     zookeeper = properties["zookeeper.connect"]
     with open_nodes(zookeeper, file) as nodes:
@@ -100,8 +103,8 @@ def _joined(properties: Mapping[str, str], file: Path | None, wanted: str | Topi
 
 
 class ZooKeeperMember:
-    """A Member with one stream. The main thread prints and commits; before a rebalance takes partitions away, the
-    connector's thread asks the main thread to commit (`before_release`)."""
+    """A Member of a group in ZooKeeper, with one stream. The main thread prints and commits. Before a rebalance takes
+    partitions away, the connector's thread asks the main thread to commit (`before_release`)."""
 
     def __init__(self, connector: ConsumerConnector, *, commits: bool) -> None:
         self._connector = connector
@@ -121,7 +124,8 @@ class ZooKeeperMember:
             (self._stream,) = streams[wanted]
 
     def poll(self) -> Sequence[ConsumerRecord]:
-        """Return one record, or none. Commits first if it is time: all earlier records have been printed."""
+        """Return one record, or none if none came for a moment. Commit first if it is time, because by now all earlier
+        records have been printed."""
         if self._commit_wanted.is_set():
             self._commit()
             self._commit_wanted.clear()
@@ -139,7 +143,8 @@ class ZooKeeperMember:
         return (record,)
 
     def printed(self, records: Sequence[ConsumerRecord], count: int) -> None:
-        """Do nothing: the next poll or `commit` commits the record, which the stream has handed out."""
+        """Do nothing: the next call of `poll` or `commit` commits the record, because the stream has already returned
+        it."""
 
     def is_at_the_ends(self) -> bool:
         if not self._may_be_at_the_ends:
@@ -158,7 +163,8 @@ class ZooKeeperMember:
         return known and all(at is not None and at >= self._ends[where] for where, at in positions.items())
 
     def before_release(self, partitions: list[TopicPartition]) -> None:
-        """Wait until the line that is being printed is out, and committed. The connector's thread calls this."""
+        """Wait until the main thread has printed the current line and committed its record, but not longer than the
+        time-out. The connector's thread calls this before a rebalance."""
         if not self.finished:
             self._commit_done.clear()
             self._commit_wanted.set()
@@ -172,7 +178,8 @@ class ZooKeeperMember:
             )
 
     def _commit(self) -> Exception | None:
-        """Flush standard output, then commit all records handed out. Returns the error of a commit that failed."""
+        """Flush standard output, then commit all records that the stream has returned. Return the error if the commit
+        failed, else None."""
         from kazoo.exceptions import KazooException
         from kazoo.handlers.threading import KazooTimeoutError
 
@@ -188,7 +195,8 @@ class ZooKeeperMember:
 
 @contextmanager
 def _removed(zookeeper: str, file: Path | None, group: str | None) -> Iterator[None]:
-    """Delete the group's nodes at the end, if ZooKeeper can be reached."""
+    """Context manager that deletes the group's nodes in ZooKeeper at the end. A failure to do so is printed on standard
+    error. Does nothing if `group` is None."""
     try:
         yield
     finally:

@@ -1,1 +1,1 @@
-"""`kafkapy groups`."""
+"""The command `kafkapy groups`."""

@@ -1,4 +1,4 @@
-"""Opening the groups that the options of a `kafkapy groups` command name."""
+"""Opens the backend, Kafka or ZooKeeper, that the options of a `kafkapy groups` command name."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ ThroughZooKeeper = Annotated[
 def group_backend(
     context: typer.Context, servers: str, zookeeper: str | None, file: Path | None, *, with_kafka: bool = True
 ) -> Iterator[GroupBackend]:
-    """Yield the backend that the command's options name. With `with_kafka`, groups in ZooKeeper also have the offsets
-    that they keep in Kafka, which are fetched from the brokers. Raises CallError for options that exclude each other.
+    """Context manager that yields the backend that the command's options name: group coordinators, or with --zookeeper
+    groups in ZooKeeper. Raises CallError for options that exclude each other.
+
+    With `with_kafka`, the backend for ZooKeeper also handles the offsets that such groups keep in Kafka, which it
+    fetches from the brokers.
     """
     if through_zookeeper(context, zookeeper, file):
         from kafkapy.tools.groups.zookeeper import open_groups

@@ -1,4 +1,4 @@
-"""`kafkapy groups` through the group coordinators."""
+"""The backend of `kafkapy groups` for groups that have a group coordinator."""
 
 from __future__ import annotations
 
@@ -126,13 +126,14 @@ class KafkaGroups:
             raise ToolError(f"group {name!r} has members by now; stop them first; its offsets are unchanged") from error
 
     def _existing(self, names: Iterable[str]) -> tuple[list[GroupDescription], list[str]]:
-        """Return the groups that exist, and a sentence for each of the others."""
+        """Return the descriptions of the named groups that exist, and a sentence for each name that has no group."""
         found, failed = _found_and_refused(self._groups.describe(names))
         failed += [_not_there(name) for name, group in found.items() if group.state == DEAD]
         return [group for group in found.values() if group.state != DEAD], failed
 
     def _committed_in(self, name: str, wanted: Mapping[str, list[int] | None]) -> list[TopicPartition]:
-        """Return the wanted partitions with a committed offset; raise ToolError if a named partition has none."""
+        """Return the partitions in `wanted` that have a committed offset of the group. Raise ToolError if a partition
+        named there has none."""
         found = self._groups.offsets([name])[name]
         if isinstance(found, KafkaError):
             raise found
@@ -150,7 +151,7 @@ class KafkaGroups:
 
 
 def end_offsets(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the partitions' end offsets, without those that do not exist or have no leader."""
+    """Return the end offsets of the partitions. Partitions that do not exist or have no leader are left out."""
     wanted = sorted(set(partitions))
     if not wanted:
         return {}
@@ -191,7 +192,8 @@ def _offset_documents(
     committed: Mapping[TopicPartition, OffsetAndMetadata],
     ends: Mapping[TopicPartition, int],
 ) -> list[Document]:
-    """Return a document for each partition that is assigned to a member or has a committed offset, in order."""
+    """Return a document for each partition that is assigned to a member or has a committed offset, sorted by topic and
+    partition."""
     found = []
     for where in sorted({*owners, *committed}):
         one, end, owner = committed.get(where), ends.get(where), owners.get(where)
@@ -211,7 +213,8 @@ def _offset_documents(
 
 
 def _found_and_refused(answers: Mapping[str, T | KafkaError]) -> tuple[dict[str, T], list[str]]:
-    """Return the answers that are no error, and a sentence without its full stop for each error."""
+    """Split responses by group name: return those that are no error, and a sentence without its full stop for each
+    error."""
     found = {name: answer for name, answer in answers.items() if not isinstance(answer, KafkaError)}
     return found, [_refusal(name, error) for name, error in answers.items() if isinstance(error, KafkaError)]
 

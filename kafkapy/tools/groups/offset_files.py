@@ -1,6 +1,8 @@
-"""`kafkapy groups export-offsets` and `import-offsets`: committed offsets to and from files.
+"""The commands `kafkapy groups export-offsets` and `import-offsets`, which write committed offsets to files and commit
+offsets from files.
 
-Both work with groups in Kafka and in ZooKeeper, so they can move a group from one to the other."""
+Both work with groups in Kafka and with groups in ZooKeeper, so they can move a group from one to the other.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,8 @@ def import_offsets(
 
 
 def _commit(backend: GroupBackend, groups: Groups) -> None:
-    """Commit group by group. After a failure, standard error names the groups that are already committed."""
+    """Commit the offsets of one group after the other. After a failure, print on standard error which groups are
+    already committed, and raise the error."""
     done: list[str] = []
     try:
         for name, offsets in groups.items():

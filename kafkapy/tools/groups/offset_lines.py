@@ -27,7 +27,8 @@ _LARGEST = 2**63 - 1
 
 
 def read_lines(file: Path) -> dict[str, dict[Partition, int]]:
-    """Return the offsets in a file by group. Raises ToolError with the first line that is not of the format."""
+    """Return the offsets in a file, by group and partition. Raises ToolError, which names the first line that does not
+    have the format."""
     found: dict[str, dict[Partition, int]] = {}
     for number, line in enumerate(_text(file).splitlines(), 1):
         if not line.strip():
@@ -45,7 +46,8 @@ def read_lines(file: Path) -> dict[str, dict[Partition, int]]:
 
 
 def write_lines(file: Path, groups: Groups) -> None:
-    """Write offsets by group. Raises ToolError for a group name that the format cannot hold."""
+    """Write the committed offsets of groups to a file. Raises ToolError for a group name that the format cannot hold,
+    or if the file cannot be written."""
     for group in groups:
         if not group.isprintable() or {"/", ":"} & set(group):
             raise ToolError(f"a group called {group!r} cannot be in a file of lines {_SHAPE}; name the others")

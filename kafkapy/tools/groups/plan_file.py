@@ -18,10 +18,11 @@ _LARGEST = 2**63 - 1
 
 
 def read_plan(file: Path, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
-    """Return the offsets in a file by group. Lines without a group belong to the only group in `groups`.
+    """Return the offsets in a reset plan, by group and partition. Lines without a group belong to the only group in
+    `groups`.
 
     Raises:
-        ToolError: the file cannot be read, or a line is not of the format; the message names file and line.
+        ToolError: the file cannot be read, or a line does not have the format; the message names file and line.
     """
     plan: dict[str, dict[TopicPartition, int]] = {}
     for number, row in enumerate(_rows(file), 1):
@@ -48,7 +49,8 @@ def read_plan(file: Path, groups: Sequence[str]) -> dict[str, dict[TopicPartitio
 
 
 def write_plan(file: Path, plan: Iterable[Reset], *, with_group: bool) -> None:
-    """Write the new offsets of a plan. Names with a comma or a quotation mark are quoted. Raises ToolError."""
+    """Write the new offsets of a reset plan to a CSV file. Names with a comma or a quotation mark are quoted. Raises
+    ToolError if the file cannot be written."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for line in plan:

@@ -1,4 +1,4 @@
-"""`kafkapy groups reset-offsets`: plan new offsets; show the plan, write it to a file or commit it."""
+"""The command `kafkapy groups reset-offsets`: plans new offsets; shows the plan, writes it to a file or commits it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -132,7 +132,8 @@ def _goal(
     shift_by: int | None,
     from_file: Path | None,
 ) -> tuple[Goal, int]:
-    """Return the goal that the options name, with its number. Raises CallError unless there is exactly one."""
+    """Return the goal that the options name, with its number (see Goal). Raises CallError unless the user gave exactly
+    one goal or --from-file."""
     goals: list[tuple[Goal, int]] = []
     goals += [(Goal.EARLIEST, 0)] * to_earliest + [(Goal.LATEST, 0)] * to_latest + [(Goal.CURRENT, 0)] * to_current
     if to_datetime is not None:
@@ -155,14 +156,16 @@ def _goal(
 
 
 def _numbered(found: Mapping[tuple[str, str], int]) -> Offsets:
-    """Return the offsets without those of Kafka 0.7's partitions, which have no numbers that later brokers know."""
+    """Return the committed offsets with partition numbers as int. Partitions of Kafka 0.7 are left out, because later
+    brokers do not know their names."""
     return {(topic, int(name)): OffsetAndMetadata(at) for (topic, name), at in found.items() if name.isdecimal()}
 
 
 def _partitions(
     admin: Admin, group: str, scope: Mapping[str, list[int] | None], committed: Offsets, *, quiet: bool
 ) -> list[TopicPartition]:
-    """Return the partitions to reset: those named by --topic, else all existing ones with a committed offset."""
+    """Return the partitions to reset: the partitions named by --topic, or without --topic all existing partitions with
+    a committed offset. Raises ToolError if the group has committed nothing, unless `quiet`."""
     if not scope:
         admin.cluster.refresh(dict.fromkeys(topic for topic, _ in committed))
         there = [where for where in committed if where[1] in admin.cluster.topics[where[0]].partitions]

@@ -1,6 +1,7 @@
-"""The plan of a reset: which offsets it would commit. Nothing is changed here.
+"""Computes the plan of an offset reset: the offsets that it would commit. Nothing is changed here.
 
-Source: the scenarios of Kafka's ConsumerGroupCommand. An offset outside a partition becomes its first or its end.
+Source: the scenarios of Kafka's ConsumerGroupCommand. An offset before the partition's first offset becomes the first
+offset, and an offset after its end becomes the end.
 """
 
 import enum
@@ -16,7 +17,7 @@ from kafkapy.tools.common.partition_ranges import partitions_text
 
 
 class Goal(enum.Enum):
-    """What offsets are reset to; the comments say what the number of a goal means."""
+    """The kinds of positions that offsets are reset to. The comments say what the number of a goal means."""
 
     EARLIEST = enum.auto()
     LATEST = enum.auto()
@@ -28,8 +29,8 @@ class Goal(enum.Enum):
 
 
 class Reset(NamedTuple):
-    """A line of a plan: the committed offset of a partition (None: there is none) and the new one. `note` says why the
-    new offset is not the requested one; empty if it is."""
+    """A line of a reset plan: the committed offset of a partition (None if there is none) and the new offset. `note`
+    says why the new offset is not the requested one; it is empty if both are the same."""
 
     group: str
     topic: str
@@ -47,7 +48,8 @@ def plan_goal(
     goal: Goal,
     number: int,
 ) -> list[Reset]:
-    """Return the plan that resets each partition to the goal. Raises ToolError to shift a missing offset."""
+    """Return the plan that resets each partition to the goal. Raises ToolError if offsets are to be shifted and a
+    partition has no committed offset."""
     wanted = sorted(partitions)
     before = {where: committed[where].offset for where in wanted if where in committed}
     if goal in (Goal.EARLIEST, Goal.LATEST):
@@ -76,7 +78,8 @@ def plan_offsets(
     offsets: Mapping[TopicPartition, int],
     committed: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> list[Reset]:
-    """Return the plan that resets each partition to the given offset, moved into the partition's range."""
+    """Return the plan that resets each partition to its given offset. An offset outside the partition becomes its first
+    offset or its end."""
     before = {where: committed[where].offset for where in offsets if where in committed}
     starts = _offsets(admin, offsets, EARLIEST)
     ends = _offsets(admin, offsets, LATEST)
@@ -99,7 +102,8 @@ def _or_ends(
     at: Mapping[TopicPartition, int],
     note: str,
 ) -> list[Reset]:
-    """Return a plan with the offsets in `at`, and with the end, and `note`, for each partition not in `at`."""
+    """Return the plan that resets each partition in `wanted` to its offset in `at`. A partition that is not in `at` is
+    reset to its end, with `note`."""
     ends = _offsets(admin, [where for where in wanted if where not in at], LATEST)
     return [
         _line(group, where, before, at[where]) if where in at else _line(group, where, before, ends[where], note)

@@ -1,4 +1,4 @@
-"""The tables of `kafkapy groups`, made of the documents that `--json` prints."""
+"""Prints the tables of `kafkapy groups`, from the same documents that `--json` prints."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,8 @@ from kafkapy.tools.groups.interface import DescribedGroup, Document
 
 
 def print_listing(groups: Sequence[Document]) -> None:
-    """Print a line for each group of `GroupBackend.listing`."""
+    """Print a table with a line for each group. `groups` is the result of `GroupBackend.listing`, and must not be
+    empty."""
     if "members" in groups[0]:
         print_table(["group", "members>"], [(group["group"], len(group["members"])) for group in groups])
         return
@@ -21,7 +22,8 @@ def print_listing(groups: Sequence[Document]) -> None:
 
 
 def print_states(groups: Sequence[DescribedGroup]) -> None:
-    """Print a line for each group with its state, assignor and coordinator."""
+    """Print a table with a line for each group: its state, protocol type, assignor, number of members and
+    coordinator."""
     rows = []
     for group, coordinator in groups:
         protocol = (group["protocolType"] or "-", group["assignor"] or "-")
@@ -30,7 +32,7 @@ def print_states(groups: Sequence[DescribedGroup]) -> None:
 
 
 def print_offsets(described: DescribedGroup) -> None:
-    """Print what a group has committed, with the lag and the owner of each partition."""
+    """Print the committed offsets of a group, with the lag and the owner of each partition."""
     group, offsets = described.document, described.document["offsets"]
     lags = [one["lag"] for one in offsets if one["lag"] is not None]
     print(f"{_title(described)}{f', lag {sum(lags):,}' if lags else ''}")
@@ -88,7 +90,8 @@ def _title(described: DescribedGroup) -> str:
 
 
 def _kept_in(zookeeper: int | None, kafka: int | None) -> str:
-    """Say where an offset is committed. Where both places have one, the later counts; the other is in brackets."""
+    """Return text that says where an offset is committed. If ZooKeeper and Kafka have different offsets, the larger one
+    counts, and the other is in brackets."""
     if zookeeper is None or kafka is None:
         return "ZooKeeper" if zookeeper is not None else "Kafka" if kafka is not None else "-"
     if zookeeper == kafka:
@@ -107,7 +110,8 @@ def _partitions(partitions: Sequence[Document]) -> str:
 
 
 def _subscription(wanted: dict[str, Any] | None) -> str:
-    """Return as text the number of streams of each topic, or of all topics that a filter allows."""
+    """Return a member's subscription as text: the number of streams of each topic, or of all topics that a filter
+    allows."""
     if wanted is None:
         return "cannot be read"
     if wanted["pattern"] == "static":

@@ -1,4 +1,5 @@
-"""`kafkapy groups --zookeeper`: groups whose members, and mostly offsets, are in ZooKeeper. Importing this loads kazoo.
+"""The backend of `kafkapy groups --zookeeper`: groups whose members, and mostly offsets, are in ZooKeeper. Importing
+this module loads kazoo.
 
 Source: Kafka's ConsumerGroupCommand --zookeeper of 0.9 to 1.x, which prints the same numbers.
 """
@@ -40,16 +41,18 @@ _BROKER_TIMEOUT_S = 10.0
 
 @contextmanager
 def open_groups(zookeeper: str, file: Path | None, *, with_kafka: bool) -> Iterator[ZooKeeperGroups]:
-    """Yield the groups in the ZooKeeper at --zookeeper; `file` is --command-config. Raises as `open_nodes`."""
+    """Context manager that yields the backend for the groups in the ZooKeeper at --zookeeper; `file` is
+    --command-config. Raises the errors of `open_nodes`."""
     with open_nodes(zookeeper, file) as nodes, ZooKeeperGroups(nodes, zookeeper, with_kafka=with_kafka) as groups:
         yield groups
 
 
 @contextmanager
 def open_nodes(zookeeper: str | None, file: Path | None) -> Iterator[GroupNodes]:
-    """Yield the group nodes in ZooKeeper. At the end the nodes that could not be read are named on standard error.
+    """Context manager that connects to ZooKeeper and yields the nodes of the groups. At the end, nodes that could not
+    be read are named on standard error.
 
-    Raises CallError, ToolError, ZooKeeperError and what `zk.location.zookeeper_settings_of` raises.
+    Raises CallError, ToolError, ZooKeeperError and the errors of `zk.location.zookeeper_settings_of`.
     """
     from kafkapy.tools.zk.location import zookeeper_settings_of
 
@@ -80,22 +83,25 @@ def open_nodes(zookeeper: str | None, file: Path | None) -> Iterator[GroupNodes]
 
 
 class _Committed(NamedTuple):
-    """The offsets committed for a partition in ZooKeeper and in Kafka; None where there is none."""
+    """The offsets committed for a partition in ZooKeeper and in Kafka. An offset is None if it is not committed
+    there."""
 
     zookeeper: int | None
     kafka: int | None
 
     @property
     def offset(self) -> int:
-        """Return the later of the two, which a consumer uses that moves from one place to the other
-        (dual.commit.enabled)."""
+        """The larger of the two offsets. A consumer that moves its offsets between ZooKeeper and Kafka
+        (dual.commit.enabled) uses this one."""
         return max(offset for offset in self if offset is not None)
 
 
 class ZooKeeperGroups:
-    """A GroupBackend that reads and writes the groups' nodes. Offsets that groups keep in Kafka (offsets.storage=kafka)
-    come from the brokers registered in ZooKeeper: `describe` fetches them, and with `with_kafka` so do `committed` and
-    `commit`."""
+    """A GroupBackend that reads and writes the groups' nodes in ZooKeeper.
+
+    Some groups keep offsets in Kafka (offsets.storage=kafka). `describe` fetches these from the brokers registered in
+    ZooKeeper. `committed` and `commit` handle these too if `with_kafka` is set.
+    """
 
     place = "ZooKeeper"
 
@@ -205,8 +211,8 @@ class ZooKeeperGroups:
                 )
 
     def commit(self, name: str, offsets: Mapping[Partition, int]) -> None:
-        """Commit to ZooKeeper, or with `with_kafka` to each place that has offsets of the group; if none has, to
-        ZooKeeper."""
+        """Commit offsets of a group to ZooKeeper. With `with_kafka`, commit wherever the group already has offsets, in
+        ZooKeeper, in Kafka or in both; if it has none, to ZooKeeper. Raises ToolError if the group has members."""
         if self._nodes.member_ids([name])[name]:
             raise ToolError(f"group {name!r} has members by now; stop them first; its offsets are unchanged")
         if self._with_kafka:
@@ -236,7 +242,8 @@ class ZooKeeperGroups:
         return {(topic, str(number)): end for (topic, number), end in found.items()}
 
     def _committed(self, group: OldGroup, more: Iterable[Partition] = ()) -> dict[Partition, _Committed]:
-        """Return what is committed for the group's partitions and those in `more`. Raises KafkaError, ClientError."""
+        """Return the committed offsets of the group's partitions and of those in `more`. Partitions without a committed
+        offset are left out. Raises KafkaError, ClientError."""
         in_zookeeper = group.offsets
         if self._is_07:
             return {where: _Committed(offset, None) for where, offset in in_zookeeper.items()}
@@ -302,5 +309,5 @@ def _subscription_document(wanted: Subscription) -> Document:
 
 
 def _number(name: str) -> int | str:
-    """Return the number of a partition; BROKER-NUMBER as text for a partition of Kafka 0.7."""
+    """Return the number of a partition; for a partition of Kafka 0.7 return BROKER-NUMBER as text."""
     return int(name) if name.isdecimal() else name

@@ -1,4 +1,5 @@
-"""`kafkapy log`: commands for log directories and the files in them. Each is imported when it is called."""
+"""The command `kafkapy log`: commands for log directories and the files in them. Each command is imported when it is
+called."""
 
 from collections.abc import Sequence
 
@@ -24,7 +25,8 @@ def of_log() -> None:
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:
-    """Return the application: with all commands, or only the command that the words after `kafkapy log` name."""
+    """Return the typer application of `kafkapy log`: with all commands, or only with the command that the words after
+    `kafkapy log` name."""
     app = typer.Typer(no_args_is_help=True)
     app.callback()(of_log)
     add_commands(app, COMMANDS, words)

@@ -1,4 +1,4 @@
-"""An output file of a command that gets its name only when it is complete."""
+"""Output files that get their final name only when they are complete."""
 
 import os
 from pathlib import Path
@@ -9,11 +9,12 @@ from kafkapy.tools.common.errors import CallError, ToolError
 
 
 class ResultFile:
-    """A file that is written under a temporary name in its directory. `commit` gives it its name; without that it is
-    deleted. An existing file is replaced only with `force`."""
+    """A context manager for an output file. It is written under a temporary name in the same directory; `commit` gives
+    it its final name, and without `commit` it is deleted. An existing file is replaced only with `force`."""
 
     def __init__(self, path: Path, *, force: bool = False) -> None:
-        """Raise CallError if the directory is missing, or if the file exists and `force` is not set."""
+        """Raise CallError if the path is a directory, if its directory is missing, or if the file exists and `force` is
+        not set."""
         if path.is_dir():
             raise CallError(f"{path} is a directory; a file's name is needed, as in {path / 'records.parquet'}")
         if not path.parent.is_dir():
@@ -35,7 +36,7 @@ class ResultFile:
         self._temporary.unlink(missing_ok=True)
 
     def commit(self) -> None:
-        """Give the complete file its name."""
+        """Make the complete file durable and give it its final name."""
         self.file.flush()
         os.fsync(self.file.fileno())
         os.replace(self._temporary, self.path)

@@ -1,4 +1,5 @@
-"""Stored records as lines, for `find` and `tail`: in the formats of `consume`, with the decoders of `dump`."""
+"""Formats stored records as lines for `log find` and `log tail`, in the formats of `consume` and with the decoders of
+`log dump`."""
 
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from kafkapy.tools.log.decoders.values import DEFAULT, Decoder, compact, readabl
 
 
 class RecordLines:
-    """Formats records as lines. Records that the decoder rejects are shown without it, and counted."""
+    """Formats records as lines. Records that the decoder rejects are shown without the decoder, and counted."""
 
     def __init__(self, form: Format, decoder: Decoder = DEFAULT) -> None:
         self._json = form is Format.JSON
@@ -24,7 +25,8 @@ class RecordLines:
         self._why = ""  # of the first such record
 
     def line(self, place: Place, record: Record, *, control: bool = False) -> bytes:
-        """Return a record's line, line end included. For a control record the line has its type."""
+        """Return the line for a record, line end included. For a control record, the line has its type instead of key
+        and value."""
         if control:
             name = decode(record.key, record.value).name
             if self._json:
@@ -52,7 +54,8 @@ class RecordLines:
         )
 
     def report_undecoded(self) -> None:
-        """Print on standard error how many records were not decoded, if there were any, and why."""
+        """Print on standard error the number of records that the decoder rejected, with the first reason. Print nothing
+        if there were none."""
         if self._undecoded:
             print(f"Records that were not decoded: {self._undecoded}; {self._why}.", file=sys.stderr)
 

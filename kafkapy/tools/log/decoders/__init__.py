@@ -1,1 +1,1 @@
-"""How the commands of `kafkapy log` show keys and values of records."""
+"""Decoders, with which the commands of `kafkapy log` show keys and values of records."""

@@ -1,6 +1,5 @@
-"""Decoders of `__consumer_offsets` and `__transaction_state`: what `--offsets-decoder` and
-`--transaction-log-decoder` of Kafka's `DumpLogSegments` print, character for character.
-"""
+"""Decoders for the records of `__consumer_offsets` and `__transaction_state`. Their text equals the output of Kafka's
+`DumpLogSegments` with `--offsets-decoder` and `--transaction-log-decoder`, character for character."""
 
 import re
 from typing import Any
@@ -25,7 +24,7 @@ _ESCAPE = re.compile(r"\\(?:\\|u00[0-9a-f]{2})")
 
 
 class OffsetsDecoder:
-    """Decodes the records of `__consumer_offsets`."""
+    """A Decoder for the records of `__consumer_offsets`: committed offsets and group metadata."""
 
     def text(self, record: Record) -> Shown:
         try:
@@ -65,7 +64,7 @@ class OffsetsDecoder:
 
 
 class TransactionsDecoder:
-    """Decodes the records of `__transaction_state`."""
+    """A Decoder for the records of `__transaction_state`: the states of transactional ids."""
 
     def text(self, record: Record) -> Shown:
         try:
@@ -102,7 +101,7 @@ class TransactionsDecoder:
 
 
 class _UnknownType(Exception):
-    """Raised for a record type that this version does not know; later versions of Kafka have more."""
+    """The error for a record type that this decoder does not know. Later versions of Kafka have more types."""
 
     def __init__(self, record_type: int) -> None:
         super().__init__(record_type)
@@ -110,7 +109,8 @@ class _UnknownType(Exception):
 
 
 def _replace(fields: dict[str, Any], name: str, message: VersionedMessage, data: bytes) -> None:
-    """Replace an opaque field by its decoded content. A field that is not in the consumer protocol stays in base64."""
+    """Replace the bytes in `fields[name]`, a member's subscription or assignment, by their decoded content. Bytes that
+    are not in the consumer protocol stay in base64."""
     try:
         version, found = message.decode(data)
     except (KafkaError, ProtocolError):
@@ -119,7 +119,7 @@ def _replace(fields: dict[str, Any], name: str, message: VersionedMessage, data:
 
 
 def _jackson(value: Any) -> str:
-    """Return JSON as Java's Jackson writes it: with upper-case digits in escapes."""
+    """Return the value as JSON text as Java's Jackson library writes it: with upper-case digits in escapes."""
     return _ESCAPE.sub(lambda match: match[0][:2] + match[0][2:].upper(), compact(value))
 
 
@@ -136,11 +136,12 @@ def _state_object(state: TransactionState) -> dict[str, Any]:
 
 
 def _as_scala_iterates(state: TransactionState) -> list[tuple[str, int]]:
-    """Return the partitions in the iteration order of scala.collection.mutable.HashSet, in which Kafka prints them.
+    """Return the partitions of a transaction in the iteration order of scala.collection.mutable.HashSet, in which Kafka
+    prints them.
 
-    The set is a hash table with chains, chosen by the low bits of the hash and sorted by it. The table doubles when it
-    is three quarters full. More than four partitions of one topic are added as an immutable set, for which the table
-    grows beforehand.
+    The set is a hash table with chains. The low bits of the hash choose the chain, which is sorted by the hash. The
+    table doubles when it is three quarters full. More than four partitions of one topic are added as an immutable set,
+    for which the table grows beforehand.
     """
     buckets = 16
     found: dict[tuple[str, int], int] = {}
@@ -158,7 +159,8 @@ def _as_scala_iterates(state: TransactionState) -> list[tuple[str, int]]:
 
 
 def _scala_hash(topic: str, partition: int) -> int:
-    """Return Java's hash of a TopicPartition with the high half XORed into the low half, as Scala does; an int32."""
+    """Return the hash of a TopicPartition in Scala's HashSet, an int32: Java's hash with the high half XORed into the
+    low half."""
     name = 0
     encoded = topic.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(encoded), 2):

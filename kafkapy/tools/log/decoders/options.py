@@ -1,4 +1,4 @@
-"""The options of all commands that show keys and values of records, and the decoder that they choose."""
+"""The decoder options that all commands have that show keys and values of records, and the choice of the decoder."""
 
 from typing import Annotated
 
@@ -18,7 +18,8 @@ ValueDecoding = Annotated[str | None, typer.Option("--value-decoder", metavar=_K
 
 
 def decoder_of(offsets: bool, transactions: bool, key: str | None, value: str | None) -> Decoder:
-    """Return the decoder that the options ask for. Raises CallError for options that exclude each other."""
+    """Return the decoder for the values of the four decoder options. Raises CallError for options that exclude each
+    other."""
     if offsets + transactions + (key is not None or value is not None) > 1:
         raise CallError(
             "use one of --offsets-decoder, --transaction-log-decoder and --key-decoder with --value-decoder, not two"

@@ -22,7 +22,8 @@ _NOT_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class Shown(NamedTuple):
-    """A decoded key and value: text for people (None: do not show), or a JSON value for programs."""
+    """A decoded key and value: text for people, in which None means that nothing is shown, or JSON values for
+    programs."""
 
     key: Any
     value: Any
@@ -32,23 +33,23 @@ class Decoder(Protocol):
     """Decodes a record's key and value. Both methods raise ValueError for a record that the decoder cannot decode."""
 
     def text(self, record: Record) -> Shown:
-        """Return key and payload as `log dump` prints them."""
+        """Return key and value of a record as the text that `log dump` prints."""
         ...
 
     def objects(self, record: Record) -> Shown:
-        """Return key and value as JSON values."""
+        """Return key and value of a record as JSON values."""
         ...
 
 
 class Content(NamedTuple):
-    """A way to show a key or value: as text, and as a JSON value."""
+    """Two functions that show a key or a value: one returns text, the other a JSON value."""
 
     text: Callable[[bytes], str]
     json: Callable[[bytes], Any]
 
 
 class ContentDecoder:
-    """A decoder that shows key and value independently of each other."""
+    """A Decoder that decodes key and value separately, each with its own Content."""
 
     def __init__(self, key: Content, value: Content) -> None:
         self._key = key
@@ -68,12 +69,13 @@ class ContentDecoder:
 
 
 def text(data: bytes) -> str:
-    """Decode bytes as Java's UTF-8 decoder does: one U+FFFD for each malformed sequence."""
+    """Return bytes as text, decoded as Java's UTF-8 decoder does: one U+FFFD for each malformed sequence."""
     return data.decode("utf-8", "kafkapy-java")
 
 
 def _java_malformed(error: UnicodeError) -> tuple[str, int]:
-    """Replace an encoded surrogate (ED A0..BF and a third byte) by one U+FFFD, as Java does; Python has up to three."""
+    """Codec error handler: replace an encoded surrogate (ED A0..BF and a third byte) by one U+FFFD, as Java does.
+    Python alone would write up to three."""
     assert isinstance(error, UnicodeDecodeError)
     data, at = error.object, error.start
     if data[at] == 0xED and at + 1 < len(data) and 0xA0 <= data[at + 1] <= 0xBF:
@@ -86,7 +88,8 @@ codecs.register_error("kafkapy-java", _java_malformed)
 
 
 def readable(data: bytes | str | None) -> str | dict[str, Any] | None:
-    """Return UTF-8 text as a string, other bytes (also control characters) as {"base64": ...}, None as None."""
+    """Return bytes as a JSON value: UTF-8 text as a string, other bytes and text with control characters as {"base64":
+    ...}. Strings and None are returned unchanged."""
     if data is None or isinstance(data, str):
         return data
     try:
@@ -99,7 +102,7 @@ def readable(data: bytes | str | None) -> str | dict[str, Any] | None:
 
 
 def compact(value: Any) -> str:
-    """Return JSON in one line, without escapes for non-ASCII characters."""
+    """Return the value as JSON text in one line, without escapes for non-ASCII characters."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -110,7 +113,8 @@ DEFAULT = ContentDecoder(UTF_8, UTF_8)
 
 
 def content_of(option: str, name: str) -> Content:
-    """Return the content that --key-decoder or --value-decoder names. Raises CallError if there is no such decoder."""
+    """Return the Content for a value of --key-decoder or --value-decoder: utf-8, json, hex or MODULE:FUNCTION. Raises
+    CallError if there is no such decoder."""
     built_in = {"utf-8": UTF_8, "json": JSON, "hex": HEX}.get(name)
     return built_in or _by_function(_function(option, name))
 

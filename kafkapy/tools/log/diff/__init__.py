@@ -1,1 +1,1 @@
-"""`kafkapy log diff`."""
+"""The command `kafkapy log diff`."""

@@ -1,4 +1,4 @@
-"""`kafkapy log diff`: compare two replicas."""
+"""The command `kafkapy log diff`: compares two replicas of partitions."""
 
 import sys
 from collections.abc import Callable
@@ -72,7 +72,8 @@ def _advanced(advance: Callable[[int], object], before: int, count: int) -> None
 
 
 def _pairs(one: Path, other: Path) -> tuple[list[tuple[Place, Place]], list[str]]:
-    """Return the partitions to compare, in pairs, and sentences about partitions that only one side has."""
+    """Return the pairs of partitions to compare, and a sentence for each partition that only one of the two directories
+    has. Raises CallError for a file, ToolError if there is no pair."""
     left, right = places_in([one]), places_in([other])
     for path, places in ((one, left), (other, right)):
         if any(not place.whole for place in places):
@@ -99,7 +100,7 @@ def _print(found: Comparison) -> None:
 
 
 def _told(found: Comparison) -> list[str]:
-    """Return the result as sentences without full stops."""
+    """Return the result of a comparison as sentences without full stops."""
     if found.begin >= found.end:
         sentences = ["They have no offsets in common"]
     else:
@@ -123,7 +124,7 @@ def _verdict(found: Comparison) -> str:
 
 
 def _only(found: Comparison) -> list[str]:
-    """Return sentences about the offsets that only one of the two has, at the start and at the end."""
+    """Return sentences about the offsets that only one of the two replicas has, at the start and at the end."""
     one, other = found.one, found.other
     sentences = []
     name, replica = ("A", one) if one.start < other.start else ("B", other)

@@ -1,8 +1,8 @@
 """The comparison of two replicas of a partition, for `kafkapy log diff`.
 
-Replicas have the same batches byte for byte, but their segments may begin at different offsets. So both logs are walked
-side by side, over the offsets that both have. Offsets that only one has, at the start (retention) or at the end (it
-lags), are no difference.
+Replicas have the same batches byte for byte, but their segments may begin at different offsets. So both logs are read
+side by side, over the offsets that both have. Offsets that only one replica has are no difference: at the start after
+retention, or at the end because the other replica lags behind.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,7 +40,8 @@ _FIELDS = (
 
 @dataclass
 class Replica:
-    """One of the two replicas: `start` and `end` are offsets, `epochs` its leader epochs as (epoch, start offset)."""
+    """One of the two replicas: its log from offset `start` to before `end`, and its leader epochs as (epoch, start
+    offset)."""
 
     place: Place
     start: int
@@ -65,9 +66,9 @@ class Replica:
 
 @dataclass
 class Comparison:
-    """The result of a comparison. `first` describes the first difference between the batches, and `besides` has the
-    other differences. The counts are numbers of batches (messages in formats 0 and 1).
-    """
+    """The result of comparing two replicas. `first` describes the first difference between the batches, and `besides`
+    has differences in other files. `begin` and `end` limit the compared offsets. The counts are numbers of batches
+    (messages in formats 0 and 1), and `bytes` is the size of the equal ones."""
 
     one: Replica
     other: Replica
@@ -92,7 +93,8 @@ class Comparison:
 
 
 def replica_of(place: Place) -> Replica:
-    """Read a replica's offset range, leader epochs and topic id. Raises ToolError, OSError."""
+    """Return the replica in a partition's directory, with its offset range, leader epochs and topic id. Raises
+    ToolError, OSError."""
     if place.kafka_07:
         raise ToolError(f"{place.name} is of Kafka 0.7, which had no replicas.")
     start = max(place.segments[0].base_offset, _log_start_offset(place))
@@ -101,7 +103,8 @@ def replica_of(place: Place) -> Replica:
 
 
 def compare(one: Replica, other: Replica, advance: Callable[[int], object] = lambda _: None) -> Comparison:
-    """Compare two replicas. `advance` gets the number of bytes of both that were read. Raises ToolError, OSError."""
+    """Compare two replicas. `advance` is called with the number of bytes read so far from both together. Raises
+    ToolError, OSError."""
     found = Comparison(one, other, max(one.start, other.start), min(one.end, other.end))
     if one.topic_id != other.topic_id and None not in (one.topic_id, other.topic_id):
         found.besides.append(f"the topic ids differ: {one.topic_id} and {other.topic_id}")
@@ -112,7 +115,7 @@ def compare(one: Replica, other: Replica, advance: Callable[[int], object] = lam
 
 
 def _compare_batches(found: Comparison, advance: Callable[[int], object]) -> None:
-    """Compare the batches of both replicas by offset."""
+    """Compare the batches of both replicas in the order of their offsets, and write the result into `found`."""
     left = _batches(found.one.place, found.begin, found.end)
     right = _batches(found.other.place, found.begin, found.end)
     a, b = next(left, None), next(right, None)
@@ -153,7 +156,8 @@ def _note(found: Comparison, batch: StoredBatch, sentence: str) -> None:
 
 
 def _batches(place: Place, begin: int, end: int) -> Iterator[tuple[Path, StoredBatch]]:
-    """Yield the batches with offsets from `begin` to before `end`, each with the path of its .log file."""
+    """Yield the batches from the batch with offset `begin` up to offset `end` (exclusive), each with the path of its
+    .log file."""
     for number, segment in enumerate(place.segments):
         if number + 1 < len(place.segments) and place.segments[number + 1].base_offset <= begin:
             continue
@@ -165,7 +169,8 @@ def _batches(place: Place, begin: int, end: int) -> Iterator[tuple[Path, StoredB
 
 
 def _base(batch: StoredBatch) -> int:
-    """Return the base offset. In formats 0 and 1 return the last offset: a wrapper does not contain its base offset."""
+    """Return the base offset of a batch. In formats 0 and 1 return the last offset, because a wrapper does not contain
+    its base offset."""
     header: Entry = batch.header
     return header.base_offset if header.magic == 2 else header.last_offset  # type: ignore[union-attr]
 
@@ -179,7 +184,8 @@ def _batch_text(batch: StoredBatch) -> str:
 
 
 def _difference(a: tuple[Path, StoredBatch], b: tuple[Path, StoredBatch]) -> str:
-    """Describe the first record in which two batches differ, or the fields of the batches if the records are equal."""
+    """Return a sentence about the first record in which two batches differ, or if all records are equal about the
+    fields in which the batches differ."""
     one, other = a[1].header, b[1].header
     fields = [
         f"{name} {getattr(one, attribute)} and {getattr(other, attribute)}"
@@ -204,8 +210,8 @@ def _difference(a: tuple[Path, StoredBatch], b: tuple[Path, StoredBatch]) -> str
 
 
 def _compare_epochs(found: Comparison) -> None:
-    """Compare the leader epochs, but only for offsets in both logs: a checkpoint may lack epochs before the log start
-    offset."""
+    """Compare the leader epochs of both replicas, but only for offsets in both logs: a checkpoint may lack epochs
+    before the log start offset."""
     one, other = (_clipped(each.epochs, found.begin, found.end) for each in (found.one, found.other))
     if one != other and one and other:
         found.besides.append(
@@ -254,7 +260,8 @@ def _topic_id_of(directory: Path) -> str | None:
 
 
 def _log_start_offset(place: Place) -> int:
-    """Return the partition's log start offset in the log directory's checkpoint; 0 if that is missing or damaged."""
+    """Return the partition's log start offset from the checkpoint in the log directory; 0 if the checkpoint is missing
+    or damaged."""
     checkpoint = OffsetCheckpoint(Files(), str(place.directory.absolute().parent), checkpoints.LOG_START_OFFSETS)
     try:
         offsets = checkpoint.read()

@@ -1,1 +1,1 @@
-"""`kafkapy log dump`."""
+"""The command `kafkapy log dump`."""

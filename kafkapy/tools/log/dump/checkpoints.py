@@ -22,7 +22,8 @@ OFFSET_CHECKPOINTS = (
 
 
 def dump_checkpoint(path: Path, out: Output) -> None:
-    """Dump a file whose name is in DUMPS. Raises ToolError, OSError."""
+    """Print the content of a small text file, whose name must be in DUMPS. Raises ToolError for an invalid file,
+    OSError."""
     try:
         DUMPS[path.name](path, path.read_bytes(), out)
     except ValueError as error:  # raised by the broker's parsers
@@ -62,7 +63,8 @@ def _partition_metadata(path: Path, data: bytes, out: Output) -> None:
 
 
 def _meta_properties(path: Path, data: bytes, out: Output) -> None:
-    """Dump all keys, also unknown ones: a broker in KRaft mode writes more than this broker."""
+    """Print all keys of meta.properties, also unknown ones: a broker in KRaft mode writes more keys than this
+    broker."""
     lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
     pairs = dict(line.partition("=")[::2] for line in lines if line and line[0] not in "#!")
     if "version" not in pairs:
@@ -72,7 +74,8 @@ def _meta_properties(path: Path, data: bytes, out: Output) -> None:
 
 
 def _clean_shutdown(path: Path, data: bytes, out: Output) -> None:
-    """Dump the marker of a clean stop: empty up to Kafka 2.x, the broker epoch as JSON in later versions."""
+    """Print the marker file of a clean shutdown. It is empty up to Kafka 2.x, and has the broker epoch as JSON in later
+    versions."""
     content = json.loads(data) if data.strip() else {}
     epoch = content.get("brokerEpoch")
     line = "stopped cleanly" if epoch is None else f"stopped cleanly, broker epoch: {epoch}"

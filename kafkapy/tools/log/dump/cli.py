@@ -1,4 +1,4 @@
-"""`kafkapy log dump`: its options. The dump itself is in `files`."""
+"""The command `kafkapy log dump` and its options. The module `files` does the work."""
 
 import sys
 from pathlib import Path

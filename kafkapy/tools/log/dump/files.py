@@ -1,4 +1,4 @@
-"""The dump of files as Kafka's `DumpLogSegments` prints it.
+"""Prints the content of files as Kafka's `DumpLogSegments` does.
 
 Problems that Kafka's tool reports at its end (index entries that do not match the log, gaps between offsets) are
 collected as Findings.
@@ -30,7 +30,8 @@ SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", files_07.S
 
 
 class Dump:
-    """Dumps several files. `write` gets each line of standard output, `progress` the number of bytes read so far."""
+    """Prints the content of several files. `write` gets each line of output, `progress` the number of bytes read so
+    far."""
 
     def __init__(
         self,
@@ -41,7 +42,8 @@ class Dump:
         self._out = Output(options, write, progress)
 
     def run(self, files: Iterable[Path]) -> Findings:
-        """Dump file by file and return the findings. A file that cannot be read is a finding; the run continues."""
+        """Print the content of the files one by one, and return the findings. A file that cannot be read becomes a
+        finding, and the next file follows."""
         out = self._out
         for path in files:
             try:
@@ -107,8 +109,12 @@ class Dump:
 
 
 def files_in(paths: Iterable[Path]) -> list[Path]:
-    """Return the files to dump: of a partition's directory its non-empty segment files in the order of their names, as
-    Kafka's tool is called; of a log directory its checkpoints and the files of all partitions."""
+    """Return the files to dump. A partition's directory stands for its non-empty segment files in the order of their
+    names, as Kafka's tool is usually called. A log directory stands for its checkpoints and the files of all
+    partitions.
+
+    Raises ToolError for a path that does not exist and for a directory without such files.
+    """
     found: list[Path] = []
     for path in paths:
         if path.is_dir():

@@ -1,4 +1,5 @@
-"""What was found wrong or unusual in segment files, in the words of Kafka's `DumpLogSegments`."""
+"""Collects the problems and peculiarities that a dump finds in segment files, and reports them in the words of Kafka's
+`DumpLogSegments`."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -14,8 +15,8 @@ def _pairs() -> Pairs:
 
 @dataclass
 class Findings:
-    """Problems and oddities by file. `damaged` makes the exit code 1. Gaps and timestamp mismatches do not set it: both
-    are normal in a cleaned log."""
+    """Problems and peculiarities, by file. `damaged` makes the exit code 1. Gaps and timestamp mismatches do not set
+    it, because both are normal in a cleaned log."""
 
     damaged: bool = False
     failures: list[str] = field(default_factory=list)
@@ -37,7 +38,8 @@ class Findings:
         self.failed(f"{file} has no whole batch from position {position} on: {size} bytes are left over.")
 
     def index_mismatch(self, file: str, index_offset: int, log_offset: int, *, misses: bool) -> None:
-        """Add an index entry that does not match the log. `misses`: a search through the entry misses records."""
+        """Add an index entry that does not match the log. `misses` is True if a search that uses the entry would miss
+        records; this counts as damage."""
         self.damaged |= misses
         self.index_mismatches[file].append((index_offset, log_offset))
 
@@ -53,14 +55,16 @@ class Findings:
         self.offsets_not_found[file].append((index_offset, log_offset))
 
     def undecoded(self, file: str, offset: int, reason: str) -> None:
-        """Add a key or value that the decoder rejected. It is shown without the decoder."""
+        """Add a record whose key or value the decoder rejected, with the reason. The record is shown without the
+        decoder."""
         self.not_decoded[file].append((offset, reason))
 
     def gap(self, file: str, offset: int, following: int) -> None:
         self.gaps[file].append((offset, following))
 
     def lines(self) -> list[str]:
-        """Return Kafka's report, with files in the order in which they were read, then the problems only we report."""
+        """Return the findings as lines: first the report of Kafka's tool, with files in the order in which they were
+        read, then the problems that only this tool reports."""
         report: list[str] = []
         for file, pairs in self.index_mismatches.items():
             report.append(f"Mismatches in :{file}")

@@ -1,4 +1,4 @@
-"""Checks of .index and .timeindex files against the .log file of their segment, as in Kafka's `DumpLogSegments`."""
+"""Checks .index and .timeindex files against the .log file of their segment, as Kafka's `DumpLogSegments` does."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -23,10 +23,11 @@ from kafkapy.tools.log.dump.findings import Findings
 
 
 def check_offset_index(path: Path, base_offset: int, findings: Findings) -> Iterator[OffsetEntry]:
-    """Yield the entries. An entry whose offset is not the last offset of the batch at its position is a finding.
+    """Yield the entries of an offset index. An entry whose offset is not the last offset of the batch at its position
+    is added to `findings`.
 
-    It counts as damage only if a search would miss records: brokers before 0.11 index the first offset of an append,
-    and a broker that appends several batches at once, as followers do, indexes the last offset of all of them.
+    Such an entry counts as damage only if a search would miss records: brokers before 0.11 index the first offset of an
+    append, and a broker that appends several batches at once, as followers do, indexes the last offset of all of them.
     """
     with LogReader(_log_beside(path)) as log:
         for entry in offset_entries(path, base_offset):
@@ -39,16 +40,15 @@ def check_offset_index(path: Path, base_offset: int, findings: Findings) -> Iter
 
 
 def _header_at(log: LogReader, position: int) -> Entry | None:
-    """Return LogReader.header_at; also for a batch that a broker has appended and indexed since the log was opened."""
+    """Return the header of the batch at `position`, or None. A batch that a broker has appended since the log was
+    opened is found too."""
     header, size = log.header_at(position), log.size
     return log.header_at(position) if header is None and log.refresh() > size else header
 
 
 def _batch_with(log: LogReader, start: int, offset: int) -> StoredBatch | None:
-    """Return the first batch from position `start` on that reaches the offset.
-
-    The batch may have been appended after the log was opened.
-    """
+    """Return the first batch from position `start` on whose last offset is at least `offset`, or None. A batch that was
+    appended after the log was opened is found too."""
     batch, size = _search(log, start, offset), log.size
     return _search(log, start, offset) if batch is None and log.refresh() > size else batch
 
@@ -58,15 +58,16 @@ def _search(log: LogReader, start: int, offset: int) -> StoredBatch | None:
 
 
 def _first_known_offset(header: Entry) -> int:
-    """Return the base offset if the header has it; a wrapper of formats 0 and 1 has only the last offset."""
+    """Return the base offset of an entry. For a compressed wrapper of formats 0 and 1 return 0, because its header has
+    only the last offset."""
     if isinstance(header, BatchHeader):
         return header.base_offset
     return header.offset if header.codec == NONE else 0
 
 
 def check_time_index(path: Path, base_offset: int, findings: Findings) -> Iterator[TimeEntry]:
-    """Yield the entries. An entry must name the last offset of a batch whose largest record timestamp it has, and
-    timestamps must ascend."""
+    """Yield the entries of a time index, and add wrong entries to `findings`. An entry must have the last offset of a
+    batch and the largest record timestamp of that batch, and timestamps must ascend."""
     index = path.with_suffix(".index")
     positions = list(offset_entries(index, base_offset)) if index.exists() else []
     offsets = [entry.offset for entry in positions]
@@ -92,7 +93,7 @@ def check_time_index(path: Path, base_offset: int, findings: Findings) -> Iterat
 
 
 def sanity_of_offset_index(path: Path, base_offset: int) -> None:
-    """Make the check by which a starting broker decides to rebuild the index. Raises ToolError if it fails."""
+    """Raise ToolError if the offset index fails the check by which a starting broker decides to rebuild it."""
     last = _last_entry(path, OFFSET_ENTRY)
     if last is not None and last[0] < 0:
         raise ToolError(f"{path} is damaged: its last offset {base_offset + last[0]} is below {base_offset}.")
@@ -111,7 +112,8 @@ def sanity_of_time_index(path: Path, base_offset: int) -> None:
 
 
 def _last_entry(path: Path, layout: Struct) -> tuple[int, ...] | None:
-    """Return the last entry that is not preallocated space."""
+    """Return the fields of the last entry in an index file, without preallocated space; None if there is no entry.
+    Raises ToolError if the size is not a multiple of the entry size."""
     size = path.stat().st_size
     if size % layout.size:
         raise ToolError(f"{path} is damaged: its {size} bytes are not whole entries of {layout.size} bytes each.")

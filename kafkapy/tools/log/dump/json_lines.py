@@ -1,4 +1,5 @@
-"""Stored batches, records, index entries and producers as JSON objects, one per line."""
+"""Converts stored batches, records, index entries and producer entries to JSON objects, which are printed one per
+line."""
 
 from typing import Any
 
@@ -15,7 +16,8 @@ Json = dict[str, Any]
 
 
 def batch_object(file: str, number: int, batch: StoredBatch, *, valid: bool) -> Json:
-    """Return a batch. `number` counts the file's batches from 0; `crc` is as stored, `valid` says if it is right.
+    """Return a batch as a JSON object. `number` counts the batches of the file from 0; `crc` in the object is the
+    stored checksum, and `valid` says if it is correct.
 
     Fields that the message format does not have are left out. `baseOffset` is null for a compressed wrapper of formats
     0 and 1, whose base offset is known only after decompression.
@@ -55,8 +57,8 @@ def batch_object(file: str, number: int, batch: StoredBatch, *, valid: bool) -> 
 
 
 def record_object(batch: StoredBatch, record: Record, shown: Shown | None) -> Json:
-    """Return a record. `shown` has key and value; None: only their sizes are given. Raises ValueError for a control
-    record with an invalid key or value."""
+    """Return a record as a JSON object. `shown` has the decoded key and value; if it is None, the object has only their
+    sizes. Raises ValueError for a control record with an invalid key or value."""
     result: Json = {"offset": record.offset, "timestamp": record.timestamp if batch.header.magic > 0 else None}
     if shown is not None:
         result["key"], result["value"] = shown

@@ -1,7 +1,7 @@
-"""The dump of a segment of Kafka 0.7, in the style of the later formats.
+"""Prints the content of a segment of Kafka 0.7, in the style of the later formats.
 
 An offset is the position of a message in the log. Messages in a compressed message have no offsets of their own: a
-consumer that stops among them continues at the start of the compressed one, so they are shown with its offset.
+consumer that stops among them continues at the start of the compressed message, so they are shown with its offset.
 """
 
 from pathlib import Path
@@ -17,7 +17,8 @@ from kafkapy.tools.log.dump.text import codec_name
 
 
 def dump_07(path: Path, base_offset: int, out: Output) -> None:
-    """Dump a segment, in constant memory. Raises ToolError for bytes that are no message."""
+    """Print the messages of a segment, in constant memory. Damage that can be skipped is added to the findings. Raises
+    ToolError for bytes that are no message."""
     out.text(f"Log starting offset: {base_offset}")
     end = 0
     try:

@@ -1,4 +1,4 @@
-"""The options of a dump, and its output; for the dumps of all kinds of files."""
+"""The options of `log dump`, and its output. The modules for all kinds of files use both."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,7 +10,8 @@ from kafkapy.tools.log.dump.findings import Findings
 
 @dataclass(frozen=True)
 class DumpOptions:
-    """The options of Kafka's tool that are supported. `max_bytes` limits how much of each .log file is read."""
+    """The options of a dump, with the names that they have in Kafka's tool. `max_bytes` limits how many bytes of each
+    .log file are read."""
 
     deep_iteration: bool = False
     print_data_log: bool = False
@@ -28,7 +29,8 @@ class DumpOptions:
 
 @dataclass
 class Output:
-    """The output of a run: `write` gets each line, `progress` the number of bytes read so far of all files."""
+    """The output of a dump. `write` is called with each line, `progress` with the number of bytes read so far of all
+    files."""
 
     options: DumpOptions
     write: Callable[[str], object]
@@ -37,19 +39,19 @@ class Output:
     done_before: int = 0  # bytes of the files before the current one
 
     def text(self, line: str) -> None:
-        """Print a line that has no JSON form."""
+        """Print a line of text that has no JSON form. With --json, print nothing."""
         if not self.options.as_json:
             self.write(line)
 
     def json(self, shown: dict[str, Any]) -> None:
-        """Print a JSON object that has no text form."""
+        """Print a JSON object that has no text form. Without --json, print nothing."""
         if self.options.as_json:
             self.write(compact(shown))
 
     def either(self, line: str, shown: dict[str, Any]) -> None:
-        """Print a line, or with --json the object with the same content."""
+        """Print a line of text, or with --json the object with the same content."""
         self.write(compact(shown) if self.options.as_json else line)
 
     def advance(self, done: int) -> None:
-        """Report that `done` bytes of the current file are read."""
+        """Report progress: `done` bytes of the current file have been read."""
         self.progress(self.done_before + done)

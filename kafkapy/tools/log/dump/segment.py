@@ -1,4 +1,4 @@
-"""The dump of a .log file: its batches and their records."""
+"""Prints the content of a .log file: its batches and their records."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from kafkapy.tools.log.dump.options import Output
 
 
 def dump_log(path: Path, base_offset: int, out: Output) -> None:
-    """Dump a .log file. Memory holds one chunk or one batch, whatever the size of the file. Raises ToolError."""
+    """Print the batches of a .log file. Memory holds one chunk or one batch, whatever the size of the file. Raises
+    ToolError."""
     out.text(f"Log starting offset: {base_offset}")
     end = 0
     previous: int | None = None
@@ -30,7 +31,8 @@ def dump_log(path: Path, base_offset: int, out: Output) -> None:
 
 
 def _batch(path: Path, number: int, batch: StoredBatch, previous: int | None, out: Output) -> int | None:
-    """Dump a batch; return the last offset seen so far, to find gaps."""
+    """Print a batch. Return the offset of the last record printed so far, or None: the next record should follow it,
+    else there is a gap."""
     valid = batch.crc_is_right
     as_json = out.options.as_json
     if not valid:
@@ -73,7 +75,8 @@ def _record(
 
 
 def _decoded(path: Path, batch: StoredBatch, record: Record, out: Output) -> Shown:
-    """Return key and value; undecoded if the decoder rejects them."""
+    """Return the decoded key and value of a record. If the decoder rejects them, add a finding and return them as the
+    default decoder shows them."""
     decoder = DEFAULT if batch.header.is_control else out.options.decoder
     try:
         return decoder.objects(record) if out.options.as_json else decoder.text(record)

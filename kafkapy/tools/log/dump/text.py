@@ -1,4 +1,4 @@
-"""Stored batches, records and index entries as text: the lines of Kafka's `DumpLogSegments`, character for character,
+"""Formats stored batches, records and index entries as the lines of Kafka's `DumpLogSegments`, character for character,
 for scripts that parse that tool's output."""
 
 from kafkapy._ext.batch import BatchHeader
@@ -39,8 +39,9 @@ def batch_line(batch: StoredBatch, *, valid: bool) -> str:
 def record_line(
     batch: StoredBatch, record: Record, shown: Shown | None, checksum: tuple[bool, int] | None, *, metadata: bool
 ) -> str:
-    """Return a record's line. `shown`: key and value, None to leave them out; `checksum`: in formats 0 and 1, see
-    StoredBatch. Raises ValueError for an invalid control record."""
+    """Return the line for a record. `shown` has the decoded key and value, or is None to leave them out. `checksum` is
+    an element of StoredBatch.checksums() in formats 0 and 1, else None. Raises ValueError for an invalid control
+    record."""
     line = "|"
     if metadata:
         line += (

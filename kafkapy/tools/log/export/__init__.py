@@ -1,1 +1,1 @@
-"""`kafkapy log export`."""
+"""The command `kafkapy log export`."""

@@ -1,4 +1,4 @@
-"""`kafkapy log export`: write the records of segment files as JSON lines or to a Parquet file."""
+"""The command `kafkapy log export`: writes the records of segment files as JSON lines or to a Parquet file."""
 
 import sys
 from dataclasses import replace
@@ -140,7 +140,8 @@ def _columns(text: str | None, parquet: Path | None) -> tuple[str, ...]:
 
 
 def _bounded(wanted: Wanted, option: str, text: str | None, offset: str, timestamp: str) -> Wanted:
-    """Return `wanted` with the bound of --from or --to, which is an offset or a time."""
+    """Return `wanted` with the bound that --from or --to gives, an offset or a time. Raises CallError if `text` is
+    neither."""
     if text is None:
         return wanted
     bound: dict[str, Any]

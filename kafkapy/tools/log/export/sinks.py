@@ -1,8 +1,8 @@
-"""Where exported records go: JSON lines, or a Parquet file.
+"""The outputs of `log export`: JSON lines, or a Parquet file.
 
-Parquet: one row per record; `topic` (a string, null if no topic is known) and the columns of
-`kafkapy.record.arrow.schema_of`. Timestamps are milliseconds in UTC, null for a record without one; keys, values and
-headers are as stored; producer fields and sequences are -1 for records without a producer id.
+A Parquet file has one row per record. Its columns are `topic` (a string, null if no topic is known) and the columns of
+`kafkapy.record.arrow.schema_of`. Timestamps are milliseconds in UTC, null for a record without a timestamp; keys,
+values and headers are as stored; producer fields and sequences are -1 for records without a producer id.
 """
 
 import json
@@ -30,7 +30,8 @@ MOST_WAITING = 64
 
 
 class Sink(Protocol):
-    """Takes columns of records. `close` completes the output; `give_up` ends it after an error."""
+    """An output for columns of records. `write` adds the records of columns, `close` completes the output, and
+    `give_up` ends it after an error."""
 
     rows: int
 
@@ -42,14 +43,14 @@ class Sink(Protocol):
 
 
 class JsonSink:
-    """Prints lines as `kafkapy consume --json` does."""
+    """A Sink that writes records as lines of JSON, as `kafkapy consume --json` prints them."""
 
     def __init__(self, out: BinaryIO) -> None:
         self.rows = 0
         self._out = out
 
     def write(self, columns: Columns, place: Place) -> None:
-        """Print the records as lines. The columns must include JSON_COLUMNS."""
+        """Write the records as lines. The columns must include JSON_COLUMNS."""
         where = {"topic": place.topic, "partition": place.partition}
         prefix = json.dumps(where, ensure_ascii=False, separators=(",", ":"))[:-1] + ',"offset":'
         self._out.write(json_lines(columns, utf_8(prefix)))
@@ -59,11 +60,11 @@ class JsonSink:
         self._out.flush()
 
     def give_up(self) -> None:
-        """Do nothing: printed lines stay."""
+        """Do nothing: the lines written so far stay."""
 
 
 class ParquetSink:
-    """Writes a Parquet file with row groups of about GROUP_BYTES, compressed with zstd."""
+    """A Sink that writes a Parquet file with row groups of about GROUP_BYTES, compressed with zstd."""
 
     def __init__(self, out: BinaryIO, columns: tuple[str, ...]) -> None:
         """Raise CallError if pyarrow is missing. `columns` may have `topic` in addition to those of COLUMNS."""
@@ -111,7 +112,8 @@ class ParquetSink:
         self._writer.close()
 
     def give_up(self) -> None:
-        """Close the writer while the file is open: its destructor would write to the closed file."""
+        """Close the writer while the file is still open, because the writer's destructor would write to the closed
+        file."""
         with suppress(OSError, ValueError):
             self._writer.close()
 

@@ -1,1 +1,1 @@
-"""`kafkapy log find`."""
+"""The command `kafkapy log find`."""

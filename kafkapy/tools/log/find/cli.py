@@ -1,4 +1,4 @@
-"""`kafkapy log find`: find records by offset or time through the indexes, or by key or value in a scan."""
+"""The command `kafkapy log find`: finds records by offset or time with the indexes, or by key or value in a scan."""
 
 import re
 import sys
@@ -110,7 +110,8 @@ def _show(
     damage: list[str] | None = None,
     before_line: Callable[[], object] = lambda: None,
 ) -> None:
-    """Print records as they are found. Ends the command with exit code 1 if there are none, or if a file is damaged."""
+    """Print records as they are found. End the command with exit code 1 if there are no records, or if a file is
+    damaged."""
     out = sys.stdout.buffer
     at_once = sys.stdout.isatty()
     count = 0
@@ -150,7 +151,8 @@ def _looked_up(places: list[Place], offset: int | None, timestamp: int | None) -
 
 
 def _record_07(place: Place, offset: int | None) -> Found | None:
-    """Return the message at the offset, or the next one; of a compressed message the first message in it."""
+    """Return the first message at or after the offset in a partition of Kafka 0.7, or None. Of a compressed message,
+    return the first message in it. Raises CallError without an offset, ToolError for a damaged file."""
     if offset is None:
         raise CallError(f"--time: messages of Kafka 0.7 have no timestamps ({place.name})")
     for segment in place.segments:
@@ -201,7 +203,8 @@ def _time(text: str) -> int:
 
 
 def _bound(option: str, text: str | None, side: str) -> dict[str, Any]:
-    """Return the argument of Wanted, by name, for a bound that is an offset or a time."""
+    """Return the bound of an option, an offset or a time, as a keyword argument for Wanted. `side` is "min" or "end".
+    Raises CallError if `text` is neither."""
     if text is None:
         return {}
     if text.isascii() and text.isdigit():

@@ -1,8 +1,8 @@
-"""The scan of `kafkapy log find`: records by key, or by a regular expression over values.
+"""The scan of `kafkapy log find`: finds records by key, or by a regular expression over values.
 
-Keys and values come as columns, each one piece of memory for many records. Most of the work is a search for a
-literal in that memory; no Python object is made for a record that does not match. The literal of a regular
-expression is the longest text that every match must contain.
+Keys and values come as columns, each one piece of memory for many records. Most of the work is a search in that memory
+for a literal; no Python object is made for a record that does not match. The literal of a regular expression is the
+longest text that every match must contain.
 """
 
 import re
@@ -23,10 +23,10 @@ COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 
 
 class Matcher:
-    """Finds the records with this key, and with a value in which the expression is found."""
+    """Finds records by key, by a regular expression that is searched in the value, or by both."""
 
     def __init__(self, key: bytes | None = None, value: re.Pattern[bytes] | None = None) -> None:
-        """Raise ValueError if neither is given."""
+        """Raise ValueError if neither key nor expression is given."""
         if key is None and value is None:
             raise ValueError("neither a key nor an expression")
         self._key = key
@@ -34,7 +34,7 @@ class Matcher:
         self._literal = b"" if value is None else literal_of(value)
 
     def rows(self, columns: Columns) -> Iterator[int]:
-        """Yield the numbers of the rows that match, ascending."""
+        """Yield the row numbers of the records in `columns` that match, in ascending order."""
         rows: Iterator[int] = iter(range(columns.rows))
         keys, values = columns.columns["key"], columns.columns["value"]
         assert isinstance(keys, Bytes)
@@ -57,7 +57,7 @@ class Matcher:
 
 
 def record_in(columns: Columns, row: int) -> Record:
-    """Return a row as a record. `sequence` is not known."""
+    """Return the record in a row of the columns. Its `sequence` is always -1, because the columns do not have it."""
     found = columns.columns
     headers, key, value = found["headers"], found["key"], found["value"]
     assert isinstance(headers, Headers)
@@ -73,7 +73,8 @@ def record_in(columns: Columns, row: int) -> Record:
 
 
 def literal_of(pattern: re.Pattern[bytes]) -> bytes:
-    """Return the longest run of bytes that every match of the expression contains; empty if none is known."""
+    """Return the longest run of bytes that every match of the expression must contain; empty if no such run is
+    known."""
     if pattern.flags & re.IGNORECASE:
         return b""
     try:
@@ -86,7 +87,8 @@ def literal_of(pattern: re.Pattern[bytes]) -> bytes:
 
 
 def _collect(parsed: object, runs: list[bytes]) -> None:
-    """Collect the literals of a parsed expression: adjacent ones extend the last run, all else begins a new run."""
+    """Collect the literals of a parsed regular expression in `runs`. An adjacent literal extends the last run; anything
+    else begins a new run."""
     for kind, argument in parsed:  # type: ignore[attr-defined]
         if kind is _constants.LITERAL and argument < 256:
             runs[-1] += bytes([argument])
@@ -117,7 +119,8 @@ def _equal(column: Bytes, wanted: bytes) -> Iterator[int]:
 
 
 def _holding(column: Bytes, literal: bytes) -> Iterator[int]:
-    """Yield each row whose bytes contain the literal once. The search runs over the memory of all rows together."""
+    """Yield the number of each row whose bytes contain the literal, each row once. The search goes over the memory of
+    all rows together."""
     data, ends = bytes(memoryview(column.data)), _numbers(column.offsets)
     at = data.find(literal)
     while at >= 0:

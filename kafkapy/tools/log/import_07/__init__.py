@@ -1,1 +1,1 @@
-"""`kafkapy log import`: logs of Kafka 0.7."""
+"""The command `kafkapy log import`, which imports logs of Kafka 0.7."""

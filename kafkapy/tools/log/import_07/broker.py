@@ -1,4 +1,4 @@
-"""Import into topics of a running cluster."""
+"""Imports logs of Kafka 0.7 into topics of a running cluster."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _DEFAULT_MAX = 1_048_588
 
 
 class BrokerTarget:
-    """A Target: topics of a running cluster."""
+    """A Target that imports into topics of a running cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -91,7 +91,7 @@ class BrokerTarget:
 
 
 class ProducerWriter:
-    """A Writer with an idempotent producer, so that a batch that is sent again is stored once."""
+    """A Writer that sends records with an idempotent producer, so that a batch that is sent again is stored once."""
 
     def __init__(self, cluster: Cluster, topic: str, partition: int, codec: int, next_offset: int) -> None:
         self._producer = RecordProducer(cluster, codec=codec)

@@ -1,4 +1,4 @@
-"""`kafkapy log import`: import logs of Kafka 0.7 as records of topics."""
+"""The command `kafkapy log import`: imports logs of Kafka 0.7 as records of topics."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -98,7 +98,8 @@ def import_(
 
 
 def _partitions(path: Path) -> Iterator[Path]:
-    """Yield the path itself, or the partitions of Kafka 0.7 in it."""
+    """Yield the directories of the partitions of Kafka 0.7 at `path`: the directory itself if it has segments, else the
+    partitions in it. Raises ToolError if there are none."""
     if not path.is_dir():
         raise ToolError(f"{path} is no directory of Kafka 0.7: name a partition (topic-0) or a log directory.")
     if any(is_segment_07(file) for file in path.iterdir()):

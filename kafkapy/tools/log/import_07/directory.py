@@ -1,4 +1,4 @@
-"""Import into a new log directory, which `kafkapy log adopt` then makes one of a broker."""
+"""Imports logs of Kafka 0.7 into a new log directory. `kafkapy log adopt` then makes it the directory of a broker."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,8 @@ _BATCH = 256 * 1024
 
 
 class DirectoryTarget:
-    """A Target: partitions in a new log directory that no broker uses yet."""
+    """A Target that imports into partitions of a new log directory, which no broker uses yet. The constructor raises
+    CallError if it is the directory of a broker."""
 
     def __init__(self, directory: Path) -> None:
         for name in ("meta.properties", "kafkapy-metadata.db"):
@@ -52,7 +53,7 @@ class DirectoryTarget:
 
 
 class _LogWriter:
-    """A Writer that appends to a log directly."""
+    """A Writer that appends records directly to a partition's log."""
 
     def __init__(self, log: PartitionLog, codec: int) -> None:
         self._log = log

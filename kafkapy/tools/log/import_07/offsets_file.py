@@ -34,7 +34,7 @@ _CHUNK = 65536 // _ENTRY.size
 
 
 class Head07(NamedTuple):
-    """The JSON object at the start of the file."""
+    """The header of an offsets file: the JSON object at its start."""
 
     topic: str
     partition: int
@@ -47,8 +47,8 @@ class Head07(NamedTuple):
 
 
 class Found07(NamedTuple):
-    """The new offset of an old offset. `exact`: a message began at the requested old offset; else `old_offset` is the
-    start of the message before it."""
+    """The result of looking up an old offset. If `exact`, a message began at the requested offset. Otherwise
+    `old_offset` is the start of the message before it, and `new_offset` belongs to that message."""
 
     old_offset: int
     new_offset: int
@@ -60,7 +60,8 @@ def name_of(topic: str, partition: int) -> str:
 
 
 class OffsetsWriter:
-    """Writes the file: `add` in ascending order, then `finish`, which gives the complete file its name."""
+    """Writes an offsets file: call `add` in ascending order of offsets, then `finish`, which gives the complete file
+    its final name."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -74,7 +75,8 @@ class OffsetsWriter:
         self._count += 1
 
     def finish(self, head: Head07) -> None:
-        """Set `head.entries` and complete the file. It is durable on return."""
+        """Write the header with the number of entries, and give the file its final name. The file is durable on
+        return."""
         self._file.seek(0)
         self._file.write(_encoded(head._replace(entries=self._count)))
         self._file.flush()
@@ -106,7 +108,7 @@ def _encoded(head: Head07) -> bytes:
 
 
 def read_head(path: Path) -> Head07:
-    """Read the JSON object. Raises ToolError for a file of another kind; OSError."""
+    """Return the header of an offsets file. Raises ToolError if it is another kind of file or damaged; OSError."""
     with open(path, "rb") as file:
         data = file.read(HEADER)
         size = os.fstat(file.fileno()).st_size
@@ -135,8 +137,8 @@ def read_head(path: Path) -> Head07:
 
 
 def look_up(path: Path, old_offsets: Iterable[int]) -> list[Found07]:
-    """Return the new offsets. Offsets before the first message map to it, those after the last to the end. Raises
-    ToolError."""
+    """Return the new offset for each old offset. An old offset before the first message gets the first new offset, one
+    after the last message the new end offset. Raises ToolError."""
     count = read_head(path).entries
     with open(path, "rb") as file:
         return [_floor(file.fileno(), count, offset) for offset in old_offsets]

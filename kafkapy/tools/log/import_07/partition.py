@@ -1,4 +1,4 @@
-"""A partition of Kafka 0.7: the messages of its segments in order, and where they are damaged."""
+"""Reads a partition of Kafka 0.7: the messages of its segments in order, and where they are damaged."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +12,8 @@ _SHOW_EVERY = 1 << 18
 
 
 class Stored07(NamedTuple):
-    """A stored message: its offset, the offset after it, the codec, the payloads in it, its file's time (ms)."""
+    """A message stored by Kafka 0.7: its offset, the offset after it, its codec, the payloads in it, and as timestamp
+    the modification time of its file (ms)."""
 
     offset: int
     next_offset: int
@@ -22,7 +23,8 @@ class Stored07(NamedTuple):
 
 
 class Damage07(NamedTuple):
-    """Unreadable bytes. `skipped`: how many are left out because of them; `is_torn`: the file ends inside a message."""
+    """Unreadable bytes in a segment. `skipped` is the number of bytes that are left out because of them; `is_torn` is
+    True if the file ends inside a message."""
 
     path: Path
     position: int
@@ -35,7 +37,8 @@ class Damage07(NamedTuple):
 
 
 class Log07:
-    """The log in one directory. Raises ToolError if it is no partition, or if a part of the log is missing."""
+    """The log of one partition of Kafka 0.7. The constructor raises ToolError if the directory is no such partition, or
+    if a part of the log is missing."""
 
     def __init__(self, directory: Path) -> None:
         name = partition_of_07(directory.name)
@@ -50,7 +53,7 @@ class Log07:
 
     @property
     def start(self) -> int:
-        """Return the offset of the first message."""
+        """The offset of the first message in the log."""
         return self.segments[0].start
 
     @property
@@ -59,7 +62,7 @@ class Log07:
 
     @property
     def times_ascend(self) -> bool:
-        """Return True if the files' times are in their order. If not, the files were copied without their times."""
+        """True if the modification times of the segments ascend. If not, the files were copied without their times."""
         times = [segment.modified_ms for segment in self.segments]
         return times == sorted(times)
 
@@ -68,7 +71,8 @@ class Log07:
     ) -> Iterator[Stored07]:
         """Yield every readable message. `damaged` is called for unreadable bytes, and may raise.
 
-        Timestamps are those of the files, and never decrease. `show` gets the number of bytes done.
+        A message's timestamp is the modification time of its file; timestamps never decrease. `show` is called with the
+        number of bytes done.
         """
         timestamp = 0
         for segment in self.segments:
@@ -82,7 +86,8 @@ class Log07:
 
 
 def _in_segment(segment: Segment07, timestamp: int, damaged: Callable[[Damage07], None]) -> Iterator[Stored07]:
-    """Yield a segment's messages. An invalid message is skipped; after an invalid length the rest of the segment is."""
+    """Yield the messages of a segment. A message with invalid content is skipped; after an invalid length, the rest of
+    the segment is skipped. `damaged` is called for each."""
     start, end = segment.start, 0
     reason = None
     with Reader07(segment.path) as reader:

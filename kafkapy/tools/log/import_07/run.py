@@ -1,9 +1,9 @@
 """The import of partitions of Kafka 0.7, which may be interrupted and continued.
 
-First a log is read to its end. This shows whether it is complete, and gives every message its new offset: the first one
-of the import plus the number of records before it. The offsets file with them is durable before the first record is
-sent. From then on the partition's end offset says how much is imported, so a second run continues there, or does
-nothing if all records are there.
+First a log is read to its end. This shows whether it is complete, and gives every message its new offset: the base
+offset of the import plus the number of records before the message. The new offsets are written to the offsets file,
+which is durable before the first record is sent. From then on the partition's end offset says how much is imported, so
+a second run continues there, or does nothing if all records are there.
 """
 
 from collections import Counter, defaultdict
@@ -22,7 +22,8 @@ Show = Callable[[int], None]
 
 @dataclass
 class Job:
-    """A partition to import, and the result: `records` in total, `before` of them imported by earlier runs."""
+    """The import of one partition, and its result: `records` is the number of records in total, and `before` how many
+    of them earlier runs have imported."""
 
     log: Log07
     topic: str
@@ -41,8 +42,8 @@ class Job:
 
 
 class Import:
-    """Imports partitions. `skip_damaged`: leave out what cannot be read instead of failing. `codec`: None for each
-    log's own."""
+    """Imports partitions into a Target. `skip_damaged`: leave out unreadable messages instead of failing. `codec`: the
+    codec of the new batches; None means the codec that most messages of the log have."""
 
     def __init__(
         self, target: Target, offsets_dir: Path, *, skip_damaged: bool = False, codec: int | None = None
@@ -56,7 +57,8 @@ class Import:
         return Job(log, topic, partition, self._offsets_dir / name_of(topic, partition))
 
     def run(self, jobs: list[Job], show: Show = lambda done: None) -> None:
-        """Import all partitions. `show` gets the bytes done, of twice the logs' size. Raises ToolError, KafkaError."""
+        """Import all partitions. `show` is called with the number of bytes done; the total is twice the size of the
+        logs, because each is read twice. Raises ToolError, KafkaError."""
         _refuse_the_same(jobs)
         self._offsets_dir.mkdir(parents=True, exist_ok=True)
         done = 0
@@ -69,7 +71,8 @@ class Import:
             done += job.log.size
 
     def _number(self, job: Job, show: Show) -> None:
-        """Read the log and write the offsets file."""
+        """Read the log of a job to its end, write its offsets file, and set the job's counts. Raises ToolError if the
+        target partition has records that are not of this import."""
         first, following = self._target.offsets(job.topic, job.partition)
         known = read_head(job.offsets_file) if job.offsets_file.exists() else None
         if known is not None:

@@ -1,4 +1,5 @@
-"""The interface of the places that logs of Kafka 0.7 are imported into: see `broker` and `directory`."""
+"""The interface of the targets that logs of Kafka 0.7 are imported into. The modules `broker` and `directory` implement
+it."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -6,7 +7,8 @@ from typing import NamedTuple, Protocol
 
 
 class Demand(NamedTuple):
-    """What a topic must be able to take: number of partitions, bytes of the largest value, oldest timestamp (ms)."""
+    """The requirements for a topic: its number of partitions, the bytes of the largest value, the oldest timestamp
+    (ms)."""
 
     partitions: int
     largest: int
@@ -14,19 +16,20 @@ class Demand(NamedTuple):
 
 
 class Writer(Protocol):
-    """Takes the records of one partition in order."""
+    """Writes the records of one partition in order."""
 
     def append(self, value: bytes, timestamp: int) -> None: ...
 
     def flush(self) -> None:
-        """Return when all records are stored. Raises ToolError if one has another offset than expected."""
+        """Wait until all appended records are stored. Raises ToolError if a record was stored at another offset than
+        expected."""
 
 
 class Target(AbstractContextManager["Target"], Protocol):
     def offsets(self, topic: str, partition: int) -> tuple[int, int]:
-        """Return the partition's first and next offset; zeros if it does not exist yet."""
+        """Return the first offset and the end offset of the partition; (0, 0) if the partition does not exist yet."""
 
     def prepare(self, demands: Mapping[str, Demand]) -> None:
-        """Create missing topics. Raises ToolError for a topic that cannot take the records."""
+        """Create the missing topics. Raises ToolError for an existing topic that does not meet its demand."""
 
     def writer(self, topic: str, partition: int, codec: int, next_offset: int) -> Writer: ...

@@ -1,1 +1,1 @@
-"""`kafkapy log stats`."""
+"""The command `kafkapy log stats`."""

@@ -1,4 +1,4 @@
-"""`kafkapy log stats`: count what is in segment files."""
+"""The command `kafkapy log stats`: counts the content of segment files."""
 
 import sys
 from collections.abc import Sequence
@@ -95,7 +95,7 @@ def stats(
 def _chosen(places: list[Place], asked: list[Path], everything: bool) -> tuple[list[Place], dict[str, int]]:
     """Return the partitions to count, and how many are skipped because they are empty or internal.
 
-    A partition is not skipped if the user named it or its topic, or if all would be skipped.
+    A partition is not skipped if the user named it or its topic. If all partitions would be skipped, none is.
     """
     left_out = {"empty": 0, "internal": 0}
     chosen = []
@@ -108,13 +108,14 @@ def _chosen(places: list[Place], asked: list[Path], everything: bool) -> tuple[l
 
 
 def _told(left_out: dict[str, int]) -> str:
-    """Return what was skipped as text; empty if nothing was."""
+    """Return a sentence about the number of skipped partitions; empty if none was skipped."""
     found = [counted(count, f"{kind} partition") for kind, count in left_out.items() if count]
     return f"Left out: {' and '.join(found)} (--all counts them too)." if found else ""
 
 
 def _picture(plot: Path | None, force: bool) -> ResultFile | None:
-    """Open the file of --plot. Raises CallError before the counting if the picture could not be written."""
+    """Return the output file for --plot, None without --plot. Raises CallError, before the counting, if the picture
+    could not be written."""
     if plot is None:
         return None
     if plot.suffix[1:] not in FORMATS:

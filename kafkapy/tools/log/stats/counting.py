@@ -1,4 +1,4 @@
-"""The walk over the segments of a partition that counts their content."""
+"""Reads the segments of a partition and counts their content."""
 
 from collections.abc import Callable
 
@@ -12,8 +12,11 @@ from kafkapy.tools.log.stats.totals import Stats, fill
 
 
 def gather(place: Place, key_memory: int, progress: Callable[[int], object]) -> Stats:
-    """Count a partition; `progress` gets the number of its bytes that are counted. Raises ToolError for a file that
-    cannot be opened or read. Damage is part of the result; the walk continues with the next segment."""
+    """Count the content of a partition. `progress` is called with the number of bytes counted so far.
+
+    Raises ToolError for a file that cannot be opened or read. Damage is part of the result, and counting continues with
+    the next segment.
+    """
     if place.kafka_07:
         return gather_07(place, key_memory, progress)
     tally = LogTally(decompress_records, key_memory, aborted=_aborted(place))
@@ -36,7 +39,8 @@ def gather(place: Place, key_memory: int, progress: Callable[[int], object]) -> 
 
 
 def _aborted(place: Place) -> list[tuple[int, int]]:
-    """Return the aborted transactions of a partition, whose records compaction would not keep."""
+    """Return the aborted transactions of a partition as (producer id, first offset). Compaction would not keep their
+    records."""
     segments = siblings(place)
     if not any(
         index.exists() and index.stat().st_size for index in (s.path.with_suffix(".txnindex") for s in segments)

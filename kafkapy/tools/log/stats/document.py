@@ -1,4 +1,4 @@
-"""The JSON document of `kafkapy log stats`, of one partition or of several together."""
+"""Makes the JSON document of `kafkapy log stats` for one partition, or for several together."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +10,8 @@ Json = dict[str, Any]
 
 
 def document(stats: Stats, top: int) -> Json:
-    """Return the document. Sizes are in bytes, timestamps in ms; `top`: how many keys and producers are listed."""
+    """Return the statistics as a JSON document. Sizes are in bytes, timestamps in ms. `top` is how many keys and
+    producers are listed."""
     counts = stats.counts
     single = stats.partitions == 1
     return {
@@ -88,7 +89,7 @@ def _steps(places: list[int]) -> list[Json]:
 
 
 def largest(them: Iterable[Any], top: int) -> list[Any]:
-    """Return the `top` keys or producers with most bytes."""
+    """Return the `top` keys or producers with the most bytes, largest first."""
     return sorted(them, key=lambda one: -one.bytes)[:top]
 
 
@@ -110,7 +111,8 @@ def _producer(producer: Producer) -> Json:
 
 
 def compaction(stats: Stats) -> Json:
-    """Return what compacting everything now would remove: superseded records, records without key, aborted records."""
+    """Return how many records and bytes compacting everything now would remove: superseded records, records without a
+    key, aborted records."""
     records, size = stats.counts["records"], stats.counts["record_bytes"]
     saved = size - stats.kept_bytes
     return {

@@ -1,6 +1,6 @@
-"""Counting partitions of Kafka 0.7, whose messages have neither keys nor timestamps nor consecutive offsets.
+"""Counts partitions of Kafka 0.7, whose messages have neither keys nor timestamps nor consecutive offsets.
 
-They are counted as messages of format 0; then the figures that depend on 0.7's own layout are replaced.
+The messages are counted as messages of format 0; then the figures that depend on 0.7's own layout are replaced.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,8 @@ OVERHEAD = 26  # bytes of a message of format 0 without a key, besides its value
 
 
 def gather_07(place: Place, key_memory: int, progress: Callable[[int], object]) -> Stats:
-    """Count a partition. A stored message, compressed or not, counts as a batch. Raises ToolError."""
+    """Count the content of a partition of Kafka 0.7. A stored message, compressed or not, counts as a batch. Raises
+    ToolError for a file that cannot be read."""
     tally = LogTally(decompress_records, key_memory)
     stats = Stats(place.name)
     own = _Own()
@@ -51,7 +52,7 @@ def gather_07(place: Place, key_memory: int, progress: Callable[[int], object]) 
 
 
 class _Own:
-    """Sums over the stored messages that replace the figures counted for format 0."""
+    """Figures for Kafka 0.7's own message layout. They replace the figures that were counted for format 0."""
 
     def __init__(self) -> None:
         self.codecs: dict[str, dict[str, int]] = {}

@@ -1,4 +1,5 @@
-"""The picture of `kafkapy log stats --plot`: bytes and records over time, batch sizes, key skew. Needs matplotlib."""
+"""Draws the picture of `kafkapy log stats --plot`: bytes and records over time, batch sizes, key skew. Needs
+matplotlib."""
 
 from datetime import datetime, timezone
 from typing import Any, BinaryIO
@@ -15,7 +16,8 @@ YEAR_1, YEAR_10000 = -62_135_596_800_000, 253_402_300_800_000
 
 
 def plotting() -> Any:
-    """Return matplotlib.figure. Raises CallError if matplotlib is missing. No window is opened: the backend is Agg."""
+    """Return the module matplotlib.figure. Raises CallError if matplotlib is missing. No window is opened: the backend
+    is Agg."""
     try:
         import matplotlib
 
@@ -29,7 +31,7 @@ def plotting() -> Any:
 
 
 def draw(stats: Stats, out: BinaryIO, kind: str) -> None:
-    """Draw the picture and write it to `out` in the format `kind`, one of FORMATS."""
+    """Draw the statistics and write the picture to `out` in the format `kind`, one of FORMATS."""
     figure = plotting().Figure(figsize=(12, 9), layout="constrained")
     figure.suptitle(f"{stats.name}: {stats.counts['records']:,} records, {stats.file_bytes:,} bytes")
     (times, sizes), (counts, keys) = figure.subplots(2, 2)
@@ -114,7 +116,7 @@ def _from(place: int) -> str:
 
 
 def _draw_keys(axes: Any, stats: Stats) -> None:
-    """Draw the bytes of the largest keys by rank, and the cumulative share of all bytes."""
+    """Draw the bytes of the largest keys by rank, and the cumulative share of the bytes of all records with a key."""
     ordered = sorted((key.bytes for key in stats.keys.values()), reverse=True)
     axes.set_title("key skew: the largest keys")
     if not ordered:

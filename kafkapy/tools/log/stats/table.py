@@ -1,4 +1,4 @@
-"""The tables of `kafkapy log stats`."""
+"""Makes the tables of `kafkapy log stats`."""
 
 from datetime import datetime, timezone
 from typing import Any
@@ -16,7 +16,7 @@ PARTITION_COLUMNS = ("PARTITION", "SEGMENTS>", "BATCHES>", "RECORDS>", "BYTES>",
 
 
 def partition_row(stats: Stats) -> tuple[object, ...]:
-    """Return a row for one of several partitions."""
+    """Return the row for one partition in the table of several partitions. PARTITION_COLUMNS has the columns."""
     counts = stats.counts
     packed = sum(one["packed"] for one in stats.codecs.values())
     ratio = sum(one["unpacked"] for one in stats.codecs.values()) / packed if packed else None
@@ -34,7 +34,8 @@ def partition_row(stats: Stats) -> tuple[object, ...]:
 
 
 def rows(stats: Stats, top: int) -> list[Row]:
-    """Return the rows (name, figures) for one partition, or for all together."""
+    """Return the rows (name, figures) of the table for one partition, or for several partitions together. `top` is how
+    many of the largest keys and producers are listed."""
     counts = stats.counts
     records = counts["records"]
     found: list[Row] = [("segments", f"{stats.segments:,} with {_size(stats.file_bytes)}")]
@@ -65,7 +66,7 @@ def rows(stats: Stats, top: int) -> list[Row]:
 
 
 def moment(timestamp: int | None) -> str:
-    """Return a timestamp as ISO 8601 in UTC, or as @milliseconds if it is outside the calendar."""
+    """Return a timestamp as ISO 8601 in UTC, or as @milliseconds if it is outside the calendar; empty for None."""
     if timestamp is None:
         return ""
     try:

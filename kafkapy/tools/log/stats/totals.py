@@ -1,4 +1,4 @@
-"""What is counted of partitions: the content of one, and the sums over several."""
+"""The statistics of `kafkapy log stats`: those of one partition, and sums over several."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -17,8 +17,8 @@ MOST_PRODUCERS = 65536
 
 @dataclass
 class Key:
-    """A key, or its first bytes. `error` is how many of the bytes may belong to other keys; the number of records is
-    exact."""
+    """A record key, or only its first bytes, with its totals. `bytes` may include up to `error` bytes of other keys.
+    The number of records is exact if `error` is 0, else a lower bound."""
 
     name: bytes
     length: int
@@ -29,7 +29,7 @@ class Key:
 
 @dataclass
 class Producer:
-    """A producer. `open_first`: the first offset of its open transaction, -1 if there is none."""
+    """The totals of one producer. `open_first` is the first offset of its open transaction, -1 if there is none."""
 
     id: int
     epoch: int
@@ -42,10 +42,13 @@ class Producer:
 
 @dataclass
 class Stats:
-    """The content of partitions. `counts` has the names of ext/log_tally.pxd; `codecs` and `formats` are by name.
+    """The statistics of one partition or of several. `counts` has the names of ext/log_tally.pxd; `codecs` and
+    `formats` are by name.
 
-    batch_bytes, batch_records: element i counts the batches from 2^(i-1) to below 2^i of them. kept_*: what compaction
-    would keep, with tombstones_kept and their bytes in it; exact unless `sample` (1 in so many keys) is more than 1.
+    batch_bytes, batch_records: element i counts the batches that have from 2^(i-1) to below 2^i bytes or records.
+    kept_bytes, tombstones_kept, tombstone_bytes_kept: what compaction would keep. These figures and the number of
+    distinct
+        keys are exact if `sample` is 1; otherwise they are estimated from 1 in `sample` keys.
     moments: (start, records, bytes) for intervals of `moment_ms`.
     """
 
@@ -78,7 +81,8 @@ class Stats:
         return self.sample == 1
 
     def add(self, other: "Stats") -> None:
-        """Add another partition. Offsets and epochs, which belong to one partition, are meaningless afterwards."""
+        """Add the statistics of another partition. Offsets and epochs, which belong to one partition, are meaningless
+        afterwards."""
         self.partitions += other.partitions
         self.segments += other.segments
         self.file_bytes += other.file_bytes
@@ -159,7 +163,7 @@ def _joined(moments: tuple[tuple[int, int, int], ...], width: int) -> list[tuple
 
 
 def fill(stats: Stats, place: Place, tally: LogTally) -> None:
-    """Copy what the tally of a partition has counted into `stats`."""
+    """Copy the figures that the tally has counted for a partition into `stats`."""
     stats.partitions = 1
     stats.segments = len(place.segments)
     stats.file_bytes = place.size

@@ -1,1 +1,1 @@
-"""`kafkapy log tail`."""
+"""The command `kafkapy log tail`."""

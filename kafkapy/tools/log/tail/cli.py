@@ -1,4 +1,4 @@
-"""`kafkapy log tail`: print the last records of a partition, and new ones as they are appended."""
+"""The command `kafkapy log tail`: prints the last records of partitions, and new records as they are appended."""
 
 import sys
 import time

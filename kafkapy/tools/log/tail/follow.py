@@ -1,7 +1,8 @@
-"""A partition's log as it grows: its last records and those appended later, across segment rolls and truncation.
+"""Reads the last records of a partition's log, and then new records as a broker appends them, across segment rolls and
+truncation.
 
-Polls instead of using inotify: a poll is one fstat per partition and works on every file system. A broker's append
-may be visible in part, so an incomplete batch is read again at the next poll.
+The files are polled instead of watched with inotify: a poll is one fstat per partition and works on every file system.
+A broker's append may be visible in part, so an incomplete batch is read again at the next poll.
 """
 
 import os
@@ -19,11 +20,12 @@ Show = Callable[[Found], object]
 
 
 class Follower:
-    """Follows one partition. `next_offset` is the offset after the last record handed out; `note` gets sentences about
-    what happened to the log. `control`: transaction markers are handed out, too."""
+    """Reads the log of one partition as it grows. `next_offset` is the offset after the last record passed to `show`.
+    `note` is called with sentences about truncation and deletion. With `control`, transaction markers are passed to
+    `show` too."""
 
     def __init__(self, place: Place, note: Callable[[str], object], *, control: bool = False) -> None:
-        """Raise ToolError for a partition of Kafka 0.7 or a log that cannot be read, or OSError."""
+        """Raise ToolError for a partition of Kafka 0.7 or a log that cannot be read; OSError."""
         if place.kafka_07:
             raise ToolError(f"{place.name} is of Kafka 0.7, to which nothing is written any more: use log dump.")
         self.place = place
@@ -36,13 +38,13 @@ class Follower:
         self.next_offset = end_offset_of(place.segments[-1])
 
     def close(self) -> None:
-        """Close the open segment."""
+        """Close the segment file that is open."""
         if self._log is not None:
             self._log.close()
             self._log = None
 
     def last(self, count: int, show: Show) -> None:
-        """Hand out the last `count` records. Raises ToolError, OfflineError, OSError."""
+        """Call `show` with each of the last `count` records in the log. Raises ToolError, OfflineError, OSError."""
         if not count:
             return
         end, start = self.next_offset, self.place.segments[0].base_offset
@@ -58,7 +60,8 @@ class Follower:
             show(one)
 
     def poll(self, show: Show) -> bool:
-        """Hand out new records; return True if more may be read at once. Raises ToolError, OfflineError, OSError."""
+        """Call `show` with each new record. Return True if there may be more records to read at once, without a pause.
+        Raises ToolError, OfflineError, OSError."""
         if self._log is None:
             self._find()
         log = self._log
@@ -91,7 +94,8 @@ class Follower:
         self._position = batch.end
 
     def _is_the_same(self, log: LogReader) -> bool:
-        """Return False if the last batch read was deleted (the file is renamed) or truncated (its bytes change)."""
+        """Return False if the last batch read is gone: the segment was deleted (its file is renamed), or the log
+        truncated (its bytes change)."""
         try:
             if not os.path.samestat(os.stat(log.path), os.fstat(log.fd)):
                 return False
@@ -103,7 +107,7 @@ class Follower:
         return header is not None and header.crc == self._last[1]
 
     def _roll(self, log: LogReader) -> bool:
-        """Continue in the next segment, which is named by the offset after this one's last."""
+        """Open the next segment, whose name is `next_offset`. Return False if there is none yet."""
         path = self.place.directory / f"{self.next_offset:020d}.log"
         if path == log.path or not path.exists():
             return False
@@ -121,7 +125,8 @@ class Follower:
         self._find()
 
     def _find(self) -> None:
-        """Open the segment that has `next_offset` or will have it."""
+        """Open the segment that contains `next_offset` or that will contain it. Call `note` if records before that
+        offset were deleted or the log was truncated."""
         segments = self._segments()
         if segments[0].base_offset > self.next_offset:
             self._note(f"{self.place.name}: records before offset {segments[0].base_offset} have been deleted.")
@@ -141,7 +146,7 @@ class Follower:
 
 
 def _between(segments: list[Segment], begin: int, end: int) -> Iterator[Found]:
-    """Yield records with begin <= offset < end."""
+    """Yield the records with begin <= offset < end in the segments."""
     for number, segment in enumerate(segments):
         if number + 1 < len(segments) and segments[number + 1].base_offset <= begin:
             continue

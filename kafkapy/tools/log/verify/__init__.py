@@ -1,1 +1,1 @@
-"""`kafkapy log verify`: a module for each kind of file that it checks."""
+"""The command `kafkapy log verify`, with a module for each kind of file that it checks."""

@@ -1,4 +1,4 @@
-"""`kafkapy log verify`: check that every byte of a log is valid, and report where it is not."""
+"""The command `kafkapy log verify`: checks that every byte of a log is valid, and reports where it is not."""
 
 import sys
 from pathlib import Path
@@ -49,7 +49,7 @@ def verify(
 
 
 def _check(paths: list[Path], as_json: bool) -> Report:
-    """Check the paths; print problems as they are found, and a summary."""
+    """Check the files at the paths. Print problems as they are found, and a summary at the end. Return the report."""
     out = sys.stdout
 
     def show(problem: Problem) -> None:

@@ -1,4 +1,4 @@
-"""Checks of `leader-epoch-checkpoint` against the leader epochs in the batches."""
+"""Checks the file `leader-epoch-checkpoint` against the leader epochs in the batches."""
 
 from bisect import bisect_right
 from itertools import pairwise
@@ -13,11 +13,12 @@ NAME = leader_epochs.NAME
 
 
 def check_epochs(directory: Path, runs: list[EpochRun], next_offset: int | None, report: Report) -> None:
-    """Check a partition's file against the `runs` of all its segments in order.
+    """Check a partition's leader-epoch-checkpoint against `runs`, the leader epochs in the batches of all its segments
+    in order.
 
-    Batches of epoch -1 (from followers of old brokers, or from tools) are not compared. next_offset: the log's end;
-    None if it is not known. Offsets below the first start offset in the file may have any older epoch: the file drops
-    epochs that end before the log start offset.
+    Batches of epoch -1 (from followers of old brokers, or from tools) are not compared. `next_offset` is the log end
+    offset, or None if it is not known. Offsets below the first start offset in the file may have any older epoch,
+    because the file drops epochs that end before the log start offset.
     """
     path = directory / NAME
     said = [run for run in runs if run.epoch >= 0]
@@ -50,7 +51,7 @@ def check_epochs(directory: Path, runs: list[EpochRun], next_offset: int | None,
 
 
 def read_epochs(path: Path, report: Report) -> list[tuple[int, int]] | None:
-    """Return (epoch, start offset) of each line. Reports a file that cannot be read, and returns None."""
+    """Return (epoch, start offset) for each line of the file. If the file is invalid, report that and return None."""
     try:
         entries = [tuple(numbers(line, 2, str(path))) for line in parse_lines(path.read_bytes(), str(path))]
     except CheckpointError as error:

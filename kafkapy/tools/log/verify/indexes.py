@@ -1,8 +1,8 @@
-"""Checks of index entries against the log: what a search through them would miss.
+"""Checks index entries against the log, and reports entries with which a search would miss records.
 
-The rules hold for the indexes of every Kafka since 0.8. An entry of an offset index has the last offset of an append,
-before 0.11 the first one, and the position where the append begins. An entry of a time index has the largest timestamp
-so far and its offset: the offset of a record, or the last one of its batch.
+The rules hold for the indexes of every Kafka since 0.8. An entry of an offset index has the last offset of an append
+(before 0.11 the first offset), and the position where the append begins. An entry of a time index has the largest
+timestamp so far and its offset: the offset of a record, or the last offset of its batch.
 """
 
 from array import array
@@ -19,13 +19,15 @@ _AT_OFFSET = Struct("=qqqqqq")
 
 
 def _content(path: Path) -> bytes:
-    """Read the whole file. A broker that rolls truncates an index to its entries, perhaps during the read."""
+    """Return the content of the file. A broker that rolls a segment truncates its index, perhaps during the read; the
+    file is then read again."""
     data = path.read_bytes()
     return data if len(data) == path.stat().st_size else path.read_bytes()
 
 
 class IndexCheck:
-    """The check of a segment's two indexes: pass `questions` to its Checker, walk the log, then call `compare`."""
+    """Checks the two indexes of a segment. Pass `questions` to the Checker that reads the log, and call `compare` when
+    it has read the log."""
 
     def __init__(self, log: Path, base_offset: int, report: Report) -> None:
         self._base = base_offset
@@ -41,14 +43,14 @@ class IndexCheck:
 
     @property
     def questions(self) -> tuple[bytes, bytes]:
-        """Return positions and offsets in the form that Checker takes."""
+        """The positions in the offset index and the offsets in the time index, in the form that Checker takes."""
         return (
             array("q", [position for position, _ in self._positions]).tobytes(),
             array("q", [offset for offset, _ in self._times]).tobytes(),
         )
 
     def compare(self, checker: Checker) -> None:
-        """Compare the entries with what Checker found in the log, and report differences."""
+        """Compare the index entries with what the Checker has found in the log, and report differences."""
         self._compare_positions(checker)
         self._compare_times(checker)
 
@@ -93,7 +95,8 @@ class IndexCheck:
                 before_time, before_offset = timestamp, offset
 
     def _entries(self, path: Path, layout: Struct) -> Iterable[Sequence[int]]:
-        """Yield the entries that were written. The index that a broker appends to is preallocated and ends in zeros."""
+        """Yield the entries of an index that were written, and report invalid content. The index that a broker appends
+        to is preallocated, so it ends in zeros."""
         data, size = _content(path), layout.size
         if len(data) % size:
             self._report.add(

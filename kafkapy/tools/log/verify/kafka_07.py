@@ -1,4 +1,5 @@
-"""Checks of a partition of Kafka 0.7: every message's checksum at every level, and segments without gaps."""
+"""Checks partitions of Kafka 0.7: the checksum of every message, also of messages in compressed ones, and gaps between
+segments."""
 
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from kafkapy.tools.log.verify.report import Report
 
 
 def check_partition_07(directory: Path, report: Report) -> None:
-    """Check a partition's directory. Raises OSError."""
+    """Check all segments in a partition's directory, and report problems. Raises OSError."""
     segments = segments_07(directory)
     for segment in segments:
         check_segment_07(segment.path, report)
@@ -18,7 +19,8 @@ def check_partition_07(directory: Path, report: Report) -> None:
 
 
 def check_segment_07(path: Path, report: Report) -> None:
-    """Check a segment. After an invalid message the walk continues; an invalid length ends it. Raises OSError."""
+    """Check a segment, and report problems. After an invalid message the check continues; an invalid length ends it.
+    Raises OSError."""
     start, end = int(path.stem), 0
     report.files += 1
     with Reader07(path) as log:

@@ -1,4 +1,4 @@
-"""Checks of a partition's directory: its segments in order, and the other files in it."""
+"""Checks the directory of a partition: its segments in order, and the other files in it."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -17,14 +17,15 @@ COORDINATORS = ("__consumer_offsets", "__transaction_state")
 
 
 class CheckedPartition(NamedTuple):
-    """A partition's log, from the first segment's base offset to `end`; None if the end is not known."""
+    """The offset range of a checked log: from `start`, the base offset of the first segment, to `end`, which is None if
+    it is not known."""
 
     start: int
     end: int | None
 
 
 def segments_in(directory: Path) -> list[tuple[int, Path]]:
-    """Return base offset and path of each .log file, ascending."""
+    """Return (base offset, path) for each .log file in the directory, in ascending order."""
     found = []
     for path in directory.glob(f"*{names.LOG}"):
         offset = names.offset_of(path.name)
@@ -34,7 +35,8 @@ def segments_in(directory: Path) -> list[tuple[int, Path]]:
 
 
 def check_partition(directory: Path, report: Report) -> CheckedPartition:
-    """Check a partition's directory. Raises ToolError if it has no segments; OSError."""
+    """Check all files in a partition's directory, and report problems. Return the offset range of the log. Raises
+    ToolError if there are no segments; OSError."""
     segments = segments_in(directory)
     if not segments:
         raise ToolError(f"{directory} has no segments (.log files): is it the directory of a partition?")
@@ -83,8 +85,8 @@ def _check_between(before: CheckedSegment | None, found: CheckedSegment, report:
 
 
 def _check_names(directory: Path, segments: list[tuple[int, Path]], report: Report) -> None:
-    """Report indexes without a segment, which the next start deletes, and segments without an index, which it
-    rebuilds."""
+    """Report index files without a segment, which a starting broker deletes, and segments without an offset index,
+    which it rebuilds."""
     for _, path in segments:
         index = path.with_suffix(names.OFFSET_INDEX)
         if path.stat().st_size and not index.exists():
@@ -109,7 +111,8 @@ def _snapshots_in(directory: Path) -> dict[int, Path]:
 
 
 def _check_other_snapshots(snapshots: dict[int, Path], start: int, report: Report) -> None:
-    """Check the remaining snapshots by their content alone: their offsets are not between two readable batches."""
+    """Check the content of the remaining producer snapshots. They are not compared with the log, because their offsets
+    are not between two readable batches."""
     alone = ProducerCheck(report, by_coordinator=False)
     for offset, path in sorted(snapshots.items()):
         alone.snapshot(path, max(offset, 1), FAR)
