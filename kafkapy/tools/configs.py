@@ -1,4 +1,4 @@
-"""`kafkapy configs`: describe and alter the settings of topics and brokers."""
+"""The command `kafkapy configs`: describes and alters the settings of topics and brokers."""
 
 from typing import Annotated
 

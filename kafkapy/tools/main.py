@@ -1,4 +1,4 @@
-"""The entry point of `kafkapy`.
+"""The entry point of the command line `kafkapy`.
 
 A broker has to start within a fraction of a second and in little memory, so `kafkapy start` goes straight to
 `tools.start`. Only other commands, help and completion load typer and rich.
@@ -17,7 +17,7 @@ DONE, FAILED, WRONG_CALL, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
 
 class Terminated(BaseException):
-    """Raised in the main thread on SIGTERM, so that a command without a handler of its own cleans up."""
+    """Raised in the main thread on SIGTERM, so that a command without its own signal handler cleans up."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,9 +76,11 @@ def _terminated(number: int, frame: object) -> None:
 
 
 def sentence_of(error: Exception) -> str:
-    """Return a sentence for the user. For an unexpected error it names the type and how to get a traceback.
+    """Return an error as a sentence for the user. For an unexpected error, the sentence names its type and how to get a
+    traceback.
 
-    What a broker, a client or a file name has put into it is escaped, except for line breaks.
+    Unprintable characters in the text, which may come from a broker, a client or a file name, are escaped, except for
+    line breaks.
     """
     from kafkapy.errors import KafkaError, name_of
     from kafkapy.runtime.printable import printable

@@ -1,4 +1,4 @@
-"""Writes the page of metrics from the tables of metrics: `python -m kafkapy.tools.metrics_docs > docs/metrics.md`."""
+"""Writes the documentation page of all metrics: `python -m kafkapy.tools.metrics_docs > docs/metrics.md`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ A metric is added as [add-a-metric.md](add-a-metric.md) says.
 
 
 def page() -> str:
-    """Return the whole page, in Markdown."""
+    """Return the documentation page of all metrics, in Markdown."""
     parts = [_INTRODUCTION]
     parts += [f"## {title}\n\n" + _table(metrics.values()) for title, metrics in BROKER_TABLES.items()]
     parts.append("## Mirror\n\n" + _table(MIRROR_TABLE.values()))
@@ -45,7 +45,7 @@ def page() -> str:
 
 
 def exposed_name(metric: Metric) -> str:
-    """Return the name of a metric on a page of metrics."""
+    """Return the name of a metric as Prometheus shows it, with prefix and suffix."""
     return PREFIX + metric.name + ("_total" if metric.kind == "counter" else "")
 
 

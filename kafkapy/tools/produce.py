@@ -1,4 +1,4 @@
-"""`kafkapy produce`: send the lines of a file or of standard input as records."""
+"""The command `kafkapy produce`: sends the lines of a file or of standard input as records."""
 
 import os
 import select
@@ -76,7 +76,7 @@ def produce(
 
 
 class _Lines:
-    """Parses lines as the options say."""
+    """Parses input lines into records, as the options --json, --key-separator and --partition say."""
 
     def __init__(self, key_separator: str | None, as_json: bool, partition: int | None) -> None:
         self._separator = None if key_separator is None else key_separator.encode()
@@ -84,7 +84,8 @@ class _Lines:
         self._partition = partition
 
     def record(self, line: bytes, number: int) -> RecordLine | None:
-        """Return the record in a line without its line end; None for an empty line between JSON objects."""
+        """Return the record in a line, which has no line end; None for an empty line between JSON objects. Raises
+        ToolError, with the line number, for an invalid line."""
         if self._as_json:
             if not line.strip():
                 return None
@@ -102,7 +103,8 @@ class _Lines:
 
 
 def _send(producer: RecordProducer, topic: str, source: BinaryIO, lines: _Lines, show: Callable[[int], None]) -> int:
-    """Send all lines and return their number. Lines before an invalid one are sent before the error is raised."""
+    """Send all lines as records, and return the number of records. Raises ToolError for an invalid line, after the
+    lines before it have been sent."""
     count = 0
     done = 0
     try:
@@ -130,8 +132,8 @@ def _send(producer: RecordProducer, topic: str, source: BinaryIO, lines: _Lines,
 
 
 def _read_lines(source: BinaryIO, producer: RecordProducer) -> Iterator[bytes]:
-    """Yield lines, with their line ends, as they arrive. Before each wait for input the producer is flushed, so that
-    lines that are typed or piped slowly are stored at once."""
+    """Yield the lines of `source`, with their line ends, as they arrive. The producer is flushed before each wait for
+    input, so that lines that are typed or piped slowly are stored at once."""
     rest: list[bytes] = []
     while True:
         if not select.select([source], [], [], 0)[0]:

@@ -1,4 +1,4 @@
-"""`kafkapy spark`: load topics into Parquet files with Spark, exactly once."""
+"""The command `kafkapy spark`: loads topics into Parquet files with Spark, exactly once."""
 
 import json
 import os
@@ -198,7 +198,7 @@ def _time(option: str, text: str | None) -> int | None:
 
 
 def _require() -> None:
-    """Raise CallError with what has to be installed, if something is missing."""
+    """Raise CallError if a library that Spark loads need is not installed. The message says what to install."""
     from kafkapy.spark.requirements import MissingRequirement, check_requirements
 
     try:
@@ -208,7 +208,7 @@ def _require() -> None:
 
 
 def _require_java(master: str) -> None:
-    """Raise CallError if there is no JVM, except for a Spark Connect server, which has its own."""
+    """Raise CallError if there is no JVM. A Spark Connect server (sc://) has its own, so nothing is checked for it."""
     from kafkapy.spark.requirements import MissingRequirement, check_java
 
     if not master.startswith("sc://"):
@@ -241,7 +241,8 @@ def _values(as_json: str | None, avro: list[str] | None) -> "JsonValues | AvroVa
 
 
 def _is_file_name(text: str) -> bool:
-    """Return True for a text without space or colon, which separate a column's name and type, or an existing file."""
+    """Return True if the value of --json is a file name: the file exists, or the text has no space or colon, which
+    separate a column's name and type."""
     return not any(mark in text.strip() for mark in " :") or Path(text).is_file()
 
 
@@ -254,7 +255,8 @@ def _text(option: str, path: Path) -> str:
 
 
 def _check(settings: "Settings") -> None:
-    """Raise errors about columns and servers before Spark is started, which takes seconds."""
+    """Raise an error for invalid columns or server addresses. This is done before Spark is started, which takes
+    seconds."""
     from kafkapy.client.cluster import parse_addresses
     from kafkapy.spark.load.task import schema_of
 
@@ -275,7 +277,8 @@ def _topics_are_there(topics: list[str], settings: "Settings") -> None:
 
 @contextmanager
 def _session(master: str, conf: dict[str, str]) -> "Iterator[SparkSession]":
-    """Start a Spark session, or connect to a Spark Connect server."""
+    """Context manager that starts a Spark session, or connects to a Spark Connect server, and stops the session at the
+    end. Raises ToolError if Spark does not start."""
     remote = master.startswith("sc://")
     _prepare(master)
     from pyspark.sql import SparkSession
@@ -296,7 +299,8 @@ def _session(master: str, conf: dict[str, str]) -> "Iterator[SparkSession]":
 
 
 def _prepare(master: str) -> None:
-    """Set environment variables of Spark that are not set: this Python, and 127.0.0.1 for a local master."""
+    """Set Spark's environment variables that are not set yet: this Python interpreter for the workers, and 127.0.0.1
+    for a local master."""
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
@@ -305,7 +309,8 @@ def _prepare(master: str) -> None:
 
 @contextmanager
 def _shown(follow: bool) -> "Iterator[Any]":
-    """Show progress: a bar on a terminal, or with --follow a line for each batch."""
+    """Context manager that yields a function to call with the progress of a load. It shows a bar on a terminal, or with
+    --follow a line for each batch."""
     bar: Any = None
     with ExitStack() as stack:
 

@@ -1,4 +1,5 @@
-"""`kafkapy start`: run a broker in the foreground. Imports neither typer nor rich, for a fast start."""
+"""The command `kafkapy start`: runs a broker in the foreground. This module imports neither typer nor rich, for a fast
+start."""
 
 import gc
 import os
@@ -26,13 +27,14 @@ USAGE = "kafkapy start [server.properties] [-o KEY=VALUE ...]"
 
 
 def start(args: Sequence[str]) -> int:
-    """Run a broker until SIGTERM or SIGINT; return the exit code."""
+    """Run a broker as the command's arguments say, until SIGTERM or SIGINT. Return the exit code."""
     file, overrides = parse(args)
     return serve(file, overrides)
 
 
 def parse(args: Sequence[str]) -> tuple[str | None, dict[str, str]]:
-    """Return the properties file, if one is named, and the settings of -o. Raises CallError."""
+    """Return the properties file that the arguments name, or None, and the settings given with -o. Raises CallError for
+    a wrong argument."""
     file: str | None = None
     overrides: dict[str, str] = {}
     rest = list(args)
@@ -68,8 +70,8 @@ def config_of(file: str | Path | None, overrides: dict[str, str], given_by: str 
     """Return the broker's settings: those of the file, overridden by `overrides`. `given_by` names the option that set
     the overrides, for messages.
 
-    Raises ToolError for a file that cannot be read, CallError for a wrong override, ConfigError or PropertiesError
-    for what is wrong in the file.
+    Raises ToolError for a file that cannot be read, CallError for a wrong override, and ConfigError or PropertiesError
+    for errors in the file.
     """
     from kafkapy.server.config.broker_config import BrokerConfig, ConfigError
 
@@ -85,9 +87,10 @@ def config_of(file: str | Path | None, overrides: dict[str, str], given_by: str 
 
 
 def serve(file: str | None, overrides: dict[str, str]) -> int:
-    """Run a broker until a signal; a second signal ends the process at once. Prints a line when the broker is ready.
+    """Run a broker until the first SIGTERM or SIGINT, and return the exit code. A second signal ends the process at
+    once. Prints a line when the broker is ready.
 
-    Raises ToolError when a running broker fails, and the error of a start that fails.
+    Raises ToolError when a running broker fails. If the broker cannot start, raises the error of the start.
     """
     # Not an Event: Event.wait holds the Event's lock for a moment. A signal handler that runs in the main thread just
     # then, and calls Event.set, would wait for that lock for ever. SimpleQueue.put may be called from a handler.
@@ -137,21 +140,22 @@ def _run(config: "BrokerConfig", stop: SimpleQueue[None], on_failure: Callable[[
 
 
 def _freeze_modules() -> None:
-    """Exclude the objects of the modules from garbage collection, and make collections rarer.
+    """Exclude all present objects, mostly those of imported modules, from garbage collection, and make collections
+    rarer.
 
     A full collection stops all threads for 30 to 70 ms (measured), mostly for objects that live as long as the process.
     Objects made for a request are freed by their reference counts as soon as it is answered
-    (tests/server/test_no_circles.py), so collections may be rare. They stay short: 20,000 new objects take 1 ms if
-    they are in use, 3 ms if they are reference cycles, and the 200,000 of a second-generation collection 11 ms.
-    45 seconds under full load had two collections.
+    (tests/server/test_no_circles.py), so collections may be rare. They stay short: 20,000 new objects take 1 ms if they
+    are in use, 3 ms if they are reference cycles, and the 200,000 of a second-generation collection 11 ms. 45 seconds
+    under full load had two collections.
     """
     gc.freeze()
     gc.set_threshold(20_000, 10, 50)
 
 
 def _freeze_logs(server: "BrokerServer") -> None:
-    """Exclude the logs from garbage collection while they are loaded. With 10,000 partitions, collections take 200 ms
-    of the start, and each later full collection would take 120 ms."""
+    """Exclude the objects of the logs from garbage collection, repeatedly while the logs are loaded. With 10,000
+    partitions, collections would take 200 ms of the start, and each later full collection would take 120 ms."""
     for timeout in (*[_FREEZE_EVERY] * _FREEZES, None):
         loaded = server.wait_until_loaded(timeout)
         gc.freeze()
@@ -160,6 +164,7 @@ def _freeze_logs(server: "BrokerServer") -> None:
 
 
 def ready_line(listeners: Sequence[str], log_dirs: Sequence[Path]) -> str:
-    """Return the line that says that the broker accepts connections: addresses, data directories and pid."""
+    """Return the line that tells the user that the broker accepts connections, with its addresses, data directories and
+    pid."""
     data = ",".join(str(path.absolute()) for path in log_dirs)
     return f"kafkapy {VERSION} ready: {','.join(listeners)} data={data} pid={os.getpid()}"

@@ -1,4 +1,4 @@
-"""`kafkapy groups`: list and describe consumer groups, reset their offsets, delete them."""
+"""The command `kafkapy groups`: lists and describes consumer groups, resets their offsets, deletes them."""
 
 from typing import Annotated
 

@@ -1,1 +1,1 @@
-"""`kafkapy log`: offline tools for log directories and segment files."""
+"""The command `kafkapy log`: offline tools for log directories and segment files."""

@@ -1,4 +1,5 @@
-"""`kafkapy log adopt`: turn log directories of Apache Kafka into those of a kafkapy broker, without copying."""
+"""The command `kafkapy log adopt`: turns log directories of Apache Kafka into those of a kafkapy broker, without
+copying."""
 
 import sys
 from collections.abc import Sequence

@@ -1,1 +1,1 @@
-"""`kafkapy mirror`."""
+"""The command `kafkapy mirror`."""

@@ -1,4 +1,4 @@
-"""`kafkapy mirror`: copy topics of source clusters into a target cluster, as Kafka's MirrorMaker does."""
+"""The command `kafkapy mirror`: copies topics of source clusters into a target cluster, as Kafka's MirrorMaker does."""
 
 import os
 import signal

@@ -1,4 +1,5 @@
-"""A mirror's progress on standard error: on a terminal one line, rewritten in place; else a line from time to time."""
+"""Prints the progress of a mirror on standard error: on a terminal one line, rewritten in place, else a line from time
+to time."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ Streams = Sequence[tuple[str, Counts]]  # each with the name of its source
 
 
 class MirrorProgress:
-    """Prints progress. `every_s`: seconds between lines if standard error is no terminal; 0: print nothing."""
+    """Prints the progress of a mirror. `every_s` is the number of seconds between lines if standard error is no
+    terminal; with 0, nothing is printed."""
 
     def __init__(self, every_s: float) -> None:
         self._on_terminal = sys.stderr.isatty()
@@ -24,7 +26,7 @@ class MirrorProgress:
         self._shows = False
 
     def show(self, streams: Streams, *, last: bool = False) -> None:
-        """Print the progress if the interval has passed, or if `last`."""
+        """Print a progress line if the interval has passed since the last line, or if `last` is True."""
         now = time.monotonic()
         if not self._every_s or (now - self._shown_at < self._every_s and not last):
             return
@@ -55,7 +57,8 @@ class MirrorProgress:
 
 
 def _waiting(streams: Streams) -> list[Waiting]:
-    """Return what the sources wait for of which no stream has partitions. They all wait for the same."""
+    """Return, for each source in which no stream has partitions, what its streams wait for. All streams of such a
+    source wait for the same thing."""
     by_source: dict[str, list[Waiting | None]] = {}
     for source, counts in streams:
         by_source.setdefault(source, []).append(counts.waiting)

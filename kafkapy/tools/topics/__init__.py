@@ -1,1 +1,1 @@
-"""`kafkapy topics`."""
+"""The command `kafkapy topics`."""

@@ -1,4 +1,4 @@
-"""Opening the topics of the cluster that the options of a `kafkapy topics` command name."""
+"""Opens the backend, Kafka or ZooKeeper, that the options of a `kafkapy topics` command name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from kafkapy.tools.topics.interface import TopicBackend
 def topic_backend(
     context: typer.Context, servers: str, zookeeper: str | None, file: Path | None
 ) -> Iterator[TopicBackend]:
-    """Yield the backend that the command's options name. Raises CallError for options that exclude each other."""
+    """Context manager that yields the backend that the command's options name: brokers, or with --zookeeper the nodes
+    in ZooKeeper. Raises CallError for options that exclude each other."""
     if through_zookeeper(context, zookeeper, file):
         from kafkapy.tools.topics.zookeeper import open_topics
 

@@ -1,4 +1,4 @@
-"""`kafkapy topics`: list, create, describe, alter and delete topics."""
+"""The command `kafkapy topics`: lists, creates, describes, alters and deletes topics."""
 
 from typing import Annotated
 

@@ -1,4 +1,5 @@
-"""The interface of `kafkapy topics` to a cluster: `kafka` sends requests to brokers, `zookeeper` uses the nodes."""
+"""The interface through which `kafkapy topics` reads and changes topics. There are two implementations: `kafka` sends
+requests to brokers, `zookeeper` reads and writes the cluster's nodes in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -13,21 +14,25 @@ class TopicBackend(Protocol):
     """Reads and changes topics. Methods raise KafkaError, ClientError, CallError and ToolError."""
 
     def summaries(self) -> list[Document]:
-        """Return all topics: name, id, internal, partitionCount, replicationFactor."""
+        """Return a document for each topic: name, id, internal, partitionCount, replicationFactor."""
 
     def descriptions(self, names: Sequence[str]) -> list[Document]:
-        """Return the named topics, or all, with `configs` and `partitions` added to the summary."""
+        """Return a document for each named topic, or for all topics if `names` is empty: the summary with `configs` and
+        `partitions`."""
 
     def create(
         self, name: str, partitions: int, replicas: int, settings: Mapping[str, str], *, validate_only: bool
     ) -> int:
-        """Create a topic, or only check that it could be created, and return its number of partitions."""
+        """Create a topic and return its number of partitions. With `validate_only`, only check that the topic could be
+        created."""
 
     def alter_settings(self, name: str, changes: Mapping[str, str], removed: Sequence[str]) -> None:
-        """Set the settings in `changes` and set those in `removed` back to their defaults: all or none."""
+        """Change settings of a topic, all or none: set those in `changes`, and set those in `removed` back to their
+        defaults."""
 
     def add_partitions(self, name: str, count: int) -> None:
-        """Raise the number of partitions to `count`."""
+        """Add partitions to a topic, so that it has `count` partitions."""
 
     def delete(self, name: str) -> str:
-        """Delete a topic, or mark it for deletion by the controller. Return the sentence that says which."""
+        """Delete a topic, or mark it so that the controller deletes it. Return a sentence that says which of the two
+        was done."""

@@ -1,4 +1,4 @@
-"""`kafkapy topics` through the brokers' admin requests."""
+"""The backend of `kafkapy topics` that uses the brokers' admin requests."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""`kafkapy topics --zookeeper`: topics read and changed through their ZooKeeper nodes, without asking a broker.
+"""The backend of `kafkapy topics --zookeeper`: topics are read and changed through their ZooKeeper nodes, without
+asking a broker.
 
 Running brokers watch the nodes and act on a change; if none runs, the next broker to start does. Creating a topic or
-adding partitions needs a registered broker, because the assignment names the brokers that hold the replicas.
-Source: Kafka 2.8's ZookeeperTopicService and AdminZkClient.
+adding partitions needs a registered broker, because the assignment names the brokers that hold the replicas. Source:
+Kafka 2.8's ZookeeperTopicService and AdminZkClient.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ _CHANGE_NOTIFICATION_VERSION = 2
 
 @contextmanager
 def open_topics(zookeeper: str, file: Path | None) -> Iterator[ZooKeeperTopics]:
-    """Yield the topics of the cluster at --zookeeper; `file` is --command-config. Raises CallError for a refused
-    setting, ToolError for a node that cannot be read, and what `zk.location.opened` raises."""
+    """Context manager that yields the backend for the topics of the cluster at --zookeeper; `file` is --command-config.
+
+    Raises CallError for an invalid setting, ToolError for a node that cannot be read, and the errors of
+    `zk.location.opened`.
+    """
     with opened(zookeeper, None, file, paths.TOP_LEVEL) as tree:
         if not tree.exists(paths.TOPICS) or not tree.exists(paths.BROKER_IDS):
             raise ToolError(
@@ -49,8 +53,9 @@ def open_topics(zookeeper: str, file: Path | None) -> Iterator[ZooKeeperTopics]:
 
 
 class ZooKeeperTopics:
-    """A TopicBackend on a metadata tree that brokers share. Methods also raise ConfigError for a setting that no topic
-    has or a value out of its range, and ValueError for a node that cannot be read."""
+    """A TopicBackend that works on the metadata tree in ZooKeeper, which the brokers share. Methods also raise
+    ConfigError for a setting that topics do not have or a value out of range, and ValueError for a node that cannot be
+    read."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -65,7 +70,8 @@ class ZooKeeperTopics:
     def create(
         self, name: str, partitions: int, replicas: int, settings: Mapping[str, str], *, validate_only: bool
     ) -> int:
-        """Write the nodes of a new topic. The controller chooses the topic id and the leaders."""
+        """Write the nodes of a new topic, and return its number of partitions. The controller then chooses the topic id
+        and the leaders."""
         if NOT_GIVEN in (partitions, replicas):
             raise CallError(
                 "topics create --zookeeper needs --partitions and --replication-factor: it knows no broker's defaults"
@@ -121,7 +127,7 @@ class ZooKeeperTopics:
             return
 
     def delete(self, name: str) -> str:
-        """Mark a topic for deletion. The controller deletes it."""
+        """Mark a topic for deletion, and return a sentence that says so. The controller deletes the topic."""
         if not self._tree.exists(paths.topic(name)):
             raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
         if is_internal(name):
@@ -136,7 +142,8 @@ class ZooKeeperTopics:
         return f"Topic {name} is marked for deletion{already}: {when}."
 
     def _each_readable(self, document: Callable[[str], Document]) -> list[Document]:
-        """Return the documents of all topics. A topic whose nodes cannot be read is named on standard error."""
+        """Return `document(name)` for every topic. A topic whose nodes cannot be read is left out, and named on
+        standard error."""
         found = []
         for name in self._tree.children(paths.TOPICS):
             try:
@@ -172,7 +179,8 @@ class ZooKeeperTopics:
         return {**self._summary(name), "configs": self._settings(name), "partitions": partitions}
 
     def _read(self, name: str) -> Topic:
-        """Return a topic. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION) if it does not exist."""
+        """Return the named topic with its partition assignment. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION) if it
+        does not exist."""
         if not self._tree.exists(paths.topic(name)):
             raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
         return self._registry.read(name)
@@ -202,7 +210,7 @@ class ZooKeeperTopics:
         return sorted(int(name) for name in self._tree.children(paths.BROKER_IDS) if name.isdecimal())
 
     def _brokers(self) -> list[int]:
-        """Return the registered brokers. Raises KafkaError (BROKER_NOT_AVAILABLE) if there are none."""
+        """Return the ids of the registered brokers. Raises KafkaError (BROKER_NOT_AVAILABLE) if there are none."""
         found = self._broker_ids()
         if not found:
             raise KafkaError(

@@ -1,1 +1,1 @@
-"""`kafkapy transactions`."""
+"""The command `kafkapy transactions`."""

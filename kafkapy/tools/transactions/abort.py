@@ -1,4 +1,5 @@
-"""`kafkapy transactions abort`: abort the open transaction of a transactional id, or a hanging one in a partition."""
+"""The command `kafkapy transactions abort`: aborts the open transaction of a transactional id, or a hanging transaction
+in a partition."""
 
 from typing import Annotated
 

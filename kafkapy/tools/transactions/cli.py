@@ -1,4 +1,4 @@
-"""`kafkapy transactions`: list and describe transactions, find those that hang, and abort."""
+"""The command `kafkapy transactions`: lists, describes and aborts transactions, and finds hanging ones."""
 
 from typing import Annotated
 
@@ -181,7 +181,9 @@ app.command("abort")(abort)
 def _partitions(
     cluster: Cluster, topics: list[str] | None, numbers: list[int] | None, broker: int | None
 ) -> list[TopicPartition]:
-    """Return the named partitions, or all; with `broker` only those it has replicas of. Raises KafkaError."""
+    """Return the partitions of the named topics, or of all topics. `numbers` limits them to these partitions, and
+    `broker` to partitions that have a replica on this broker. Raises KafkaError for a topic or partition that does not
+    exist, ToolError for an unknown broker."""
     if not topics:
         cluster.refresh()
     found = [

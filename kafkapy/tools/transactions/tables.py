@@ -1,4 +1,4 @@
-"""The tables and JSON documents of `kafkapy transactions`."""
+"""Prints the tables of `kafkapy transactions`, and makes its JSON documents."""
 
 import time
 from collections.abc import Sequence

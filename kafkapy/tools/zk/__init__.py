@@ -1,1 +1,1 @@
-"""`kafkapy zk`."""
+"""The command `kafkapy zk`."""

@@ -1,4 +1,5 @@
-"""`kafkapy zk`: show the nodes of a cluster's metadata, and move them between a log directory and ZooKeeper."""
+"""The command `kafkapy zk`: shows the nodes of a cluster's metadata, and moves them between a log directory and
+ZooKeeper."""
 
 import json
 import sys
@@ -104,7 +105,8 @@ app.command("import")(import_tree)
 
 
 def _roots(path: str) -> set[str] | None:
-    """Return the top-level names that must be read for this path (None: all). Raises CallError for an invalid path."""
+    """Return the names of the top-level nodes that must be read to find the node at this path; None means all. Raises
+    CallError for an invalid path."""
     try:
         split_path(path)
     except ValueError:
@@ -113,7 +115,8 @@ def _roots(path: str) -> set[str] | None:
 
 
 def _children(tree: Tree, path: str) -> list[str]:
-    """Return the names of a node's children. Raises ToolError, with the nearest existing node, for a missing node."""
+    """Return the names of a node's children. Raises ToolError for a missing node; the message names the nearest
+    existing node above it."""
     try:
         return tree.children(path)
     except NoNode:
@@ -137,7 +140,8 @@ def _text(data: bytes) -> str:
 
 
 def _described(path: str, node: Node) -> dict[str, Any]:
-    """Return a node as a JSON document: data that is a JSON object as such, other data as text, no data as null."""
+    """Return a node as a JSON document. Data that is a JSON object is included as such, other data as text, and no data
+    as null."""
     value: Any = None
     if node.data:
         value = _text(node.data)

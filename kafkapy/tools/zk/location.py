@@ -1,4 +1,5 @@
-"""Options that name a metadata tree, and opening it: in ZooKeeper, or in the log directory of a broker without one."""
+"""Opens the metadata tree that a command's options name: in ZooKeeper, or in the log directory of a broker without
+ZooKeeper."""
 
 from __future__ import annotations
 
@@ -45,14 +46,17 @@ CommandConfig = Annotated[
 
 
 def config_of(zookeeper: str | None, file: Path | None) -> BrokerConfig:
-    """Return the settings of the file, overridden by --zookeeper. Raises CallError, ToolError, PropertiesError,
+    """Return the broker settings in the file, overridden by --zookeeper. Raises CallError, ToolError, PropertiesError,
     ConfigError."""
     return start.config_of(file, {} if zookeeper is None else {"zookeeper.connect": zookeeper}, "--zookeeper:")
 
 
 def zookeeper_settings_of(zookeeper: str | None, file: Path | None) -> ZooKeeperSettings:
-    """Return the connection settings of --zookeeper or of the file; a missing chroot is not created. Raises as
-    `config_of`."""
+    """Return the settings for connecting to ZooKeeper, from --zookeeper and the file. A chroot that does not exist will
+    not be created.
+
+    Raises CallError if no ZooKeeper is named, ToolError if kazoo is not installed, and the errors of `config_of`.
+    """
     config = config_of(zookeeper, file)
     if not config["zookeeper.connect"]:
         raise CallError("say which ZooKeeper: --zookeeper HOST:PORT/CHROOT, or a --command-config that sets it")
@@ -70,7 +74,8 @@ def zookeeper_settings_of(zookeeper: str | None, file: Path | None) -> ZooKeeper
 
 
 def directory_of(directory: Path | None, file: Path | None) -> Path:
-    """Return --directory, or the first of log.dirs in the file. Raises CallError and as `config_of`."""
+    """Return --directory, or without it the first of log.dirs in the file. Raises CallError if neither is given, and
+    the errors of `config_of`."""
     if directory is not None:
         return directory
     config = config_of(None, file)
@@ -83,9 +88,10 @@ def directory_of(directory: Path | None, file: Path | None) -> Path:
 def opened(
     zookeeper: str | None, directory: Path | None, file: Path | None, roots: Collection[str] | None
 ) -> Iterator[Tree]:
-    """Open the tree that the options name. In ZooKeeper only nodes below the names `roots` (None: all) are read.
+    """Context manager that opens the metadata tree that the options name, and yields it. In ZooKeeper, only the
+    top-level nodes in `roots` and the nodes below them are read; None means all.
 
-    Raises CallError, ToolError, ZooKeeperError, LocalTreeError, and what is wrong with the file.
+    Raises CallError, ToolError, ZooKeeperError, LocalTreeError, and the errors of `config_of`.
     """
     if zookeeper is not None and directory is not None:
         raise CallError("say one place: --zookeeper or --directory, not both")

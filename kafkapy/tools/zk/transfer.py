@@ -1,4 +1,5 @@
-"""`kafkapy zk export` and `import`: move a broker's metadata from its log directory into ZooKeeper, and back."""
+"""The commands `kafkapy zk export` and `import`: move a broker's metadata from its log directory into ZooKeeper, and
+back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of the paths given to `kafkapy log verify`: a file, a partition's directory or a log directory."""
+"""Checks the paths given to `kafkapy log verify`: files, partition directories and log directories."""
 
 import os
 from collections.abc import Iterator
@@ -27,7 +27,9 @@ from kafkapy.tools.log.verify.small_files import (
 
 
 def check_path(path: Path, report: Report) -> None:
-    """Check a path. An unreadable file is reported like other problems. Raises ToolError for a path of no such kind."""
+    """Check the file or directory at a path, and report problems. A file that cannot be read is reported too. Raises
+    ToolError if the path does not exist or is neither a log's file, nor a partition's directory, nor a log directory.
+    """
     if not path.exists():
         raise ToolError(f"{path} does not exist.")
     try:
@@ -42,12 +44,12 @@ def check_path(path: Path, report: Report) -> None:
 
 
 def is_partition(directory: Path) -> bool:
-    """Return True if the directory has segments."""
+    """Return True if the directory has log segments, of any version of Kafka."""
     return bool(segments_in(directory) or segments_07(directory))
 
 
 def partitions_in(log_dir: Path) -> Iterator[Path]:
-    """Yield the partition directories of a log directory, without those marked for deletion."""
+    """Yield the partition directories in a log directory, without those marked for deletion."""
     for path in sorted(log_dir.iterdir()):
         if path.is_dir():
             parsed = names.parse_dir_name(path.name)
@@ -57,7 +59,7 @@ def partitions_in(log_dir: Path) -> Iterator[Path]:
 
 
 def size_of(path: Path) -> int:
-    """Return about how many bytes the check of a path reads, for a progress bar."""
+    """Return roughly how many bytes the check of a file or directory reads, for a progress bar."""
     if not path.is_dir():
         return size_to_read(path) if path.exists() else 0
     return sum(size_to_read(one) for one in path.rglob("*") if one.is_file())
@@ -124,7 +126,8 @@ def _check_file(path: Path, report: Report) -> None:
 
 
 def _check_beside(path: Path, report: Report) -> None:
-    """Check a file that has a meaning only together with its log: read the log, and report problems of this file."""
+    """Check a file whose content can only be compared with its log: read the log, but report only problems of this
+    file. Raises ToolError if the log is missing or damaged."""
     directory = path.parent
     if path.suffix in names.INDEXES[:2]:
         log = path.with_suffix(names.LOG)

@@ -1,4 +1,4 @@
-"""Checks of producers' sequences and transactions over a log's segments, of transaction indexes and producer snapshots.
+"""Checks producers' sequences and transactions over the segments of a log, transaction indexes and producer snapshots.
 
 This replays the log as the broker does (kafkapy.log.producers.producer_rebuild), with the checks of an append.
 Compaction removes batches, so a missing sequence is no problem where offsets are missing, too.
@@ -24,7 +24,7 @@ _FOREVER = 1 << 62
 
 
 class _Produced(NamedTuple):
-    """A batch's producer fields, see ext/segment_check.pxd."""
+    """The producer fields of a batch, as the Checker returns them (see ext/segment_check.pxd)."""
 
     producer_id: int
     first_offset: int
@@ -42,10 +42,11 @@ class _Produced(NamedTuple):
 
 
 class ProducerCheck:
-    """The producers of one log. Call `begin`, for each segment `follow` while it is read, then `segment_ends`."""
+    """Checks the producers of one log. Call `begin` for the snapshot at the log's start; then for each segment `follow`
+    while it is read, and `segment_ends`."""
 
     def __init__(self, report: Report, *, by_coordinator: bool) -> None:
-        """`by_coordinator`: the broker's coordinators write the topic, and sequences are not checked."""
+        """`by_coordinator` is True for a topic that the broker's coordinators write; its sequences are not checked."""
         self._report = report
         self._by_coordinator = by_coordinator
         self._state = ProducerState(_FOREVER)
@@ -57,7 +58,8 @@ class ProducerCheck:
         self._gap_at = -1  # the first offset after the last gap that was reported
 
     def begin(self, snapshot: Path) -> None:
-        """Take the state of earlier, deleted records from the snapshot at the first segment, if it can be read."""
+        """Load the producer state of earlier, deleted records from the snapshot at the first segment, if it can be
+        read."""
         try:
             stored = producer_entries(snapshot)
         except (OSError, OfflineError):
@@ -65,11 +67,13 @@ class ProducerCheck:
         self._state.load([_entry_of(one) for one in stored], 0, 0)
 
     def missing_before(self, offset: int) -> None:
-        """Note that batches before this offset are missing or unreadable: the state of their producers is unknown."""
+        """Note that batches before this offset are missing or unreadable, so that the state of their producers is not
+        known."""
         self._gap, self._gap_at = True, offset
 
     def follow(self, path: Path, produced: bytes, read: Callable[[int, int], bytes]) -> None:
-        """Take the output of Checker.take_produced; `read(position, size)` reads from the same part of the file."""
+        """Check the next batches of a segment, and update the producer state. `produced` is the output of
+        Checker.take_produced; `read(position, size)` returns bytes from the same part of the file."""
         for fields in _PRODUCED.iter_unpack(produced):
             one = _Produced(*fields)
             self._gap |= one.gap >= 0
@@ -87,15 +91,17 @@ class ProducerCheck:
             self._state.put(entry)
 
     def segment_ends(self, log: Path, next_base: int) -> None:
-        """Compare the segment's transaction index with the transactions found, if there is one."""
+        """Compare the segment's transaction index, which may not exist, with the aborted transactions found in the
+        segment."""
         self._check_transaction_index(log.with_suffix(".txnindex"), int(log.stem), next_base)
         self._aborted, self._markers = [], {}
         self._state.high_watermark_moved(_FOREVER)
 
     def snapshot(self, path: Path, offset: int, first_offset: int) -> None:
-        """Compare a snapshot at `offset`, which is how far the log has been followed, with the state there.
+        """Compare a producer snapshot with the state of the producers. The log has been followed up to `offset`, the
+        offset of the snapshot.
 
-        `first_offset`: the log's first offset. Producers that wrote only before it are not compared.
+        `first_offset` is the log's first offset. Producers that wrote only before it are not compared.
         """
         self._report.checked(path)
         try:
@@ -188,8 +194,8 @@ class ProducerCheck:
                 self._report.add(path, f"has {_aborted_text(found)}, the log {_aborted_text(wanted)}", offset=base)
 
     def _check_aborted(self, path: Path, at: int, one: AbortedTransaction, base: int, next_base: int) -> None:
-        """Check an index entry. It may be older than its marker: compaction may remove the marker or the
-        transaction."""
+        """Check an entry of a transaction index. Its marker or its transaction may be missing in the log, because
+        compaction may have removed it."""
         where = f"the entry at position {at} ({_aborted_text(one)})"
         if not base <= one.last_offset < next_base:
             self._report.add(path, f"{where} belongs to another segment", position=at, offset=one.last_offset)

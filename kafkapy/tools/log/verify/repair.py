@@ -1,4 +1,5 @@
-"""`kafkapy log verify --repair`: the broker's own recovery of a partition's directory, as after a crash.
+"""The repair of `kafkapy log verify --repair`: runs the broker's own recovery, as after a crash, on a partition's
+directory.
 
 The log is truncated after its last valid batch before the first damage, and later segments are deleted. Files that can
 be rebuilt from the log (indexes, snapshots, leader epochs) are deleted if they are wrong, and rebuilt. Nothing valid
@@ -31,7 +32,8 @@ _FOREVER_MS = 1 << 62
 
 
 class _Afterwards:
-    """A scheduler that keeps what recovery schedules until `run`, which is called when recovery holds no lock."""
+    """A scheduler that collects the calls which recovery schedules. `run` makes them, when recovery holds no lock any
+    more."""
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[], object]] = deque()
@@ -49,7 +51,7 @@ class _Afterwards:
 
 @contextmanager
 def locked(log_dir: Path) -> Iterator[None]:
-    """Hold the lock of a log directory. Raises ToolError if a broker holds it."""
+    """Context manager that holds the lock of a log directory. Raises ToolError if a broker holds the lock."""
     path = log_dir / LOCK
     there = path.exists()
     try:
@@ -65,10 +67,11 @@ def locked(log_dir: Path) -> Iterator[None]:
 
 
 def repair(directory: Path, damaged: Collection[Path]) -> str:
-    """Recover a partition's directory, whose log directory is locked; return a sentence about the result.
+    """Recover the log in a partition's directory. Return a sentence about the result. The caller must hold the lock of
+    the log directory.
 
-    damaged: the files in it with problems. Segments before the first of them are not changed. Raises ToolError,
-    OSError.
+    `damaged` has the files in the directory that have problems. Segments before the first damaged one are not changed.
+    Raises ToolError, OSError.
     """
     parsed = names.parse_dir_name(directory.name)
     if parsed is None or parsed.kind != names.LIVE_DIR:
@@ -107,7 +110,8 @@ def repair(directory: Path, damaged: Collection[Path]) -> str:
 
 
 def _lower_checkpoints(files: Files, log_dir: Path, topic: str, partition: int, end: int) -> None:
-    """Lower checkpoints of the partition to the log's end, as the broker does at start."""
+    """Lower the partition's offsets in checkpoints to the log end offset `end` if they are larger, as the broker does
+    at start."""
     for name in CHECKPOINTS:
         checkpoint = OffsetCheckpoint(files, str(log_dir), name)
         try:
@@ -119,7 +123,7 @@ def _lower_checkpoints(files: Files, log_dir: Path, topic: str, partition: int, 
 
 
 def _reaches_back_to(path: Path) -> int:
-    """Return the offset from which the log must be read to rebuild or truncate this file."""
+    """Return the offset from which the log must be read to rebuild or truncate the damaged file."""
     offset = names.offset_of(path.name)
     if offset is None:
         return 0

@@ -1,4 +1,4 @@
-"""The result of a verification: the problems, and how much was checked."""
+"""The result of a verification: the problems found, and how much was checked."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -10,8 +10,8 @@ MOST_PER_FILE = 100
 
 
 class Problem(NamedTuple):
-    """A problem at byte `position` of a file and at log offset `offset`; None if it has none. The sentence has no full
-    stop."""
+    """A problem in a file, at byte `position` and log offset `offset`; both are None if not known. `sentence` says what
+    is wrong, without a full stop."""
 
     path: Path
     sentence: str
@@ -34,8 +34,8 @@ class Problem(NamedTuple):
 
 
 class Report:
-    """Collects problems. Each goes to `found` at once, so that a long run prints them as they come; `advance` gets the
-    number of bytes read."""
+    """Collects problems and counts what was checked. `found` is called with each problem at once, so that a long run
+    prints problems as they come. `advance` is called with the number of bytes read so far."""
 
     def __init__(
         self, found: Callable[[Problem], object] = lambda _: None, advance: Callable[[int], object] = lambda _: None
@@ -53,31 +53,32 @@ class Report:
         return self._by_file.total()
 
     def add(self, path: Path, sentence: str, *, position: int | None = None, offset: int | None = None) -> None:
-        """Add a problem of a file or a directory."""
+        """Add a problem of a file or a directory. Only the first MOST_PER_FILE problems of each are passed to
+        `found`."""
         self._by_file[path] += 1
         count = self._by_file[path]
         if count <= MOST_PER_FILE:
             self._found(Problem(path, sentence, position, offset))
 
     def checked(self, path: Path, size: int | None = None) -> None:
-        """Count a checked file; `size`: those of its bytes that were not passed to `read`."""
+        """Count a file as checked. `size` is how many of its bytes to count as read; None counts the whole file."""
         self.files += 1
         self.read(path.stat().st_size if size is None and path.exists() else size or 0)
 
     def read(self, count: int) -> None:
-        """Count bytes that were read."""
+        """Count `count` more bytes as read, and report progress."""
         self.bytes += count
         self._advance(self.bytes)
 
     def damaged_files(self) -> dict[Path, list[Path]]:
-        """Return the files with problems by directory."""
+        """Return the files that have problems, by directory."""
         found: dict[Path, list[Path]] = {}
         for path in self._by_file:
             found.setdefault(path if path.is_dir() else path.parent, []).append(path)
         return found
 
     def not_shown(self) -> list[tuple[Path, int]]:
-        """Return the files with more problems than are printed, and the number of the others."""
+        """Return each file with more than MOST_PER_FILE problems, and how many of them were not printed."""
         return [(path, count - MOST_PER_FILE) for path, count in self._by_file.items() if count > MOST_PER_FILE]
 
     def summary(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Checks of one .log file (every checksum, every record, the order of offsets) and of its index files."""
+"""Checks one .log file (every checksum, every record, the order of offsets) and its index files."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,7 @@ _RUN = Struct("=qqq")
 
 
 class EpochRun(NamedTuple):
-    """Consecutive batches with the same leader epoch."""
+    """The offset range of consecutive batches with the same leader epoch."""
 
     epoch: int
     first_offset: int
@@ -33,10 +33,11 @@ class EpochRun(NamedTuple):
 
 
 class CheckedSegment(NamedTuple):
-    """The result for a segment. `next_offset`: after the last batch; the base offset if there are no batches.
+    """The result of checking a segment. `next_offset` is the offset after the last batch, or the base offset if there
+    are no batches.
 
-    `is_valid`: no problems were found. `readable`: the walk reached the end. `grown`: a broker has written to the file
-    since it was opened, so the segment's other files may cover more than was read of the log.
+    `is_valid`: no problems were found. `readable`: the check reached the end of the file. `grown`: a broker has written
+    to the file since it was opened, so the segment's other files may cover more of the log than was read.
     """
 
     path: Path
@@ -62,9 +63,10 @@ def check_segment(
     expected: int = -1,
     follow: Follow | None = None,
 ) -> CheckedSegment:
-    """Check a segment and add problems to the report; stop at bytes that cannot be skipped. Raises OSError.
+    """Check a segment and add problems to the report. The check stops at bytes that cannot be skipped. Raises OSError.
 
-    `expected`: the offset at which the segment should begin, -1 if it is not known.
+    `expected` is the offset at which the segment should begin, -1 if it is not known. `follow` is called with the
+    producer fields of each part of the file.
     """
     index = IndexCheck(path, base_offset, report) if indexes else None
     checker = Checker(base_offset, *(index.questions if index else (b"", b"")), expected)
@@ -108,7 +110,8 @@ def check_segment(
 
 
 def _walk(path: Path, file: Windows, checker: Checker, report: Report, follow: Follow | None) -> int:
-    """Check the batches; return the position after the last one."""
+    """Check all batches of a segment. Return the position after the last batch that was checked, or the file's size if
+    the rest cannot be read."""
     position = least = 0
     while position < file.size and not checker.stopped:
         window = file.at(position, least)
@@ -166,7 +169,8 @@ def _unpack(path: Path, window: memoryview, start: int, checker: Checker, report
 
 
 def _crc_is_right(file: Windows, position: int, size: int) -> bool:
-    """Check the CRC of a batch that is too large to be read into memory at once."""
+    """Return True if the CRC of the batch at `position` is correct. The batch is read in pieces, because it is too
+    large to be read into memory at once."""
     head = bytes(file.at(position, WINDOW)[:61])
     try:
         header = read_entry(head)

@@ -1,4 +1,5 @@
-"""Checks of the small text files: that they can be parsed, and that checkpoints name offsets inside their logs."""
+"""Checks the small text files of a log directory: that they can be parsed, and that the offsets in checkpoints are in
+the range of their logs."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -29,7 +30,7 @@ Offsets = dict[tuple[str, int], int]
 
 
 def check_small_file(path: Path, report: Report) -> None:
-    """Check a file of NAMES by itself. Raises OSError."""
+    """Check that a file whose name is in NAMES can be parsed, and report problems. Raises OSError."""
     if path.name == leader_epochs.NAME:
         report.checked(path)
         read_epochs(path, report)
@@ -49,7 +50,8 @@ def check_small_file(path: Path, report: Report) -> None:
 
 
 def read_checkpoint(path: Path, report: Report) -> Offsets:
-    """Return offsets by topic and partition. Reports a file that cannot be read, and returns none."""
+    """Return the offsets in a checkpoint by topic and partition. A checkpoint that cannot be parsed is reported, and
+    the result is empty."""
     data = path.read_bytes()
     report.checked(path, len(data))
     offsets: Offsets = {}
@@ -74,11 +76,12 @@ def check_offsets(
     *,
     clean: bool = False,
 ) -> None:
-    """Check a checkpoint against (start, end) of the existing logs; an end is None if it is not known.
+    """Compare the offsets in a checkpoint with `logs`, the (start, end) of each existing log. An end is None if it is
+    not known.
 
-    `offsets` were read by `read_checkpoint` before the logs: those of a running broker grow. clean: the broker was
-    stopped cleanly, so its recovery points are the ends of the logs. Lines of partitions that do not exist are ignored,
-    as by the broker: deletions and moves leave them.
+    `offsets` must have been read by `read_checkpoint` before the logs were, because the logs of a running broker grow.
+    `clean` is True if the broker was stopped cleanly; recovery points must then be the ends of the logs. Lines of
+    partitions that do not exist are ignored, as by the broker, because deletions and moves leave such lines.
     """
     what = CHECKPOINTS[path.name]
     at_the_end = clean and path.name == checkpoints.RECOVERY_POINTS
@@ -95,7 +98,7 @@ def check_offsets(
 
 
 def check_topic_ids(directories: Iterable[Path], report: Report) -> None:
-    """Report partitions of one topic with different ids in `partition.metadata`."""
+    """Report partitions of the same topic that have different topic ids in `partition.metadata`."""
     first: dict[str, tuple[bytes, Path]] = {}
     for directory in directories:
         path = directory / partition_metadata.NAME

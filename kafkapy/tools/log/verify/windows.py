@@ -1,4 +1,5 @@
-"""Reading a file from front to back through one buffer, which keeps unread bytes and is refilled after them."""
+"""Reads a file from front to back through one buffer. Bytes that were not used yet stay in the buffer when it is filled
+again."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +10,8 @@ WINDOW = 1 << 20
 
 
 class Windows:
-    """A file that is read through one buffer, up to the size that it had when it was opened."""
+    """A file that is read from front to back through one buffer, up to the size that the file had when it was
+    opened."""
 
     def __init__(self, path: Path) -> None:
         """Raise OSError if the file cannot be opened."""
@@ -25,8 +27,8 @@ class Windows:
         os.close(self.fd)
 
     def at(self, position: int, least: int = 0) -> memoryview:
-        """Return the buffered bytes from `position` on, at least `least` of them unless the file ends. They are valid
-        until the next call. Raises OSError."""
+        """Return the file's bytes from `position` on, as many as the buffer holds, and at least `least` bytes unless
+        the file ends. They are valid until the next call. Raises OSError."""
         if least > len(self._room):
             larger = bytearray(least)
             larger[: self._length] = self._room[: self._length]
@@ -46,11 +48,12 @@ class Windows:
         return view[: self._length]
 
     def pieces(self, position: int, end: int) -> Iterator[memoryview]:
-        """Yield the bytes between two positions in pieces."""
+        """Yield the bytes from `position` to before `end`, in pieces. A piece is valid until the next one is
+        yielded."""
         while position < end and len(piece := self.at(position)[: end - position]):
             yield piece
             position += len(piece)
 
     def has_grown(self) -> bool:
-        """Return True if the file has become longer since it was opened."""
+        """Return True if the file's size has changed since it was opened."""
         return os.fstat(self.fd).st_size != self.size
