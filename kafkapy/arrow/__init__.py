@@ -1,4 +1,7 @@
-"""Topics as Arrow tables, with the columns of Spark's own Kafka source. Needs pyarrow."""
+"""Reading topics as Arrow tables and writing tables to topics, with the columns of Spark's own Kafka source.
+
+Needs pyarrow.
+"""
 
 try:
     import pyarrow  # noqa: F401

@@ -25,20 +25,22 @@ __all__ = ["EncodedBatch", "RowEncoder"]
 
 
 class RowEncoder:
-    """Encodes rows, with one open batch for each partition. Rows of a partition keep their order.
+    """Encodes rows of Arrow record batches into Kafka record batches.
 
-    A row's partition is its column `partition`, else chosen by the key's hash, else by Kafka's sticky partitioner
-    (DefaultPartitioner, KIP-480).
+    There is one open Kafka record batch for each partition. Rows of a partition keep their order. A row's partition is
+    its column `partition`. Without it, the key's hash chooses the partition, and for a row without a key, Kafka's
+    sticky partitioner (DefaultPartitioner, KIP-480).
 
     Args:
-        partition_count: Returns a topic's number of partitions, as `RecordProducer.partition_count`. Called once for
-            every record batch and topic.
-        available: Returns the partitions for rows without key and partition, as `RecordProducer.available_partitions`:
-            those with a leader.
+        partition_count: Returns a topic's number of partitions, like `RecordProducer.partition_count`. Called once for
+            every Arrow record batch and topic.
+        available: Returns the partitions with a leader, which rows without key and partition can go to, like
+            `RecordProducer.available_partitions`.
         topic: The topic of all rows. None: each row's column `topic`.
         codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
-        batch_bytes: The size of a full batch before compression. A single record may be larger.
-        open_bytes: When the open batches exceed this size in total, all are closed after the current record batch.
+        batch_bytes: The size of a full Kafka record batch before compression. A single record may be larger.
+        open_bytes: When the open Kafka record batches exceed this size in total, all are closed after the current Arrow
+            record batch.
     """
 
     def __init__(
@@ -61,12 +63,12 @@ class RowEncoder:
         self._fed = 0  # rows of earlier record batches
 
     def feed(self, batch: Any) -> Iterator[EncodedBatch]:
-        """Encode the rows of a pyarrow.RecordBatch. Yield the batches that become full.
+        """Encode the rows of a pyarrow.RecordBatch. Yield the Kafka record batches that become full.
 
         Raises:
             ValueError: A column is unknown or has a wrong type.
-            RefusedRow: A row cannot be a record. The message names the column, or the row's number among all rows so
-                far, from 0. Rows before it may have been encoded.
+            RefusedRow: A row cannot be a record. The message names the column, or the row's number among all rows fed
+                so far, counted from 0. Rows before it may have been encoded.
             KafkaError: The errors of `partition_count`, for example for a missing topic.
         """
         check_schema(batch.schema, has_topic=self._topic is not None, tombstones=True)
@@ -82,12 +84,15 @@ class RowEncoder:
             yield from self.finish()
 
     def finish(self) -> Iterator[EncodedBatch]:
-        """Yield the open batches. The encoder can be used again."""
+        """Yield the open Kafka record batches, which are not full yet. The encoder can be used again afterwards."""
         for topic in self._topics:
             yield from self._close(topic)
 
     def _by_topic(self, column: Any) -> tuple[Any, list[tuple[str, range]]]:
-        """Return row indices sorted by topic (None: the original order), and each topic's range in them."""
+        """Return row indices sorted by topic, and for each topic the range that its rows have in these indices.
+
+        The indices are None if all rows have the same topic. Raises RefusedRow for a row without a topic.
+        """
         import pyarrow.compute as pc  # slow to import, and readers of topics, which import this module, do not need it
 
         if column.null_count:
@@ -107,7 +112,10 @@ class RowEncoder:
         return pc.sort_indices(found.indices), topics  # stable: the rows of a topic keep their order
 
     def _encode(self, topic: str, rows: Rows, places: range) -> Iterator[EncodedBatch]:
-        """Encode the rows of one topic. Yield the batches that become full."""
+        """Encode the rows of one topic. Yield the Kafka record batches that become full.
+
+        `places` are the positions of the topic's rows in the encoding order of `rows`. Raises RefusedRow.
+        """
         count = self._partition_count(topic)
         batches = self._topics.get(topic)
         if batches is None or batches.partitions != count:
@@ -128,13 +136,13 @@ class RowEncoder:
             self._sticky.batch_is_full(topic, full, count)
 
     def _close(self, topic: str) -> Iterator[EncodedBatch]:
-        """Yield the open batches of a topic."""
+        """Yield the open Kafka record batches of a topic, so that none is open afterwards."""
         batches = self._topics.get(topic)
         if batches is not None:
             for partition in batches.open_partitions():
                 yield self._take(topic, batches, partition)
 
     def _take(self, topic: str, batches: TopicBatches, partition: int) -> EncodedBatch:
-        """Return a partition's batch, which is no longer open."""
+        """Return the open Kafka record batch of a partition, encoded. The batch is no longer open then."""
         data, count, largest = batches.take(partition)
         return EncodedBatch(topic, partition, data, count, largest, codec=self._codec)

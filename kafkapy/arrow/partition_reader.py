@@ -1,7 +1,7 @@
-"""Reads a range of offsets of a partition as Arrow record batches, from any Kafka-compatible broker.
+"""Reads a range of offsets of one partition as Arrow record batches, from any Kafka-compatible broker.
 
-Tasks of Spark jobs use this. Memory is bounded by one Fetch response, one batch of rows, and the decompressed pieces of
-one record batch.
+Spark tasks use this module. Memory is bounded by one Fetch response, one batch of rows, and the decompressed parts of
+one Kafka record batch.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ def read_partition(
     fetch_bytes: int = FETCH_BYTES,
     timeout_s: float | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records with start <= offset < end, in order.
+    """Yield the records of a partition with start <= offset < end, in order, as Arrow record batches.
 
     Control records are left out; with read_committed, also records of aborted transactions. `timeout_s` is how long to
-    wait for the next records; None: the cluster's time limit.
+    wait for the next records; None means the cluster's time limit.
 
     Raises:
-        DamagedRows: A batch is corrupt. The message has topic, partition and offset.
-        OffsetOutOfRange: The next offset is not in the log. The error has the log's range.
+        DamagedRows: A Kafka record batch is corrupt. The message has topic, partition and offset.
+        OffsetOutOfRange: The next offset is not in the log. The error has the first and the end offset of the log.
         NothingFetched: No records came for `timeout_s`, for example because `end` is after the partition's end.
-        KafkaError: The broker's permanent error.
+        KafkaError: The broker returned a permanent error.
     """
     rows = RowBuilder(
         topic,
@@ -59,7 +59,10 @@ def read_partition(
 
 
 def _read(rows: RowBuilder, fetcher: BatchFetcher) -> Iterator[pa.RecordBatch]:
-    """Yield the fetcher's batches as rows."""
+    """Yield the records that `fetcher` fetches as Arrow record batches.
+
+    If an offset is out of range, yield the rows read before and then raise OffsetOutOfRange.
+    """
     out_of_range: OffsetOutOfRange | None = None
     with fetcher:
         try:

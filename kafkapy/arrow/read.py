@@ -42,25 +42,26 @@ def read(
     batch_rows: int = MAX_ROWS,
     timeout_s: float = 30.0,
 ) -> pa.RecordBatchReader:
-    """Return a reader of the records with start <= position < end, partition by partition, in order within each.
+    """Return a reader of the records of a topic or of segment files from `start` until before `end`.
 
-    The end is fixed when this is called. Records are streamed; a batch of rows has at most 16 MiB.
+    Partitions are read one after the other, each in offset order. The end offsets are determined during this call.
+    Records are streamed; a batch of rows has at most 16 MiB.
 
     Args:
-        topic_or_directory: With bootstrap_servers a topic. Without, a log directory, a partition's directory or a
-            segment file; no broker is needed then.
-        start, end: An offset, a time, "earliest" or "latest"; or a mapping from partitions to these (other partitions
-            are read whole). A time means the first record at or after it, as for Kafka's consumers. Offsets outside
-            the log are moved to the nearest offset in it.
-        columns: Some of `kafkapy.arrow.SCHEMA`, in the given order. None: all.
+        topic_or_directory: A topic if bootstrap_servers is given. Otherwise a log directory, a partition's directory or
+            a segment file, for which no broker is needed.
+        start, end: An offset, a time, "earliest" or "latest"; or a mapping from partition numbers to these values
+            (partitions that are not in the mapping are read whole). A time means the first record at or after that
+            time, as for Kafka's consumers. Offsets outside the log are moved to the nearest offset in the log.
+        columns: Names of columns in `kafkapy.arrow.SCHEMA`, in the wanted order. None: all columns.
         isolation: read_committed skips records of aborted transactions and stops at the first open transaction.
-        partitions: Partition numbers. None: all.
-        batch_rows: The most rows of a batch.
-        timeout_s: How long to wait for a broker's next records.
+        partitions: Partition numbers. None: all partitions.
+        batch_rows: The largest number of rows in a batch.
+        timeout_s: How long to wait for the next records from a broker.
     Raises:
         ValueError: An argument is invalid.
         KafkaError, ClientError: The topic or a broker fails, also during reading.
-        DamagedRows: A batch of a topic is corrupt. The message has topic, partition and offset.
+        DamagedRows: A Kafka record batch of the topic is corrupt. The message has topic, partition and offset.
         OfflineError, OSError: A file cannot be read, also during reading.
     """
     schema = schema_of(columns)
@@ -117,15 +118,18 @@ def read(
 
 
 def _by_partition(given: Position | Mapping[int, Position], default: Position) -> tuple[Bound, dict[int, Bound]]:
-    """Convert an argument `start` or `end` to a bound for all partitions and a mapping of bounds for single
-    partitions."""
+    """Convert an argument `start` or `end` to a bound for all partitions, and bounds for single partitions.
+
+    If the argument is a mapping, the bound for all other partitions is `default`. Raises ValueError for an invalid
+    value.
+    """
     if isinstance(given, Mapping):
         return _bound(default), {number: _bound(position) for number, position in given.items()}
     return _bound(given), {}
 
 
 def _bound(position: Position) -> Bound:
-    """Return a position as a Bound. Raise ValueError if it is invalid."""
+    """Return the Bound (an offset, a time, EARLIEST or LATEST) for a position. Raise ValueError if it is invalid."""
     if isinstance(position, datetime):
         if position.tzinfo is None:
             raise ValueError(f"the time {position} has no time zone; give one, such as tzinfo=timezone.utc")
@@ -143,7 +147,11 @@ def _bound(position: Position) -> Bound:
 def _chosen(
     cluster: Cluster, topic: str, partitions: Collection[int] | None, named: Collection[int]
 ) -> list[TopicPartition]:
-    """Return the partitions to read. Raise KafkaError for one that does not exist."""
+    """Return the topic's partitions to read, in order.
+
+    `partitions` are the numbers to read (None: all), and `named` the numbers in the arguments `start` and `end`. Raises
+    KafkaError if one of these partitions does not exist.
+    """
     there = cluster.topic(topic, refresh=True).partitions
     for number in [*(partitions or ()), *named]:
         if number not in there:
@@ -155,8 +163,11 @@ def _chosen(
 
 
 def _offsets(cluster: Cluster, bounds: Mapping[TopicPartition, Bound], committed: bool) -> dict[TopicPartition, int]:
-    """Convert bounds (offsets, times, EARLIEST or LATEST) to offsets. Offsets outside a partition's log are moved to
-    the nearest offset in the log."""
+    """Convert each partition's bound (an offset, a time, EARLIEST or LATEST) to an offset.
+
+    Offsets outside a partition's log are moved to the nearest offset in the log. With `committed`, the log ends at the
+    last stable offset.
+    """
     admin, level = Admin(cluster), int(committed)
     latest = admin.offsets(dict.fromkeys(bounds, LATEST), isolation=level)
     earliest = admin.offsets(dict.fromkeys(bounds, EARLIEST), isolation=level)

@@ -1,11 +1,11 @@
-"""The columns of rows to be written, and access to their memory.
+"""The columns of Arrow rows that are written to a topic, and access to the memory of these columns.
 
     key, value    binary or string (also large, view, fixed size, dictionary); null: no key, a tombstone
     topic         string or dictionary of strings
-    partition     any integer; null: by the key
-    headers       list of struct<key: string, value: binary>; null: none
+    partition     any integer; null: chosen by the key
+    headers       list of struct<key: string, value: binary>; null: no headers
     timestamp     a timestamp of any unit, or ms since 1970 as int64; null or -1 ms (no timestamp): the current time
-    offset, timestampType    ignored; rows that were read have them
+    offset, timestampType    ignored; rows that were read from a topic have these columns
 
 Only `value` is required, unless tombstones are allowed. Source: the columns of Spark's KafkaWriter, which has no
 timestamp.
@@ -28,13 +28,15 @@ _HEADERS = "list<struct<key: string, value: binary>>"
 
 
 class RefusedRow(ValueError):
-    """A row cannot be a record. The message says which row or column, and why."""
+    """A row cannot be written as a record. The message says which row or column, and why."""
 
 
 def check_schema(schema: Any, *, has_topic: bool, tombstones: bool) -> None:
-    """Raise ValueError, with a sentence, for the first invalid column.
+    """Raise ValueError for the first column that cannot be written to a topic. The message is a sentence.
 
-    `tombstones`: Allow rows without a column `value`. Else a misspelled name would delete keys.
+    has_topic: True if a topic is given for all rows, so that no column `topic` is needed.
+    tombstones: True to allow rows without a column `value`. If False, they are refused, because a misspelled name of
+    that column would otherwise delete keys.
     """
     for name in schema.names:
         if name not in COLUMNS and name not in NOT_USED:
@@ -58,10 +60,11 @@ def check_schema(schema: Any, *, has_topic: bool, tombstones: bool) -> None:
 
 
 def rows_of(batch: Any, order: Any = None) -> Rows:
-    """Return the rows of a pyarrow.RecordBatch with a checked schema. Plain columns are not copied.
+    """Return the rows of a pyarrow.RecordBatch as Rows, the encoder's input. Plain columns are not copied.
 
-    `order`: A pyarrow array of uint64 with the order in which to encode the rows.
-    Raises RefusedRow for an invalid partition or timestamp, or a null header.
+    The schema has to be checked with `check_schema` before. `order` is a pyarrow array of uint64 with the indices of
+    the rows in the order in which to encode them; None: the original order. Raises RefusedRow for an invalid partition
+    or timestamp, or a null header.
     """
     columns = {name: batch.column(name) for name in COLUMNS if name in batch.schema.names}
     columns = {name: column for name, column in columns.items() if not pa.types.is_null(column.type)}
@@ -82,7 +85,7 @@ def rows_of(batch: Any, order: Any = None) -> Rows:
 
 
 def decoded(column: Any) -> Any:
-    """Return the column without dictionary encoding."""
+    """Return the column with its values in place of a dictionary encoding. Other columns are returned unchanged."""
     if not pa.types.is_dictionary(column.type):
         return column
     if column.type.value_type in _VIEWS:  # pyarrow cannot decode dictionaries of these
@@ -91,19 +94,19 @@ def decoded(column: Any) -> Any:
 
 
 def _is_bytes(kind: Any) -> bool:
-    """Return True for types that can be keys and values."""
+    """Return True if the Arrow type can be the type of keys and values."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return kind in _PLAIN or kind in _VIEWS or pa.types.is_fixed_size_binary(kind)
 
 
 def _is_text(kind: Any) -> bool:
-    """Return True for strings and dictionaries of strings."""
+    """Return True if the Arrow type is a string or a dictionary of strings."""
     return kind in _TEXTS or (pa.types.is_dictionary(kind) and kind.value_type in _TEXTS)
 
 
 def _is_headers(kind: Any) -> bool:
-    """Return True for lists of (key, value) structs."""
+    """Return True if the Arrow type is a list of (key, value) structs of bytes or strings."""
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(kind.value_type):
         return False
     pair = kind.value_type
@@ -128,7 +131,10 @@ _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def _bytes(column: Any) -> tuple[Any, Any, Any, int, int, int]:
-    """Return the buffers of a column of keys or values: validity, offsets, data, offset, length, offset size."""
+    """Return the buffers of a column of keys or values.
+
+    The tuple is: validity, value offsets, data, index of the first value, length, bytes of each value offset (4 or 8).
+    """
     if pa.types.is_null(column.type):
         column = column.cast(pa.binary())
     column = decoded(column)
@@ -141,7 +147,10 @@ def _bytes(column: Any) -> tuple[Any, Any, Any, int, int, int]:
 
 
 def _headers(column: Any) -> tuple[Any, Any, Any]:
-    """Return the buffers of the lists, the header keys and the header values."""
+    """Return the buffers of the header lists, of the header keys and of the header values.
+
+    Each is a tuple as in `_bytes`. Raises RefusedRow if a header is null.
+    """
     if pa.types.is_large_list(column.type):
         column = column.cast(pa.list_(column.type.value_field))
     pairs = column.values
@@ -158,7 +167,7 @@ def _headers(column: Any) -> tuple[Any, Any, Any]:
 
 
 def _partitions(column: Any) -> Any:
-    """Return the column as int32. Raise RefusedRow for larger numbers."""
+    """Return the column `partition` as int32. Raise RefusedRow if a number does not fit."""
     try:
         return column.cast(pa.int32())
     except pa.ArrowInvalid as reason:
@@ -166,7 +175,10 @@ def _partitions(column: Any) -> Any:
 
 
 def _milliseconds(column: Any) -> Any:
-    """Return the timestamps as ms in int64, with null for no timestamp."""
+    """Return the timestamps as milliseconds in an int64 column, with null for rows without a timestamp.
+
+    Raises RefusedRow for a time before 1970.
+    """
     import pyarrow.compute as pc  # slow to import; see encode
 
     if pa.types.is_timestamp(column.type):
@@ -180,6 +192,6 @@ def _milliseconds(column: Any) -> Any:
 
 
 def _numbers(column: Any) -> tuple[Any, Any, int]:
-    """Return the buffers of a number column: validity, values, offset."""
+    """Return the buffers of a column of numbers: validity, values, index of the first value."""
     validity, values = column.buffers()
     return validity, values, column.offset

@@ -55,7 +55,10 @@ _MOST_US = (1 << 63) - 1
 
 
 class DamagedRows(ValueError):
-    """A batch is malformed or has a wrong checksum. `reason` is a phrase that continues "the batch ..."."""
+    """A record batch in a partition is malformed or has a wrong checksum.
+
+    `reason` is a phrase that continues the text "the batch ...".
+    """
 
     def __init__(self, topic: str | None, partition: int | None, offset: int, reason: str) -> None:
         super().__init__(f"{topic}-{partition} is damaged at offset {offset}: the batch {reason}.")
@@ -69,9 +72,10 @@ class DamagedRows(ValueError):
 
 
 def schema_of(columns: Sequence[str] | None = None, include_headers: bool = True) -> pa.Schema:
-    """Return the schema with these columns, in order; None: all, with headers if `include_headers`.
+    """Return the Arrow schema with the named columns, in the given order.
 
-    Raises ValueError for an unknown or repeated name, and for an empty list.
+    With None, return all columns, with `headers` if `include_headers`. Raises ValueError for an unknown or repeated
+    name, and for an empty list.
     """
     if columns is None:
         return SCHEMA if include_headers else SCHEMA.remove(len(SCHEMA) - 1)
@@ -88,15 +92,17 @@ def schema_of(columns: Sequence[str] | None = None, include_headers: bool = True
 
 
 class RowBuilder:
-    """Collects the records of one partition into batches of rows. Rows of an unfinished batch stay between feeds.
+    """Converts the records of one partition to Arrow record batches.
+
+    Rows of a batch that is not full yet are kept until the next `feed` or `finish`.
 
     Args:
-        topic, partition: None makes the column null, if files do not have the name.
+        topic, partition: The values of these columns. None makes the column null, for files that do not have the name.
         columns, include_headers: As in `schema_of`.
-        start, end: Only records with start <= offset < end.
-        start_timestamp, end_timestamp: Only records with start <= timestamp < end (ms).
-        max_rows, max_bytes: The size of a full batch of rows; it has at least one row.
-        aborted: (producer id, first offset) of aborted transactions; see `set_aborted`.
+        start, end: Only records with start <= offset < end are returned.
+        start_timestamp, end_timestamp: Only records with start <= timestamp < end (ms) are returned.
+        max_rows, max_bytes: The size of a full batch of rows. A batch has at least one row.
+        aborted: (producer id, first offset) of each aborted transaction; see `set_aborted`.
     """
 
     def __init__(
@@ -130,22 +136,26 @@ class RowBuilder:
 
     @property
     def consumed(self) -> int:
-        """The position in the buffer after the last complete batch."""
+        """The position after the last complete Kafka record batch in the buffer that was fed last."""
         return self._builder.consumed
 
     @property
     def past_end(self) -> bool:
-        """True if a batch after `end` was read, so that no more rows will come."""
+        """True if a record batch after the offset `end` was read, so that no more rows will come."""
         return self._builder.past_end
 
     def set_aborted(self, aborted: Iterable[tuple[int, int]]) -> None:
-        """Replace the list of aborted transactions by that of the next Fetch response."""
+        """Replace the list of aborted transactions by the list in the next Fetch response.
+
+        Each transaction is given as (producer id, first offset).
+        """
         self._builder.set_aborted(aborted)
 
     def feed(self, buffer: bytes | bytearray | memoryview) -> Iterator[pa.RecordBatch]:
-        """Read the batches of a buffer and yield full batches of rows; iterate to the end.
+        """Read the Kafka record batches of a buffer and yield an Arrow record batch whenever enough rows are read.
 
-        Raises DamagedRows. Rows before the damage stay for `finish`.
+        The caller has to iterate to the end. Raises DamagedRows for a corrupt record batch. The rows before the damage
+        are returned by `finish`.
         """
         try:
             for columns in self._builder.feed(buffer):
@@ -155,18 +165,18 @@ class RowBuilder:
             raise DamagedRows(self.topic, self.partition, offset, error.reason) from None
 
     def finish(self) -> pa.RecordBatch | None:
-        """Return the remaining rows, None if there are none."""
+        """Return an Arrow record batch with the rows that are not returned yet, None if there are none."""
         columns = self._builder.finish()
         return None if columns is None else self._batch(columns)
 
     def _batch(self, columns: Columns) -> pa.RecordBatch:
-        """Return columns as a record batch."""
+        """Return an Arrow record batch of the columns that the column builder has filled."""
         return pa.RecordBatch.from_arrays(
             [self._array(name, columns) for name in self.schema.names], schema=self.schema
         )
 
     def _array(self, name: str, columns: Columns) -> pa.Array:
-        """Return one column."""
+        """Return the Arrow array for one column of the schema."""
         rows = columns.rows
         if name == "topic":
             return _repeated(self.topic, pa.string(), _size_class(rows)).slice(0, rows)
@@ -185,12 +195,12 @@ class RowBuilder:
 
 
 def _numbers(column: Memory, kind: Any, rows: int) -> pa.Array:
-    """Return an array that uses the column's memory."""
+    """Return an Arrow array of `rows` numbers that uses the column's memory without a copy."""
     return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(column)])
 
 
 def _null_where_empty(lists: pa.Array) -> pa.Array:
-    """Return the lists with null for empty ones, without copying them."""
+    """Return an array of lists in which empty lists are null, without copying the values."""
     import pyarrow.compute as pc
 
     validity = pc.greater(pc.list_value_length(lists), 0).buffers()[1]  # boolean arrays are bitmaps, too
@@ -198,7 +208,7 @@ def _null_where_empty(lists: pa.Array) -> pa.Array:
 
 
 def _microseconds(column: Memory, rows: int) -> pa.Array:
-    """Return ms timestamps in microseconds, limited to their range."""
+    """Return a column of timestamps in ms as microseconds. Timestamps out of range become the nearest valid one."""
     stored = _numbers(column, pa.timestamp("ms", "UTC"), rows)
     try:
         return stored.cast(TIMESTAMP)
@@ -212,11 +222,14 @@ def _microseconds(column: Memory, rows: int) -> pa.Array:
 
 
 def _size_class(rows: int) -> int:
-    """Return the size for a constant column: few sizes are cached, and sliced to the number of rows."""
+    """Return the size to cache a constant column with: `rows` rounded up to a power of two, at least 1024.
+
+    The cached column is sliced to the number of rows, so that few sizes are cached.
+    """
     return 1 << max(10, (rows - 1).bit_length())
 
 
 @lru_cache(maxsize=64)
 def _repeated(value: str | int | None, kind: Any, count: int) -> pa.Array:
-    """Return a cached constant column."""
+    """Return an Arrow array that contains a value `count` times. Arrays are cached."""
     return pa.repeat(pa.scalar(value, kind), count)

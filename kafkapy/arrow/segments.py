@@ -1,4 +1,4 @@
-"""Reads segment files as Arrow record batches, without a broker: all message formats, from Kafka 0.7 on.
+"""Reads segment files of all message formats since Kafka 0.7 as Arrow record batches, without a broker.
 
     for split in splits:                       # kafkapy.log.offline.splits, as many readers as there are splits
         for batch in read_split(split): ...
@@ -44,9 +44,10 @@ def read_segments(
     max_rows: int = MAX_ROWS,
     max_bytes: int = MAX_BYTES,
 ) -> pa.RecordBatchReader:
-    """Return a reader of the records of log directories, topics, partitions or segments, partition by partition.
+    """Return a reader of the records in log directories, partition directories or segment files.
 
-    The end is fixed when this is called. `committed`: Skip aborted transactions, and stop at the last stable offset.
+    Partitions are read one after the other. The end offsets are determined during this call. With `committed`, aborted
+    transactions are skipped, and reading stops at the last stable offset.
 
     Raises OfflineError for damaged or invalid files, here or during reading; ValueError for an unknown column; OSError.
     """
@@ -72,11 +73,11 @@ def read_split(
     max_bytes: int = MAX_BYTES,
     skipped: OnDamage | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a split, in order.
+    """Yield the records of a split (a range of one segment file) in order, as Arrow record batches.
 
-    `skipped` is called with a sentence about damage, and the rest of the split is skipped. None: damage is an error.
-
-    Raises OfflineError for damage, and for a file that cannot be read or is missing.
+    If the file is damaged, `skipped` is called with a sentence about the damage, and the rest of the split is skipped.
+    Without `skipped`, damage raises OfflineError. OfflineError is also raised for a file that cannot be read or is
+    missing.
     """
     for piece in _present(split):
         rows = RowBuilder(
@@ -103,7 +104,10 @@ def read_split(
 
 
 def _present(split: Split) -> Iterable[Split]:
-    """Return the split, or the same offsets in the files that replaced it during log cleaning."""
+    """Return the split, or if the log cleaner has replaced its file, splits of the new files with the same offsets.
+
+    Raises OfflineError if the directory is missing or the file cannot be read.
+    """
     try:
         with LogReader(split.path) as log:
             if is_there(split, log):
@@ -118,7 +122,10 @@ def _present(split: Split) -> Iterable[Split]:
 
 
 def _rows(split: Split, rows: RowBuilder) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a split of message formats 0 to 2."""
+    """Yield the records of a split with message formats 0 to 2 as Arrow record batches.
+
+    Raise OfflineError for damage.
+    """
     with SegmentBlocks(split.path, split.position, end=split.stop) as blocks:
         try:
             for block in blocks:
@@ -136,7 +143,7 @@ def _rows(split: Split, rows: RowBuilder) -> Iterator[pa.RecordBatch]:
 
 
 def _rows_07(split: Split, rows: RowBuilder) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a split of Kafka 0.7."""
+    """Yield the records of a split written by Kafka 0.7 as Arrow record batches. Raise OfflineError for damage."""
     end = 0
     try:
         for group in sets_of_07(split.path, split.base_offset):
@@ -149,13 +156,17 @@ def _rows_07(split: Split, rows: RowBuilder) -> Iterator[pa.RecordBatch]:
 
 
 def _damage(split: Split, position: int, offset: int | None, reason: str, what: str = "batch") -> OfflineError:
-    """Return the error for damage in a split."""
+    """Return the OfflineError for damage in a split's file.
+
+    `position` is in bytes, `offset` is the damaged batch's offset if known, and `reason` continues the text "the batch
+    at position N ...".
+    """
     at = split.name if offset is None else f"offset {offset} of {split.name}"
     return OfflineError(f"{split.path} is damaged at {at}: the {what} at position {position} {reason}.")
 
 
 def _unreadable(split: Split, error: OSError) -> OfflineError:
-    """Return the error for a file that cannot be read."""
+    """Return the OfflineError for a split whose file cannot be opened or read."""
     return OfflineError(
         f"{split.path} ({split.name}) could not be read on {socket.gethostname()}: {error.strerror or error}. "
         "A process that reads a split needs its files at the same path, and the permission to read them."

@@ -21,13 +21,16 @@ from kafkapy.record.compression import codec_of
 
 @dataclass(frozen=True)
 class Written:
-    """The number of rows written to each partition. Each is acknowledged (acks=0: sent)."""
+    """The number of rows that were written to each partition.
+
+    All rows are acknowledged; with acks=0, they are only sent.
+    """
 
     partitions: dict[TopicPartition, int]
 
     @property
     def rows(self) -> int:
-        """The number of all rows."""
+        """The number of rows written to all partitions together."""
         return sum(self.partitions.values())
 
 
@@ -44,21 +47,21 @@ def write(
     timeout_s: float = 60.0,
     tombstones: bool = False,
 ) -> Written:
-    """Write each row as a record, and wait until all are acknowledged.
+    """Write each row as a record to a topic, and wait until all records are acknowledged.
 
-    `kafkapy.arrow.row_columns` defines the columns. A row's partition is its column `partition`, else chosen by the
-    key's hash, as by Kafka's own clients.
+    `kafkapy.arrow.row_columns` defines the columns. A row's partition is its column `partition`. Without it, the key's
+    hash chooses the partition, as in Kafka's own clients.
 
     Args:
         topic: The topic of all rows. None: each row's column `topic`.
         rows: A pyarrow Table, RecordBatch or RecordBatchReader, or another object with an Arrow stream (a Polars or
-            pandas frame, a DuckDB relation). It is read while rows are sent, with bounded memory.
+            pandas frame, a DuckDB relation). The rows are read while earlier rows are sent, with bounded memory.
         acks: -1: all in-sync replicas; 1: the leader; 0: no response.
         codec: none, gzip, snappy, lz4 or zstd.
-        transactional_id: Write all rows in one transaction.
+        transactional_id: Write all rows in one transaction with this id. None: no transaction.
         transaction_timeout_s: The broker aborts the transaction after this time.
-        batch_bytes: The size of a full batch before compression.
-        timeout_s: How long a batch may take to be acknowledged, with all retries.
+        batch_bytes: The size of a full record batch before compression.
+        timeout_s: How long a record batch may take to be acknowledged, with all retries.
         tombstones: Write rows without a column `value` as tombstones, instead of refusing them.
     Raises:
         TypeError: `rows` is not Arrow data.
@@ -91,7 +94,7 @@ def write(
 
 
 def _send(reader: Any, encoder: RowEncoder, producer: RecordProducer) -> Written:
-    """Encode and send all rows, and flush."""
+    """Encode and send all rows, and wait for the acknowledgements. Return the number of rows by partition."""
     sent: Counter[TopicPartition] = Counter()
     for rows in reader:
         for batch in encoder.feed(rows):
@@ -105,7 +108,7 @@ def _send(reader: Any, encoder: RowEncoder, producer: RecordProducer) -> Written
 
 
 def _reader(rows: Any) -> Any:
-    """Return a pyarrow.RecordBatchReader of the rows. Raise TypeError if they are not Arrow data."""
+    """Return a pyarrow.RecordBatchReader of the rows. Raise TypeError if `rows` is not Arrow data."""
     if isinstance(rows, pa.RecordBatchReader):
         return rows
     if isinstance(rows, pa.Table):
