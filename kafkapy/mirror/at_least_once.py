@@ -45,7 +45,10 @@ T = TypeVar("T")
 
 
 class AtLeastOnce:
-    """One stream, for one thread. It is the Listener of its Member."""
+    """One mirror stream with at-least-once delivery, for one thread.
+
+    It is also the Listener of its Member: it commits when partitions are given up.
+    """
 
     def __init__(self, member: Member, target: TargetSettings, options: MirrorOptions, counts: Counts) -> None:
         self._member = member
@@ -68,11 +71,14 @@ class AtLeastOnce:
         self._flush_at = float("inf")  # when an incomplete batch has to be sent
 
     def open(self) -> None:
-        """Join the group."""
+        """Join the source's group."""
         self._member.open(self)
 
     def run(self, stopped: Callable[[], bool]) -> None:
-        """Copy until stopped, and finish and commit what was read. Raises errors that retries do not solve."""
+        """Copy records until `stopped` returns True. Then flush and commit the records that were read.
+
+        Raises errors that retries do not solve.
+        """
         commit_at = time.monotonic() + self._options.commit_interval_s
         while not stopped():
             now = time.monotonic()
@@ -90,7 +96,7 @@ class AtLeastOnce:
         self._commit()
 
     def close(self) -> None:
-        """Leave the group, without another commit."""
+        """Leave the source's group and close the connections, without another commit."""
         self._read.clear()
         try:
             self._member.close()
@@ -113,7 +119,10 @@ class AtLeastOnce:
             self._read.pop(where, None)
 
     def _take(self, piece: Piece, stopped: Callable[[], bool]) -> None:
-        """Send the records of a piece."""
+        """Send the records of a Piece (fetched batches of one partition) to the target.
+
+        Does nothing if the mirror is stopped while the target's topic is looked up.
+        """
         topic, number = piece.where
         in_source = partial(self._member.partition_count, topic)
         count = with_retries(lambda: self._topics.partition_count(topic, in_source, number), stopped)
@@ -124,13 +133,16 @@ class AtLeastOnce:
         self._flush_at = min(self._flush_at, time.monotonic() + self._linger_s)
 
     def _flush(self) -> None:
-        """Send everything and wait until it is acknowledged."""
+        """Send all records that wait in incomplete batches, and wait until the target has acknowledged everything."""
         self._delivery.send(self._rebatcher.finish())
         self._delivery.flush()
         self._flush_at = float("inf")
 
     def _commit(self) -> None:
-        """Flush, and commit the offsets after what was read."""
+        """Flush, then commit to the source the offsets after the records that were read.
+
+        A failed commit is counted and logged; the next commit includes its offsets.
+        """
         if not self._read:
             return
         self._flush()
@@ -145,7 +157,10 @@ class AtLeastOnce:
 
 
 def with_retries(work: Callable[[], T], stopped: Callable[[], bool]) -> T | None:
-    """Return the result of `work`, retried while it raises retriable errors; None if stopped meanwhile."""
+    """Return the result of `work`, which is called again while it raises retriable errors.
+
+    Returns None if `stopped` returns True before `work` succeeds. Raises other errors of `work`.
+    """
     while not stopped():
         try:
             return work()

@@ -1,4 +1,4 @@
-"""The counts of a mirror. Each stream's thread updates its own counts; readers add them up."""
+"""The counts of a mirror, such as copied records. Each stream's thread updates its own counts; readers add them up."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kafkapy.client.cluster import TopicPartition
 
 @dataclass(frozen=True)
 class Waiting:
-    """Why a stream has no partitions.
+    """The reason why a mirror stream has no partitions.
 
-    what: The partitions that the stream waits for, for display.
-    whose: The members that own these partitions, for display; empty if not known.
+    what: The partitions that the stream waits for, as text for display.
+    whose: The members that own these partitions, as text for display; empty if not known.
     lag: The group's lag over all partitions; None if not known.
     """
 
@@ -24,15 +24,15 @@ class Waiting:
 
 @dataclass
 class Counts:
-    """The counts of one stream.
+    """The counts of one mirror stream.
 
     Attributes:
-        records, size: Records that the target has acknowledged, and their bytes before compression.
-        lost: Records that the target has refused, if the mirror continues after that.
-        commits, failed_commits: Commits of offsets.
-        fenced: Partitions whose producer was fenced by another mirror.
+        records, size: Number of records that the target has acknowledged, and their bytes before compression.
+        lost: Number of records that the target has refused, if the mirror continues after that.
+        commits, failed_commits: Number of offset commits that succeeded, and that failed.
+        fenced: How often a partition's producer was fenced by another mirror.
         lags: The number of offsets between position and end of each owned partition.
-        waiting: Set while the stream has no partitions.
+        waiting: The reason why the stream has no partitions, None while it has some.
     """
 
     records: int = 0
@@ -46,12 +46,15 @@ class Counts:
 
     @property
     def lag(self) -> int:
-        """The sum of all lags."""
+        """The sum of the lags of the owned partitions."""
         return sum(self.lags.values())
 
 
 def total(counts: Iterable[Counts]) -> Counts:
-    """Return the sum of counts. It has no lags, because partitions of different sources may have the same name."""
+    """Return the sums of the counts of several streams.
+
+    The result has no lags, because partitions of different sources may have the same name.
+    """
     found = Counts()
     for one in counts:
         found.records += one.records

@@ -1,4 +1,4 @@
-"""Sending records to the target in a mirror with at-least-once delivery."""
+"""Sending batches to the target cluster in a mirror with at-least-once delivery."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ log = logging.getLogger(__name__)
 
 
 def target_cluster(settings: TargetSettings) -> Cluster:
-    """Return a new Cluster for the target."""
+    """Return a new Cluster for the target, with its own connections."""
     return Cluster(settings.bootstrap_servers, client_id=settings.client_id, timeout_s=settings.request_timeout_s)
 
 
 class _Sent:
-    """A batch that is not acknowledged yet. Without a delivery it has to be sent (again)."""
+    """A batch that is not acknowledged yet.
+
+    A batch whose `delivery` is None still has to be sent, for the first time or again.
+    """
 
     __slots__ = ("batch", "delivery")
 
@@ -36,11 +39,11 @@ class _Sent:
 
 
 class SafeDelivery:
-    """Sends batches and tracks which are acknowledged. For one thread.
+    """Sends batches to the target and tracks which of them are acknowledged. For one thread.
 
     Args:
-        abort: Raise ProduceFailed when a batch is refused permanently. If False, its records are counted as lost, and
-            the batches after it are sent again by a new producer.
+        abort: Raise ProduceFailed when a batch is refused permanently. If False, the batch's records are counted as
+            lost, and a new producer sends the batches after it again.
     """
 
     def __init__(self, settings: TargetSettings, counts: Counts, *, abort: bool) -> None:
@@ -52,11 +55,14 @@ class SafeDelivery:
         self._producer = self._new_producer()
 
     def available_partitions(self, topic: str, count: int) -> Sequence[int]:
-        """Return the partitions of a topic that have a leader, as RecordProducer.available_partitions."""
+        """Return the partitions of a target topic that have a leader.
+
+        See RecordProducer.available_partitions.
+        """
         return self._producer.available_partitions(topic, count)
 
     def send(self, batches: Iterable[EncodedBatch]) -> None:
-        """Send batches. Blocks while too much data waits to be sent.
+        """Send batches to the target. Blocks while too much data waits to be sent.
 
         Raises:
             ProduceFailed: An earlier batch was refused, and `abort` is set.
@@ -68,16 +74,19 @@ class SafeDelivery:
         self._forget_acknowledged()
 
     def flush(self) -> None:
-        """Wait until every record is acknowledged or counted as lost. Raises the errors of `send`."""
+        """Wait until every sent record is acknowledged or counted as lost. Raises the errors of `send`."""
         self._send_pending(flush=True)
         self._forget_acknowledged()
 
     def close(self) -> None:
-        """Close the connections. Batches that are not flushed are dropped."""
+        """Close the connections to the target. Batches that are not flushed are dropped."""
         self._cluster.close()
 
     def _send_pending(self, *, flush: bool = False) -> None:
-        """Pass batches without a delivery to the producer. With `flush`, wait for the acknowledgements."""
+        """Pass batches that have no delivery yet to the producer. With `flush`, wait for all acknowledgements.
+
+        Raises the errors of `send`, ConnectionFailed only after delivery.timeout.ms.
+        """
         deadline = time.monotonic() + self._settings.delivery_timeout_s
         while True:
             try:
@@ -97,7 +106,10 @@ class SafeDelivery:
                 self._replace_producer(error)
 
     def _forget_acknowledged(self) -> None:
-        """Count and remove acknowledged batches. Batches of other partitions may stay in front of them."""
+        """Count and remove the acknowledged batches.
+
+        Batches are acknowledged in order only within a partition, so the removed batches may be anywhere in the queue.
+        """
         left: deque[_Sent] = deque()
         for sent in self._unacknowledged:
             if sent.delivery is not None and sent.delivery.done:
@@ -111,9 +123,10 @@ class SafeDelivery:
         self._counts.size += batch.size
 
     def _replace_producer(self, failure: ProduceFailed) -> None:
-        """Count the refused records as lost, and send the other unacknowledged batches with a new producer.
+        """Count the refused records as lost, and prepare to send all other batches again with a new producer.
 
-        The failed producer has dropped all its batches. Some of them may have been stored; these are stored twice.
+        The failed producer has dropped all its unacknowledged batches. If the target has stored one of these batches,
+        its records are stored twice.
         """
         again: deque[_Sent] = deque()
         for sent in self._unacknowledged:
@@ -146,7 +159,7 @@ class SafeDelivery:
 
 
 def _one_by_one(batch: EncodedBatch) -> Iterator[EncodedBatch]:
-    """Yield a batch for each record of a batch."""
+    """Yield the records of a batch, each in a batch of its own."""
     header = read_header(batch.data)
     for record in records_of(batch.data, header):
         builder = BatchBuilder()

@@ -94,11 +94,14 @@ PERMANENT = frozenset(
 
 
 class NotEnded(ClientError):
-    """The mirror was stopped, and not all transactions could be committed."""
+    """The mirror was stopped, but not all transactions could be committed in the target."""
 
 
 class ExactlyOnce:
-    """One stream, for one thread. It is the Listener of its Member."""
+    """One mirror stream with exactly-once delivery, for one thread.
+
+    It is also the Listener of its Member: it starts and stops the copying of partitions when their ownership changes.
+    """
 
     def __init__(
         self, member: SeekingMember, group: str, target: TargetSettings, options: MirrorOptions, counts: Counts
@@ -118,11 +121,14 @@ class ExactlyOnce:
         self._to_start: dict[TopicPartition, float] = {}  # partitions to start, and when to do so at the earliest
 
     def open(self) -> None:
-        """Join the group."""
+        """Join the source's group."""
         self._member.open(self)
 
     def run(self, stopped: Callable[[], bool]) -> None:
-        """Copy until stopped; then everything that was read is copied. Raises errors that retries do not solve."""
+        """Copy records until `stopped` returns True. Then commit the transactions of all records that were read.
+
+        Raises NotEnded if a last commit fails, and errors that retries do not solve.
+        """
         commit_at = time.monotonic() + self._options.commit_interval_s
         while not stopped():
             self._start_due(stopped)
@@ -138,7 +144,10 @@ class ExactlyOnce:
             raise NotEnded("not all transactions were committed in the target; the next mirror repeats the others")
 
     def close(self) -> None:
-        """Leave the group. Open transactions are left to the next producers with their ids."""
+        """Leave the source's group and close the connections.
+
+        An open transaction is aborted when the next producer with its transactional id starts, or by its time-out.
+        """
         try:
             self._member.close()
         finally:
@@ -166,7 +175,10 @@ class ExactlyOnce:
     # Steps 2 to 5
 
     def _start_due(self, stopped: Callable[[], bool]) -> None:
-        """Do steps 2 and 3 for the partitions that are due."""
+        """Start the copying of the partitions that are due: fence other producers, then read the target's offset.
+
+        These are steps 2 and 3 of the module's description. If they fail for a partition, its next start is scheduled.
+        """
         now = time.monotonic()
         taken: dict[TopicPartition, PartitionCopy] = {}
         for where in [where for where, moment in self._to_start.items() if moment <= now]:
@@ -193,7 +205,10 @@ class ExactlyOnce:
             self._begin(copy, found.get(where))
 
     def _begin(self, copy: PartitionCopy, offset: int | None) -> None:
-        """Start reading a partition. Without an offset in the target, commit the source's position there first."""
+        """Start reading a partition at the offset in the target.
+
+        If the target has no offset for the partition, first commit the source group's position to the target.
+        """
         where = copy.where
         try:
             if offset is None:
@@ -208,7 +223,10 @@ class ExactlyOnce:
         self._copies[where] = copy
 
     def _copy(self, piece: Piece) -> None:
-        """Add a piece to its partition's transaction."""
+        """Add a Piece (fetched batches of one partition) to the partition's transaction.
+
+        If the target refuses the records, the partition is dropped and started again later.
+        """
         copy = self._copies.get(piece.where)
         if copy is None:
             return  # the partition was dropped; the piece is read again
@@ -221,7 +239,10 @@ class ExactlyOnce:
             raise
 
     def _commit(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Commit the transactions of partitions, and copy the offsets to the source. Return False if one failed."""
+        """Commit the transactions of partitions, then commit the offsets to the source, too.
+
+        Return False if the commit of a transaction failed.
+        """
         ends: dict[TopicPartition, int] = {}
         whole = True
         for where in partitions:
@@ -247,12 +268,15 @@ class ExactlyOnce:
         return whole
 
     def _partitions_of(self, where: TopicPartition) -> int:
-        """Return the number of partitions that the topic has in the target."""
+        """Return the number of partitions that the topic of `where` has in the target.
+
+        Create the topic if it is missing.
+        """
         topic, number = where
         return self._topics.partition_count(topic, partial(self._member.partition_count, topic), number)
 
     def _drop(self, copy: PartitionCopy, error: ClientError | KafkaError) -> None:
-        """Stop copying a partition, to start it again later."""
+        """Stop copying a partition because of an error, and schedule its next start."""
         del self._copies[copy.where]
         copy.drop()
         if copy.begun_at is not None:  # else a lost target offset could lead to a start after it
@@ -261,7 +285,7 @@ class ExactlyOnce:
         self._start_later(copy.where, error)
 
     def _start_later(self, where: TopicPartition, error: ClientError | KafkaError) -> None:
-        """Schedule a partition's next start. Raise errors that a retry does not solve."""
+        """Schedule a partition's next start after an error. Raise the error if a retry cannot solve it."""
         if isinstance(error, UnsupportedByBroker) or (isinstance(error, KafkaError) and error.code in PERMANENT):
             raise error
         if isinstance(error, ProducerFenced):

@@ -1,4 +1,4 @@
-"""A source that is read as a member of a Kafka consumer group."""
+"""The mirror's member of a Kafka consumer group in the source cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMMIT_S = 5.0  # how long a commit is retried, as the next one comes soon
 
 
 class GroupMember:
-    """Implements SeekingMember with a GroupBatches consumer."""
+    """A member of a Kafka consumer group in the source: implements SeekingMember with a GroupBatches consumer."""
 
     def __init__(self, settings: GroupSource, topics: TopicFilter) -> None:
         self._settings = settings
@@ -111,7 +111,7 @@ class GroupMember:
 
 
 class _ListenerAdapter(RebalanceListener):
-    """Calls the mirror's Listener for the consumer's rebalance callbacks."""
+    """Passes the consumer's rebalance callbacks on to the mirror's Listener."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -127,7 +127,7 @@ class _ListenerAdapter(RebalanceListener):
 
 
 def pattern_of(topics: TopicFilter) -> re.Pattern[str]:
-    """Return the pattern that searches topic names for the filter's topics."""
+    """Return a pattern whose `search` finds a match in exactly the topic names that the filter selects."""
     if isinstance(topics, Blacklist):
         return re.compile(rf"\A(?!(?:{topics.regex})\Z)", re.ASCII)
     return re.compile(rf"\A(?:{topics.regex})\Z", re.ASCII)

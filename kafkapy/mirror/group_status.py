@@ -1,4 +1,4 @@
-"""What a member without partitions reports: the other members of its group, and the group's lag."""
+"""Looks up what a mirror stream without partitions reports: its group's other members and the group's lag."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ SHOWN = 3  # the number of members that are named
 
 
 class GroupStatus:
-    """Looks up a group's members and lag. For one thread. Has its own connections: the member's wait for the group."""
+    """Looks up the members and the lag of a source's group. For one thread.
+
+    It has its own connections, because the member's connections block while the member waits for the group.
+    """
 
     def __init__(self, cluster: Cluster, settings: GroupSource, topics: re.Pattern[str]) -> None:
         self._settings = settings
@@ -35,10 +38,10 @@ class GroupStatus:
         self._found: Waiting | None = None
 
     def waiting(self, member_id: str) -> Waiting:
-        """Return the group's status, looked up again at intervals.
+        """Return the group's other members and its lag, looked up at most every 5 seconds.
 
         Args:
-            member_id: The member that has no partitions.
+            member_id: The id of the member that has no partitions.
         """
         if self._found is None or time.monotonic() >= self._next_at:
             self._found = self._look_up(member_id)
@@ -49,7 +52,7 @@ class GroupStatus:
         self._cluster.close()
 
     def _look_up(self, member_id: str) -> Waiting:
-        """Look up the group's status."""
+        """Look up the group's other members and its lag. If that fails, log the error and leave out what is unknown."""
         group = self._settings.group_id
         whose, lag = "", None
         try:
@@ -62,7 +65,10 @@ class GroupStatus:
         return Waiting(f"partitions of group {group}", whose, lag)
 
     def _lag(self) -> int:
-        """Return the group's lag over all partitions of the mirrored topics."""
+        """Return the group's lag, summed over all partitions of the mirrored topics.
+
+        Raises ClientError or KafkaError.
+        """
         admin = Admin(self._cluster)
         partitions: list[TopicPartition] = [
             (topic.name, index)
@@ -84,9 +90,10 @@ def lag_of(
     from_start: bool,
     isolation: int = 0,
 ) -> int:
-    """Return the sum of what is between committed and end offsets. Raises ClientError, KafkaError.
+    """Return a group's lag: the sum of the differences between end offsets and committed offsets.
 
-    A partition without a committed offset counts as a whole if the group reads it `from_start`, else not at all.
+    A partition without a committed offset counts with all its offsets if the group reads it `from_start`, else as 0.
+    Raises ClientError or KafkaError.
     """
 
     def offsets(wanted: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
@@ -101,7 +108,11 @@ def lag_of(
 
 
 def _others(group: GroupDescription, member_id: str) -> str:
-    """Return the other members of the group, for display. During a rebalance it is not known which own partitions."""
+    """Return a text for display that names other members of the group, those that own partitions if any do.
+
+    During a rebalance it is not known which members own partitions, so all other members are named. Empty if there are
+    no other members.
+    """
     others = [one for one in group.members if one.id != member_id]
     owners = [one for one in others if one.partitions]
     names = [f"{one.id} at {one.host}" for one in owners or others]

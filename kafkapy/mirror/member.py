@@ -1,4 +1,4 @@
-"""The interface of a member of a source's group, for both group protocols."""
+"""The interface of a mirror's member in a source's group, in Kafka or in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kafkapy.mirror.counts import Waiting
 
 
 class Piece(NamedTuple):
-    """The batches of one partition from one Fetch, of any format.
+    """The record batches, of any format, that one Fetch returned for one partition.
 
-    The first batch may begin before `start`, the fetched offset. The last one may be incomplete.
+    The first batch may begin before `start`, the fetched offset. The last batch may be incomplete.
 
     after: The offset after the last complete batch.
-    aborted: (producer id, first offset) of the aborted transactions among them.
+    aborted: (producer id, first offset) of each aborted transaction among the batches.
     """
 
     where: TopicPartition
@@ -26,65 +26,79 @@ class Piece(NamedTuple):
 
 
 class NotCommitted(Exception):
-    """Offsets were not committed: the group rebalances, or its coordinator or ZooKeeper cannot be reached.
+    """Offsets were not committed, as the group rebalances, or its coordinator or ZooKeeper cannot be reached.
 
-    The next commit may succeed. If none does, the partitions' next owners start at the last successful commit.
+    The next commit may succeed. If no later commit does, the partitions' next owners start at the last successful
+    commit.
     """
 
 
 class Listener(Protocol):
-    """Callbacks for assigned and revoked partitions, called by the polling thread in `poll` and `close`."""
+    """Callbacks for assigned and revoked partitions.
+
+    The thread that calls the member's `poll` and `close` calls them.
+    """
 
     def on_taken(self, partitions: Sequence[TopicPartition]) -> None:
-        """Called when these partitions are newly owned."""
+        """Called when this member has become the owner of these partitions."""
 
     def before_release(self, partitions: Sequence[TopicPartition]) -> None:
-        """Called before these partitions are given up. Commit here."""
+        """Called before this member gives up these partitions. This is the last moment to commit their offsets."""
 
     def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """Called when these partitions are lost; other members may own them already."""
+        """Called when this member has lost these partitions. Other members may already own them."""
 
 
 class Member(Protocol):
-    """A member of a source's group. For one thread, except `lags`."""
+    """A member of a source's group. For one thread, except `lags`, which any thread may call."""
 
     def cluster_id(self) -> str | None:
-        """Return the source's cluster id, None before Kafka 0.10.1. Raises KafkaError, ClientError."""
+        """Return the source's cluster id, or None if the source is older than Kafka 0.10.1.
+
+        Raises KafkaError or ClientError.
+        """
 
     def open(self, listener: Listener) -> None:
-        """Join the group. Raises ClientError, KafkaError or ConfigError."""
+        """Join the source's group. Ownership changes are passed to `listener`.
+
+        Raises ClientError, KafkaError or ConfigError.
+        """
 
     def poll(self, timeout_s: float) -> Sequence[Piece]:
-        """Return the next pieces; none if nothing comes in time. Unreachable brokers are retried.
+        """Return the next fetched Pieces (batches of one partition each), or none if no data comes in time.
 
-        Raises:
-            KafkaError, ClientError: A partition or the group has an error that is not retriable.
+        If brokers cannot be reached, they are tried again. Raises KafkaError or ClientError if a partition or the group
+        has an error that is not retriable.
         """
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit offsets of the next records to read. Raises NotCommitted."""
+        """Commit offsets, each that of the next record to read in a partition. Raises NotCommitted."""
 
     def partition_count(self, topic: str) -> int:
-        """Return the number of partitions of a topic in the source. Raises KafkaError, ClientError."""
+        """Return the number of partitions that a topic has in the source. Raises KafkaError or ClientError."""
 
     def lags(self) -> Mapping[TopicPartition, int]:
-        """Return the number of offsets between position and end of each owned partition, where it is known."""
+        """Return the number of offsets between position and end of each owned partition for which it is known."""
 
     def waiting(self) -> Waiting | None:
-        """Return why this member has no partitions, None if it has some."""
+        """Return the reason why this member has no partitions, or None if it has partitions."""
 
     def close(self) -> None:
-        """Leave the group, after calling the listener."""
+        """Call the listener for the owned partitions, and leave the group."""
 
 
 class SeekingMember(Member, Protocol):
-    """A Member that can also continue a partition at a given offset."""
+    """A member of a source's group that can also start reading a partition at a given offset."""
 
     def seek(self, where: TopicPartition, offset: int | None) -> None:
-        """Continue an owned partition at an offset, or pause it (None). Pieces fetched before are dropped."""
+        """Continue reading an owned partition at an offset, or pause reading it if `offset` is None.
+
+        Data that was already fetched from the partition is dropped.
+        """
 
     def position(self, where: TopicPartition) -> int:
-        """Return the start of an owned partition: the group's committed offset, else as auto.offset.reset says.
+        """Return the offset at which to start reading an owned partition.
 
-        Raises KafkaError, ClientError.
+        That is the group's committed offset, or, if there is none, the offset that auto.offset.reset selects. Raises
+        KafkaError or ClientError.
         """

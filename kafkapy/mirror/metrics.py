@@ -1,4 +1,4 @@
-"""The metrics of a mirror, and their page in Prometheus format."""
+"""The metrics of a mirror, and the HTTP page that shows them in Prometheus format."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ Streams = Sequence[tuple[str, Counts]]  # each stream's source and counts
 
 
 def metrics_page(listen: tuple[str, int], read: Callable[[], Streams]) -> MetricsPage:
-    """Start a metrics page at `listen` (host, port) for the counts that `read` returns. Raise OSError."""
+    """Start an HTTP server at `listen` (host, port) for the metrics of a mirror. Raise OSError if that fails.
+
+    `read` returns the source and the counts of each stream whenever the page is loaded.
+    """
     registry = Registry()
     registry.register_reader(METRICS.values(), lambda: _values(read()))
     return MetricsPage(*listen, registry)

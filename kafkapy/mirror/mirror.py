@@ -1,4 +1,4 @@
-"""A mirror: the checks before the start, its streams, and the stop."""
+"""A mirror: the checks before it starts, the threads that copy, and how it stops."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class CannotMirror(ClientError):
-    """The requested mirror is not possible. The message says why and what to do."""
+    """A mirror with these sources, target and options is not possible. The message says why and what to do."""
 
 
 class NotFlushed(ClientError):
@@ -32,7 +32,7 @@ class NotFlushed(ClientError):
 
 
 class Copying(Protocol):
-    """The methods of a stream's copying, called in this order by its thread."""
+    """The methods of a mirror stream, at-least-once or exactly-once, in the order in which its thread calls them."""
 
     def open(self) -> None: ...
 
@@ -42,7 +42,7 @@ class Copying(Protocol):
 
 
 class _Stream:
-    """A thread that copies as one member of a source's group, with its own counts."""
+    """A thread that copies records as one member of a source's group, with its own counts."""
 
     def __init__(self, mirror: Mirror, source: SourceSettings, number: int, streams: int) -> None:
         self.source = source.of_stream(number, streams)
@@ -67,7 +67,10 @@ class _Stream:
 
 
 class Mirror:
-    """Copies from `start` to `stop`, or until an error that retries do not solve, which is then in `failure`."""
+    """Copies topics from the sources to the target, from `start` to `stop`.
+
+    An error that retries do not solve ends the copying early; the error is then in `failure`.
+    """
 
     def __init__(
         self, sources: Sequence[SourceSettings], target: TargetSettings, topics: TopicFilter, options: MirrorOptions
@@ -94,7 +97,7 @@ class Mirror:
             self._stopping.set()
 
     def start(self) -> None:
-        """Start all streams. Returns when each is about to join its group.
+        """Start all streams. Return when each stream is about to join its source's group.
 
         Raises:
             CannotMirror: A source is the target, or options contradict each other.
@@ -122,20 +125,20 @@ class Mirror:
 
     @property
     def counts(self) -> list[tuple[SourceSettings, Counts]]:
-        """The source and counts of each stream."""
+        """The source settings and the counts of each stream."""
         return [(stream.source, stream.counts) for stream in self._streams]
 
     @property
     def failure(self) -> BaseException | None:
-        """The error that has ended the mirror, or None."""
+        """The error that has ended the mirror, or None if there was no error."""
         return self._failure
 
     def stop(self, timeout_s: float = 30.0) -> None:
-        """Stop all streams: flush and commit what was read, and leave the groups.
+        """Stop all streams: flush and commit the records that were read, and leave the groups.
 
         Raises:
-            NotFlushed: The target did not acknowledge everything in time.
-            Exception: The error that has ended the mirror before.
+            NotFlushed: The target did not acknowledge all records within `timeout_s`.
+            Exception: The error that had already ended the mirror.
         """
         self._stopping.set()
         if not self._join(timeout_s):
@@ -152,14 +155,15 @@ class Mirror:
         return self._stopping.is_set()
 
     def failed(self, error: BaseException) -> None:
-        """End the mirror because a stream failed."""
+        """Stop all streams because one stream's thread raised an error. The first error becomes `failure`."""
         self._failure = self._failure or error
         self._stopping.set()
 
     def copying(self, source: SourceSettings, counts: Counts) -> Copying:
-        """Return the copying of one stream.
+        """Return a new stream object, at-least-once or exactly-once, that copies from one source to the target.
 
-        Raises CannotMirror if the source is the target: as topics keep their names, copies would be copied again.
+        Raises CannotMirror if the source is the target cluster: as topics keep their names, copies would be copied
+        again. Also raises CannotMirror if exactly-once is not possible because the source has no cluster id.
         """
         member = member_of(source, self._topics, seeks=self.options.exactly_once)
         try:
@@ -182,14 +186,14 @@ class Mirror:
             raise
 
     def _join(self, timeout_s: float) -> bool:
-        """Wait for all threads. Return False if one is still running."""
+        """Wait up to `timeout_s` for all threads. Return False if a thread is still running."""
         deadline = time.monotonic() + timeout_s
         for stream in self._streams:
             stream.thread.join(max(0.0, deadline - time.monotonic()))
         return not any(stream.thread.is_alive() for stream in self._streams)
 
     def _check_exactly_once(self) -> None:
-        """Raise CannotMirror for settings that contradict exactly-once."""
+        """Raise CannotMirror if options, target or source settings contradict exactly-once delivery."""
         if not self.options.abort_on_send_failure:
             raise CannotMirror(
                 "exactly-once contradicts abort-on-send-failure=false, which loses records; leave one of them out"

@@ -1,4 +1,4 @@
-"""The exactly-once copy of one source partition, with its own transactional producer."""
+"""The exactly-once copying of one source partition, with its own transactional producer."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from kafkapy.record.rebatch import Rebatcher
 
 
 class PartitionCopy:
-    """Copies one partition. For one thread. After a method has raised ClientError or KafkaError, only use `drop`.
+    """Copies one source partition to the target in transactions. For one thread.
+
+    After a method has raised ClientError or KafkaError, only `drop` may be called.
 
     Args:
-        group: The target's group for offsets. With topic and partition it is also the transactional id.
+        group: The group in the target that stores the offsets. The transactional id is GROUP.TOPIC.PARTITION.
     """
 
     def __init__(self, where: TopicPartition, group: str, target: TargetSettings, options: MirrorOptions) -> None:
@@ -45,7 +47,7 @@ class PartitionCopy:
 
     @property
     def after(self) -> int | None:
-        """The offset after the records in the open transaction, or None."""
+        """The source offset after the records in the open transaction, or None if no transaction is open."""
         return self._after
 
     def fence_others(self) -> None:
@@ -53,12 +55,15 @@ class PartitionCopy:
         self._producer.init()
 
     def commit_offset(self, offset: int) -> None:
-        """Commit an offset without records."""
+        """Commit an offset of the source partition to the target, in a transaction without records."""
         with self._producer.transaction():
             self._producer.send_offsets({self.where: offset}, self._group)
 
     def copy(self, piece: Piece, partitions: int) -> None:
-        """Add records to the transaction. Begin one if none is open."""
+        """Add the records of a Piece (fetched batches) to the open transaction. Begin a transaction if none is open.
+
+        `partitions` is the topic's number of partitions in the target.
+        """
         if self._after is None:
             self._producer.begin()
             self._after = self.begun_at = piece.start
@@ -66,7 +71,10 @@ class PartitionCopy:
         self._after = piece.after
 
     def commit(self) -> tuple[int, int]:
-        """Commit the transaction, if one is open, with the offset after its records. Return their number and bytes."""
+        """Commit the open transaction together with the source offset after its records.
+
+        Return the number of records in the transaction and their bytes, 0 and 0 if no transaction is open.
+        """
         if self._after is None:
             return 0, 0
         self._send(self._rebatcher.finish())
@@ -78,7 +86,10 @@ class PartitionCopy:
         return committed
 
     def drop(self) -> None:
-        """Close, leaving an open transaction to the next producer with this id, or to its time-out."""
+        """Close the producer without ending its open transaction.
+
+        The transaction is aborted when the next producer with the same transactional id starts, or by its time-out.
+        """
         self._producer.drop()
         self._producer.cluster.close()
 

@@ -1,4 +1,7 @@
-"""The properties of a mirror's clients. An error is one sentence that begins with the name of the properties file."""
+"""The properties of a mirror's producer and consumers.
+
+An error message is one sentence that begins with the name of the properties file.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,18 @@ from kafkapy.client.properties import ClientProperties
 
 
 class BadProperty(ValueError):
-    """A property or its value cannot be used. The message has the file, the property, the value and what is valid."""
+    """A property or its value cannot be used.
+
+    The message has the file, the property, the value and the valid values.
+    """
 
 
 def mirror_properties(given: Mapping[str, str], file: str, names: Iterable[tuple[str, ...]] = ()) -> ClientProperties:
-    """Return the properties of one client of a mirror, which raise BadProperty. `names` as for ClientProperties."""
+    """Return a reader for the properties of a mirror's producer or consumer, whose errors are BadProperty.
+
+    `file` is the name that error messages begin with. `names` lists properties with several names, as for
+    ClientProperties.
+    """
     return ClientProperties(
         given,
         names=names,

@@ -1,7 +1,8 @@
 """The settings of a source cluster, from consumer properties.
 
-With `zookeeper.connect`, the source is read as a member of a group in ZooKeeper, with the property names of Kafka 0.7
-to 0.10. With `bootstrap.servers`, it is read as a member of a Kafka group, with the names of Kafka's consumer.
+With `zookeeper.connect`, the mirror reads the source as a member of a group in ZooKeeper, and the property names are
+those of Kafka 0.7 to 0.10. With `bootstrap.servers`, the mirror reads the source as a member of a Kafka group, and the
+property names are those of Kafka's consumer.
 Source: ConsumerConfig of Kafka 0.8.2 and 3.9, MirrorMaker of 0.10.2 and 3.9.
 """
 
@@ -71,7 +72,7 @@ HONOURED_IN_ZOOKEEPER = {present for present, *_ in NAMES}.union(SECURITY).diffe
 
 @dataclass(frozen=True)
 class GroupSource:
-    """A source that is read as a member of a Kafka consumer group."""
+    """The settings of a source that is read as a member of a Kafka consumer group."""
 
     file: str
     bootstrap_servers: str
@@ -93,7 +94,7 @@ class GroupSource:
     partition_bytes: int
 
     def of_stream(self, number: int, streams: int) -> GroupSource:
-        """Return the settings for one of several streams. Each gets its own instance id."""
+        """Return the settings for stream `number` of several streams, each with its own group.instance.id."""
         if self.instance_id is None or streams == 1:
             return self
         return replace(self, instance_id=f"{self.instance_id}-{number}")
@@ -101,7 +102,10 @@ class GroupSource:
 
 @dataclass(frozen=True)
 class ZooKeeperSource:
-    """A source that is read by a ConsumerConnector with these `properties`."""
+    """The settings of a source that is read as a member of a ZooKeeper group.
+
+    `properties` are the properties for the ConsumerConnector, and `settings` the values parsed from them.
+    """
 
     file: str
     settings: ConsumerSettings
@@ -112,7 +116,7 @@ class ZooKeeperSource:
         return self.settings.group_id
 
     def of_stream(self, number: int, streams: int) -> ZooKeeperSource:
-        """Return the settings for one of several streams. Each gets its own consumer id."""
+        """Return the settings for stream `number` of several streams, each with its own consumer.id."""
         consumer_id = self.settings.consumer_id
         if consumer_id is None or streams == 1:
             return self
@@ -123,14 +127,17 @@ SourceSettings = GroupSource | ZooKeeperSource
 
 
 def read_source(given: Mapping[str, str], file: str = "the consumer's properties") -> SourceSettings:
-    """Return the settings of a source. Raises BadProperty."""
+    """Return the settings of a source from consumer properties. Raises BadProperty, whose message begins with `file`.
+
+    The result is a ZooKeeperSource if zookeeper.connect is set, else a GroupSource.
+    """
     if "zookeeper.connect" in given or "zk.connect" in given:
         return _in_zookeeper(mirror_properties(given, file, NAMES), file)
     return _in_kafka(mirror_properties(given, file), file)
 
 
 def _in_kafka(read: ClientProperties, file: str) -> GroupSource:
-    """Return the settings for a Kafka group."""
+    """Return the settings of a source that is read as a member of a Kafka group. Raises BadProperty."""
     if "bootstrap.servers" not in read:
         raise read.bad("it names no cluster; set bootstrap.servers, or zookeeper.connect for a group in ZooKeeper")
     read.check_names(honoured=HONOURED, refused=REFUSED, without_effect=CONSUMER, client="Kafka's consumer")
@@ -165,7 +172,10 @@ def _in_kafka(read: ClientProperties, file: str) -> GroupSource:
 
 
 def _assignors(read: ClientProperties) -> tuple[str, ...]:
-    """Return the assignors, given by the names of Java's classes or by their own names."""
+    """Return the short names of the assignors in partition.assignment.strategy.
+
+    The property may have Kafka's Java class names or the short names. Raises BadProperty for unknown names.
+    """
     value = read.text("partition.assignment.strategy", "range,cooperative-sticky")
     words = [word.strip() for word in value.split(",") if word.strip()]
     wrong = [word for word in words if word.lower() not in ASSIGNORS]
@@ -178,7 +188,7 @@ def _assignors(read: ClientProperties) -> tuple[str, ...]:
 
 
 def _in_zookeeper(read: ClientProperties, file: str) -> ZooKeeperSource:
-    """Return the settings for a group in ZooKeeper."""
+    """Return the settings of a source that is read as a member of a group in ZooKeeper. Raises BadProperty."""
     if "bootstrap.servers" in read:
         raise read.bad("zookeeper.connect and bootstrap.servers exclude each other; remove one of them")
     read.check_names(

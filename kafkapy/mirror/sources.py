@@ -1,4 +1,4 @@
-"""The member of a source's group that speaks the protocol of the source's settings."""
+"""Creates the member of a source's group, in Kafka or in ZooKeeper as the source's settings say."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from kafkapy.mirror.source_settings import GroupSource, SourceSettings
 
 
 def member_of(settings: SourceSettings, topics: TopicFilter, *, seeks: bool = False) -> SeekingMember:
-    """Return a member of the source's group. With `seeks`, partitions are read only after `seek`."""
+    """Return a new member of the source's group that reads the topics which the filter selects.
+
+    With `seeks`, a member of a ZooKeeper group reads a partition only after `seek`. Raises BadProperty if the group is
+    in ZooKeeper and kazoo is not installed.
+    """
     if isinstance(settings, GroupSource):
         from kafkapy.mirror.group_member import GroupMember
 

@@ -1,4 +1,4 @@
-"""Reads a mirror's progress from the target: offsets of a group that are committed with the records."""
+"""Reads how far an exactly-once mirror has copied: the offsets that it commits to a group in the target."""
 
 from __future__ import annotations
 
@@ -13,18 +13,23 @@ from kafkapy.protocol.apis import OFFSET_FETCH
 
 
 class TargetOffsets:
-    """Reads the offsets of a target's group. For one thread. Closes the cluster when closed."""
+    """Reads the committed offsets of a group in the target. For one thread.
+
+    `close` also closes the cluster.
+    """
 
     def __init__(self, cluster: Cluster, group: str) -> None:
         self._cluster = cluster
         self._link = CoordinatorLink(cluster, group)
 
     def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the committed offsets, without partitions that have none. Waits for pending transactions.
+        """Return the group's committed offset of each partition, after waiting for pending transactions.
+
+        Partitions without a committed offset are left out.
 
         Raises:
             UnsupportedByBroker: The target is older than Kafka 2.5 and has no require_stable (KIP-447).
-            KafkaError, ConnectionFailed: The coordinator's error after the time limit.
+            KafkaError, ConnectionFailed: The coordinator still had this error when the time limit was over.
         """
         wanted = list(partitions)
         return self._link.retry(lambda: self._ask(wanted))
@@ -34,7 +39,7 @@ class TargetOffsets:
         self._cluster.close()
 
     def _ask(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Send one OffsetFetch."""
+        """Send one OffsetFetch request and return the committed offsets. Raise the coordinator's errors."""
         if self._link.connection().version_of(OFFSET_FETCH, ONE_GROUP_UNTIL) < STABLE_FROM:
             raise UnsupportedByBroker("The target is older than Kafka 2.5; it cannot wait for pending offsets.")
         request = fetch_request(self._link.key, partitions, stable=True)

@@ -1,6 +1,6 @@
 """The settings of the target cluster, from producer properties.
 
-The defaults lose nothing, like MirrorMaker's: acks=all, sequence numbers, and retries without limit.
+The defaults lose no records, like MirrorMaker's: acks=all, sequence numbers, and retries without limit.
 Source: ProducerConfig of Kafka 3.9, MirrorMaker of 0.10.2 and 3.9.
 """
 
@@ -61,7 +61,10 @@ class TargetSettings(ProducerSettings):
 
 
 def read_target(given: Mapping[str, str], file: str = "the producer's properties") -> TargetSettings:
-    """Return the settings of the target. Raises BadProperty."""
+    """Return the settings of the target from producer properties.
+
+    Raises BadProperty, whose message begins with `file`.
+    """
     read = mirror_properties(given, file, NAMES)
     read.check_names(honoured=HONOURED, refused=REFUSED, without_effect=WITHOUT_EFFECT, client="Kafka's producer")
     read.check_security()

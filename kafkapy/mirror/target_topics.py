@@ -1,4 +1,4 @@
-"""The number of partitions of topics in the target, and the creation of missing topics."""
+"""Looks up how many partitions topics have in the target, and creates missing topics there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFRESH_S = 300.0  # partitions that are added later are used after this time, l
 
 
 class NoTopic(Exception):
-    """The target does not have the topic or partition. The message says which, and what to do."""
+    """The target does not have a topic or partition. The message says which, and what to do."""
 
 
 class TargetTopics:
@@ -26,7 +26,8 @@ class TargetTopics:
 
     Args:
         cluster: The target, with its own connections.
-        same_numbers: Why the target needs a partition with the same number; None: it does not.
+        same_numbers: The reason, for error messages, why the target's topic needs every partition number of the source.
+            None: the partition numbers may differ.
     """
 
     def __init__(self, cluster: Cluster, create: CreateTopics, *, same_numbers: str | None = None) -> None:
@@ -36,13 +37,15 @@ class TargetTopics:
         self._counts: dict[str, tuple[int, float]] = {}
 
     def partition_count(self, topic: str, in_source: Callable[[], int], partition: int) -> int:
-        """Return the number of partitions of a topic in the target, which is created if necessary.
+        """Return the number of partitions of a topic in the target. Create the topic there if it is missing.
 
         Args:
             in_source: Returns the topic's number of partitions in the source.
-            partition: The partition whose records are copied.
+            partition: The source partition whose records are copied.
         Raises:
-            NoTopic, KafkaError, ClientError.
+            NoTopic: The topic is missing and may not be created, or a partition that `same_numbers` requires is
+                missing.
+            KafkaError, ClientError: The target's error.
         """
         count, refresh_at = self._counts.get(topic, (0, 0.0))
         is_missing = self._same_numbers is not None and partition >= count
@@ -63,7 +66,10 @@ class TargetTopics:
         self._cluster.close()
 
     def _look_up(self, topic: str, in_source: Callable[[], int]) -> int:
-        """Look up the topic in the target, and create it there if it is missing."""
+        """Return the number of partitions of a topic in the target, from a new lookup.
+
+        Creates the topic if it is missing; see `CreateTopics`. Raises NoTopic if it may not be created.
+        """
         try:
             return len(self._cluster.topic(topic, create=self._create == "target", refresh=True).partitions)
         except KafkaError as error:

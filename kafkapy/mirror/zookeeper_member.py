@@ -1,10 +1,10 @@
-"""A source that is read as a member of a group in ZooKeeper. Imports kazoo.
+"""The mirror's member of a ZooKeeper consumer group in the source cluster. Imports kazoo.
 
 The connector gives up partitions in its own thread. That thread waits until the polling thread has copied and committed
-the records that it has read from them.
+the records that were read from these partitions.
 
-For exactly once, offsets do not come from the group: the connector reads a partition only after `seek`. Each seek
-returns a new OwnedPartition, which tells the chunks fetched after it from those fetched before.
+For exactly-once delivery, start offsets do not come from the group: the connector reads a partition only after `seek`.
+Each seek returns a new OwnedPartition, so that chunks fetched after the seek can be told from earlier chunks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ ENDS_RETRY_S = 60.0  # after a failure: a lookup at a broker that hangs stops th
 
 
 class _Release:
-    """Partitions that the connector's thread gives up. `done` is set when the polling thread has committed."""
+    """Partitions that the connector's thread is about to give up.
+
+    The event `done` is set when the polling thread has committed the offsets of these partitions.
+    """
 
     def __init__(self, partitions: Sequence[TopicPartition]) -> None:
         self.partitions = partitions
@@ -48,7 +51,10 @@ class _Release:
 
 
 class ZooKeeperMember:
-    """Implements SeekingMember with a ConsumerConnector. With `seeks`, partitions are read only after `seek`."""
+    """A member of a ZooKeeper group in the source: implements SeekingMember with a ConsumerConnector.
+
+    With `seeks`, partitions are read only after `seek`.
+    """
 
     def __init__(self, settings: ZooKeeperSource, topics: TopicFilter, *, seeks: bool = False) -> None:
         self._seeks = seeks
@@ -79,7 +85,11 @@ class ZooKeeperMember:
         )
 
     def before_release(self, partitions: list[TopicPartition]) -> None:
-        """Wait until the polling thread has committed the partitions. Called by the connector's thread."""
+        """Wait until the polling thread has copied and committed the records read from these partitions.
+
+        Called by the connector's thread before it gives up the partitions. After socket.timeout.ms, log a warning and
+        return.
+        """
         release = _Release(partitions)
         self._changes.append(release)
         timeout_s = self._connector.settings.socket_timeout_ms / 1000
@@ -184,29 +194,33 @@ class ZooKeeperMember:
         self._close_brokers()
 
     def _brokers(self) -> Cluster:
-        """Return a Cluster for the source, cached until an error."""
+        """Return a Cluster for the source's brokers, which is kept until an error. Raises ClientError."""
         if self._cluster is None:
             self._cluster = self._connector.open_cluster()
         return self._cluster
 
     def _close_brokers(self) -> None:
-        """Close the cached Cluster, so that the next use finds the brokers that are registered then."""
+        """Close the cached Cluster, so that the next use reads the brokers from ZooKeeper again."""
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
 
     def _report_lost(self) -> None:
-        """Report partitions that were lost with the session.
+        """Tell the listener which partitions were lost when the ZooKeeper session expired.
 
-        This member may own them again already, after other members have committed higher offsets. Records that it read
-        before must not be committed then, as the group's offset would go back.
+        This member may already own such a partition again, after other members have committed higher offsets. Records
+        that this member read before the loss must not be committed then, as the group's offset would go back.
         """
         releases = [change for change in list(self._changes) if isinstance(change, _Release)]
         coming = {where for release in releases for where in release.partitions}
         self._lose([where for where, owned in self._owned.items() if owned.revoked and where not in coming])
 
     def _report_changes(self) -> None:
-        """Report what the connector's thread has queued: partitions to give up, and newly owned ones."""
+        """Tell the listener about the ownership changes queued by the connector's thread.
+
+        These are partitions to give up and newly owned partitions. For partitions to give up, the connector's thread is
+        then woken up.
+        """
         assert self._listener is not None
         while self._changes:
             change = self._changes.popleft()
@@ -220,7 +234,7 @@ class ZooKeeperMember:
                 self._listener.on_taken([owned.where for owned in change])
 
     def _lose(self, partitions: list[TopicPartition]) -> None:
-        """Report partitions as lost and forget them."""
+        """Tell the listener that these partitions are lost, and forget them."""
         assert self._listener is not None
         if partitions:
             self._listener.on_lost(partitions)
@@ -233,6 +247,6 @@ class ZooKeeperMember:
 
 
 def _piece(chunk: Chunk) -> Piece:
-    """Return the Piece for a chunk."""
+    """Return the Piece (the mirror's form of fetched batches) for a chunk that the connector's stream returned."""
     _, _, after = entries_end(chunk.data)
     return Piece(chunk.where, chunk.data, chunk.start, max(after, chunk.start))
