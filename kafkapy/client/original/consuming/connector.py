@@ -321,9 +321,9 @@ class ConsumerConnector:
         self._threads.append(thread)
 
     def _rebalance(self, rebalancer: Rebalancer) -> None:
-        """Rebalance, with up to rebalance.max.retries attempts or more. Raise RebalanceFailed if none succeeds.
+        """Rebalance, retrying after a back-off. Raise RebalanceFailed if no attempt succeeds.
 
-        There are more attempts than rebalance.max.retries if changes in ZooKeeper cut the back-off short.
+        There are at least rebalance.max.retries attempts, and more if changes in ZooKeeper cut the back-off short.
         """
         problem = ""
         tries = 0

@@ -94,10 +94,10 @@ class MessageSet:
         yield from self._messages()
 
     def _end(self, data: Buffer) -> tuple[int, int, int]:
-        """Return three sizes of the data: valid bytes, size of the incomplete entry, and the next offset.
+        """Return three numbers: the valid bytes, the size of the incomplete entry after them, and the next offset.
 
-        The valid bytes are those of complete entries (batches, or messages of old formats). The size of the entry after
-        them is -1 if the entry is malformed. The next offset is the one after the last complete entry.
+        The valid bytes are those of complete entries (batches, or messages of old formats). The size of the incomplete
+        entry is -1 if that entry is malformed. The next offset is the offset after the last complete entry.
         """
         return entries_end(data)
 
