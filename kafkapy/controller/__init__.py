@@ -1,1 +1,3 @@
-"""The controller: partition leadership and topic changes, written to the metadata tree first, then sent to brokers."""
+"""The controller: changes of partition leaders and topics, written to the metadata tree first, then sent to the
+brokers.
+"""

@@ -1,4 +1,4 @@
-"""Elections and reassignments that old tools request by a node in `/admin` (the only way before Kafka 2.4).
+"""Elections and reassignments that old tools request by creating a node in `/admin` (the only way before Kafka 2.4).
 
 With one broker there is little to do: it leads every partition that it can, and replicas can only be moved to the
 broker where they are. The controller deletes the node when it has processed the request, as Kafka does. A reassignment
@@ -23,7 +23,7 @@ log = logging.getLogger("kafkapy.controller.outside")
 
 
 class AdminRequests:
-    """Processes the requests in `/admin`.
+    """Processes the election and reassignment requests that tools write to nodes in `/admin`.
 
     Methods wait for the metadata tree, so they must not run in its callbacks. They raise TreeError, and KafkaError
     NOT_CONTROLLER.
@@ -36,7 +36,10 @@ class AdminRequests:
         self._controller = controller
 
     def look(self, path: str) -> None:
-        """Process the request at `path`, if there is one, and delete its node."""
+        """Process the request in the node `path` and delete the node. Does nothing if the node does not exist.
+
+        An invalid request is logged.
+        """
         node = self._tree.find(path)
         if node is None:
             return
@@ -65,7 +68,10 @@ class AdminRequests:
 
 
 def _partitions(data: bytes, path: str) -> list[dict[str, Any]]:
-    """Return the partitions of the request. Raises ValueError, with the path, if the data is invalid."""
+    """Return the `partitions` list of a request, a dict for each partition. `data` is the content of the node `path`.
+
+    Raises ValueError, with the path, if the data is invalid.
+    """
     asked = paths.from_json(data, path).get("partitions")
     if not isinstance(asked, list) or not all(
         isinstance(one, dict) and isinstance(one.get("topic"), str) and isinstance(one.get("partition"), int)

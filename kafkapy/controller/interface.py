@@ -1,6 +1,7 @@
-"""The interface between a broker and its cluster's controller.
+"""The interface through which a broker calls its cluster's controller.
 
-The controller is in the same process now. In a cluster of several brokers the calls are requests to another broker.
+At present the controller is in the same process. In a cluster of several brokers the calls are requests to another
+broker.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ Assignment = Mapping[int, Sequence[int]]
 
 
 class Controller(Protocol):
-    """The controller as a broker sees it.
+    """The methods of the controller that a broker calls.
 
     All methods raise KafkaError, with NOT_CONTROLLER if another broker is the controller. They may wait, so they must
     not be called on network threads, except `elect_leader` and `allocate_producer_ids`, which do not wait.
@@ -31,17 +32,26 @@ class Controller(Protocol):
         overrides: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> Topic:
-        """Create a topic and return when its partitions have leaders. -1 means the broker's default."""
+        """Create a topic, and return it when its partitions have leaders. With `validate_only`, only check the request.
+
+        `partitions` and `replication` are counts; -1 means the broker's default. `by_hand` maps each partition to its
+        replicas instead. `overrides` are settings of the topic.
+        """
         ...
 
     def auto_create(self, names: Iterable[str]) -> dict[str, KafkaError]:
-        """Create the topics of a Metadata request; return the errors of those that could not be created."""
+        """Create the topics that a Metadata request names; return the errors of those that could not be created, by
+        name.
+        """
         ...
 
     def add_partitions(
         self, name: str, count: int, by_hand: Sequence[Sequence[int]] | None, *, validate_only: bool
     ) -> None:
-        """Extend a topic to `count` partitions."""
+        """Add partitions to a topic until it has `count`. With `validate_only`, only check the request.
+
+        `by_hand` has the replicas of each new partition; None lets the controller choose.
+        """
         ...
 
     def delete(self, name: str) -> None:
@@ -49,7 +59,7 @@ class Controller(Protocol):
         ...
 
     def finish_marked(self, name: str) -> None:
-        """Finish the deletion of a topic that is marked as deleted. Do nothing for any other topic.
+        """Finish the deletion of a topic that is marked as deleted. Does nothing for any other topic.
 
         A deletion is unfinished if it was interrupted, or if a log of the topic was being recovered and could not be
         deleted. A broker calls this after the recovery of such a log.
@@ -57,13 +67,18 @@ class Controller(Protocol):
         ...
 
     def reassign(self, name: str, index: int, target: Sequence[int] | None) -> None:
-        """Move a partition to the replicas `target`; None cancels the move that is in progress."""
+        """Move partition `index` of a topic to the replicas `target` (broker ids); None cancels the reassignment in
+        progress.
+        """
         ...
 
     def elect_leader(self, name: str, index: int) -> None:
-        """Elect the preferred replica as leader. Raise ELECTION_NOT_NEEDED if that replica is the leader already."""
+        """Elect the preferred replica of a partition as leader.
+
+        Raises KafkaError ELECTION_NOT_NEEDED if that replica is the leader already.
+        """
         ...
 
     def allocate_producer_ids(self, broker_id: int, done: Callable[[range | Exception], object]) -> None:
-        """Allocate a block of producer ids for a broker. Call `done` with the block or the error, on any thread."""
+        """Allocate a block of producer ids for a broker, and call `done` with the block or the error, on any thread."""
         ...

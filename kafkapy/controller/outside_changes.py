@@ -1,4 +1,4 @@
-"""Changes of the metadata tree by other programs, such as Kafka's tools, that the controller has to carry out.
+"""Carry out the changes that other programs, such as Kafka's tools, write to the metadata tree.
 
 Other programs write new topics and partitions, topics marked for deletion, topic settings, and requests for elections
 and reassignments in `/admin`. A thread reads the paths for which a watch has fired, and compares them with the present
@@ -36,10 +36,10 @@ _RETRY_S = 1.0
 
 
 class OutsideChanges:
-    """The thread that carries out changes of the tree by other programs.
+    """The thread that carries out changes that other programs write to the metadata tree.
 
-    The constructor sets the watch, whose events are stored from then on. Call `complete_topics`, `start`, and at the
-    end `stop`.
+    The constructor sets a watch on the tree; changes from then on are stored. Call `complete_topics`, then `start`, and
+    at the end `stop`.
     """
 
     def __init__(
@@ -53,8 +53,9 @@ class OutsideChanges:
         on_topic_settings: Callable[[str], None],
         on_broker_settings: Callable[[], None],
     ) -> None:
-        """`may_delete` returns delete.topic.enable. `on_topic_settings(topic)` and `on_broker_settings` are called when
-        settings were written; they raise KafkaError for invalid settings."""
+        """`may_delete` returns delete.topic.enable. `on_topic_settings(topic)` and `on_broker_settings()` are called
+        when settings were written to the tree; they raise KafkaError for invalid settings.
+        """
         self._tree = tree
         self._fence = fence
         self._topics = topics
@@ -71,7 +72,7 @@ class OutsideChanges:
         self._cancel = tree.watch("", self._note)
 
     def complete_topics(self) -> None:
-        """Complete the nodes of topics that were created or extended while no broker ran.
+        """Add the missing nodes of topics that other programs created or extended while no broker ran.
 
         Call this before the controller assigns leaders and followers.
         """
@@ -83,7 +84,7 @@ class OutsideChanges:
         self._thread.start()
 
     def look_again(self) -> None:
-        """Make the thread read all paths again.
+        """Make the thread read all watched paths again.
 
         This is needed at the start, after a session expiry, and when this broker becomes the controller again: nobody
         has handled the changes made in the meantime.
@@ -100,9 +101,9 @@ class OutsideChanges:
             self._thread.join()
 
     def _note(self, event: Event) -> None:
-        """Store the path that has to be read after an event.
+        """Store the path that the thread has to read after a watch event.
 
-        After a change of a topic, this is the path of that topic: there may be thousands of topics.
+        After a change of one topic this is the path of that topic only, because there may be thousands of topics.
         """
         path = event.path
         if path in _LISTS and event.kind == CHILDREN:
@@ -132,7 +133,10 @@ class OutsideChanges:
                     self._news.wait_for(lambda: self._stopped, _RETRY_S)
 
     def _guarded(self, path: str, work: Callable[[], object]) -> bool:
-        """Call `work` for a path and log any error. Return False if the tree failed and `work` must be retried."""
+        """Call `work()`, which handles a change at `path`, and log any error.
+
+        Return False if the access to the tree failed, so that `work` must be called again later.
+        """
         try:
             work()
         except NoNode:

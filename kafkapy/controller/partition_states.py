@@ -1,4 +1,4 @@
-"""The leader and ISR of each partition: decided here, written to the metadata tree, then sent to the brokers.
+"""Choose the leader and the ISR of each partition, write them to the metadata tree, then send them to the brokers.
 
 Source: Kafka's PartitionStateMachine, Election and ControllerBrokerRequestBatch.
 """
@@ -19,26 +19,31 @@ log = logging.getLogger("kafkapy.controller.topics")
 
 
 class Brokers(Protocol):
-    """The brokers to which a controller sends partition roles: this broker by a call, others by requests."""
+    """The brokers to which a controller sends partition roles: this broker by a function call, other brokers by
+    requests.
+    """
 
     def apply(
         self, controller_epoch: int, changes: Sequence[PartitionRole | StopPartition]
     ) -> Mapping[tuple[str, int], KafkaError]:
-        """Carry out the changes; return the errors of those that failed, by topic and partition."""
+        """Have the brokers carry out the changes of roles; return the errors of failed changes, by (topic,
+        partition).
+        """
         ...
 
     def update_metadata(self, controller_epoch: int, partitions: Sequence[PartitionRole]) -> None:
-        """Send the leaders of these partitions to all brokers, for Metadata responses."""
+        """Send the leaders of these partitions to all brokers, which need them for Metadata responses."""
         ...
 
 
 def elect(replicas: Sequence[int], state: PartitionState | None, live: Collection[int], epoch: int) -> PartitionState:
-    """Return the state of a partition with a live leader. This is `state` itself if its leader is live.
+    """Return the state (leader, leader epoch, ISR) of a partition with a live leader: `state` itself if its leader is
+    live.
 
     Otherwise the first replica that is live and in the ISR becomes the leader, in the next leader epoch. A partition
-    without a state gets the first live replica as its leader, and all live replicas as its ISR. `epoch` is the
-    controller epoch of a new state. Raises KafkaError LEADER_NOT_AVAILABLE if there is no such replica: any other
-    replica may lack acknowledged records.
+    without a state gets the first live replica as its leader, and all live replicas as its ISR. `live` are broker ids,
+    and `epoch` is the controller epoch of a new state. Raises KafkaError LEADER_NOT_AVAILABLE if no such replica is
+    live: any other replica may lack acknowledged records.
     """
     alive = [one for one in replicas if one in live]
     if not alive:
@@ -57,19 +62,22 @@ def elect(replicas: Sequence[int], state: PartitionState | None, live: Collectio
 
 
 class PartitionStates:
-    """Elects leaders and sends the roles to the brokers. Methods wait for the tree and for the brokers."""
+    """Elects leaders of partitions and sends the roles to the brokers. Methods wait for the metadata tree and for the
+    brokers.
+    """
 
     def __init__(self, topics: TopicRegistry, brokers: Brokers, live: Collection[int]) -> None:
-        """`live` are the ids of the brokers that can lead."""
+        """`live` are the ids of the brokers that can lead partitions."""
         self._topics = topics
         self._brokers = brokers
         self._live = frozenset(live)
 
     def lead(self, topic: Topic, partitions: Iterable[int], *, is_new: bool) -> list[KafkaError]:
-        """Elect leaders for those of these partitions without a live leader, and send the roles to the brokers.
+        """Elect a leader for each of these partitions of a topic whose leader is not live, then send all roles to the
+        brokers.
 
         Returns the errors of roles that the brokers could not apply. Raises KafkaError if the states of new leaders
-        cannot be written.
+        cannot be written to the metadata tree.
         """
         states: dict[int, PartitionState | None] = {}
         elected: dict[tuple[str, int], PartitionState] = {}
@@ -89,19 +97,26 @@ class PartitionStates:
         return self._send([self._role(topic, index, state, is_new) for index, state in states.items()])
 
     def moved(self, topic: Topic, index: int) -> None:
-        """Send the role of a partition whose replicas have changed, and with them its leader epoch, to the brokers."""
+        """Send the role of a partition to the brokers after a reassignment has changed its replicas and its leader
+        epoch.
+
+        Errors of the brokers are logged.
+        """
         for error in self._send([self._role(topic, index, self._topics.state(topic.name, index), is_new=False)]):
             log.error("the new replicas of %s-%d are not applied: %s", topic.name, index, error.message)
 
     def _send(self, roles: Sequence[PartitionRole]) -> list[KafkaError]:
-        """Send roles to the live replicas, then the leaders to all brokers. Return the errors of the replicas."""
+        """Send roles to the live replicas, then the leaders to all brokers. Return the errors of roles that failed."""
         epoch = self._topics.controller_epoch
         failures = self._brokers.apply(epoch, [role for role in roles if not self._live.isdisjoint(role.replicas)])
         self._brokers.update_metadata(epoch, roles)
         return list(failures.values())
 
     def delete(self, topic: Topic) -> list[str]:
-        """Have the brokers remove the topic and delete its logs. Return an error message for each log that is left."""
+        """Have the brokers remove the topic from their metadata and delete its logs.
+
+        Return an error message for each log that could not be deleted.
+        """
         epoch = self._topics.controller_epoch
         stops = [StopPartition(topic.name, index, TOPIC_DELETED, delete=True) for index in topic.assignment]
         # The metadata first, as in Kafka: a broker takes a partition that is in the metadata, but not on its own disks,

@@ -1,4 +1,4 @@
-"""Partition reassignment: checking a request, and the topic during and after the reassignment.
+"""Partition reassignment: check a request, and compute the topic's assignment during and after the reassignment.
 
 During a reassignment the partition's assignment has the adding and the removing replicas; `Topic.moves` says which are
 which. The reassignment is complete when all target replicas are in sync. To cancel a reassignment is to reassign the
@@ -18,9 +18,10 @@ _NOWHERE = Move([], [])
 
 
 def check_target(topic: Topic | None, index: int, target: Sequence[int] | None, brokers: Collection[int]) -> None:
-    """Raise KafkaError if the partition cannot be reassigned to `target`.
+    """Raise KafkaError if partition `index` of the topic cannot be reassigned to the replicas `target`.
 
-    None stands for cancelling the reassignment that is in progress.
+    With `target` None, raise KafkaError if there is no reassignment in progress that could be cancelled. `brokers` are
+    the ids of the live brokers.
     """
     if target is None:
         if topic is None or index not in topic.moves:
@@ -47,11 +48,12 @@ def check_target(topic: Topic | None, index: int, target: Sequence[int] | None, 
 def moved(
     topic: Topic, index: int, target: Sequence[int] | None, state: PartitionState | None, controller_epoch: int
 ) -> tuple[Topic, PartitionState | None]:
-    """Return the topic after the start of a reassignment, and the partition's new state, None if it has none.
+    """Return (topic, state) after the start of a reassignment: the changed topic, and the new state of the partition.
 
-    The new state is in the next leader epoch, by which brokers know that the replicas have changed. The reassignment is
-    complete at once if no replica is added or removed, or if the target replicas are in sync and the leader is one of
-    them; the state's ISR then has target replicas only. The caller has called `check_target`.
+    The new state is None if the partition has no state. It is in the next leader epoch, by which brokers know that the
+    replicas have changed. The reassignment is complete at once if no replica is added or removed, or if the target
+    replicas are in sync and the leader is one of them; the ISR of the new state then has target replicas only. The
+    caller has called `check_target`.
     """
     origin = _origin(topic, index)
     goal = list(origin if target is None else target)
@@ -71,6 +73,6 @@ def moved(
 
 
 def _origin(topic: Topic, index: int) -> list[int]:
-    """Return the replicas that the partition had before the reassignment in progress, if there is one."""
+    """Return the replicas of the partition without those that a reassignment in progress is adding."""
     coming = topic.moves.get(index, _NOWHERE).adding
     return [one for one in topic.assignment.get(index, ()) if one not in coming]

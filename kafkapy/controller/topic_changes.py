@@ -1,4 +1,4 @@
-"""Creating, extending and deleting topics, and moving their replicas.
+"""Create, extend and delete topics, and reassign their partitions.
 
 Every change is written to the metadata tree before it is sent to a broker. So after a crash in between, the next start
 finishes the work: it creates missing logs, and deletes the logs of topics that are marked as deleted. The methods wait.
@@ -34,7 +34,9 @@ _ROLES_AT_ONCE = 100
 
 
 class TopicController:
-    """The controller of a cluster of one broker, in this process. See kafkapy.controller.interface.Controller."""
+    """The controller of a cluster of one broker, in this process. Implements
+    kafkapy.controller.interface.Controller.
+    """
 
     def __init__(
         self,
@@ -52,8 +54,9 @@ class TopicController:
         """`next_epoch(topic, partition)` returns the leader epoch for a partition without a state node: later than all
         in its log, which only a cluster of one broker knows. Kafka begins with 0.
 
-        `check_settings` checks the settings of a new topic, `check_stored` the stored settings of the topic of that
-        name. Both raise KafkaError INVALID_CONFIG."""
+        `check_settings(settings)` checks the settings of a new topic, `check_stored(topic)` the stored settings of an
+        existing topic. Both raise KafkaError INVALID_CONFIG.
+        """
         self._topics = topics
         self._producer_ids = producer_ids
         self._broker_id = broker_id
@@ -155,7 +158,10 @@ class TopicController:
         raise KafkaError(Errors.ELECTION_NOT_NEEDED, "the leader is the preferred replica already")
 
     def _state(self, name: str, index: int) -> PartitionState | None:
-        """Return the state of a partition, None if it has none. Raises KafkaError if its node is invalid."""
+        """Return the state (leader, leader epoch, ISR) of partition `index`, None if it has none.
+
+        Raises KafkaError UNKNOWN_SERVER_ERROR if the partition's state node in the metadata tree is invalid.
+        """
         try:
             return self._topics.state(name, index)
         except ValueError as error:
@@ -167,10 +173,11 @@ class TopicController:
     # --- topics that other programs have written to the tree
 
     def follow(self, name: str, *, lead: bool = True) -> None:
-        """Complete the nodes of a topic that another program has created or extended.
+        """Add the missing nodes of a topic that another program has created or extended in the metadata tree.
 
-        If `lead`, leaders are elected for the new partitions, and the roles are sent to the brokers. Raises
-        ValueError if the nodes are not those of a topic, and KafkaError for an invalid topic.
+        If `lead`, leaders are elected for the new partitions, and the roles are sent to the brokers. Does nothing for a
+        topic that is complete or marked as deleted. Raises ValueError if the nodes are not those of a topic, and
+        KafkaError for an invalid topic.
         """
         with self._changing:
             known = self._topics.get(name)
@@ -197,10 +204,11 @@ class TopicController:
     # --- the start of the broker, during which topics may be changed
 
     def start(self, topics: Iterable[Topic], stopping: Callable[[], bool]) -> bool:
-        """Finish deletions that a stop has interrupted, and send the roles of the partitions of these topics.
+        """Finish deletions that were interrupted, and send the roles of all partitions of these topics to the brokers.
 
-        Returns False, early, if `stopping()` returns True. The roles do not wait for a long change of one topic, such
-        as the creation of its logs. A broker refuses the role of a partition that was deleted meanwhile.
+        Returns False, before all roles are sent, if `stopping()` returns True. The roles do not wait for a long change
+        of one topic, such as the creation of its logs. A broker refuses the role of a partition that was deleted
+        meanwhile.
         """
         for topic in self._topics.marked():
             with self._changing:
@@ -227,7 +235,9 @@ class TopicController:
                     self._finish_deletion(topic)
 
     def _finish_deletion(self, topic: Topic) -> None:
-        """Delete the topic's logs, then its nodes. The nodes stay if a log cannot be deleted yet."""
+        """Delete the logs of a topic that is marked as deleted, then its nodes. The nodes stay if a log cannot be
+        deleted yet.
+        """
         left = self._states.delete(topic)
         if left:
             log.warning("topic %s is deleted, but for what is out of reach for now: %s", topic.name, "; ".join(left))

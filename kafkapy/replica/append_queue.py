@@ -1,16 +1,16 @@
-"""Appends that may not run on a network thread: each partition has a queue, which the threads of a pool empty.
+"""Queues for appends that must not run on a network thread. Each partition has a queue; the threads of a pool empty it.
 
 An append is queued when another thread holds the log's lock, when the append has to wait for the disk (for a roll, or
 for a flush that the topic wants before the acknowledgement), or when the log directory is slow. While an append is
 queued or being written, every later append to the partition is queued behind it, so their order stays. A pool thread
 writes all queued sets in one append.
 
-Where acknowledgements wait for a flush (`flush.messages=1`) this is group commit. During a flush another thread writes
-what arrives, and the next flush covers all of it. So a producer waits at most for the flush that was under way when its
-records were written, and for the next one.
+Where acknowledgements wait for a flush (`flush.messages=1`) this is group commit. While one thread flushes, another
+thread writes the records that arrive, and the next flush covers all of them. So a producer waits at most for the flush
+that was in progress when its records were written, and for the next one.
 
 Long work (records of old formats, which are converted) is done by a pool of its own, in the order of the queue.
-Otherwise a few such appends could keep all threads of the pool for seconds, and other partitions' appends waiting.
+Otherwise a few such appends could keep all threads of the pool busy for seconds while appends to other partitions wait.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ MAX_SETS_A_WRITE = 1024
 class AppendQueue:
     """The queue of the appends to one partition.
 
-    `write(sets, long)` appends, may block, and returns a result for each set and whether the sets need a flush. If so,
-    `flush()` is called before the callbacks get the results. If `write` or `flush` raises, the error is the result of
-    each set.
+    `write(sets, long)` appends record sets to the log and may block. It returns a result for each set, and whether the
+    sets need a flush. If so, `flush()` is called before the callbacks get the results. If `write` or `flush` raises,
+    the error is the result of each set.
     """
 
     __slots__ = ("_flush", "_flushing", "_lock", "_long_pool", "_pool", "_waiting", "_write", "_written", "busy")
@@ -63,7 +63,8 @@ class AppendQueue:
         self._flushing = False
 
     def put(self, sets: Sets, done: Done, *, long: bool = False) -> None:
-        """Queue `sets`, and call `done(results)` once, on a pool thread. `long` work is done by the pool for it.
+        """Queue record sets to be written, and call `done(results)` once, on a pool thread. `long`: use the pool for
+        long work.
 
         Raises KafkaError, and does not call `done`, if the pool was stopped or has no thread.
         """
@@ -80,7 +81,7 @@ class AppendQueue:
             raise refusal from error
 
     def end(self, why: KafkaError) -> None:
-        """Refuse all later appends with `why`.
+        """Refuse all later appends with the error `why`, because this broker does not lead the partition any more.
 
         Drops the references to the partition, which refers to this queue, unless an append in progress needs them.
         """
@@ -93,7 +94,7 @@ class AppendQueue:
                 self._write = self._flush = refuse
 
     def put_written(self, sets: Sets, results: Results, done: Done) -> None:
-        """Queue sets that the caller has written, and call `done(results)` after a flush.
+        """Call `done(results)` after the next flush. The caller has already written `sets`, with these results.
 
         Raises KafkaError, and does not call `done`, if the pool was stopped or has no thread.
         """
@@ -120,7 +121,7 @@ class AppendQueue:
                 return
 
     def _write_next(self, long: bool) -> bool:
-        """Write the next entries together. Return False if there are none for this thread."""
+        """Write the next queued appends together. Return False if there are none for this thread to write."""
         try:
             taken = self._next(long)
             if taken is not None:
@@ -131,8 +132,10 @@ class AppendQueue:
         return taken is not None
 
     def _refuse_waiting(self, refusal: KafkaError, but: int = 0) -> None:
-        """Answer all queued appends with an error, except the first `but`, whose callers know it. The next append finds
-        an empty queue."""
+        """Empty the queue, and call the callbacks of all queued appends with the error `refusal`.
+
+        The first `but` appends are left out, because their callers get the error from `put`.
+        """
         with self._lock:
             self.busy = False
             waiting, self._waiting = self._waiting, []
@@ -143,9 +146,10 @@ class AppendQueue:
             self._flush_all()
 
     def _may_flush(self) -> bool:
-        """Return True if this thread should flush.
+        """Return True if this thread should flush, and mark it as the thread that flushes.
 
-        False if nothing needs a flush, or another thread is flushing and will also cover what was written meanwhile.
+        Return False if nothing needs a flush, or another thread is flushing and will also cover what was written
+        meanwhile.
         """
         with self._lock:
             if self._flushing or not self._written:
@@ -154,7 +158,7 @@ class AppendQueue:
             return True
 
     def _pass_on(self) -> None:
-        """Have another thread write what is queued, because this one is going to flush."""
+        """Have another pool thread write the queued appends, because this thread is going to flush."""
         with self._lock:
             self.busy = waits = bool(self._waiting)
             long = waits and self._waiting[0][1]
@@ -168,9 +172,9 @@ class AppendQueue:
                     pass
 
     def _next(self, long: bool) -> tuple[list[Entry], bool] | None:
-        """Return the entries to write together next, and whether they are long work.
+        """Remove the appends to write together next from the queue; return (appends, whether they are long work).
 
-        None if the queue is empty, or if a thread of the other pool will write them.
+        Return None if the queue is empty, or if a thread of the other pool will write the next appends.
         """
         with self._lock:
             if not self._waiting or self._waiting[0][1] == long:
@@ -183,9 +187,10 @@ class AppendQueue:
         return None
 
     def _take(self) -> tuple[list[Entry], bool] | None:
-        """Remove and return the first entries that are all long work or all not, and whether they are long work.
+        """Remove the first appends that are all long work, or all not, from the queue; return (appends, whether they
+        are long).
 
-        None if the queue is empty. Called with the lock held.
+        Return None if the queue is empty. Called with the lock held.
         """
         self.busy = bool(self._waiting)
         if not self._waiting:
@@ -232,7 +237,10 @@ class AppendQueue:
 
 
 def _refusal(error: PoolStopped | NoThread) -> KafkaError:
-    """Return the error for a pool without a thread. Clients retry after it."""
+    """Return the KafkaError for appends that no thread will write, because the pool was stopped or has no thread.
+
+    Clients send the records again after this error.
+    """
     code = Errors.NOT_LEADER_OR_FOLLOWER if isinstance(error, PoolStopped) else Errors.KAFKA_STORAGE_ERROR
     return KafkaError(code, str(error))
 

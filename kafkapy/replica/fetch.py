@@ -1,4 +1,4 @@
-"""Reading several partitions for one Fetch request, and the delayed fetch that waits for enough records.
+"""Read several partitions for one Fetch request, or delay the fetch until there are enough records.
 
 Source: kafka.server.ReplicaManager.readFromLog and DelayedFetch.
 """
@@ -19,7 +19,9 @@ Wanted = Sequence[tuple[Partition | KafkaError, Any]]
 
 
 class FetchRead:
-    """The result of a fetch for one partition. After most errors the offsets are -1, as in Kafka's responses."""
+    """The result of a Fetch request for one partition. After most errors the offsets are -1, as in Kafka's
+    responses.
+    """
 
     __slots__ = (
         "aborted",
@@ -53,10 +55,11 @@ class FetchRead:
 class FetchPlan:
     """One Fetch request: its partitions and its limits.
 
-    `wanted` has, in the order of the request, the partition (or the error in place of it) and its FetchPartition.
-    `cut` says that the byte limits also hold for the first batch, which is cut at the limit; otherwise the first batch
-    is returned whole. `look` is for fetch sessions, whose partitions may change while the fetch waits: it returns the
-    present `wanted`, an empty sequence if nothing has changed since the last call, or None if the wait is over.
+    `wanted` has, in the order of the request, pairs of a partition (or a KafkaError in place of it) and its
+    FetchPartition. If `cut` is True, the byte limits also hold for the first batch, which is cut at the limit;
+    otherwise the first batch is returned whole. `look` is for fetch sessions, whose partitions may change while the
+    fetch waits: it returns the present `wanted`, an empty sequence if nothing has changed since the last call, or None
+    if the wait is over.
     """
 
     __slots__ = ("blocked", "cut", "isolation", "look", "max_bytes", "min_bytes", "wanted")
@@ -80,11 +83,12 @@ class FetchPlan:
         self.blocked: Partition | None = None  # the partition whose read would have had to wait for the disk
 
     def read(self, *, blocking: bool, busy_is_empty: bool = False) -> tuple[list[FetchRead], int, bool] | None:
-        """Read the partitions. Return (a FetchRead for each, the bytes in total, whether to respond without waiting).
+        """Read the partitions; return (a FetchRead for each, the number of bytes in total, whether to respond without
+        waiting).
 
-        The response must not wait after an error or a divergence. If a read would have to wait for the disk and
-        `blocking` is False, the result is None: the caller reads again on a thread that may wait. With `busy_is_empty`
-        such a partition gets no records instead, and the client fetches again.
+        After an error or a divergence the response must be sent without waiting. If a read would have to wait for the
+        disk and `blocking` is False, the result is None: the caller calls `read` again on a thread that may wait. With
+        `busy_is_empty` such a partition gets no records instead, and the client fetches again.
         """
         reads = []
         left, total, urgent, min_one = self.max_bytes, 0, False, not self.cut
@@ -139,9 +143,10 @@ class FetchPlan:
     def _read_log(
         self, partition: Partition, asked: Any, left: int, min_one: bool, blocking: bool
     ) -> tuple[FileRegion | None, list[tuple[int, int]] | None] | None:
-        """Return the records and, with read_committed, the aborted transactions among them.
+        """Return (records, aborted transactions among the records) of one partition; the latter only with
+        read_committed.
 
-        None if the read would have to wait for the disk and `blocking` is False.
+        Return None if the read would have to wait for the disk and `blocking` is False. Raises KafkaError.
         """
         log = partition.log
         while True:
@@ -186,9 +191,10 @@ def _divergence(partition: Partition, asked: Any) -> tuple[int, int] | None:
 
 
 class DelayedFetch(DelayedOperation):
-    """A fetch that waits until there are `min_bytes`, a partition has an error, or its time is over.
+    """A Fetch request that waits until there are `min_bytes`, a partition has an error, or its max wait time has
+    passed.
 
-    It also completes, without a response, at the first check after its connection was closed.
+    At the first check after its connection was closed, the fetch completes without a response.
     """
 
     __slots__ = ("_cancelled", "_plan", "_respond")

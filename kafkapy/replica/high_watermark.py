@@ -1,4 +1,4 @@
-"""The high watermark of a partition, up to which enough replicas have its records, and the appends that wait for it.
+"""The high watermark of a partition, and the acks=all appends that wait for the high watermark to reach their offsets.
 
 Source: Kafka's Partition.maybeIncrementLeaderHW, effectiveMinIsr and checkEnoughReplicasReachOffset; KIP-497 and
 KAFKA-15583.
@@ -21,15 +21,18 @@ Replicated = Callable[["KafkaError | None"], object]
 
 
 def effective_min_isr(min_insync_replicas: int, replicas: int) -> int:
-    """Return how many in-sync replicas acks=all needs: a partition cannot have more than it has replicas."""
+    """Return the number of in-sync replicas that acks=all needs: min.insync.replicas, but at most the number of
+    replicas.
+    """
     return min(min_insync_replicas, replicas)
 
 
 def advanced(current: int, log_end: int, follower_ends: Iterable[int], in_sync: int, min_isr: int) -> int:
-    """Return the new high watermark of a leader, which is never lower than `current`.
+    """Return the new high watermark of a leader: the smallest log end offset of the ISR, but never lower than
+    `current`.
 
     log_end: the leader's log end offset; the end of the flushed part, where acknowledgements wait for a flush.
-    follower_ends: the log end offsets of the followers in the maximal ISR, -1 for one that has not fetched yet.
+    follower_ends: the log end offsets of the followers in the maximal ISR, -1 for a follower that has not fetched yet.
     in_sync: the size of the committed ISR, with the leader; below `min_isr` the high watermark does not advance.
     """
     if in_sync < min_isr:
@@ -38,7 +41,7 @@ def advanced(current: int, log_end: int, follower_ends: Iterable[int], in_sync: 
 
 
 class ReplicationWaits:
-    """The acks=all appends of one partition that wait for its high watermark. No thread blocks for them."""
+    """The acks=all appends of one partition whose callbacks wait for the high watermark. No thread blocks for them."""
 
     __slots__ = ("_lock", "_timer", "pending")
 
@@ -48,7 +51,8 @@ class ReplicationWaits:
         self.pending: list[_Wait] = []  # ascending by offset; read without the lock to see if there are any
 
     def add(self, offset: int, timeout_s: float, done: Replicated) -> None:
-        """Call `done` when the high watermark reaches `offset`, or with REQUEST_TIMED_OUT after `timeout_s` seconds.
+        """Call `done(None)` when the high watermark reaches `offset`; after `timeout_s` seconds, `done` with
+        REQUEST_TIMED_OUT.
 
         The caller calls `advance` afterwards with the present high watermark: if the high watermark has moved just
         before this call, that change did not find this wait.
@@ -63,20 +67,23 @@ class ReplicationWaits:
             wait.entry.cancel()
 
     def advance(self, high_watermark: int, error: KafkaError | None) -> None:
-        """Complete the appends up to the high watermark, with `error` if it is not None: the ISR is too small now."""
+        """Complete all appends that wait for an offset up to `high_watermark`, by calling their `done` with `error`.
+
+        `error` is None, or the error to report because the ISR is too small by now.
+        """
         with self._lock:
             count = bisect_right(self.pending, high_watermark, key=_offset)
             reached = self._take(count)
         _complete(reached, error)
 
     def end(self, error: KafkaError) -> None:
-        """Complete all waiting appends with `error`: this broker does not lead the partition any more."""
+        """Complete all waiting appends with `error`, because this broker does not lead the partition any more."""
         with self._lock:
             ended = self._take(len(self.pending))
         _complete(ended, error)
 
     def _take(self, count: int) -> list[_Wait]:
-        """Remove and return the first `count` waits. Called under the lock."""
+        """Remove and return the first `count` waiting appends. Called under the lock."""
         taken, self.pending = self.pending[:count], self.pending[count:]
         for wait in taken:
             wait.over = True

@@ -1,8 +1,8 @@
-"""Which replicas are in sync with a partition's leader, as pure functions of what the leader knows of its followers.
+"""Pure functions that compute which replicas are in sync with a partition's leader.
 
-A leader knows a follower by its Fetch requests: the fetch offset says what the follower has. The committed ISR is the
-one that the controller has written; while an AlterPartition request is pending, the proposed ISR counts too (KIP-497).
-Times are monotonic seconds, so that a change of the wall clock moves no replica in or out of the ISR.
+A leader knows a follower by its Fetch requests: the follower has all records below the fetch offset. The committed ISR
+is the one that the controller has written; while an AlterPartition request is pending, the proposed ISR counts too
+(KIP-497). Times are monotonic seconds, so that a change of the wall clock moves no replica in or out of the ISR.
 
 Source: kafka.cluster.Partition and kafka.cluster.Replica; KIP-497, KAFKA-15583, KAFKA-9672.
 """
@@ -18,11 +18,11 @@ UNKNOWN = -1  # an offset that is not known yet
 class Follower(NamedTuple):
     """What the leader knows of one follower.
 
-    end_offset      its last fetch offset: it has all records below
-    start_offset    the log start offset in its last fetch
-    fetched_at      when it fetched last
+    end_offset      the offset of the follower's last Fetch request: the follower has all records below
+    start_offset    the follower's log start offset, from its last Fetch request
+    fetched_at      the time of the follower's last Fetch request
     leader_end      the leader's log end offset at that time
-    caught_up_at    the last time at which it was known to have all records of the leader
+    caught_up_at    the last time at which the follower was known to have all records of the leader
     """
 
     end_offset: int = UNKNOWN
@@ -35,9 +35,9 @@ class Follower(NamedTuple):
 class IsrState(NamedTuple):
     """The ISR of a partition as its leader sees it: replaced as a whole, never changed in place.
 
-    isr             the committed ISR
-    partition_epoch the version of the state node that holds it
-    proposed        the ISR in a pending AlterPartition request, None if there is none
+    isr             the committed ISR (broker ids)
+    partition_epoch the version of the state node in the metadata tree that has the committed ISR
+    proposed        the ISR in a pending AlterPartition request, None if no request is pending
     """
 
     isr: tuple[int, ...]
@@ -46,17 +46,18 @@ class IsrState(NamedTuple):
 
     @property
     def maximal(self) -> tuple[int, ...]:
-        """The committed ISR and all brokers of the proposed one: each of them holds the high watermark back."""
+        """The broker ids in the committed or the proposed ISR: the high watermark waits for each of them."""
         if self.proposed is None:
             return self.isr
         return (*self.isr, *(one for one in self.proposed if one not in self.isr))
 
 
 def after_fetch(follower: Follower, fetch_offset: int, start_offset: int, now: float, leader_end: int) -> Follower:
-    """Return the follower after a fetch. `leader_end` is the leader's log end offset before the fetch was read.
+    """Return the new Follower after a Fetch request. `leader_end` is the leader's log end offset when the request came.
 
-    A follower that is at the leader's end is caught up now. One that has reached the end of the time of its previous
-    fetch was caught up then: under constant writes a follower is always a little behind.
+    A follower whose fetch offset is the leader's log end offset is caught up now. A follower that has reached the log
+    end offset of the time of its previous fetch was caught up then: under constant writes a follower is always a little
+    behind.
     """
     caught_up_at = follower.caught_up_at
     if fetch_offset >= leader_end:
@@ -67,7 +68,7 @@ def after_fetch(follower: Follower, fetch_offset: int, start_offset: int, now: f
 
 
 def at_election(follower: Follower | None, now: float, leader_end: int, in_sync: bool) -> Follower:
-    """Return the follower at the begin of a leader epoch.
+    """Return the Follower at the start of a leader epoch. `in_sync`: the follower is a member of the ISR.
 
     `follower` is None if this broker was not the leader before: then nothing is known of the follower. A member of the
     ISR has `replica.lag.time.max.ms` from now on to fetch; any other follower does not count before it has fetched.
@@ -79,16 +80,18 @@ def at_election(follower: Follower | None, now: float, leader_end: int, in_sync:
 
 
 def is_caught_up(follower: Follower, leader_end: int, now: float, max_lag_s: float) -> bool:
-    """Return True if the follower has all records, or had all that there were at most `max_lag_s` ago."""
+    """Return True if the follower has all records of the leader now, or had all of them within the last `max_lag_s`
+    seconds.
+    """
     return follower.end_offset == leader_end or now - follower.caught_up_at <= max_lag_s
 
 
 def may_join(state: IsrState, broker_id: int, follower: Follower, high_watermark: int, epoch_start: int) -> bool:
-    """Return True if the leader may propose this follower for the ISR.
+    """Return True if the leader may propose to add this follower to the ISR.
 
-    It must have all committed records and all records before this leader's epoch (`epoch_start`). Without the second
-    condition, a new leader whose high watermark is old could take in a follower that lacks records which were committed
-    under the previous leader. The caller also checks that the broker is alive.
+    The follower must have all committed records and all records before this leader's epoch (`epoch_start`). Without the
+    second condition, a new leader whose high watermark is old could take in a follower that lacks records which were
+    committed under the previous leader. The caller also checks that the broker is alive.
     """
     if state.proposed is not None or broker_id in state.isr:
         return False
@@ -98,7 +101,7 @@ def may_join(state: IsrState, broker_id: int, follower: Follower, high_watermark
 def out_of_sync(
     state: IsrState, leader: int, followers: Mapping[int, Follower], leader_end: int, now: float, max_lag_s: float
 ) -> tuple[int, ...]:
-    """Return the members of the ISR that are not caught up; none while a change is pending.
+    """Return the ids of the ISR members that are not caught up; an empty tuple while a change of the ISR is pending.
 
     A member that is no replica any more (after a reassignment) is out of sync.
     """
@@ -122,11 +125,12 @@ def new_high_watermark(
     max_lag_s: float,
     is_alive: Callable[[int], bool] = lambda broker_id: True,
 ) -> int:
-    """Return the high watermark, never lower than `current`: the least end offset of the replicas that count.
+    """Return the new high watermark: the smallest log end offset of the replicas that count, but never lower than
+    `current`.
 
-    These are the leader, the maximal ISR, and followers that are alive and caught up: they are about to join the ISR,
-    and could not if the high watermark ran away from them. With a committed ISR smaller than `min_isr` it does not
-    advance. `leader_end` is the end of the flushed part if acknowledgements wait for a flush.
+    These are the leader, the maximal ISR, and followers that are alive and caught up: such followers are about to join
+    the ISR, and could not if the high watermark ran away from them. With a committed ISR smaller than `min_isr` the
+    high watermark does not advance. `leader_end` is the end of the flushed part if acknowledgements wait for a flush.
     """
     if len(state.isr) < min_isr:
         return current
@@ -141,5 +145,7 @@ def new_high_watermark(
 
 
 def low_watermark(start_offset: int, followers: Iterable[Follower]) -> int:
-    """Return the least log start offset of the leader and these followers: DeleteRecords waits for it."""
+    """Return the smallest log start offset of the leader and these followers. DeleteRecords waits for this low
+    watermark.
+    """
     return min((start_offset, *(one.start_offset for one in followers)))

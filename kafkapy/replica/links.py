@@ -1,8 +1,8 @@
 """Connections on which this broker sends requests to other brokers.
 
-A link is one connection, opened with the first request and again after a failure. It lives on a network thread beside
-those of clients, so no thread waits for a response. Requests go out in the order in which they were made, several at a
-time; responses come in the same order. Each new connection asks ApiVersions first.
+A Link is one connection, opened with the first request and again after a failure. It is served by a network thread,
+like client connections, so no thread waits for a response. Requests are sent in the order of the calls of `ask`,
+several at a time; responses come in the same order. On each new connection an ApiVersions request is sent first.
 """
 
 from __future__ import annotations
@@ -41,11 +41,14 @@ Decode = Callable[[memoryview, int, int], Any]
 
 
 class LinkError(Exception):
-    """There is no response: the broker cannot be reached, is too slow, or does not serve the request's version."""
+    """Passed to the callback of a request when there is no response.
+
+    The broker cannot be reached, is too slow, or does not serve the request's version.
+    """
 
 
 class Network(Protocol):
-    """Opens connections: see SocketServer.open."""
+    """The part of the network server that opens outgoing connections: see SocketServer.open."""
 
     def open(self, address: Address, handler: Any, done: Callable[..., object], timeout_s: float) -> None: ...
 
@@ -67,7 +70,7 @@ class _Sent(NamedTuple):
 
 
 class Link:
-    """A connection to one broker for one purpose. `ask` and `close` may be called on any thread."""
+    """A connection to another broker for one purpose. `ask` and `close` may be called on any thread."""
 
     def __init__(
         self,
@@ -79,8 +82,10 @@ class Link:
         client_id: str,
         connect_timeout_s: float,
     ) -> None:
-        """`address()` returns the broker's present address, None if it is not alive. `run(fn, *args)` runs what may
-        block, such as looking up a host name, on a pool. `name` is for log lines and errors, as "broker 3"."""
+        """`address()` returns the broker's present address, None if the broker is not alive. `run(fn, *args)` calls a
+        function that may block, such as looking up a host name, on a pool. `name` is for log lines and errors, as
+        "broker 3".
+        """
         self.name = name
         self._address = address
         self._network = network
@@ -113,12 +118,14 @@ class Link:
         versions: tuple[int, int] | None = None,
         decode: Decode | None = None,
     ) -> None:
-        """Send a request and call `done(response, None)`, or `done(None, error)`.
+        """Send a request, and call `done(response, None)` when the response comes, or `done(None, error)` with a
+        LinkError.
 
         The version is the highest that both brokers and `versions` (lowest, highest) allow. `message` may be a function
-        that returns the message for that version. `decode(frame, version, start)` replaces the codec of the API; what
-        it returns may refer to the frame if `done` then returns a Pending, which keeps the receive buffer until it is
-        completed (with NO_REPLY). A time-out closes the connection, since later responses would be of other requests.
+        that returns the message for that version. `decode(frame, version, start)` replaces the codec of the API. Its
+        result may refer to the frame if `done` then returns a Pending, which keeps the receive buffer until the Pending
+        is completed (with NO_REPLY). A time-out closes the connection, since a late response would be taken for that of
+        the next request.
         """
         request = _Request(api, message, done, versions or (api.min_version, api.max_version), decode, timeout_s)
         with self._lock:
@@ -136,7 +143,7 @@ class Link:
             self._connect()
 
     def close(self) -> None:
-        """Close the connection. Requests without a response fail."""
+        """Close the connection for good. Requests that have no response yet, and later ones, fail with LinkError."""
         with self._lock:
             self._closed = True
             conn = self._conn
@@ -212,7 +219,7 @@ class Link:
     # --- on the connection's network thread
 
     def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
-        """Handle responses, see `kafkapy.network.replies.Handler`."""
+        """Decode received responses and call the callbacks of their requests, see `kafkapy.network.replies.Handler`."""
         replies: list[Reply] = []
         for frame in frames:
             reply: Reply = self._response(frame)
@@ -222,7 +229,7 @@ class Link:
         return replies
 
     def end_turn(self, gathered: Any) -> Any:
-        """Responses are never gathered."""
+        """Raise AssertionError: the network server never calls this for a Link, which does not gather frames."""
         raise AssertionError("a link gathers nothing")
 
     def _response(self, frame: memoryview) -> Reply:
@@ -268,7 +275,7 @@ class Link:
             self._send(conn, request, version, frame)
 
     def _frame(self, request: _Request, version: int) -> bytes:
-        """Return the encoded request, with the next correlation id."""
+        """Return the encoded frame of the request in this version, with the next correlation id."""
         self._last_id = self._last_id % _MAX_CORRELATION_ID + 1
         message = request.message(version) if callable(request.message) else request.message
         return request_frame(request.api, version, self._last_id, self._client_id, message)
@@ -280,13 +287,15 @@ class Link:
         conn.processor.send(conn, [frame])
 
     def _check_at(self, when: float, conn: Connection) -> None:
-        """Look at the deadlines at `when` at the latest. Most requests need no timer of their own."""
+        """Have the deadlines of sent requests checked at the time `when` or earlier. One timer serves many requests."""
         if when < self._next_check:
             self._next_check = when
             conn.processor.call_at(when, self._check_deadlines, conn, when)
 
     def _check_deadlines(self, conn: Connection, when: float) -> None:
-        """Close the connection if the response of a request is late, otherwise look again at the next deadline."""
+        """Close the connection if the response of a request is late, otherwise schedule a check at the next
+        deadline.
+        """
         if conn.closed or when != self._next_check:
             return
         self._next_check = math.inf
@@ -309,7 +318,7 @@ class Link:
         self._failed(reason)
 
     def _failed(self, reason: str) -> None:
-        """Fail all requests that were not sent. The next request connects again."""
+        """Fail all requests that were not sent yet, with LinkError. The next call of `ask` connects again."""
         with self._lock:
             queue, self._queue = self._queue, deque()
             self._conn = None
@@ -319,7 +328,9 @@ class Link:
 
 
 def _fail(request: _Request, reason: str) -> None:
-    """Call `done` with the error. An exception of it is logged: the other requests have to be told, too."""
+    """Call the request's `done` with a LinkError. An exception of `done` is logged, because the other requests must
+    fail too.
+    """
     try:
         request.done(None, LinkError(reason))
     except Exception:

@@ -1,4 +1,7 @@
-"""The partitions of this broker: finding, creating and removing them. Source: kafka.server.ReplicaManager."""
+"""The partitions that this broker leads or follows: look them up, make this broker leader or follower, and delete them.
+
+Source: kafka.server.ReplicaManager.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _UNKNOWN: Absence = (NO_EPOCH, KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION))
 
 
 def check_later(role: PartitionRole, epoch: int) -> None:
-    """Raise KafkaError STALE_CONTROLLER_EPOCH unless the role's leader epoch is later than `epoch`."""
+    """Raise KafkaError STALE_CONTROLLER_EPOCH unless the role's leader epoch is later than `epoch`, the present one."""
     if epoch != NO_EPOCH and role.leader_epoch <= epoch:
         raise KafkaError(
             Errors.STALE_CONTROLLER_EPOCH,
@@ -42,7 +45,7 @@ def _nothing(partition: Partition) -> None:
 
 
 class ReplicaManager:
-    """The partitions of this broker, by topic and index. Finding a partition takes no lock; changes do."""
+    """The partitions of this broker, by topic and partition index. Looking up a partition takes no lock; changes do."""
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class ReplicaManager:
         stall_threshold: float,
         is_known: Callable[[str, int], bool] = lambda topic, index: False,
     ) -> None:
-        """`is_known` returns whether the cluster has the partition, maybe on other brokers."""
+        """`is_known(topic, index)` returns True if the cluster has the partition, maybe on other brokers."""
         self.log_manager = log_manager
         self.broker_id = broker_id
         self.fetch_purgatory = Purgatory("fetch", timer)
@@ -75,12 +78,12 @@ class ReplicaManager:
         self.on_lost: Callable[[Partition], object] = _nothing
 
     def get(self, topic: str, index: int, *, hasten: bool = True) -> Partition:
-        """Return the partition. Raise KafkaError if this broker does not lead it.
+        """Return the Partition. Raise KafkaError if this broker does not lead it.
 
         The error is UNKNOWN_TOPIC_OR_PARTITION for an unknown partition, NOT_LEADER_OR_FOLLOWER while the log is
-        loading and for a partition of other brokers, KAFKA_STORAGE_ERROR if the log directory is offline, or another
-        reason for which the log cannot be served. With `hasten` a log that is loading is loaded before the others;
-        callers that go through all partitions pass False.
+        loading and for a partition that another broker leads, KAFKA_STORAGE_ERROR if the log directory is offline, or
+        the error that `refuse` was given. With `hasten`, a log that is still loading is loaded next; callers that go
+        through all partitions pass False.
         """
         partition = self._find(topic, index)
         if partition is None:
@@ -109,11 +112,18 @@ class ReplicaManager:
         return partitions.get(index) if partitions is not None else None
 
     def expect(self, topic: str, indexes: Iterable[int]) -> None:
-        """Note partitions that this broker leads as soon as their logs are loaded. At the start, once a topic."""
+        """Record partitions of a topic that this broker will lead as soon as their logs are loaded.
+
+        Called once for each topic at the start of the broker.
+        """
         self._absent[topic] = dict.fromkeys(indexes)
 
     def refuse(self, topic: str, index: int, reason: KafkaError) -> None:
-        """Have `get` raise `reason`, why this broker cannot lead the partition. Do nothing if its topic was deleted."""
+        """Record the error `reason` because of which this broker cannot lead the partition; `get` raises it from now
+        on.
+
+        Does nothing if the topic was deleted.
+        """
         with self._lock:
             absent = self._absent.get(topic, {})
             if index in absent:
@@ -121,11 +131,11 @@ class ReplicaManager:
                 absent[index] = (NO_EPOCH if before is None else before[0]), reason
 
     def is_expected(self, topic: str, index: int) -> bool:
-        """Return whether the partition's log is still loading."""
+        """Return True if the partition's log is still loading."""
         return self._absent.get(topic, {}).get(index, _UNKNOWN) is None
 
     def holds(self, topic: str, index: int) -> bool:
-        """Return whether this broker leads the partition and serves it."""
+        """Return True if this broker leads the partition and its log directory is online."""
         partition = self._find(topic, index)
         return partition is not None and partition.gone is None
 
@@ -138,9 +148,9 @@ class ReplicaManager:
         return NO_EPOCH if absence is None else absence[0]
 
     def next_epoch(self, topic: str, index: int) -> int:
-        """Return the leader epoch for a partition without a state node in the metadata tree.
+        """Return the leader epoch to write to the metadata tree for a partition that has no state node.
 
-        If this broker leads the partition, it is the current leader epoch: only the node is gone. Otherwise it is the
+        If this broker leads the partition, this is the current leader epoch: only the node is gone. Otherwise it is the
         epoch after the latest in the log, so that no leader epoch is used twice.
         """
         if self.holds(topic, index):
@@ -148,7 +158,9 @@ class ReplicaManager:
         return self.log_manager.last_leader_epoch(topic, index) + 1
 
     def check_later(self, role: PartitionRole) -> None:
-        """Raise KafkaError STALE_CONTROLLER_EPOCH unless the role is later than the one that the partition has."""
+        """Raise KafkaError STALE_CONTROLLER_EPOCH unless the role's leader epoch is later than the partition's present
+        one.
+        """
         check_later(role, self.leader_epoch(role.topic, role.partition))
 
     def __iter__(self) -> Iterator[Partition]:
@@ -156,11 +168,12 @@ class ReplicaManager:
             yield from list(partitions.values())
 
     def make_leader(self, role: PartitionRole, config: LogConfig) -> Partition:
-        """Make this broker the partition's leader; create the log if there is none. Waits for the disk.
+        """Make this broker the partition's leader, creating the log if there is none, and return the new Partition.
 
-        Raises KafkaError if the log cannot be created, or is in a log directory that is offline. Raises
-        UNKNOWN_TOPIC_OR_PARTITION for a partition that is neither new nor known to this broker, because its topic was
-        deleted in the meantime, and STALE_CONTROLLER_EPOCH if another thread has applied a later role in the meantime.
+        Waits for the disk. Raises KafkaError if the log cannot be created, or is in a log directory that is offline.
+        Raises UNKNOWN_TOPIC_OR_PARTITION for a partition that is neither new nor known to this broker, because its
+        topic was deleted in the meantime, and STALE_CONTROLLER_EPOCH if another thread has applied a later role in the
+        meantime.
         """
         topic, index = role.topic, role.partition
         partition_log = self.log_manager.create(topic, index, role.topic_id, config, is_new=role.is_new)
@@ -204,7 +217,7 @@ class ReplicaManager:
         return partition
 
     def make_follower(self, role: PartitionRole, reason: KafkaError) -> None:
-        """End this broker's leadership of the partition, if it leads; `get` raises `reason` from now on.
+        """End this broker's leadership of the partition, if it is the leader; `get` raises `reason` from now on.
 
         Raises KafkaError STALE_CONTROLLER_EPOCH if another thread has applied a later role in the meantime.
         """
@@ -244,17 +257,18 @@ class ReplicaManager:
         return found
 
     def config_of(self, topic: str, index: int) -> LogConfig | None:
-        """Return the settings of a partition that this broker leads, None for any other partition."""
+        """Return the settings of the log of a partition that this broker leads, None for any other partition."""
         partition = self._find(topic, index)
         return partition.log.config if partition is not None else None
 
     def update_config(self, topic: str, config: LogConfig) -> None:
-        """Apply new settings of a topic to all its logs that this broker leads."""
+        """Apply new settings of a topic to the logs of all its partitions that this broker leads."""
         for partition in list(self._topics.get(topic, {}).values()):
             partition.log.update_config(config)
 
     def verify_transactions(self, enabled: bool) -> None:
-        """Set whether a transaction's first append to a partition has to be verified with its coordinator.
+        """Set whether the first append of a transaction to a partition must be verified with the transaction
+        coordinator.
 
         See kafkapy.replica.verification.
         """
@@ -264,7 +278,10 @@ class ReplicaManager:
                 partition.log.verifies_transactions = enabled
 
     def directory_failed(self, directory: Path, error: BaseException) -> None:
-        """Remove the partitions of a log directory that went offline: they refuse requests with KAFKA_STORAGE_ERROR."""
+        """End this broker's leadership of all partitions in a log directory that went offline because of `error`.
+
+        Requests to these partitions fail with KAFKA_STORAGE_ERROR from now on.
+        """
         gone = KafkaError(Errors.KAFKA_STORAGE_ERROR, f"log directory {directory} is offline: {error}")
         lost = [partition for partition in self if partition.log.dir.parent == directory and partition.gone is None]
         for partition in lost:
@@ -273,7 +290,9 @@ class ReplicaManager:
         log.error("log directory %s is offline (%s); partitions lost: %d", directory, error, len(lost))
 
     def end_long_work(self) -> None:
-        """Refuse the conversions that are still queued, because the broker is stopping and sends no more responses."""
+        """Refuse the queued appends that need a format conversion, because the broker is stopping and sends no more
+        responses.
+        """
         refusal = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "this broker is stopping")
         for partition in self:
             partition.ending = refusal
@@ -281,7 +300,7 @@ class ReplicaManager:
     def answer_waiting(self, sessions: Iterable[Hashable]) -> None:
         """Complete every delayed fetch with the records that there are, because the broker is stopping.
 
-        `sessions` are the fetch sessions, which are the purgatory's keys besides the partitions.
+        `sessions` are the fetch sessions, which are keys of the fetch purgatory like the partitions.
         """
         for key in (*self, *sessions):
             self.fetch_purgatory.complete_all(key)
@@ -293,5 +312,5 @@ class ReplicaManager:
         return monitor
 
     def stalls(self) -> dict[Path, Any]:
-        """Return the stall monitors by log directory, for the metrics."""
+        """Return the StallMonitor of each log directory (it counts slow writes) by path, for the metrics."""
         return {Path(directory): monitor for directory, monitor in self._stalls.items()}

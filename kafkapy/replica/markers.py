@@ -1,6 +1,6 @@
-"""Writing the markers that end a transaction to the partitions of the transaction.
+"""Write the markers that end a transaction to the partitions of the transaction.
 
-For WriteTxnMarkers requests, and for a transaction coordinator on this broker. Source:
+Used for WriteTxnMarkers requests, and by a transaction coordinator on this broker. Source:
 KafkaApis.handleWriteTxnMarkersRequest.
 """
 
@@ -34,7 +34,7 @@ OffsetsEnded = Callable[[int, int, bool, Callable[[], None]], None]
 
 
 class MarkerWriter:
-    """Appends markers to partitions that this broker leads. Never waits for a disk."""
+    """Appends transaction markers to partitions that this broker leads. Never waits for a disk."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class MarkerWriter:
         self._timeout_s = timeout_s
 
     def write(self, marker: Marker, partitions: Sequence[TopicPartition], done: Callable[[Codes], object]) -> None:
-        """Append a marker to each partition, then call `done` once with an error code for each.
+        """Append a marker to each partition, then call `done` once with the error codes by (topic, partition).
 
-        `done` is called before this call returns, or on any thread. NONE means that the marker is replicated and, for a
-        partition of the offsets topic, that the coordinator has applied the offsets of the transaction.
-        INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED mean that a later epoch of the producer, or of the
-        transaction coordinator, has written to the partition.
+        `done` is called before this call returns, or later on any thread. The code NONE means that the marker is
+        replicated and, for a partition of the offsets topic, that the group coordinator has applied the offsets of the
+        transaction. INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED mean that a later epoch of the producer,
+        or of the transaction coordinator, has written to the partition.
         """
         producer_id, epoch, coordinator_epoch, commit = marker
         if producer_id < 0 or epoch < 0:  # not valid; Kafka fails to build such a marker
@@ -116,7 +116,7 @@ class MarkerWriter:
 
 
 class _Writing:
-    """Collects the error codes of the partitions, and calls `done` after the last."""
+    """Collects the error codes of the partitions of one `write` call, and calls `done` when it has all of them."""
 
     __slots__ = ("_codes", "_done", "_left", "_lock")
 

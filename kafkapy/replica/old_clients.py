@@ -1,4 +1,4 @@
-"""Down-conversion: fetches of clients that do not know the stored message format.
+"""Down-conversion: convert fetched records for clients that do not know the stored message format.
 
 Source: KafkaApis.maybeConvertFetchedData.
 """
@@ -20,7 +20,7 @@ MOST_KEPT = 1 << 20
 
 
 class OldClientReads:
-    """The `reads` of the `wanted` partitions (see FetchPlan), for a client that knows message formats up to `magic`.
+    """The FetchReads of a Fetch request (`reads` of `wanted`, see FetchPlan), down-converted to message format `magic`.
 
     Records in a newer format become Pieces, which are converted while they are sent. A topic that does not allow
     down-conversion (message.downconversion.enable) gets UNSUPPORTED_VERSION: as in Kafka if the topic's configured
@@ -39,9 +39,9 @@ class OldClientReads:
         self._kept = 0
 
     def convert_some(self, until: Callable[[], bool]) -> bool:
-        """Convert the next partitions until all are done or `until()` returns True. May wait for the disk.
+        """Convert the records of the next partitions until all partitions are done or `until()` returns True.
 
-        Returns True if all partitions are done.
+        Returns True if all partitions are done. May wait for the disk.
         """
         while self._done < len(self.reads):
             partition, asked = self._wanted[self._done]
@@ -59,9 +59,10 @@ class OldClientReads:
 
 
 def _convert(partition: Partition, offset: int, read: FetchRead, magic: int, most_kept: int) -> int:
-    """Replace `read.records` if they have to be converted. Return the bytes of converted records that are kept.
+    """Replace `read.records` by Pieces if the records have to be converted to the message format `magic`.
 
-    Raises KafkaError UNSUPPORTED_VERSION if the topic does not allow down-conversion.
+    Returns how many bytes of converted records are kept in memory, at most `most_kept`. Raises KafkaError
+    UNSUPPORTED_VERSION if the topic does not allow down-conversion.
     """
     config = partition.log.config
     allowed = config.message_downconversion_enable

@@ -25,7 +25,7 @@ Verdict = AppendResult | KafkaError
 
 
 class Partition:
-    """A partition that this broker leads. Any thread may append; reads take no lock."""
+    """A partition that this broker leads, in one leader epoch. Any thread may append; reads take no lock."""
 
     __slots__ = (
         "_follower_ends",
@@ -81,7 +81,7 @@ class Partition:
         return f"Partition({self.topic}-{self.index}, leader epoch {self.leader_epoch}, {self.log})"
 
     def check_there(self) -> None:
-        """Raise the error of `remove` if the partition was removed."""
+        """Raise the KafkaError with which `remove` was called, if this broker has ceased to lead the partition."""
         # A new exception for each call: an object that is raised many times keeps the tracebacks of all callers.
         if self.gone is not None:
             raise KafkaError(self.gone.code, self.gone.message)
@@ -89,10 +89,11 @@ class Partition:
     # --- appends
 
     def append(self, sets: Sequence[Records], done: Callable[[list[Verdict]], None]) -> list[Verdict] | None:
-        """Append record sets, each with a verdict of its own. The caller has checked `refusal` before.
+        """Append record sets; each set gets a verdict, an AppendResult or a KafkaError. The caller has checked
+        `refusal` before.
 
-        Returns the verdicts if the append need not wait. Otherwise returns None, keeps the views, and calls
-        `done(verdicts)` on a pool thread later.
+        Returns the verdicts if the append need not wait. Otherwise returns None, keeps references to the records, and
+        calls `done(verdicts)` later on a pool thread.
         """
         if self.gone is not None:
             return [self.gone] * len(sets)
@@ -114,7 +115,9 @@ class Partition:
         return None
 
     def refusal(self, acks: int) -> KafkaError | None:
-        """Return the error for a request with these `acks` if it may not append to this partition, else None."""
+        """Return NOT_ENOUGH_REPLICAS if `acks` is -1 (all) and the ISR is smaller than min.insync.replicas,
+        else None.
+        """
         if acks != -1 or self._has_min_isr():
             return None
         return KafkaError(Errors.NOT_ENOUGH_REPLICAS, f"{self._isr_in_words()}: nothing was appended")
@@ -130,10 +133,11 @@ class Partition:
     # --- replication
 
     def when_replicated(self, offset: int, timeout_s: float, done: Replicated) -> None:
-        """Call `done(None)` when the high watermark has reached `offset`, or `done(error)` if it does not.
+        """Call `done(None)` when the high watermark has reached `offset`, or `done(error)` if it does not reach it.
 
-        `done` is called before this call returns, or later on any thread. The errors are REQUEST_TIMED_OUT,
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND and the error of `remove`.
+        `done` is called before this call returns, or later on any thread. The errors are REQUEST_TIMED_OUT after
+        `timeout_s` seconds, NOT_ENOUGH_REPLICAS_AFTER_APPEND if the ISR is too small by then, and the error of
+        `remove`.
         """
         if self.log.high_watermark < offset:
             self._waits.add(offset, timeout_s, done)
@@ -144,14 +148,18 @@ class Partition:
             done(self._isr_error())
 
     def set_replicas(self, replicas: Sequence[int], isr: Sequence[int]) -> None:
-        """Set the replicas and the ISR, by broker id. Keeps the log end offsets of followers that stay in sync."""
+        """Set the replicas and the ISR, both broker ids. Keeps the known log end offsets of followers that stay in
+        sync.
+        """
         with self._isr_lock:
             self.replicas, self.isr = tuple(replicas), tuple(isr)
             known = self._follower_ends
             self._follower_ends = {one: known.get(one, -1) for one in self.isr if one != self.broker_id}
 
     def follower_at(self, broker_id: int, end_offset: int) -> None:
-        """Note the log end offset of a follower, which may advance the high watermark if it is in sync."""
+        """Set the log end offset of an in-sync follower, which may advance the high watermark. Does nothing for other
+        followers.
+        """
         with self._isr_lock:
             if broker_id not in self._follower_ends:
                 return
@@ -177,7 +185,10 @@ class Partition:
             self._waits.advance(self.log.high_watermark, self._isr_error())
 
     def _write(self, sets: Sequence[Records], long: bool) -> tuple[list[Verdict], bool]:
-        """Append, and return the verdicts and whether a flush is needed before producers get their responses."""
+        """Append record sets, as the `write` function of the AppendQueue.
+
+        Return (a verdict for each set, whether a flush is needed before producers get their responses).
+        """
         if self.gone is not None:
             return [self.gone] * len(sets), False
         if long:  # without `_observe`: the time of a conversion says nothing about the disk
@@ -198,9 +209,10 @@ class Partition:
         self._stall.observe(self.log.write_seconds, sum(map(len, sets)))
 
     def _convert(self, sets: Sequence[Records]) -> list[Verdict]:
-        """Append sets of old formats, a few at a time, until the partition is removed or the broker stops.
+        """Append sets of old formats, a few at a time; return a verdict for each set.
 
-        A hostile request may have a thousand sets that take a second each.
+        If the partition is removed or the broker stops in between, the remaining sets are refused: a hostile request
+        may have a thousand sets that take a second each.
         """
         verdicts: list[Verdict] = []
         while len(verdicts) < len(sets):
@@ -220,14 +232,20 @@ class Partition:
         self._advance(self.log.recovery_point)
 
     def _end_without_flush(self) -> int | None:
-        """Return the log end offset if records up to it may be acknowledged, None if they need a flush first."""
+        """Return the log end offset if records up to it may be acknowledged now, None if the records need a flush
+        first.
+        """
         # The end is read first: records that another thread appends before `is_flush_due` is read may need a flush,
         # and are then not below this end.
         end = self.log.end[0]
         return None if self.log.is_flush_due else end
 
     def _advance(self, end: int) -> None:
-        """Advance the high watermark, if the log end offset `end` and the followers' allow it, and wake the readers."""
+        """Advance the high watermark as far as `end` (the leader's log end offset) and the followers allow, and wake
+        the waiters.
+
+        The waiters are delayed fetches and acks=all appends.
+        """
         log = self.log
         if len(self.replicas) == 1:
             log.advance_high_watermark(end, self.leader_epoch)
@@ -245,10 +263,11 @@ class Partition:
     # --- reads
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Raise KafkaError if the leader epoch in a client's request is not this leader's epoch (KIP-320).
+        """Raise KafkaError if the leader epoch in a client's request is not the leader epoch of this partition
+        (KIP-320).
 
         FENCED_LEADER_EPOCH for an older epoch: the client's metadata is stale. UNKNOWN_LEADER_EPOCH for a later one:
-        this broker does not know of that epoch yet. -1 is not checked.
+        this broker does not know of that epoch yet. -1 is not checked. Also raises the error of `remove`.
         """
         self.check_there()
         if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
@@ -264,26 +283,29 @@ class Partition:
         )
 
     def end_offset(self, isolation: int) -> int:
-        """Return where a consumer's reads end: the high watermark, or with read_committed the last stable offset."""
+        """Return the offset at which a consumer's reads end: the high watermark; with read_committed the last stable
+        offset.
+        """
         log = self.log
         return log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
 
     def read(
         self, offset: int, max_bytes: int, isolation: int, *, min_one: bool, cut: bool = False, blocking: bool
     ) -> ReadResult | Busy:
-        """Return a region of batches from `offset` on, whose last batch may be cut off. See PartitionLog.read.
+        """Return the batches from `offset` on as a region of a segment file, whose last batch may be cut off.
 
-        Returns BUSY if `blocking` is False and the look-up of the position would have to wait for the disk. Raises
-        KafkaError OFFSET_OUT_OF_RANGE.
+        `max_bytes`, `min_one` and `cut` are those of PartitionLog.read. Returns BUSY if `blocking` is False and the
+        look-up of the position would have to wait for the disk. Raises KafkaError OFFSET_OUT_OF_RANGE.
         """
         return self.log.read(
             offset, max_bytes, min_one=min_one, cut=cut, max_offset=self.end_offset(isolation), blocking=blocking
         )
 
     def delete_records(self, before: int) -> int:
-        """Advance the log start offset to `before` (-1: to the high watermark), and return the log start offset.
+        """Advance the log start offset to `before` (-1: to the high watermark), and return the new log start offset.
 
-        Raises KafkaError POLICY_VIOLATION if the cleanup.policy is without delete, and OFFSET_OUT_OF_RANGE.
+        Raises KafkaError POLICY_VIOLATION if cleanup.policy does not include delete, OFFSET_OUT_OF_RANGE if `before` is
+        negative or above the high watermark, and the error of `remove`.
         """
         self.check_there()
         log = self.log
@@ -305,7 +327,9 @@ class Partition:
         return log.log_start_offset
 
     def remove(self, why: KafkaError) -> None:
-        """End this broker's leadership: requests that wait for the partition, and later ones, get the error `why`."""
+        """End this broker's leadership. Requests that wait for the partition, and later requests, get the error
+        `why`.
+        """
         self.gone = why
         self._queue.end(why)
         self._waits.end(why)

@@ -1,4 +1,4 @@
-"""Applying the controller's decisions: which partitions this broker leads, which it follows and which it removes.
+"""Apply the controller's decisions: which partitions this broker leads, follows or removes.
 
 The controller may be in this process or on another broker. Source: ReplicaManager.becomeLeaderOrFollower and
 stopReplicas.
@@ -26,7 +26,10 @@ Failures = dict[TopicPartition, KafkaError]
 
 
 class Roles:
-    """Applies changes of roles. All methods may wait for the disk; `apply` may run on several threads at a time."""
+    """Applies the changes of partition roles that the controller sends to this broker.
+
+    All methods may wait for the disk; `apply` may run on several threads at a time.
+    """
 
     def __init__(
         self,
@@ -35,8 +38,9 @@ class Roles:
         reload_config: Callable[[str], object] = lambda topic: None,
         cache: MetadataCache | None = None,
     ) -> None:
-        """`config_of(topic)` returns the settings of the topic's logs. `reload_config(topic)` applies them to all logs
-        that this broker leads. Both raise KafkaError if the settings are invalid. `cache` gets the leaders for clients.
+        """`config_of(topic)` returns the settings of the topic's logs. `reload_config(topic)` applies the present
+        settings to all logs of the topic that this broker leads. Both raise KafkaError if the settings are invalid.
+        `cache` gets the partition leaders for Metadata responses.
         """
         self._replicas = replicas
         self._config_of = config_of
@@ -48,7 +52,8 @@ class Roles:
         self._refused: dict[TopicPartition, PartitionRole] = {}  # roles not taken: the topic's settings were invalid
 
     def apply(self, controller_epoch: int, changes: Sequence[Change]) -> Failures:
-        """Carry out the changes, and return the errors of those that failed. A failed change does not stop the others.
+        """Carry out the changes; return the errors of failed changes by (topic, partition). A failure does not stop the
+        others.
 
         All changes fail with STALE_CONTROLLER_EPOCH if a controller with a later epoch has called before. A role for a
         log that is loading counts as done: `loaded` carries it out.
@@ -73,22 +78,26 @@ class Roles:
         return failures
 
     def update_metadata(self, controller_epoch: int, partitions: Sequence[PartitionRole]) -> None:
-        """Store the leaders of these partitions for Metadata responses: the work of an UpdateMetadata request.
+        """Store the leaders of these partitions for Metadata responses, as an UpdateMetadata request does.
 
-        Ignored if a controller with a later epoch has called before.
+        Does nothing if a controller with a later epoch has called before.
         """
         if self._is_latest(controller_epoch):
             self._cache.update(partitions)
 
     def loaded(self, topic: str, index: int) -> None:
-        """Carry out the change that has waited for this log. The log is loaded now, or cannot be loaded."""
+        """Apply the role of this partition that was stored while its log was loading. The log is loaded now, or cannot
+        be loaded.
+        """
         with self._lock:
             role = self._waiting.pop((topic, index), None)
         if role is not None:
             self._take_late(role)
 
     def settings_changed(self, topic: str) -> None:
-        """Take the roles that were refused because the settings of the topic were invalid, which may be valid now."""
+        """Apply the roles of this topic that were refused because its settings were invalid. The settings may be valid
+        now.
+        """
         with self._lock:
             roles = [role for role in self._refused.values() if role.topic == topic]
         for role in roles:
@@ -101,7 +110,7 @@ class Roles:
             log.error("the role of %s-%d is not applied: %s", role.topic, role.partition, error.message)
 
     def _is_latest(self, controller_epoch: int) -> bool:
-        """Return False if a controller with a later epoch has called before."""
+        """Return False if a controller with a later epoch has called before. Otherwise remember this epoch."""
         with self._lock:
             self._controller_epoch = max(self._controller_epoch, controller_epoch)
             return self._controller_epoch == controller_epoch
@@ -130,14 +139,20 @@ class Roles:
             self._replicas.delete(topic, index)
 
     def _check_online(self, topic: str, index: int) -> PartitionLog | None:
-        """Return the partition's log, if there is one. Raise LogDirFailure if its log directory is offline."""
+        """Return the partition's log, None if this broker has none. Raise LogDirFailure if its log directory is
+        offline.
+        """
         partition_log = self._replicas.log_manager.get(topic, index)
         if partition_log is not None:
             partition_log.env.check()
         return partition_log
 
     def _waits(self, role: PartitionRole) -> bool:
-        """Return True if the log is loading, so that `loaded` will apply the role. False for a new partition."""
+        """Return True, and store the role, if the log is loading, so that `loaded` will apply the role later.
+
+        Return False if the role must be applied now. Raises KafkaError STALE_CONTROLLER_EPOCH if a later role is stored
+        already.
+        """
         key = role.topic, role.partition
         loading = self._replicas.log_manager.loading
         if role.is_new or key not in loading:
@@ -193,7 +208,9 @@ class Roles:
         self._apply_changed_settings(role, partition.log.config)
 
     def _apply_changed_settings(self, role: PartitionRole, config: LogConfig) -> None:
-        """Apply settings that were changed while the log was loaded with the settings from before."""
+        """Apply the topic's present settings to its logs if they have changed since `config`, with which the log was
+        loaded.
+        """
         ignored = config.format_ignored() if role.is_new and role.partition == 0 else None
         if ignored is not None:
             log.warning("topic %s: %s", role.topic, ignored)

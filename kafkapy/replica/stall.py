@@ -1,4 +1,4 @@
-"""Detecting that writes to a log directory stall, so that appends run on pool threads until the disk recovers.
+"""Detect that writes to a log directory stall, so that appends run on pool threads until the disk recovers.
 
 When the disk falls behind, the kernel makes writers of dirty pages wait (balance_dirty_pages). Such a write, and those
 after it, take milliseconds instead of microseconds. A single slow write is more often a thread that lost its CPU for a
@@ -15,11 +15,11 @@ SECONDS_A_BYTE = 20e-9
 
 
 class StallMonitor:
-    """Watches the writes to one log directory.
+    """Watches the times of writes to one log directory, to detect that they stall.
 
-    A write is slow if it takes more than `threshold` seconds. `stalled` becomes True at the second slow write in short
-    order; ask `lasts` then, which resets it when `calm` seconds have passed without a slow write. `stalls` counts all
-    slow writes, also single ones.
+    A write is slow if it takes more than `threshold` seconds. `stalled` becomes True at the second slow write within
+    `calm` seconds. It stays True until `lasts` is called when `calm` seconds have passed without a slow write. `stalls`
+    counts all slow writes, also single ones.
     """
 
     __slots__ = ("_suspect_until", "_until", "calm", "stalled", "stalls", "threshold")
@@ -33,13 +33,13 @@ class StallMonitor:
         self._suspect_until = float("-inf")
 
     def lasts(self) -> bool:
-        """Return True while a stall lasts."""
+        """Return True if writes to the log directory stall at present; resets `stalled` when the stall is over."""
         if self.stalled and time.monotonic() >= self._until:
             self.stalled = False
         return self.stalled
 
     def observe(self, seconds: float, size: int) -> None:
-        """Note that a write of `size` bytes took `seconds`."""
+        """Record that a write of `size` bytes took `seconds`, which may begin a stall."""
         if seconds > self.threshold + size * SECONDS_A_BYTE:
             self.stalls += 1
             now = time.monotonic()

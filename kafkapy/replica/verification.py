@@ -26,7 +26,7 @@ Ask = Callable[[str, int, int, "list[TopicPartition]", Callable[[Codes], None]],
 
 
 class TransactionVerifier:
-    """Verifies the partitions of transactional appends.
+    """Asks transaction coordinators whether the partitions of transactional appends were added to the transaction.
 
     `ask` sends the question to the coordinator. `is_enabled` returns transaction.partition.verification.enable.
     """
@@ -46,12 +46,13 @@ class TransactionVerifier:
         *,
         abortable: bool,
     ) -> None:
-        """Call `done` once with the partitions that may not be appended to, and their errors.
+        """Verify the partitions of a transactional append, and call `done` once with the errors of those that must be
+        refused.
 
-        `done` is called before this call returns, or later on any thread. `batches` has topic, partition and base
-        sequence of each batch (-1: no sequence). `abortable` is whether the client knows TRANSACTION_ABORTABLE; other
-        clients get INVALID_TXN_STATE. A partition in which the transaction is open already needs no verification. A
-        partition that this broker does not lead is skipped, because its append fails anyway.
+        `done` gets the errors by (topic, partition), before this call returns or later on any thread. `batches` has
+        topic, partition and base sequence of each batch (-1: no sequence). `abortable` is True if the client knows
+        TRANSACTION_ABORTABLE; other clients get INVALID_TXN_STATE. A partition in which the transaction is open already
+        needs no verification. A partition that this broker does not lead is skipped, because its append fails anyway.
         """
         if not self._is_enabled():
             done({})

@@ -64,7 +64,7 @@ class CleanerThread(Thread):
     def _clean_one(self) -> bool:
         """Clean the log that needs cleaning most. Return False if no log needs cleaning.
 
-        No exception gets out: a log whose cleaning fails is logged, and postponed or marked as uncleanable.
+        If the cleaning fails, the log is postponed or marked as uncleanable, and no exception is raised.
         """
         chosen = self._service.choose()
         if chosen is None:

@@ -470,7 +470,9 @@ class DirLoad:
     # --- called by other threads
 
     def hasten(self, job: LoadJob) -> None:
-        """Put a log at the front of the queue. Takes no lock, because network threads call it."""
+        """Have a log loaded before those that no client has requested. Takes no lock, because network threads
+        call it.
+        """
         if not job.wanted:
             job.wanted = True
             self._wanted.append(job)
@@ -492,7 +494,7 @@ class DirLoad:
         self._maybe_finish()
 
     def wait_for(self, job: LoadJob) -> None:
-        """Put a log at the front of the queue, and wait until it was loaded or refused, or loading has stopped."""
+        """Have a log loaded soon, and wait until it was loaded or refused, or loading has stopped."""
         self.hasten(job)
         with self._changed:
             while not job.ended and not self._over:
