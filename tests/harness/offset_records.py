@@ -1,4 +1,4 @@
-"""The records of offset commits by their schemas: a second codec beside ext/offset_commit, to compare the two."""
+"""The records of offset commits by their schemas: a second codec, to compare with ext/offset_commit."""
 
 from kafkapy.coordinator.offset_records import (
     NO_TIMESTAMP,

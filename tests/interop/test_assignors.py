@@ -132,7 +132,7 @@ class Group:
                 self.subscribed[member] = self.topics()
 
     def members(self) -> list[Member]:
-        """As they join: with what they hold, of which those that fell behind have an old picture."""
+        """Return the members as they join, with their owned partitions; members that fell behind send outdated ones."""
         found = []
         for member, topics in self.subscribed.items():
             assigned, generation = self.last.get(member, (None, NO_GENERATION))

@@ -35,7 +35,7 @@ class Written:
 
 
 def updates() -> list[Record]:
-    """Twenty keys, written over again and again; two of them deleted in between, one of them for good."""
+    """Return repeated updates of twenty keys; two of them are deleted meanwhile, one of these for good."""
     made = []
     for number in range(1000):
         key = b"key %d" % (number % 20)
@@ -46,7 +46,7 @@ def updates() -> list[Record]:
 
 
 def wait_until_cleaned(data: Path, topics: list[str]) -> None:
-    """Until the checkpoint says of each that all is clean up to the active segment, which holds the rest."""
+    """Wait until the checkpoint shows for each topic that everything before the active segment is clean."""
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -63,7 +63,7 @@ def wait_until_cleaned(data: Path, topics: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
-    """A topic a writer, cleaned; the broker is stopped at the end, and has to stop cleanly."""
+    """Write a topic with each writer and wait for its cleaning; check that the broker stops cleanly at the end."""
     broker = brokers.start(tmp_path_factory.mktemp("compacted"), CLEANING)
     clients = Clients(broker.bootstrap)
     made = Written(broker.data, broker.bootstrap)
@@ -82,7 +82,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
 
 
 def check_against(sent: list[Record], received: list[Received]) -> None:
-    """What was received is a part of what was sent, at its offsets, and has the last record of every key."""
+    """Check that the received records are among the sent ones, at their offsets, with the last record of every key."""
     offsets = [record.offset for record in received]
     assert offsets == sorted(set(offsets))
     for record in received:

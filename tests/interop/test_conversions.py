@@ -35,7 +35,7 @@ RECORDS = {
 
 
 class Case(NamedTuple):
-    """What a topic of format `magic` makes of the records, or (`down`) a client that knows it from there on."""
+    """Records to store in a topic of format `magic`, or (`down`) to convert for a client that supports it."""
 
     name: str
     data: bytes

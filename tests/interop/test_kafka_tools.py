@@ -1,4 +1,4 @@
-"""Apache Kafka's own DumpLogSegments reads every file that the broker wrote, and `kafkapy log dump` says the same."""
+"""Apache Kafka's DumpLogSegments reads every file that the broker wrote, and `kafkapy log dump` prints the same."""
 
 import re
 import subprocess
@@ -23,13 +23,13 @@ WRITERS = ("confluent-kafka", "java-3.9.1", "kafka-python", "franz-go")
 
 @dataclass
 class WrittenFiles:
-    """What a broker left behind after a clean stop, and what was sent to it: (key, value) by partition directory."""
+    """The files of a cleanly stopped broker, and the records sent to it: (key, value) by partition directory."""
 
     data: Path
     sent: dict[str, list[Record]]
 
     def named(self, *suffixes: str) -> list[Path]:
-        """All files of these suffixes in partition directories, relative to the data directory, in order."""
+        """Return all files with these suffixes in partition directories, relative to the data directory, in order."""
         found = sorted(path for path in self.data.glob("*-*/*") if path.suffix in suffixes)
         assert found, f"no {suffixes} in {self.data}"
         return [path.relative_to(self.data) for path in found]
@@ -37,7 +37,7 @@ class WrittenFiles:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> WrittenFiles:
-    """Many segments by several clients, all codecs, both timestamp types, conversions of codec, deleted records."""
+    """Write many segments with several clients, all codecs, both timestamp types, recompression, deleted records."""
     broker = brokers.start(tmp_path_factory.mktemp("files"))
     clients = Clients(broker.bootstrap)
     written = WrittenFiles(broker.data, {})
@@ -76,7 +76,7 @@ def _write(
 
 
 def kafkapy_dump(data: Path, paths: list[Path], *options: str) -> bytes:
-    """What `kafkapy log dump` prints for them, what it found wrong at the end, as Kafka's tool has it."""
+    """Return the output of `kafkapy log dump` for the files, with its findings at the end, as from Kafka's tool."""
     command = [*brokers.kafkapy_command(), "log", "dump", *options, *map(str, paths)]
     done = subprocess.run(command, cwd=data, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240, check=False)
     assert done.returncode in (0, 1), done.stdout[-4000:]
@@ -95,7 +95,7 @@ def test_there_are_many_segments_of_every_kind(files: WrittenFiles) -> None:
     }
 
 
-def test_kafkas_tool_accepts_every_log_and_finds_what_was_sent(files: WrittenFiles) -> None:
+def test_kafkas_tool_accepts_every_log_and_finds_the_sent_records(files: WrittenFiles) -> None:
     said = kafka_dump(files.data, files.named(".log"), *PARTS)
     assert complaints(said) == ""
     directory, offsets, found = "", {}, {}
@@ -138,7 +138,7 @@ def test_time_indexes_hold_the_largest_timestamps(files: WrittenFiles) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".snapshot"])
-def test_log_dump_prints_what_kafkas_tool_prints(files: WrittenFiles, suffix: str) -> None:
+def test_log_dump_prints_the_same_as_kafkas_tool(files: WrittenFiles, suffix: str) -> None:
     wanted = {
         "java-3.9.1-none-0",
         "franz-go-zstd-1",
@@ -153,7 +153,7 @@ def test_log_dump_prints_what_kafkas_tool_prints(files: WrittenFiles, suffix: st
     assert printed.splitlines() == kafka_dump(files.data, paths, *options).splitlines()
 
 
-def test_log_verify_finds_nothing_wrong_with_what_the_broker_wrote(files: WrittenFiles) -> None:
+def test_log_verify_finds_no_problem_in_the_brokers_files(files: WrittenFiles) -> None:
     command = [*brokers.kafkapy_command(), "log", "verify", str(files.data)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240, check=False)
     assert (done.returncode, done.stdout.endswith(b": no problem found.\n")) == (0, True), done.stdout[-4000:]

@@ -1,4 +1,4 @@
-"""The same exchange with brokers set up in other ways: copy path, threads, addresses, names, flushes, directories."""
+"""The same exchange with other broker settings: copy path, threads, addresses, names, flushes, directories."""
 
 import os
 import time
