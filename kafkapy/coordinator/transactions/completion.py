@@ -1,7 +1,9 @@
-"""Completes a prepared transaction: writes its marker to every partition, then the record of the complete state.
+"""Completes a transaction that is prepared to commit or abort: writes the transaction marker to every partition of the
+transaction, then the record of the complete state to `__transaction_state`.
 
-Failures are retried until they succeed, and a load resumes what a crash interrupted; a marker written twice does no
-harm. Source: Kafka's TransactionMarkerChannelManager and TransactionMarkerRequestCompletionHandler.
+Failures are retried until they succeed. If the broker crashes, the next load of the partition of `__transaction_state`
+starts the completion again; a marker that is written twice does no harm. Source: Kafka's
+TransactionMarkerChannelManager and TransactionMarkerRequestCompletionHandler.
 """
 
 from __future__ import annotations
@@ -35,7 +37,11 @@ _ENDED_THERE = Errors.INVALID_PRODUCER_EPOCH
 
 
 class Markers(Protocol):
-    """Writes transaction markers. `done` gets the error code of each partition, at once or on any thread."""
+    """The interface that writes transaction markers to partitions.
+
+    `write` appends the marker to each of the partitions and calls `done`, at once or later on any thread, with an error
+    code for each partition. `done` may be called several times, each time with some of the partitions.
+    """
 
     def write(
         self, marker: Marker, partitions: Sequence[TopicPartition], done: Callable[[Mapping[TopicPartition, int]], None]
@@ -43,10 +49,10 @@ class Markers(Protocol):
 
 
 class Completion:
-    """Completes transactions.
+    """Completes prepared transactions: writes their markers and then their complete state.
 
-    `exists` returns whether a partition still exists: a deleted partition needs no marker. `in_pool` runs a function on
-    another thread, because many markers would block a network thread for too long.
+    `exists(topic, partition)` returns False for a deleted partition, which needs no marker. `in_pool` runs a function
+    on another thread, because writing many markers would block a network thread for too long.
     """
 
     def __init__(
@@ -60,17 +66,20 @@ class Completion:
         self.in_pool = in_pool
 
     def begin(self, machine: TransactionMachine, transactional_id: str, entry: Entry) -> None:
-        """Complete a prepared transaction; with few markers and no waiting, before this returns."""
+        """Begin to complete a prepared transaction. If there are few markers and nothing has to wait, the transaction
+        is complete when this returns."""
         _PreparedTransaction(self, machine, transactional_id, entry).write_markers()
 
     def resume(self, machine: TransactionMachine, transactional_id: str, entry: Entry) -> None:
-        """Complete a prepared transaction found by a load, in a later step: a load may find many."""
+        """Complete a prepared transaction that was found while loading a partition of `__transaction_state`. The work
+        begins after the load, in a step of its own, because a load may find many such transactions."""
         completing = _PreparedTransaction(self, machine, transactional_id, entry)
         machine.shard.after(0, lambda _: completing.write_markers())
 
 
 class _PreparedTransaction:
-    """A prepared transaction until it is complete. The methods run under the shard's lock, except `_write_many`."""
+    """A prepared transaction whose markers are being written. The methods that change its state run under the lock of
+    the shard (the partition of `__transaction_state` with its state machine)."""
 
     def __init__(self, means: Completion, machine: TransactionMachine, transactional_id: str, entry: Entry) -> None:
         assert entry.state is not None
@@ -159,7 +168,7 @@ class _PreparedTransaction:
         return None
 
     def _record(self) -> Effects:
-        """Return the record that makes the transaction complete, now that all markers are written."""
+        """Return the record that makes the transaction complete, to be appended. All markers are written by now."""
         state = transitions.completed(self._prepared, self._machine.shard.clock.time_ms())
 
         def recorded(error: KafkaError | None) -> None:

@@ -1,6 +1,8 @@
-"""The transaction coordinator as the handlers call it: runs steps on the shard of a transactional id.
+"""The transaction coordinator's API for the request handlers. It runs each request on the partition of
+`__transaction_state` that stores the transactional id.
 
-Every request calls its callback once, at once or on another thread. Source: Kafka's TransactionCoordinator.
+Every method that takes a callback calls the callback once, either at once or later on another thread. Source: Kafka's
+TransactionCoordinator.
 """
 
 from __future__ import annotations
@@ -33,9 +35,10 @@ PartitionAnswer = Callable[[Mapping["TopicPartition", int]], object]
 
 
 class TransactionCoordinator:
-    """The transactions of all partitions of `__transaction_state` that this broker leads.
+    """Handles the requests of transactional producers, for all partitions of `__transaction_state` that this broker
+    leads.
 
-    `give_id` calls its callback with a new producer id, at once or on another thread.
+    `give_id` calls its callback with a new producer id or a KafkaError, either at once or later on another thread.
     """
 
     def __init__(
@@ -53,9 +56,11 @@ class TransactionCoordinator:
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, producer_id: int, epoch: int, answer: ProducerAnswer
     ) -> None:
-        """Call `answer(code, producer)` with the producer that the transactional id uses from now on.
+        """Handle an InitProducerId request. Call `answer(error code, producer)` with the producer id and epoch that the
+        transactional id uses from now on.
 
-        `producer_id`, `epoch`: the client's present producer, which wants the next epoch (KIP-360), or -1 and -1.
+        `producer_id` and `epoch` are the current ones of a client that wants the next epoch (KIP-360), or -1 and -1 for
+        a new client. The transaction time-out `timeout_ms` is in milliseconds.
         """
         expected = None if producer_id == NO_PRODUCER.id else Producer(producer_id, epoch)
 
@@ -108,7 +113,8 @@ class TransactionCoordinator:
         partitions: Collection[TopicPartition],
         answer: CodeAnswer,
     ) -> None:
-        """Add partitions to the transaction; the first ones begin it."""
+        """Add partitions to the producer's transaction and call `answer` with an error code. The first partitions begin
+        a transaction."""
         producer = Producer(producer_id, epoch)
         self._run(
             transactional_id,
@@ -117,7 +123,8 @@ class TransactionCoordinator:
         )
 
     def end(self, transactional_id: str, producer_id: int, epoch: int, commit: bool, answer: CodeAnswer) -> None:
-        """Commit or abort. Answers when the decision is in the log; the markers may be written later."""
+        """Commit the producer's open transaction, or abort it if `commit` is False. Call `answer` with an error code
+        when the decision is in the log; the transaction markers may be written later."""
         producer = Producer(producer_id, epoch)
         self._run(transactional_id, answer, lambda machine, done: machine.end(transactional_id, producer, commit, done))
 
@@ -145,8 +152,11 @@ class TransactionCoordinator:
         partitions: Collection[TopicPartition],
         done: PartitionAnswer,
     ) -> None:
-        """Call `done` with a code for each partition: NONE if it is in the producer's open transaction, else
-        TRANSACTION_ABORTABLE; or the same other error for all partitions."""
+        """Check that partitions are in the producer's open transaction. Call `done` with an error code for each
+        partition: NONE if it is in the transaction, otherwise TRANSACTION_ABORTABLE.
+
+        If the request is refused as a whole, all partitions get the same other error code.
+        """
         producer = Producer(producer_id, epoch)
         try:
             _check_id(transactional_id)
@@ -164,13 +174,17 @@ class TransactionCoordinator:
         )
 
     def describe(self, transactional_id: str) -> TransactionState:
-        """Return the state of a transactional id. Raises KafkaError."""
+        """Return the state of a transactional id. For a prepared transaction, the state has only the partitions that
+        still need a marker.
+
+        Raises KafkaError for an invalid or unknown id, or if this broker does not coordinate the id.
+        """
         _check_id(transactional_id)
         return self.shards.of(transactional_id).read(lambda machine: views.described(machine, transactional_id))
 
     def list(self, filters: views.Filters) -> list[views.Listed]:
-        """Return the matching transactions of all shards. Raises COORDINATOR_LOAD_IN_PROGRESS while a shard is
-        loading."""
+        """Return the transactional ids of this coordinator that match the filters, with their states. Raises KafkaError
+        COORDINATOR_LOAD_IN_PROGRESS while a partition of `__transaction_state` is being loaded."""
         if self.shards.is_loading:
             raise KafkaError(Errors.COORDINATOR_LOAD_IN_PROGRESS, "transactions are being loaded")
         now = self._clock.time_ms()
@@ -181,7 +195,8 @@ class TransactionCoordinator:
 
 
 def _log_refusal(what: str, transactional_id: str, error: KafkaError) -> None:
-    """Log a refused request: at INFO if the producer was fenced, which explains a job that stopped, else at DEBUG."""
+    """Log that a request was refused. The level is INFO if the producer was fenced, since this explains why a job
+    stopped, otherwise DEBUG. `what` describes the request."""
     level = logging.INFO if error.code == Errors.PRODUCER_FENCED else logging.DEBUG
     log.log(level, "%s of %r is refused: %s", what, transactional_id, error)
 

@@ -1,7 +1,7 @@
-"""The state machine of one partition of `__transaction_state`, and the steps of requests.
+"""The state machine of one partition of `__transaction_state`, and the handling of requests for its transactional ids.
 
-Each transactional id has at most one change in progress; until it is in the log, other requests for the id get
-CONCURRENT_TRANSACTIONS. A failed append changes nothing, so the client can retry. Source: Kafka's
+Each transactional id has at most one state change in progress. Until that change is in the log, other requests for the
+id get CONCURRENT_TRANSACTIONS. A failed append changes nothing, so the client can retry. Source: Kafka's
 TransactionCoordinator and TransactionStateManager.
 """
 
@@ -46,11 +46,12 @@ ProducerAnswer = Callable[["KafkaError | Producer"], object]
 
 
 class Entry:
-    """A transactional id in memory. `state` is the state in the log, None before its first record.
+    """A transactional id in memory. `state` is its state in the log, or None before its first record is in the log.
 
-    pending    the state that is being appended (DEAD for a tombstone), or that a completion is working towards
-    previous   see transitions.Initialized
-    unmarked   partitions of a prepared transaction that still need their marker
+    pending    the state that is being appended (DEAD for a tombstone), or the complete state that follows once all
+               markers are written; None if no state change is in progress
+    previous   the producer before the last bump of its epoch, see transitions.Initialized
+    unmarked   partitions of a prepared transaction that still need their marker; None without a prepared transaction
     """
 
     __slots__ = ("pending", "previous", "state", "unmarked")
@@ -63,7 +64,8 @@ class Entry:
 
 
 class TransactionMachine:
-    """The state machine of a transaction shard; shard.Machine says when the methods are called."""
+    """The state machine of one partition of `__transaction_state`. `entries` has the transactional ids; `open` has the
+    ids with an open transaction. The class shard.Machine describes when the methods are called."""
 
     shard: Shard[TransactionMachine]
 
@@ -130,7 +132,8 @@ class TransactionMachine:
         self._maintenance.begin(self)
 
     def unloaded(self, reason: KafkaError) -> None:
-        """Do nothing: the shard answers pending appends, and delayed steps do not run on an ended shard."""
+        """Do nothing. The shard itself answers pending appends, and steps that were scheduled for later do not run
+        after the shard has ended."""
 
     # --- steps
 
@@ -142,10 +145,13 @@ class TransactionMachine:
         fresh_id: int | None,
         answer: ProducerAnswer,
     ) -> Effects:
-        """Create the id, or give its producer the next epoch; an open transaction is aborted and the client must retry.
+        """Handle an InitProducerId request: create the transactional id, or give its producer the next epoch. Return
+        the record to append; then `answer` is called with the new producer or the error.
 
-        `fresh_id`: an unused producer id if `needs_producer_id` asked for one. It is checked again here, since the
-        state may have changed meanwhile.
+        If a transaction is open, the transaction is aborted instead, and the client gets CONCURRENT_TRANSACTIONS, so
+        that it retries. `expected` is the producer that the client wants to continue with, or None. `fresh_id` is an
+        unused producer id if `needs_producer_id` returned True, else None. This method asks `needs_producer_id` again,
+        because the state may have changed since. Raises KafkaError if the request is refused.
         """
         now = self.shard.clock.time_ms()
         entry = self.entries.get(transactional_id)
@@ -181,8 +187,8 @@ class TransactionMachine:
         return self.move(transactional_id, entry, new.state, recorded)
 
     def needs_producer_id(self, transactional_id: str, expected: Producer | None) -> bool:
-        """Return True if `init_producer_id` needs a new producer id. It is fetched outside the lock, as that may wait
-        for disk."""
+        """Return True if `init_producer_id` needs an unused producer id for this transactional id. The caller gets the
+        producer id without holding the shard's lock, because getting it may block."""
         entry = self.entries.get(transactional_id)
         return entry is None or (entry.state is not None and transitions.needs_producer_id(entry.state, expected))
 
@@ -205,14 +211,16 @@ class TransactionMachine:
         return self._prepare(transactional_id, entry, prepared, answer)
 
     def is_late(self, transactional_id: str) -> bool:
-        """Return True if the transaction has exceeded its time-out and no change of it is in progress."""
+        """Return True if the open transaction of the id has exceeded its time-out and no state change of the id is in
+        progress."""
         entry = self.entries.get(transactional_id)
         if entry is None or entry.state is None or entry.pending is not None:
             return False
         return transitions.is_timed_out(entry.state, self.shard.clock.time_ms())
 
     def time_out(self, transactional_id: str) -> Effects | None:
-        """Abort the transaction if it has exceeded its time-out."""
+        """If the open transaction of the id has exceeded its time-out, return the record that aborts the transaction
+        and fences its producer, else None."""
         if not self.is_late(transactional_id):
             return None
         entry = self.entries[transactional_id]
@@ -230,7 +238,8 @@ class TransactionMachine:
         return self._fence(transactional_id, entry, done)
 
     def expire(self, transactional_ids: Collection[str], expiration_ms: int, now: int) -> Effects | None:
-        """Return tombstones for those ids that have been idle for `expiration_ms`."""
+        """Return tombstones for those of the transactional ids that have been idle for `expiration_ms` milliseconds, to
+        be appended, or None if there are none. `now` is the current time in milliseconds."""
         expired = [
             transactional_id
             for transactional_id in transactional_ids
@@ -257,7 +266,8 @@ class TransactionMachine:
         return transitions.is_expired(entry.state, expiration_ms, now)
 
     def move(self, transactional_id: str, entry: Entry, state: TransactionState, then: Answer) -> Effects:
-        """Append the record of the id's next state, then call `then` with None or the error."""
+        """Return the record of the transactional id's next state, to be appended. Then `then` is called with None or
+        the error of the append. Until then, other requests for the id are refused."""
         record = (encode_key(transactional_id), encode_state(state))
         entry.pending = state.state
 
@@ -270,10 +280,11 @@ class TransactionMachine:
         return Effects([record], recorded)
 
     def _prepare(self, transactional_id: str, entry: Entry, state: TransactionState, answer: Answer) -> Effects:
-        """Append the decision to commit or abort, then begin the completion and answer the client.
+        """Return the record of the decision to commit or abort, to be appended. When the record is in the log, begin to
+        complete the transaction and answer the client.
 
-        The completion begins before the client is answered: if it can finish at once, the client's next request does
-        not get CONCURRENT_TRANSACTIONS.
+        The completion begins before the client is answered. If the completion can finish at once, the client's next
+        request does not get CONCURRENT_TRANSACTIONS.
         """
 
         def recorded(error: KafkaError | None) -> None:
@@ -286,7 +297,8 @@ class TransactionMachine:
         return self.move(transactional_id, entry, state, recorded)
 
     def _fence(self, transactional_id: str, entry: Entry, answer: Answer) -> Effects:
-        """Abort an open transaction and bump the epoch, so that its producer is fenced."""
+        """Return the record that aborts an open transaction with the next producer epoch, to be appended. The new epoch
+        fences the transaction's producer."""
         assert entry.state is not None
         fenced = transitions.fenced(entry.state, self.shard.clock.time_ms())
 
@@ -300,7 +312,8 @@ class TransactionMachine:
     # --- reading
 
     def _known(self, transactional_id: str, producer: Producer) -> tuple[Entry, TransactionState]:
-        """Return the entry and state of a known id. Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED."""
+        """Return the entry and the state of a transactional id. Raises KafkaError INVALID_PRODUCER_ID_MAPPING if the id
+        is unknown or has another producer id, PRODUCER_FENCED if the producer epoch is another."""
         entry = self.entries.get(transactional_id)
         if entry is None or entry.state is None:
             raise KafkaError(Errors.INVALID_PRODUCER_ID_MAPPING, f"there is no transactional id {transactional_id!r}")
@@ -310,9 +323,10 @@ class TransactionMachine:
     def verify(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
     ) -> set[TopicPartition]:
-        """Return those partitions that are not in the producer's open transaction.
+        """Return those of the partitions that are not in the producer's open transaction.
 
-        Raises KafkaError if the producer has no such transaction or it is being completed.
+        Raises KafkaError if the transactional id is unknown, the producer is outdated, or the producer's transaction is
+        being completed.
         """
         _, state = self._known(transactional_id, producer)
         if state.state in PREPARED:

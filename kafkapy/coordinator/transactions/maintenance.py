@@ -1,7 +1,8 @@
-"""Periodic work on transactions: aborts those that timed out, and expires idle transactional ids.
+"""Periodic work on transactions: aborts transactions that have timed out, and expires idle transactional ids.
 
-Both scan a shard in steps of a few ids, so that requests do not wait for a whole scan. Source: Kafka's
-TransactionCoordinator.abortTimedOutTransactions and TransactionStateManager.removeExpiredTransactionalIds.
+Both scans go over the transactional ids of a partition of `__transaction_state` a few at a time, so that requests do
+not wait for a whole scan. Source: Kafka's TransactionCoordinator.abortTimedOutTransactions and
+TransactionStateManager.removeExpiredTransactionalIds.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ CHARACTERS_A_STEP = 100_000  # total characters of the ids of a step, so that th
 
 
 class TransactionSettings(NamedTuple):
-    """Broker settings for transactions, in milliseconds."""
+    """The broker's settings for transactions. All times are in milliseconds."""
 
     max_timeout_ms: int
     expiration_ms: int
@@ -28,13 +29,15 @@ class TransactionSettings(NamedTuple):
 
 
 class Maintenance:
-    """Schedules the periodic work of every shard. `settings` is called at each scan."""
+    """Schedules the periodic scans of transactions on every loaded partition of `__transaction_state`. `settings`
+    returns the broker's settings and is called at each scan."""
 
     def __init__(self, settings: Callable[[], TransactionSettings]) -> None:
         self._settings = settings
 
     def begin(self, machine: TransactionMachine) -> None:
-        """Start both periodic scans of a shard; they end with the shard."""
+        """Start the two periodic scans of one partition of `__transaction_state`. They stop when the partition's shard
+        ends."""
         settings, clock = self._settings, machine.shard.clock
 
         def abort_late(ids: list[str]) -> None:
@@ -51,7 +54,8 @@ class Maintenance:
 
 
 class _Scan:
-    """A periodic scan over the ids that `which` returns, in slices, each in a step of its own."""
+    """A periodic scan over transactional ids: calls `work` with slices of the ids that `which` returns, each slice in a
+    step of its own. A scan begins `interval_ms` after the previous scan has ended."""
 
     def __init__(
         self,

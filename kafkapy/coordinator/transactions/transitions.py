@@ -1,6 +1,7 @@
-"""The state changes of a transactional id, as functions from a state and a request to the next state or a KafkaError.
+"""The state changes of a transactional id. Each function takes a state and the values of a request, and returns the
+next state or raises KafkaError.
 
-States are immutable. The error codes are those of Kafka 3.9 for clients of the newest version. Source: Kafka's
+States are immutable. The error codes are those that Kafka 3.9 sends to clients of the newest version. Source: Kafka's
 TransactionMetadata, and the checks in TransactionCoordinator.
 """
 
@@ -33,10 +34,12 @@ Partitions = tuple[tuple[str, tuple[int, ...]], ...]  # partition ids by topic, 
 
 
 class Initialized(NamedTuple):
-    """The outcome of InitProducerId: the next state, whose producer the client gets once the state is in the log.
+    """The outcome of InitProducerId: the next state of the transactional id. The client gets the producer id and epoch
+    in that state once the state is in the log.
 
-    `previous`: the producer whose epoch was bumped. If it asks again, it has missed the response. Kept in memory only,
-    as in Kafka: after a restart such a producer is fenced.
+    `previous` is the producer before its epoch was bumped. If a client asks for the next epoch of that producer again,
+    the client has missed the response. `previous` is kept in memory only, as in Kafka: after a restart of the broker,
+    such a producer is fenced.
     """
 
     state: TransactionState
@@ -48,7 +51,7 @@ def producer_of(state: TransactionState) -> Producer:
 
 
 def is_exhausted(epoch: int) -> bool:
-    """Return True if a client's epoch cannot be bumped any more, so that it needs a new producer id."""
+    """Return True if a producer's epoch cannot be bumped any more, so that the producer needs a new producer id."""
     return epoch >= _LAST_EPOCH - 1
 
 
@@ -56,15 +59,18 @@ def is_exhausted(epoch: int) -> bool:
 
 
 def created(producer_id: int, timeout_ms: int, now: int) -> TransactionState:
-    """Return the first state of a new transactional id."""
+    """Return the first state of a new transactional id: state Empty, with epoch 0 of `producer_id`. `now` is the
+    current time in milliseconds."""
     return TransactionState(producer_id, 0, timeout_ms, EMPTY, (), now, NO_TIME)
 
 
 def check_init(state: TransactionState, previous: Producer | None, expected: Producer | None) -> None:
-    """Raise CONCURRENT_TRANSACTIONS while markers are written, PRODUCER_FENCED if the client's producer is outdated.
+    """Raise KafkaError if InitProducerId is not allowed in this state: CONCURRENT_TRANSACTIONS while transaction
+    markers are being written, PRODUCER_FENCED if the client's producer is outdated.
 
-    `expected`: the producer that the client wants to continue with (KIP-360), None for a new client. Its epoch is not
-    checked while a transaction is open, which is aborted in any case.
+    `expected` is the producer that the client wants to continue with (KIP-360), or None for a new client. The epoch of
+    `expected` is not checked here: if a transaction is open, it is aborted in any case, and otherwise `initialized`
+    checks the epoch.
     """
     if expected is not None and expected.id != state.producer_id and expected != previous:
         raise KafkaError(Errors.PRODUCER_FENCED, f"the producer id is {state.producer_id}, not {expected.id}")
@@ -73,7 +79,7 @@ def check_init(state: TransactionState, previous: Producer | None, expected: Pro
 
 
 def needs_producer_id(state: TransactionState, expected: Producer | None) -> bool:
-    """Return True if `initialized` needs a new producer id because the epochs are used up."""
+    """Return True if `initialized` needs a new producer id, because the epochs of the current one are used up."""
     return (
         state.state in IDLE
         and is_exhausted(state.producer_epoch)
@@ -90,9 +96,13 @@ def initialized(
     timeout_ms: int,
     now: int,
 ) -> Initialized:
-    """Return the state with the producer's next epoch, or with epoch 0 of `producer_id` if the epochs are used up.
+    """Return the next state with the producer's next epoch, or with epoch 0 of `producer_id` if the epochs of the
+    current producer id are used up.
 
-    Call `check_init` before; the state has no open transaction. Raises PRODUCER_FENCED.
+    `check_init` must be called before, and no transaction may be open. `expected` is the producer that the client wants
+    to continue with, or None for a new client. If it is `previous`, the client has missed a response, and the current
+    epoch is kept. Raises KafkaError PRODUCER_FENCED if `expected` is neither the current producer nor `previous`, and
+    ValueError if a new producer id is needed but `producer_id` is None.
     """
     current = producer_of(state)
     if expected is not None and expected != current:
@@ -111,10 +121,11 @@ def initialized(
 
 
 def fenced(state: TransactionState, now: int) -> TransactionState:
-    """Return the aborted state of an open transaction with the next epoch, which no client gets.
+    """Return the state PrepareAbort that follows an open transaction, with the next producer epoch. No client gets this
+    epoch, so the transaction's producer is fenced.
 
     This is Kafka's PrepareEpochFence and the following PrepareAbort in one step. A client that already uses the very
-    last epoch, which the coordinator never hands out, keeps it, because there is no higher epoch.
+    last epoch, which the coordinator never hands out, keeps that epoch, because there is no higher one.
     """
     epoch = min(state.producer_epoch + 1, _LAST_EPOCH)
     return state._replace(producer_epoch=epoch, state=PREPARE_ABORT, last_update_ms=now)
@@ -124,7 +135,8 @@ def fenced(state: TransactionState, now: int) -> TransactionState:
 
 
 def check_producer(state: TransactionState, producer: Producer) -> None:
-    """Raise INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED unless this is the id's present producer."""
+    """Raise KafkaError INVALID_PRODUCER_ID_MAPPING if the transactional id now has another producer id, PRODUCER_FENCED
+    if its producer has another epoch."""
     if producer.id != state.producer_id:
         raise KafkaError(
             Errors.INVALID_PRODUCER_ID_MAPPING, f"the producer id is {state.producer_id}, not {producer.id}"
@@ -136,7 +148,8 @@ def check_producer(state: TransactionState, producer: Producer) -> None:
 def with_partitions(
     state: TransactionState, partitions: Collection[TopicPartition], now: int
 ) -> TransactionState | None:
-    """Return the ongoing state with the partitions added, or None if it has them. Raises CONCURRENT_TRANSACTIONS."""
+    """Return the state Ongoing with the partitions added to the transaction, or None if the open transaction already
+    has them all. Raises KafkaError CONCURRENT_TRANSACTIONS while the previous transaction is being completed."""
     if state.state in PREPARED:
         raise KafkaError(Errors.CONCURRENT_TRANSACTIONS, "the previous transaction is being completed")
     if state.state == ONGOING:
@@ -151,9 +164,11 @@ def with_partitions(
 
 
 def prepared(state: TransactionState, commit: bool, now: int) -> TransactionState | None:
-    """Return the prepared state, or None if the transaction has already ended with the same result.
+    """Return the state PrepareCommit that follows an open transaction, or PrepareAbort if `commit` is False. Return
+    None if the transaction has already ended with the same result.
 
-    Raises INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS.
+    Raises KafkaError CONCURRENT_TRANSACTIONS while the transaction is being completed with the same result,
+    INVALID_TXN_STATE in any other state.
     """
     if state.state == ONGOING:
         return state._replace(state=PREPARE_COMMIT if commit else PREPARE_ABORT, last_update_ms=now)
@@ -166,7 +181,8 @@ def prepared(state: TransactionState, commit: bool, now: int) -> TransactionStat
 
 
 def completed(state: TransactionState, now: int) -> TransactionState:
-    """Return the complete state that follows a prepared one."""
+    """Return the state that follows a prepared transaction when all its markers are written: CompleteCommit or
+    CompleteAbort."""
     done = COMPLETE_COMMIT if state.state == PREPARE_COMMIT else COMPLETE_ABORT
     return state._replace(state=done, partitions=(), last_update_ms=now)
 
@@ -179,7 +195,8 @@ def is_timed_out(state: TransactionState, now: int) -> bool:
 
 
 def is_expired(state: TransactionState, expiration_ms: int, now: int) -> bool:
-    """Return True if the id has been idle for `expiration_ms`."""
+    """Return True if no transaction is open and the state has not changed for `expiration_ms` milliseconds, so that the
+    transactional id can be deleted."""
     return state.state in IDLE and state.last_update_ms <= now - expiration_ms
 
 
@@ -187,7 +204,7 @@ def is_expired(state: TransactionState, expiration_ms: int, now: int) -> bool:
 
 
 def joined(partitions: Partitions, added: Iterable[TopicPartition]) -> Partitions:
-    """Return the union of both sets of partitions."""
+    """Return the union of `partitions` and `added`, grouped by topic."""
     by_topic: dict[str, dict[int, None]] = {topic: dict.fromkeys(indexes) for topic, indexes in partitions}
     for topic, index in added:
         by_topic.setdefault(topic, {})[index] = None
@@ -195,7 +212,7 @@ def joined(partitions: Partitions, added: Iterable[TopicPartition]) -> Partition
 
 
 def missing(partitions: Partitions, asked: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Return those of `asked` that are not in `partitions`."""
+    """Return those of the (topic, partition) pairs in `asked` that are not in `partitions`."""
     by_topic = {topic: frozenset(indexes) for topic, indexes in partitions}
     return [(topic, index) for topic, index in asked if index not in by_topic.get(topic, ())]
 

@@ -1,6 +1,6 @@
-"""The data of DescribeTransactions and ListTransactions.
+"""The data of DescribeTransactions and ListTransactions, read from one partition of `__transaction_state`.
 
-Source: TransactionCoordinator.handleDescribeTransactions, TransactionStateManager.listTransactionStates.
+Source: Kafka's TransactionCoordinator.handleDescribeTransactions, TransactionStateManager.listTransactionStates.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class Filters(NamedTuple):
-    """The filters of ListTransactions; an empty set or a negative duration filters nothing."""
+    """The filters of a ListTransactions request: names of states, producer ids, and the least duration of a transaction
+    in milliseconds. An empty set or a negative duration matches all transactions."""
 
     states: frozenset[str] = frozenset()
     producer_ids: frozenset[int] = frozenset()
@@ -26,12 +27,12 @@ class Filters(NamedTuple):
 
     @property
     def unknown_states(self) -> list[str]:
-        """The requested states that do not exist."""
+        """The names of states in the request that do not exist."""
         return [state for state in self.states if state not in STATES]
 
 
 class Listed(NamedTuple):
-    """An entry of the ListTransactions response."""
+    """A transactional id in the ListTransactions response."""
 
     transactional_id: str
     producer_id: int
@@ -39,9 +40,10 @@ class Listed(NamedTuple):
 
 
 def described(machine: TransactionMachine, transactional_id: str) -> TransactionState:
-    """Return the state of an id; for a prepared transaction with only the partitions that still need a marker.
+    """Return the state of a transactional id. For a prepared transaction, the state has only the partitions that still
+    need a marker.
 
-    Raises TRANSACTIONAL_ID_NOT_FOUND.
+    Raises KafkaError TRANSACTIONAL_ID_NOT_FOUND.
     """
     entry = machine.entries.get(transactional_id)
     if entry is None or entry.state is None:
@@ -53,10 +55,11 @@ def described(machine: TransactionMachine, transactional_id: str) -> Transaction
 
 
 def listed(machine: TransactionMachine, filters: Filters, now: int) -> list[Listed]:
-    """Return the ids that match the filters.
+    """Return the transactional ids that match the filters, with their producer ids and states. `now` is the current
+    time in milliseconds.
 
-    As in Kafka, a duration is counted from the start of the last transaction even if that is complete, and ids that
-    never had a transaction match.
+    As in Kafka, the duration is counted from the start of the last transaction even if that transaction is complete,
+    and ids that never had a transaction match any duration.
     """
     found: Collection[tuple[str, TransactionState]] = [
         (transactional_id, entry.state)
