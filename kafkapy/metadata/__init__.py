@@ -1,2 +1,2 @@
-"""Cluster metadata: a tree of versioned nodes like ZooKeeper's, and the registries of brokers, topics and settings in
-it."""
+"""Cluster metadata: a tree of versioned nodes like that of ZooKeeper, and the registries of brokers, topics and
+settings stored in the tree."""

@@ -1,6 +1,7 @@
-"""The cluster in the metadata tree: its id, brokers and controller.
+"""The cluster in the metadata tree: its cluster id, registered brokers and controller.
 
-The methods block until the tree has answered, so they run at the start and on threads that may block.
+Methods that change the tree block until the change is made, so they run only at the start of a broker and on threads
+that may block.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ NO_CONTROLLER = -1
 
 
 class Endpoint(NamedTuple):
-    """An advertised address of a broker."""
+    """An advertised address of a broker: listener name, host, port and security protocol."""
 
     listener: str
     host: str
@@ -34,20 +35,22 @@ class Endpoint(NamedTuple):
 
 
 class ClusterRegistry:
-    """The cluster's nodes. Constructing it creates the nodes that always exist."""
+    """Reads and writes the metadata nodes of the cluster id, the broker registrations and the controller. The
+    constructor creates the nodes that exist in every cluster."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         tree.ensure(*paths.ROOTS)
 
     def cluster_id(self) -> str | None:
-        """Return the cluster id (22 characters), or None if there is none yet. Raises ValueError for an unreadable
-        node."""
+        """Return the cluster id (22 characters), or None if the cluster has none yet. Raises ValueError if the node
+        cannot be decoded."""
         node = self._tree.find(paths.CLUSTER_ID)
         return str(_field(node, paths.CLUSTER_ID, "id")) if node is not None else None
 
     def ensure_cluster_id(self, wanted: str | None = None) -> str:
-        """Return the cluster id; if there is none, create it as `wanted` (from meta.properties) or at random."""
+        """Return the cluster id. If the cluster has none yet, store `wanted` (from meta.properties), or a random id, as
+        the cluster id first."""
         while True:
             found = self.cluster_id()
             if found is not None:
@@ -59,13 +62,14 @@ class ClusterRegistry:
                 pass  # another broker created it first
 
     def generate_broker_id(self, reserved_max: int) -> int:
-        """Return a new broker id above `reserved_max` (Kafka's broker.id.generation.enable)."""
+        """Return a new broker id, unique in the cluster and greater than `reserved_max` (Kafka's
+        broker.id.generation.enable)."""
         (node,) = self._tree.commit([Set(paths.BROKER_SEQUENCE, b"")])
         return reserved_max + int(node.version)
 
     def register_broker(self, broker_id: int, endpoints: Sequence[Endpoint], rack: str | None, time_ms: int) -> int:
-        """Register the broker in an ephemeral node and return its broker epoch. Raises NodeExists if the id is
-        registered."""
+        """Register a broker in an ephemeral node and return its broker epoch. Raises NodeExists if another process has
+        registered this broker id. `time_ms` is the current time in milliseconds."""
         plain = next((endpoint for endpoint in endpoints if endpoint.protocol == "PLAINTEXT"), None)
         value = {
             "features": {},
@@ -93,7 +97,8 @@ class ClusterRegistry:
         return self._tree.get(path).created
 
     def broker_address(self, broker_id: int) -> tuple[str, int] | None:
-        """Return the host and port of a broker's first endpoint, or None if unknown."""
+        """Return the host and port of the first endpoint of a registered broker, or None if the broker is not
+        registered or its node cannot be decoded."""
         node = self._tree.find(f"{paths.BROKER_IDS}/{broker_id}")
         try:
             endpoints = paths.from_json(node.data, paths.BROKER_IDS).get("endpoints") if node is not None else None
@@ -103,23 +108,26 @@ class ClusterRegistry:
             return None
 
     def broker_ids(self) -> list[int]:
-        """Return the ids of the registered brokers."""
+        """Return the ids of the registered brokers in ascending order."""
         return sorted(int(name) for name in self._tree.children(paths.BROKER_IDS) if name.isdecimal())
 
     def controller_id(self) -> int:
-        """Return the controller's broker id, -1 if there is none. Raises ValueError for an unreadable node."""
+        """Return the broker id of the controller, or -1 if there is no controller. Raises ValueError if the node cannot
+        be decoded."""
         node = self._tree.find(paths.CONTROLLER)
         return int(str(_field(node, paths.CONTROLLER, "brokerid"))) if node is not None else NO_CONTROLLER
 
     def controller_epoch(self) -> int:
-        """Return the controller epoch, 0 before the first election. Raises ValueError for an unreadable node."""
+        """Return the controller epoch, or 0 before the first election of a controller. Raises ValueError if the node
+        cannot be decoded."""
         node = self._tree.find(paths.CONTROLLER_EPOCH)
         return _epoch(node) if node is not None else 0
 
     def become_controller(self, broker_id: int, time_ms: int) -> Term | None:
-        """Try to become the controller. Return the term that begins, or None if another broker is the controller.
+        """Try to make this broker the controller. Return the controller term that begins, or None if another broker is
+        the controller. `time_ms` is the current time in milliseconds.
 
-        Raises ValueError as `controller_epoch` does.
+        Raises ValueError if the node of the controller or its epoch cannot be decoded.
         """
         value = {
             "version": _CONTROLLER_VERSION,
@@ -145,8 +153,8 @@ class ClusterRegistry:
         return None
 
     def prepare_controller(self, fence: ControllerFence) -> None:
-        """Do a new controller's first steps: create the feature node and delete notifications for the previous
-        controller."""
+        """Do the first work of a new controller: create the feature node if it is missing, and delete the notifications
+        that were meant for the previous controller. Blocks."""
         try:
             if not self._tree.exists(paths.FEATURE):
                 value = {"features": {}, "version": _FEATURE_VERSION, "status": _FEATURES_ENABLED}

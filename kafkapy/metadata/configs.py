@@ -1,6 +1,7 @@
-"""Dynamic configurations in the tree: `/config/topics/NAME`, `/config/brokers/ID` and `/config/brokers/<default>`.
+"""Dynamic configurations in the metadata tree: `/config/topics/NAME`, `/config/brokers/ID` and
+`/config/brokers/<default>`.
 
-Values are the texts that were set; the code that uses them parses them.
+Values are stored as the texts that were set. The code that uses a value parses it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ Finished = Callable[["KafkaError | None"], None]
 
 
 class ConfigRegistry:
-    """The stored configurations. Reads come from memory; `done(error)` is called on the tree's thread."""
+    """Reads and writes the dynamic configurations of topics and brokers. Reads come from memory. Writes call `done`, on
+    the metadata tree's thread, with None or the KafkaError."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -43,19 +45,20 @@ class ConfigRegistry:
         self._last: tuple[Node, dict[str, str]] | None = None
 
     def topic(self, name: str) -> dict[str, str]:
-        """Return a topic's overrides, {} if it has none or does not exist."""
+        """Return the configuration overrides of a topic, or {} if the topic has none or does not exist."""
         return self._read(paths.config(TOPICS, name))
 
     def broker(self, broker_id: int) -> dict[str, str]:
-        """Return a broker's own dynamic settings."""
+        """Return the dynamic settings that apply to this broker only."""
         return self._read(paths.config(BROKERS, str(broker_id)))
 
     def broker_default(self) -> dict[str, str]:
-        """Return the dynamic settings of all brokers."""
+        """Return the dynamic settings that apply to all brokers (entity `<default>`)."""
         return self._read(paths.config(BROKERS, paths.DEFAULT_ENTITY))
 
     def set_topic(self, name: str, overrides: Mapping[str, str], done: Finished) -> None:
-        """Replace a topic's overrides. The error is UNKNOWN_TOPIC_OR_PARTITION if the topic was deleted meanwhile."""
+        """Replace the configuration overrides of a topic. `done` gets UNKNOWN_TOPIC_OR_PARTITION if the topic does not
+        exist any more."""
         path = paths.config(TOPICS, name)
 
         def written(_: list[Any] | None, error: TreeError | None) -> None:
@@ -67,11 +70,11 @@ class ConfigRegistry:
         self._tree.submit([Set(path, encode_settings(overrides)), *self._notify(TOPICS, name)], written)
 
     def set_broker(self, broker_id: int, values: Mapping[str, str], done: Finished) -> None:
-        """Replace a broker's own dynamic settings."""
+        """Replace the dynamic settings that apply to this broker only."""
         self._write(str(broker_id), values, done)
 
     def set_broker_default(self, values: Mapping[str, str], done: Finished) -> None:
-        """Replace the dynamic settings of all brokers."""
+        """Replace the dynamic settings that apply to all brokers (entity `<default>`)."""
         self._write(paths.DEFAULT_ENTITY, values, done)
 
     def _read(self, path: str) -> dict[str, str]:
@@ -109,7 +112,8 @@ class ConfigRegistry:
             self._tree.submit([Create(path, data), *notification], created)
 
     def _notify(self, kind: str, entity: str) -> list[Operation]:
-        """Return the operation that notifies Kafka's brokers and tools of the change. Delete older notifications."""
+        """Return the operation that notifies Kafka's brokers and tools of a change of this configuration, or no
+        operation if the tree has no node for notifications. Also delete older notifications."""
         if not self._tree.exists(paths.CONFIG_CHANGES):
             return []
         for name in self._tree.children(paths.CONFIG_CHANGES):
@@ -119,7 +123,7 @@ class ConfigRegistry:
 
 
 def encode_settings(values: Mapping[str, str]) -> bytes:
-    """Return the data of a node of settings."""
+    """Return the data of a configuration node with these settings."""
     return paths.to_json({"version": 1, "config": dict(values)})
 
 
@@ -132,4 +136,5 @@ def _as_kafka(error: TreeError | None) -> KafkaError | None:
 
 
 def _ignore(results: list[Any] | None, error: TreeError | None) -> None:
-    """Ignore the outcome: other brokers delete old notifications too."""
+    """Do nothing with the outcome of deleting old notifications: other brokers delete them too, so the deletion may
+    fail."""

@@ -1,4 +1,4 @@
-"""Topic and cluster ids: random UUIDs of 16 bytes, as text 22 characters of URL-safe base64 (Kafka's Uuid)."""
+"""Topic ids and cluster ids: random UUIDs of 16 bytes, written as 22 characters of URL-safe base64 (Kafka's Uuid)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _FROM_URL = bytes.maketrans(b"-_", b"+/")
 
 
 def new_id() -> bytes:
-    """Return a random UUID (version 4) that is not reserved and whose text does not begin with a dash.
+    """Return a new random id: a version 4 UUID of 16 bytes that Kafka does not reserve and whose text does not begin
+    with a dash.
 
     A leading dash would look like an option on a command line.
     """
@@ -34,14 +35,15 @@ def new_cluster_id() -> str:
 
 
 def encode_id(raw: bytes) -> str:
-    """Return the text of an id. Raises ValueError unless it has 16 bytes."""
+    """Return the text of an id: 22 characters of URL-safe base64. Raises ValueError unless the id has 16 bytes."""
     if len(raw) != 16:
         raise ValueError(f"an id has 16 bytes, not {len(raw)}")
     return binascii.b2a_base64(raw, newline=False).translate(_TO_URL)[:TEXT_LENGTH].decode("ascii")
 
 
 def decode_id(text: str) -> bytes:
-    """Return the 16 bytes of an id's text. Raises ValueError for any text that encode_id does not produce."""
+    """Return the 16 bytes of the id whose text is given. Raises ValueError for any text that encode_id does not
+    produce."""
     try:
         raw = binascii.a2b_base64(text.encode("ascii").translate(_FROM_URL) + b"==")
     except (UnicodeEncodeError, binascii.Error):

@@ -1,4 +1,5 @@
-"""An in-memory index of the topics in the tree, by name and by id; topics being deleted are kept apart."""
+"""An in-memory index, by name and by topic id, of the topics in the metadata tree. Topics that are being deleted are
+kept apart."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ from kafkapy.metadata.tree import Tree
 
 
 class KnownTopics:
-    """The known topics. Any thread may read.
+    """The topics in the metadata tree, by name and by topic id. Any thread may call the methods that read.
 
-    A topic whose node cannot be read raises ValueError; with `on_unreadable`, the callback is called instead and the
-    name is added to `unreadable`.
+    If a topic's node cannot be decoded, the constructor raises ValueError. With `on_unreadable`, it calls
+    `on_unreadable(name, error)` instead and adds the topic's name to `unreadable`.
     """
 
     def __init__(self, tree: Tree, on_unreadable: Callable[[str, ValueError], None] | None = None) -> None:
@@ -57,11 +58,12 @@ class KnownTopics:
         return topic.name if topic is not None else None
 
     def marked(self) -> list[Topic]:
-        """Return the topics being deleted, whose logs have to be deleted before `remove` is called."""
+        """Return the topics that are being deleted. Their logs have to be deleted before `remove` is called."""
         return list(self._marked.values())
 
     def state(self, name: str, partition: int) -> PartitionState | None:
-        """Return the state of a partition, or None if there is none. Raises ValueError that names the path."""
+        """Return the leader, ISR and epochs of a partition, or None if the partition has no state node. Raises
+        ValueError, which names the node's path, if the node cannot be decoded."""
         path = paths.partition_state(name, partition)
         node = self._tree.find(path)
         if node is None:
@@ -72,12 +74,14 @@ class KnownTopics:
         return last[1]
 
     def state_version(self, name: str, partition: int) -> int:
-        """Return the partition epoch: the version of the state's node, 0 if it is not known yet."""
+        """Return the partition epoch, which is the version of the partition's state node, or 0 if there is no such node
+        yet."""
         node = self._tree.find(paths.partition_state(name, partition))
         return node.version if node is not None else 0
 
     def check_new(self, name: str) -> None:
-        """Raise KafkaError if a topic of this name cannot be created now."""
+        """Raise KafkaError if a topic of this name cannot be created: INVALID_TOPIC_EXCEPTION for an invalid or
+        colliding name, TOPIC_ALREADY_EXISTS if the topic exists or is being deleted."""
         validate_name(name)
         if name in self._marked:
             raise KafkaError(Errors.TOPIC_ALREADY_EXISTS, f"topic {name} is being deleted")
@@ -87,11 +91,13 @@ class KnownTopics:
             check_collision(name, self.names())
 
     def read(self, name: str) -> Topic:
-        """Return the topic as it is in the tree now. Raises NoNode, or ValueError that names the path."""
+        """Return the topic decoded from its node as it is in the metadata tree now. Raises NoNode if the topic does not
+        exist, ValueError, which names the node's path, if the node cannot be decoded."""
         return decode_topic(name, self._tree.get(paths.topic(name)).data)
 
     def partitions_without_state(self, topic: Topic, broker_id: int) -> list[int]:
-        """Return the partitions with a replica on this broker that have no state node, and so no leader."""
+        """Return the partitions of the topic that have a replica on this broker but no state node, and therefore no
+        leader."""
         return [
             partition
             for partition, replicas in topic.assignment.items()

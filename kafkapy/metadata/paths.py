@@ -1,4 +1,5 @@
-"""The paths of Apache Kafka's nodes (ZkData), and the JSON in them."""
+"""The paths of the nodes in which Apache Kafka keeps its metadata in ZooKeeper (Kafka's ZkData), and the encoding of
+JSON in nodes."""
 
 from __future__ import annotations
 
@@ -72,12 +73,13 @@ def consumer_offset(group: str, topic: str, partition: int) -> str:
 
 
 def config(kind: str, entity: str) -> str:
-    """Return the path of a configuration; `kind` is topics, brokers, clients, users or ips."""
+    """Return the path of the node with a dynamic configuration. `kind` is topics, brokers, clients, users or ips;
+    `entity` is the topic's name, the broker's id and so on."""
     return f"{CONFIG}/{kind}/{entity}"
 
 
 class Unreadable(ValueError):
-    """The data of a node is invalid; the message names its path."""
+    """Raised if the data of a metadata node is invalid. The message names the node's path."""
 
 
 def to_json(value: Any) -> bytes:
@@ -85,7 +87,8 @@ def to_json(value: Any) -> bytes:
 
 
 def from_json(data: bytes, path: str) -> dict[str, Any]:
-    """Return the JSON object in a node's data, {} for an empty node. Raises Unreadable."""
+    """Return the JSON object in a node's data, or {} for a node without data. Raises Unreadable, which names `path`, if
+    the data is not a JSON object."""
     if not data:
         return {}
     try:

@@ -1,7 +1,7 @@
-"""Topics and partition states, and their encoding as nodes: `/brokers/topics/NAME` with a state node for each
-partition.
+"""Topics and partition states, and their encoding as metadata nodes: a node `/brokers/topics/NAME` for each topic, and
+a state node below it for each partition.
 
-Source: Kafka's TopicZNode (ZkData), TopicPartitionStateZNode.
+Source: Kafka's TopicZNode and TopicPartitionStateZNode (in ZkData).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _STATE_VERSION = 1
 
 
 class Move(NamedTuple):
-    """The reassignment of a partition in progress: its adding and removing replicas."""
+    """A partition's reassignment in progress: the ids of the brokers that are being added as replicas, and of those
+    being removed."""
 
     adding: list[int]
     removing: list[int]
@@ -31,11 +32,12 @@ _NO_MOVES: Mapping[int, Move] = MappingProxyType({})
 
 
 class Topic(NamedTuple):
-    """A topic.
+    """A topic as stored in the metadata.
 
-    id           16 bytes
-    assignment   replicas by partition, the preferred leader first, including those being added or removed
-    moves        partitions whose reassignment is in progress
+    id           the topic id, 16 bytes
+    assignment   broker ids of the replicas by partition, the preferred leader first, including replicas that are being
+                added or removed
+    moves        reassignments in progress, by partition
     """
 
     name: str
@@ -45,8 +47,8 @@ class Topic(NamedTuple):
 
 
 class PartitionState(NamedTuple):
-    """A partition's leader (-1: none), its leader epoch, its ISR, and the epoch of the controller that wrote the
-    state."""
+    """The state of a partition: its leader (-1 if there is none), leader epoch and ISR, and the epoch of the controller
+    that wrote the state."""
 
     leader: int
     leader_epoch: int
@@ -55,7 +57,8 @@ class PartitionState(NamedTuple):
 
 
 def decode_topic(name: str, data: bytes) -> Topic:
-    """Decode a topic node. Raises ValueError that names the path."""
+    """Return the topic decoded from the data of its node. Raises ValueError, which names the node's path, for invalid
+    data."""
     path = paths.topic(name)
     value = paths.from_json(data, path)
     text = value.get("topic_id")
@@ -73,7 +76,7 @@ def decode_topic(name: str, data: bytes) -> Topic:
 
 
 def encode_topic(topic: Topic) -> bytes:
-    """Return the data of a topic's node."""
+    """Return the data of a topic's node: the topic as JSON."""
     value = {
         "partitions": {str(partition): replicas for partition, replicas in topic.assignment.items()},
         "topic_id": encode_id(topic.id),
@@ -89,7 +92,8 @@ def encode_topic(topic: Topic) -> bytes:
 
 
 def decode_state(data: bytes, path: str) -> PartitionState:
-    """Decode the partition state node at `path`. Raises ValueError that names the path."""
+    """Return the partition state decoded from the data of the state node at `path`. Raises ValueError, which names the
+    path, for invalid data."""
     value = paths.from_json(data, path)
     try:
         numbers = (int(value[name]) for name in ("leader", "leader_epoch", "controller_epoch"))
@@ -100,7 +104,7 @@ def decode_state(data: bytes, path: str) -> PartitionState:
 
 
 def encode_state(state: PartitionState) -> bytes:
-    """Return the data of a partition's state node."""
+    """Return the data of a partition's state node: the state as JSON."""
     return paths.to_json(
         {
             "controller_epoch": state.controller_epoch,
@@ -119,8 +123,12 @@ def creation(
     *,
     config_exists: bool = False,
 ) -> Iterator[Operation]:
-    """Yield the operations that create a topic with its partition states. `config_exists`: its config node exists
-    already."""
+    """Yield the operations that create a topic in the metadata tree: its configuration, its node and the states of its
+    partitions.
+
+    `overrides` are the topic's configuration. `config_exists` says that the configuration node exists already, so that
+    its data is replaced.
+    """
     config_path = paths.config("topics", topic.name)
     config = encode_settings(overrides)
     yield Set(config_path, config) if config_exists else Create(config_path, config)
@@ -130,7 +138,8 @@ def creation(
 
 
 def first_states(assignment: Assignment, controller_epoch: int) -> dict[int, PartitionState]:
-    """Return the states of new partitions, whose leader is their first replica."""
+    """Return the initial states of new partitions, by partition. The leader is the partition's first replica, and all
+    replicas are in the ISR."""
     return {
         partition: PartitionState(replicas[0], 0, list(replicas), controller_epoch)
         for partition, replicas in assignment.items()
@@ -138,7 +147,7 @@ def first_states(assignment: Assignment, controller_epoch: int) -> dict[int, Par
 
 
 def new_partitions(name: str, states: Mapping[int, PartitionState]) -> Iterator[Operation]:
-    """Yield the operations that create the nodes of partitions with these states."""
+    """Yield the operations that create the nodes of a topic's partitions with these states."""
     for partition, state in states.items():
         yield Create(f"{paths.partitions(name)}/{partition}")
         yield Create(paths.partition_state(name, partition), encode_state(state))

@@ -1,4 +1,4 @@
-"""Callbacks for changes of a tree's nodes."""
+"""Callbacks that are called when nodes of a metadata tree change."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ _EVERY_PATH = ""
 
 
 class Watches:
-    """Callbacks by the path that they watch. Any thread adds and removes them; the tree's thread calls them."""
+    """The callbacks of a metadata tree, by the path of the node that they watch. Any thread may add and remove
+    callbacks. The tree's own thread calls them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_path: dict[str, tuple[Callback, ...]] = {}
 
     def add(self, path: str, callback: Callback) -> Callable[[], None]:
-        """Add a callback for a path, or for every path if it is empty. Return a function that removes the callback."""
+        """Add a callback for changes of the node at `path`, or of every node if `path` is empty. Return a function that
+        removes the callback."""
 
         def cancel() -> None:
             with self._lock:
@@ -39,14 +41,15 @@ class Watches:
         return cancel
 
     def fire(self, events: Iterable[Event]) -> None:
-        """Call the callbacks of each event's path."""
+        """Call the callbacks for the path of each event, and the callbacks for every path, with the event."""
         for event in events:
             for callback in (*self._by_path.get(event.path, ()), *self._by_path.get(_EVERY_PATH, ())):
                 call(callback, event)
 
 
 def call(callback: Callable[..., Any], *arguments: Any) -> None:
-    """Call a callback and log any exception, so that the other callbacks still run."""
+    """Call a callback. Log an exception that it raises instead of passing the exception on, so that the other callbacks
+    still run."""
     try:
         callback(*arguments)
     except Exception:
