@@ -17,12 +17,12 @@ __all__ = ["check_requirements", "register"]
 
 
 def register(spark: Any) -> None:
-    """Register `format("kafkapy")` and `format("kafkapy-log")` in a session, unless they are known.
+    """Register the data sources `kafkapy` and `kafkapy-log` in a Spark session that does not know them yet.
 
-    Raises MissingRequirement with what to install.
+    Raises MissingRequirement, whose message says what to install.
     """
     check_requirements()
-    if not type(spark).__module__.startswith("pyspark.sql.connect"):  # there, the server's workers are used
+    if not type(spark).__module__.startswith("pyspark.sql.connect"):  # a Spark Connect server starts its own workers
         check_workers()
     from pyspark.errors import PySparkException
 
@@ -32,6 +32,6 @@ def register(spark: Any) -> None:
     for source in (KafkapyDataSource, KafkapyLogDataSource):
         try:
             spark.dataSource.register(source)
-        except PySparkException as error:  # PySpark 4.0 refuses a known source; later ones replace it
+        except PySparkException as error:  # PySpark 4.0 refuses a known source; later versions replace it
             if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
                 raise

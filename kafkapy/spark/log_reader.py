@@ -1,4 +1,8 @@
-"""Batch queries on segment files. The splits are fixed at `load()`; files are cut into tasks of about equal size."""
+"""Batch queries on segment files.
+
+The splits (ranges of bytes and offsets in segment files) are fixed at `load()`. They are divided or grouped into tasks
+of about equal size.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ log = logging.getLogger("kafkapy.spark")
 
 
 class Task(InputPartition):
-    """The splits that one task reads."""
+    """A Spark partition: the splits (parts of segment files) that one Spark task reads."""
 
     def __init__(self, splits: tuple[Split, ...]) -> None:
         super().__init__(splits)
@@ -29,7 +33,10 @@ class Task(InputPartition):
 
 
 class SegmentReader(DataSourceReader):
-    """Plans and reads a batch query. Pickled to the workers, so it only holds the options."""
+    """The reader of a batch query on segment files: plans the tasks in the driver, and reads in the workers.
+
+    Spark pickles it to the workers, so it only holds the options.
+    """
 
     def __init__(self, options: LogOptions) -> None:
         self._options = options
@@ -53,13 +60,17 @@ class SegmentReader(DataSourceReader):
 
 
 def task_bytes(options: LogOptions, total: int) -> int:
-    """Return the number of bytes for one task."""
+    """Return how many bytes of segment files each task should read, if the query reads `total` bytes."""
     size = options.max_bytes or min(MAX_BYTES, max(LEAST_BYTES, -(-total // TASKS)))
     return max(1, min(size, -(-total // options.min_partitions)))
 
 
 def packed(splits: Iterable[Split], size: int) -> Iterator[list[Split]]:
-    """Group neighbouring splits up to `size` bytes, as small segments are not worth a task each."""
+    """Group neighbouring splits (parts of segment files) and yield each group as a list.
+
+    A group has up to `size` bytes, or a single larger split. Small segments are grouped as they are not worth a task
+    each.
+    """
     group: list[Split] = []
     filled = 0
     for split in splits:
@@ -73,5 +84,5 @@ def packed(splits: Iterable[Split], size: int) -> Iterator[list[Split]]:
 
 
 def _warn(sentence: str) -> None:
-    """Log that damaged data is skipped."""
+    """Log a warning that damaged data, which `sentence` describes, is skipped."""
     log.warning("%s It is skipped (ignoreCorruptFiles).", sentence)

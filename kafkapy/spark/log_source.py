@@ -1,6 +1,6 @@
 """The PySpark data source `kafkapy-log`, which reads segment files without a broker.
 
-Modules that a query needs are imported on use, as in kafkapy.spark.source.
+The modules that a query needs are imported when they are used, as in kafkapy.spark.source.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class KafkapyLogDataSource(DataSource):
-    """Reads the records of log directories, topics, partitions or segments, with the columns of the source `kafkapy`.
+    """The data source `kafkapy-log`, which reads records from log directories, topics, partitions or segment files.
 
-    Invalid options raise BadOption. Files that are missing, damaged or no log raise OfflineError. Each message is one
-    sentence.
+    Rows have the columns of the source `kafkapy`. An invalid option raises BadOption. Files that are missing, damaged
+    or not segments of a log raise OfflineError. Each message is one sentence.
     """
 
     @classmethod

@@ -1,7 +1,7 @@
-"""Errors without tracebacks for users of DataFrames.
+"""Removes tracebacks from the errors that users of DataFrames see.
 
-Spark shows the traceback of an exception in a Python source. kafkapy's own errors have a message that is enough, so
-their traceback is removed.
+Spark shows the traceback of an exception in a Python source. The message of kafkapy's own errors is enough, so their
+traceback is removed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OWN_ERRORS = (
 
 
 def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a method or generator that Spark calls: kafkapy's own errors leave it without a traceback."""
+    """Decorate a method or generator that Spark calls, so that kafkapy's own errors are raised without a traceback."""
 
     @wraps(method)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -54,5 +54,5 @@ def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def _is_own(error: Exception) -> bool:
-    """Return True for kafkapy's own errors."""
+    """Return True if the error's class, or one of its base classes, is a class of kafkapy that OWN_ERRORS names."""
     return any(base.__name__ in OWN_ERRORS and base.__module__.startswith("kafkapy.") for base in type(error).mro())

@@ -1,4 +1,4 @@
-"""Checks for the requirements of the data sources: PySpark, PyArrow, Java, and workers that have kafkapy."""
+"""Checks that PySpark, PyArrow, Java, and kafkapy in the workers' Python are installed, which the data sources need."""
 
 import importlib
 import importlib.metadata
@@ -17,13 +17,13 @@ INSTALL = how_to_install("spark")
 
 
 class MissingRequirement(ImportError):
-    """A requirement is missing or too old. The message is a sentence that says which, and how to install it."""
+    """The error for a requirement that is missing or too old. The message says which, and how to install it."""
 
 
 def check_requirements(*, java: bool = False) -> None:
-    """Raise MissingRequirement unless the Python packages are installed.
+    """Raise MissingRequirement unless PySpark and PyArrow are installed and new enough.
 
-    With `java`, also check what a local session starts: a Java runtime, and the workers' Python.
+    With `java`, also check what a local Spark session needs: a Java runtime, and kafkapy in the workers' Python.
     """
     check_package("pyspark", PYSPARK)
     check_package("pyarrow", PYARROW)
@@ -33,7 +33,11 @@ def check_requirements(*, java: bool = False) -> None:
 
 
 def check_package(name: str, least: tuple[int, ...]) -> None:
-    """Check one package, importing it only if it has no metadata: Spark starts many short-lived processes."""
+    """Raise MissingRequirement unless the package `name` is installed in version `least` or newer.
+
+    The version is read from the installation's metadata. A package without metadata is imported; this is the exception
+    because imports are slow and Spark starts many short-lived processes.
+    """
     wanted = ".".join(map(str, least))
     try:
         version = _version(name)
@@ -52,14 +56,18 @@ def check_package(name: str, least: tuple[int, ...]) -> None:
 
 
 def _version(name: str) -> str:
-    """Return the version of a package."""
+    """Return the version of an installed package.
+
+    Raises ImportError if the package is missing or cannot be imported.
+    """
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:  # PySpark as a part of a Spark distribution
         return str(importlib.import_module(name).__version__)
 
 
-# Run by the workers' Python in this process's directory, as Spark does. Exits with what is wrong with kafkapy.
+# The workers' Python runs this program in this process's directory, as Spark does. It exits with 1 if kafkapy is not
+# installed, and with a message if kafkapy was not built.
 _CHECK = """
 import sys
 try:
@@ -72,7 +80,10 @@ except ImportError as not_built:
 
 
 def check_workers() -> None:
-    """Raise MissingRequirement unless the Python that Spark starts for data sources has kafkapy."""
+    """Raise MissingRequirement unless the Python that Spark starts for its workers can import kafkapy.
+
+    That Python is the one in the environment variable PYSPARK_PYTHON, else python3.
+    """
     python = os.environ.get("PYSPARK_PYTHON") or "python3"
     try:
         look = subprocess.run([python, "-c", _CHECK], capture_output=True, text=True, timeout=60)
@@ -89,7 +100,10 @@ def check_workers() -> None:
 
 
 def check_java() -> None:
-    """Check the Java runtime that PySpark would start: that of JAVA_HOME, else the one on the PATH."""
+    """Raise MissingRequirement unless the Java runtime that PySpark would start works and is new enough.
+
+    That runtime is the one in JAVA_HOME, else the one on the PATH.
+    """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     remedy = f"install Java {JAVA} or newer (Debian: apt-get install openjdk-{JAVA}-jre-headless)"

@@ -1,4 +1,4 @@
-"""Retries for brokers that cannot be reached for a moment."""
+"""Retries of requests to brokers that are unavailable for a short time."""
 
 import time
 from collections.abc import Callable
@@ -12,9 +12,11 @@ T = TypeVar("T")
 
 
 def with_retries(attempt: Callable[[], T], limit_s: float) -> T:
-    """Return the result of `attempt`, retried for `limit_s` while it raises retriable errors.
+    """Call `attempt` and return its result. Repeat the call after connection failures and retriable Kafka errors.
 
-    A retry starts from the beginning, so repeating a part of `attempt` must have no further effect.
+    The error of a call that fails later than `limit_s` seconds after the start is raised, and so is every other error,
+    including TransactionFailed. Each call starts from the beginning, so `attempt` must be safe to repeat after a
+    failure halfway.
     """
     deadline = time.monotonic() + limit_s
     while True:

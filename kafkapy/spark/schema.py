@@ -1,4 +1,4 @@
-"""The source's rows as Spark types; kafkapy.arrow.rows has them as Arrow types.
+"""The Spark schema of the rows that the source reads; kafkapy.arrow.rows has the Arrow schema.
 
 Source: KafkaRecordToRowConverter of Spark.
 """
@@ -32,12 +32,12 @@ _TYPES: dict[str, DataType] = {
 
 
 def schema_of(columns: Sequence[str]) -> StructType:
-    """Return the schema with these columns, in this order."""
+    """Return the Spark schema of rows that have these columns of the source, in this order."""
     return StructType([StructField(name, _TYPES[name]) for name in columns])
 
 
 def check_schema(schema: StructType, columns: Sequence[str]) -> None:
-    """Raise BadOption unless the schema is the source's own, which cannot be changed."""
+    """Raise BadOption if the schema that the user requested is not exactly the source's schema of these columns."""
     fixed = schema_of(columns)
     if schema != fixed:
         raise BadOption(

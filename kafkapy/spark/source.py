@@ -1,7 +1,7 @@
 """The PySpark data source `kafkapy`.
 
-Modules that a query needs are imported on use: Spark imports this module to list the sources, and in every process that
-it starts for a source.
+The modules that a query needs are imported when they are used, because Spark imports this module to list the sources,
+and in every process that it starts for a source.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 
 class KafkapyDataSource(DataSource):
-    """Topics as rows of key, value, topic, partition, offset, timestamp, timestampType and, optionally, headers.
+    """The data source `kafkapy`, which reads the records of topics as rows and writes rows as records.
 
-    Invalid options raise BadOption. A broker that cannot be reached or refuses raises ClientError or KafkaError. Each
-    message is one sentence.
+    Rows have the columns key, value, topic, partition, offset, timestamp, timestampType and, optionally, headers. An
+    invalid option raises BadOption, a broker that cannot be reached ClientError, and an error response of a broker
+    KafkaError. Each message is one sentence.
     """
 
     @classmethod

@@ -1,1 +1,1 @@
-"""The options of sources and sinks: names, values, and error messages of one sentence."""
+"""The options of the sources and the sink: their names, values and checks. Each error message is one sentence."""

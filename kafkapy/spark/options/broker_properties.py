@@ -1,4 +1,4 @@
-"""The options `kafka.*` of source and sink: properties of Kafka's clients, with the words of Spark's own options."""
+"""The options `kafka.*` of source and sink: properties of Kafka's clients. Error messages name the options."""
 
 import logging
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 class KafkaOptions(ClientProperties):
-    """The options `kafka.*`. All methods raise BadOption.
+    """The options `kafka.*` that the user has given. Methods raise BadOption for an invalid value.
 
     Args:
-        given: The options without that prefix.
-        client: The Java client, "consumer" or "producer".
-        here: The user of the options, "source" or "sink".
+        given: The values by name, without the prefix `kafka.`.
+        client: The Java client that has these properties, "consumer" or "producer", for messages.
+        here: "source" or "sink", for messages.
     """
 
     def __init__(self, given: Mapping[str, str], client: str, here: str) -> None:
@@ -33,7 +33,7 @@ class KafkaOptions(ClientProperties):
         )
 
     def warn(self, text: str) -> None:
-        """Log a warning, once in this process."""
+        """Log a warning, unless this process has logged the same text before."""
         if text not in _warned:
             _warned.add(text)
             log.warning("%s.", text)

@@ -33,12 +33,12 @@ WITHOUT_EFFECT = CONSUMER.difference(HONOURED, REFUSED)
 
 @dataclass(frozen=True)
 class ConsumerProperties:
-    """The source's consumer properties.
+    """The checked options `kafka.*` of the source.
 
     Attributes:
-        client_id: None: the source chooses one.
+        client_id: The client id for requests, or None if the user has set neither a client id nor a group id.
         request_timeout_s: The time limit for one request.
-        api_timeout_s: How long a broker that was reached before is retried.
+        api_timeout_s: How long the driver retries a broker that it has reached before.
     """
 
     bootstrap_servers: str
@@ -49,7 +49,10 @@ class ConsumerProperties:
 
 
 def consumer_properties(given: Mapping[str, str]) -> ConsumerProperties:
-    """Return the properties in the options `kafka.*`, given without that prefix. Raises BadOption."""
+    """Return the checked options `kafka.*` of the source. `given` has their values by name, without that prefix.
+
+    Raises BadOption for a property that is unknown, refused or has an invalid value.
+    """
     read = KafkaOptions(given, "consumer", "source")
     read.check_names(honoured=HONOURED, refused=REFUSED, without_effect=WITHOUT_EFFECT, client="Kafka's consumer")
     servers = read.servers()

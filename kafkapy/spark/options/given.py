@@ -1,4 +1,4 @@
-"""Options as Spark passes them: names in any case, values as text. Each error message is one sentence."""
+"""Access to the options that Spark passes: names in any case, values as text. Each error message is one sentence."""
 
 import difflib
 import re
@@ -14,18 +14,18 @@ LARGEST_LONG = (1 << 63) - 1
 
 
 class BadOption(ValueError):
-    """An option's name or value cannot be used. The message has both, and says what is valid."""
+    """The error for an option whose name or value is invalid. The message has both, and says what is valid."""
 
 
 class Options:
-    """The options of one source or sink.
+    """The options that the user has given to a source or sink. Names may be written in any case.
 
     Args:
-        given: The user's options.
-        known: The valid names, spelled as in messages. The caller checks `kafka.*`.
+        given: The values by name.
+        known: The valid names, spelled as messages should spell them. Names with the prefix `kafka.` are not checked.
         of: The source or sink, for messages.
     Raises:
-        BadOption: An unknown name.
+        BadOption: A name is unknown.
     """
 
     def __init__(self, given: Mapping[str, str], known: Iterable[str], of: str) -> None:
@@ -43,7 +43,7 @@ class Options:
         return name.lower() in self._given
 
     def kafka(self) -> dict[str, str]:
-        """Return the options `kafka.*`, without that prefix."""
+        """Return the values of the options `kafka.*` by name, without that prefix."""
         return {name[6:]: value for name, value in self._given.items() if name.startswith("kafka.")}
 
     def text(self, name: str) -> str | None:
@@ -52,27 +52,42 @@ class Options:
         return None if value is None else value.strip()
 
     def boolean(self, name: str, default: bool) -> bool:
-        """Return an option as a boolean. Raises BadOption."""
+        """Return an option's value as a boolean, or `default` if the option is not given.
+
+        Raises BadOption if the value is neither true nor false.
+        """
         word = self.text(name)
         return default if word is None else as_boolean(name, word)
 
     def integer(self, name: str, default: int | None = None, *, least: int = 0) -> int | None:
-        """Return an option as a number of at least `least`. Raises BadOption."""
+        """Return an option's value as an integer, or `default` if the option is not given.
+
+        Raises BadOption if the value is no integer, or less than `least`.
+        """
         word = self.text(name)
         return default if word is None else as_integer(name, word, least=least)
 
     def word(self, name: str, words: Sequence[W], default: W) -> W:
-        """Return an option that is one of `words` (lower case), given in any case. Raises BadOption."""
+        """Return an option's value in lower case, or `default` if the option is not given.
+
+        Raises BadOption if `words`, the valid values in lower case, does not contain the value.
+        """
         word = self.text(name)
         return default if word is None else as_word(name, word, words)
 
     def names(self, name: str) -> list[str] | None:
-        """Return the words of a comma-separated option, or None if the option is not given."""
+        """Return the names in a comma-separated option, or None if the option is not given.
+
+        Empty names are left out.
+        """
         word = self.text(name)
         return None if word is None else [one for one in map(str.strip, word.split(",")) if one]
 
     def milliseconds(self, name: str, default: int) -> int:
-        """Return a time such as 30s, 15m or 1h in ms. A number without a unit is in ms. Raises BadOption."""
+        """Return an option's value, a time such as 30s, 15m or 1h, in ms, or `default` if the option is not given.
+
+        A number without a unit is in ms. Raises BadOption for an invalid value.
+        """
         word = self.text(name)
         if word is None:
             return default
@@ -97,7 +112,7 @@ def as_integer(name: str, word: str, *, least: int = 0) -> int:
 
 
 def as_timestamp(name: str, word: str) -> int:
-    """Return an option's value as a timestamp in milliseconds since 1970. Raises BadOption."""
+    """Return an option's value as a timestamp in ms since 1970. Raise BadOption if it is no integer of 0 or more."""
     try:
         return as_integer(name, word)
     except BadOption:
@@ -105,7 +120,10 @@ def as_timestamp(name: str, word: str) -> int:
 
 
 def as_word(name: str, word: str, words: Sequence[W]) -> W:
-    """Return `word` in lower case. Raise BadOption if `words` does not contain it."""
+    """Return an option's value `word` in lower case.
+
+    Raise BadOption if `words`, the valid values, does not contain it.
+    """
     for one in words:
         if one == word.lower():
             return one

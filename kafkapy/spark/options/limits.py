@@ -1,4 +1,4 @@
-"""The offsets where a query starts and ends, as options, before they are resolved by asking brokers.
+"""The start and end of a query as the options state them, before brokers are asked for the actual offsets.
 
 Source: KafkaOffsetRangeLimit and KafkaSourceProvider.getKafkaOffsetRangeLimit of Spark.
 """
@@ -23,23 +23,26 @@ LIMIT_OPTIONS = (
 
 @dataclass(frozen=True)
 class Edge:
-    """The earliest or latest offset (EARLIEST, LATEST) of every partition."""
+    """The start or end of a query at every partition's earliest offset (`at` is EARLIEST) or latest offset (LATEST)."""
 
     at: int
 
 
 @dataclass(frozen=True)
 class AtOffsets:
-    """An offset for each partition, which may be LATEST or EARLIEST."""
+    """The start or end of a query at a given offset of each partition, which may be LATEST or EARLIEST."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
 class AtTimestamp:
-    """The first record at or after a time (ms): `all` for every partition, or `each` for single ones.
+    """The start or end of a query at each partition's first record with a given timestamp (ms) or a later one.
 
-    or_latest: Whether a partition without such a record starts at its end, or is an error.
+    Attributes:
+        all: The timestamp for every partition, or None if `each` is used.
+        each: The timestamp for each partition.
+        or_latest: True to use the end of a partition that has no such record, False to raise an error.
     """
 
     all: int | None
@@ -51,18 +54,25 @@ Limit = Edge | AtOffsets | AtTimestamp
 
 
 def starting_limit(options: Options) -> Limit | None:
-    """Return the start: startingTimestamp, else startingOffsetsByTimestamp, else startingOffsets, else None."""
+    """Return where the query starts, as the options say, or None if they do not say it. Raises BadOption.
+
+    If several are given, startingTimestamp overrides startingOffsetsByTimestamp, which overrides startingOffsets.
+    """
     strategy = options.word("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
     return _limit(options, "starting", or_latest=strategy == "latest")
 
 
 def ending_limit(options: Options) -> Limit | None:
-    """Return the end, like `starting_limit`. Without a record at or after the time, it is the partition's end."""
+    """Return where the query ends, as the options say, or None if they do not say it. Raises BadOption.
+
+    If several are given, endingTimestamp overrides endingOffsetsByTimestamp, which overrides endingOffsets. A partition
+    without a record at or after the timestamp is read to its end.
+    """
     return _limit(options, "ending", or_latest=True)
 
 
 def check_batch_limits(starting: Limit | None, ending: Limit | None) -> None:
-    """Raise BadOption for a batch query that starts at the end or ends at the beginning."""
+    """Raise BadOption if a batch query would start at the latest or end at the earliest offset of a partition."""
     for name, limit, wrong, word in (
         ("startingOffsets", starting, LATEST, "latest"),
         ("endingOffsets", ending, EARLIEST, "earliest"),
@@ -76,7 +86,10 @@ def check_batch_limits(starting: Limit | None, ending: Limit | None) -> None:
 
 
 def _limit(options: Options, which: str, *, or_latest: bool) -> Limit | None:
-    """Return the limit in the options that begin with `which`, None if there is none."""
+    """Return where the query starts (`which` is "starting") or ends ("ending"), or None if no option says it.
+
+    Raises BadOption if the value of an option is invalid.
+    """
     if (text := options.text(name := f"{which}Timestamp")) is not None:
         return AtTimestamp(as_timestamp(name, text), {}, or_latest)
     if (text := options.text(name := f"{which}OffsetsByTimestamp")) is not None:

@@ -1,4 +1,4 @@
-"""The options of the source `kafkapy-log`: paths, and those of `kafkapy` that need no broker."""
+"""The options of the source `kafkapy-log`: paths, and the options of the source `kafkapy` that need no broker."""
 
 import json
 import re
@@ -45,13 +45,15 @@ _UNITS = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30
 
 @dataclass(frozen=True)
 class LogOptions:
-    """The checked options of the source kafkapy-log.
+    """The checked options of the source `kafkapy-log`.
 
     Attributes:
-        paths: Absolute paths.
-        subscription: None: all topics except Kafka's internal ones.
-        max_bytes: The most bytes of segment files for one task. None: see MAX_BYTES.
-        ignore_damage: Skip data that cannot be read, with a warning.
+        paths: The absolute paths to read.
+        subscription: The topics and partitions to read, or None for all topics except Kafka's internal ones.
+        starting, ending: Where the query starts and ends, or None for the beginning and end of each partition.
+        committed: True to leave out aborted transactions (kafka.isolation.level is read_committed).
+        max_bytes: The largest number of bytes of segment files for one task, or None for the default (MAX_BYTES).
+        ignore_damage: True to skip data that cannot be read, with a warning.
     """
 
     paths: tuple[Path, ...]
@@ -65,7 +67,10 @@ class LogOptions:
     ignore_damage: bool
 
     def places(self) -> list[Place]:
-        """Return the partitions to read. Raises OfflineError, OSError."""
+        """Return the partitions to read, each with its directory and segment files.
+
+        Raises BadOption if an assigned partition does not exist, OfflineError or OSError if the paths cannot be read.
+        """
         wanted = self.subscription
         if wanted is None:
             return selected(self.paths)
@@ -78,7 +83,10 @@ class LogOptions:
         return [place for place in found if wanted.wants((place.topic or "", place.partition or 0))]
 
     def bounds(self, places: list[Place]) -> Bounds:
-        """Return the offsets to read. Raises BadOption if offsets are given for only some of the partitions."""
+        """Return the start and end offsets to read in these partitions.
+
+        Raises BadOption if an option names single partitions but not all of them.
+        """
         start, starts = self._edge("starting", self.starting, EARLIEST, places)
         end, ends = self._edge("ending", self.ending, LATEST, places)
         return Bounds(start, end, starts, ends)
@@ -86,8 +94,11 @@ class LogOptions:
     def _edge(
         self, which: str, limit: Limit | None, default: int, places: list[Place]
     ) -> tuple[Bound, dict[TopicPartition, Bound]]:
-        """Convert startingOffsets, endingOffsets or a timestamp variant to a bound for all partitions and a mapping of
-        bounds for single partitions. Raise BadOption if the mapping lacks a partition."""
+        """Return where the query starts or ends: one bound for all partitions, and bounds for single partitions.
+
+        `which` is "starting" or "ending", and `default` is the bound if `limit` is None. Raises BadOption if the limit
+        names single partitions, but not all of `places`.
+        """
         if limit is None:
             return default, {}
         if isinstance(limit, Edge):
@@ -107,12 +118,12 @@ class LogOptions:
 
     @property
     def _where(self) -> str:
-        """Return the paths as text, for messages."""
+        """Return the paths, separated by commas, for messages."""
         return ", ".join(map(str, self.paths))
 
 
 def log_options(given: Mapping[str, str]) -> LogOptions:
-    """Return the checked options. Raises BadOption for the first error."""
+    """Return the checked options of the source `kafkapy-log`. Raises BadOption for the first error."""
     options = Options(given, KNOWN, "The source kafkapy-log")
     kafka = options.kafka()
     isolation = kafka.pop("isolation.level", ISOLATION[0]).strip()
@@ -137,7 +148,10 @@ def log_options(given: Mapping[str, str]) -> LogOptions:
 
 
 def _paths(options: Options) -> tuple[Path, ...]:
-    """Return the paths of load("...") or load([...]); Spark passes the latter as JSON."""
+    """Return the paths that the user passed to load("...") or load([...]); Spark passes the latter as JSON.
+
+    Raises BadOption if there is no path.
+    """
     found = [] if (one := options.text("path")) is None else [one]
     if (several := options.text("paths")) is not None:
         try:
@@ -156,7 +170,7 @@ def _paths(options: Options) -> tuple[Path, ...]:
 
 
 def _path(text: str) -> Path:
-    """Return an absolute path. Raise BadOption for URLs other than file:."""
+    """Return a path or file: URL as an absolute path. Raise BadOption for other URLs."""
     scheme = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]*):", text)
     if scheme and scheme[1].lower() != "file":
         raise BadOption(
@@ -166,7 +180,7 @@ def _path(text: str) -> Path:
 
 
 def _bytes(options: Options, name: str) -> int | None:
-    """Return the value in bytes of an option such as 64m, or None if the option is not given. Raises BadOption."""
+    """Return an option's value, a size such as 64m, in bytes, or None if the option is not given. Raises BadOption."""
     word = options.text(name)
     if word is None:
         return None

@@ -1,4 +1,4 @@
-"""JSON in options: partitions, or an offset or timestamp for each partition.
+"""Parses options whose value is JSON: a list of partitions, or an offset or timestamp for each partition.
 
 Source: JsonUtils of Spark's Kafka source.
 """
@@ -17,7 +17,7 @@ PARTITIONS_EXAMPLE = '{"orders":[0,1],"payments":[0]}'
 
 
 def partitions_of(option: str, text: str) -> list[TopicPartition]:
-    """Return the partitions in `{"topic":[0,1]}`. Raises BadOption."""
+    """Return the partitions in an option's value `text`, such as `{"topic":[0,1]}`. Raises BadOption for other text."""
     loaded = _object(option, text, PARTITIONS_EXAMPLE)
     found: set[TopicPartition] = set()
     for topic, indexes in loaded.items():
@@ -30,17 +30,26 @@ def partitions_of(option: str, text: str) -> list[TopicPartition]:
 
 
 def offsets_of(option: str, text: str) -> dict[TopicPartition, int]:
-    """Return the offsets in `{"topic":{"0":5}}`, including -1 and -2. Raises BadOption."""
+    """Return the offset of each partition in an option's value `text`, such as `{"topic":{"0":5}}`.
+
+    An offset may be -1 (latest) or -2 (earliest). Raises BadOption for other text.
+    """
     return _numbers(option, text, OFFSETS_EXAMPLE, least=EARLIEST)
 
 
 def timestamps_of(option: str, text: str) -> dict[TopicPartition, int]:
-    """Return the timestamps (ms) in `{"topic":{"0":1718000000000}}`. Raises BadOption."""
+    """Return the timestamp (ms) of each partition in an option's value `text`, such as `{"topic":{"0":1718000000000}}`.
+
+    Raises BadOption for other text.
+    """
     return _numbers(option, text, TIMESTAMPS_EXAMPLE, least=0)
 
 
 def _numbers(option: str, text: str, example: str, *, least: int) -> dict[TopicPartition, int]:
-    """Return a number of at least `least` for each partition."""
+    """Return the integer for each partition in an option's value `text`, such as `{"topic":{"0":5}}`.
+
+    Raises BadOption for other text, or for an integer that is less than `least`. `example` is for the message.
+    """
     found: dict[TopicPartition, int] = {}
     for topic, numbers in _object(option, text, example).items():
         if not isinstance(numbers, dict):
@@ -53,7 +62,10 @@ def _numbers(option: str, text: str, example: str, *, least: int) -> dict[TopicP
 
 
 def _object(option: str, text: str, example: str) -> dict[str, Any]:
-    """Return the JSON object in an option. Raise BadOption if it is not one."""
+    """Return the JSON object in an option's value `text`.
+
+    Raise BadOption, with `example`, if the text is no JSON object.
+    """
     try:
         loaded = json.loads(text)
     except (ValueError, RecursionError):
@@ -64,7 +76,7 @@ def _object(option: str, text: str, example: str) -> dict[str, Any]:
 
 
 def _whole(number: Any, least: int, most: int) -> bool:
-    """Return True for an int between two bounds."""
+    """Return True if a value from JSON is an integer from `least` to `most`, both included."""
     return isinstance(number, int) and not isinstance(number, bool) and least <= number <= most
 
 

@@ -1,4 +1,4 @@
-"""The options `kafka.*` of the sink: producer properties that are honoured, refused, or without effect.
+"""The options `kafka.*` of the sink: which producer properties are honoured, refused, or without effect.
 
 Source: ProducerConfig of Apache Kafka 3.9, KafkaSourceProvider of Spark.
 """
@@ -28,11 +28,12 @@ REFUSED = {
 
 @dataclass(frozen=True)
 class ProducerProperties(ProducerSettings):
-    """The sink's producer properties.
+    """The checked options `kafka.*` of the sink.
 
     Attributes:
-        block_s: How long to retry a broker that cannot be reached.
-        transaction_timeout_s: The broker aborts a transaction that takes longer. None: the broker's maximum.
+        block_s: How long to retry a broker that cannot be reached, in seconds.
+        transaction_timeout_s: The broker aborts a transaction after this time. None: use the longest that brokers
+            allow.
     """
 
     block_s: float
@@ -40,7 +41,10 @@ class ProducerProperties(ProducerSettings):
 
 
 def producer_properties(given: Mapping[str, str]) -> ProducerProperties:
-    """Return the properties in the options `kafka.*`, given without that prefix. Raises BadOption."""
+    """Return the checked options `kafka.*` of the sink. `given` has their values by name, without that prefix.
+
+    Raises BadOption for a property that is unknown, refused or has an invalid value.
+    """
     read = KafkaOptions(given, "producer", "sink")
     read.check_names(honoured=HONOURED, refused=REFUSED, without_effect=PRODUCER, client="Kafka's producer")
     read.check_security(NO_SECURITY)

@@ -16,8 +16,8 @@ KNOWN = (
     "transactionalIdPrefix",
     "onLostTransactions",
     "includeHeaders",
-)  # Spark passes these to every sink
-OF_SPARK = ("checkpointLocation", "queryName", "path")  # Spark hands its own on to every sink
+)
+OF_SPARK = ("checkpointLocation", "queryName", "path")  # options of Spark itself, which it passes to every sink
 
 DECISION_TOPIC = "kafkapy-spark-decisions"
 ID_PREFIX = "kafkapy-spark"
@@ -28,12 +28,13 @@ class SinkOptions:
     """The checked options of the sink, which are sent to the workers.
 
     Attributes:
-        topic: The topic of all rows. None: each row's column `topic`.
-        tombstones: Write rows without a column `value` as tombstones, instead of refusing them.
-        exactly_once: Whether `delivery` is exactly-once.
+        producer: The options `kafka.*`.
+        topic: The topic of all rows, or None if the column `topic` of each row names it.
+        tombstones: True to write tombstones if the rows have no column `value`, False to refuse such rows.
+        exactly_once: True if the option `delivery` is exactly-once.
         decision_topic: The topic that records which transactions belong to an epoch.
         id_prefix: The prefix of all transactional ids.
-        skip_lost: Continue without the rows of transactions that timed out after their epoch was decided.
+        skip_lost: Continue without the rows of transactions that timed out after it was decided to commit their epoch.
     """
 
     producer: ProducerProperties
@@ -46,7 +47,7 @@ class SinkOptions:
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """Return the checked options. Raises BadOption."""
+    """Return the checked options of the sink. Raises BadOption for the first error."""
     options = Options(given, (*KNOWN, *OF_SPARK), "the sink kafkapy")
     options.boolean("includeHeaders", False)  # no effect: headers are written if there is a column, as by Spark's sink
     producer = producer_properties(options.kafka())
@@ -68,7 +69,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
 
 
 def _name(options: Options, name: str, default: str) -> str:
-    """Return a text option that must not be empty."""
+    """Return an option's value, or `default` if the option is not given. Raise BadOption if the value is empty."""
     text = options.text(name)
     if text == "":
         raise BadOption(f"{name} is empty; leave it out for {default!r}")

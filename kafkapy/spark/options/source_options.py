@@ -31,15 +31,16 @@ KNOWN = (
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """The checked options of the source.
+    """The checked options of the source `kafkapy`.
 
     Attributes:
-        given: The names that were given, in lower case, to check options that only batches or streams have.
+        starting, ending: Where the query starts and ends, or None if the user has not said it.
         columns: The columns in the order of the rows.
+        max_offsets, min_offsets: The largest and smallest number of offsets in one micro-batch, or None for no limit.
+        max_delay_s: How long a micro-batch waits until there are `min_offsets` new offsets.
         poll_timeout_s: How long a task waits for existing records.
-        num_retries, retry_interval_s: For the driver's offset lookups.
-        max_offsets, min_offsets: The limits of one micro-batch; None: no limit.
-        max_delay_s: How long a micro-batch waits for min_offsets.
+        num_retries, retry_interval_s: How often, and at which interval, the driver tries to look up offsets.
+        given: The names of the given options in lower case, to check options that are only for batches or for streams.
     """
 
     consumer: ConsumerProperties
@@ -60,22 +61,22 @@ class SourceOptions:
     given: frozenset[str]
 
     def client_id(self, role: str) -> str:
-        """Return the client id. `role` is driver or executor."""
+        """Return the client id for requests of a process, whose role is "driver" or "executor"."""
         return self.consumer.client_id or f"{self.group_id_prefix}-{role}"
 
     def check_batch(self) -> None:
-        """Raise BadOption for options that a batch query cannot have."""
+        """Raise BadOption if a batch query would start at a partition's latest offset or end at its earliest offset."""
         check_batch_limits(self.starting, self.ending)
 
     def check_stream(self) -> None:
-        """Raise BadOption for options that a streaming query cannot have."""
+        """Raise BadOption if an option sets an end, which a streaming query does not have."""
         for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
             if name.lower() in self.given:
                 raise BadOption(f"{name} is for batch queries: a streaming query has no end")
 
 
 def source_options(given: Mapping[str, str]) -> SourceOptions:
-    """Return the checked options. Raises BadOption for the first error."""
+    """Return the checked options of the source `kafkapy`. Raises BadOption for the first error."""
     options = Options(given, KNOWN, "The source kafkapy")
     most, least = options.integer("maxOffsetsPerTrigger", least=1), options.integer("minOffsetsPerTrigger", least=1)
     if most is not None and least is not None and least > most:
@@ -101,7 +102,7 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def columns_of(options: Options) -> tuple[str, ...]:
-    """Return the columns that `columns` and `includeHeaders` select. Raises BadOption."""
+    """Return the names of the columns that the options `columns` and `includeHeaders` select. Raises BadOption."""
     with_headers = options.boolean("includeHeaders", False)
     names = options.names("columns")
     if names is None:

@@ -1,7 +1,7 @@
-"""The topics and partitions that a query reads: `assign`, `subscribe` or `subscribePattern`.
+"""The topics and partitions that a query reads: the options `assign`, `subscribe` or `subscribePattern`.
 
-Source: ConsumerStrategy of Spark's Kafka source. As there, a pattern is searched for in the name. It is a Python
-regular expression, which differs from Java's in rare constructs only.
+Source: ConsumerStrategy of Spark's Kafka source. As in Spark, a pattern may match any part of a topic's name. Here the
+pattern is a Python regular expression, which differs from Java's in rare constructs only.
 """
 
 import re
@@ -16,12 +16,12 @@ WAYS = ("assign", "subscribe", "subscribePattern")
 
 @dataclass(frozen=True)
 class Subscription:
-    """The subscription of a query. Exactly one of the attributes is set.
+    """The topics or partitions that a query reads. Exactly one of the attributes is set.
 
     Attributes:
-        assigned: These partitions only.
-        topics: All partitions of these topics, including new partitions.
-        pattern: All partitions of the topics whose name has a match, including new topics.
+        assigned: Read these partitions only.
+        topics: Read all partitions of these topics, including partitions that are added later.
+        pattern: Read all partitions of the topics whose name matches, including topics that are created later.
     """
 
     assigned: tuple[TopicPartition, ...] = ()
@@ -30,24 +30,30 @@ class Subscription:
 
     @property
     def named_topics(self) -> list[str] | None:
-        """Return the topics to look up, None for all topics."""
+        """Return the sorted names of the topics to look up, or None if there is a pattern, which needs all topics."""
         if self.pattern is not None:
             return None
         return sorted({topic for topic, _ in self.assigned} | set(self.topics))
 
     def wants_topic(self, name: str, internal: bool) -> bool:
-        """Return True if the topic is subscribed. A pattern never selects internal topics."""
+        """Return True if the query reads the topic `name`, or partitions of it.
+
+        A pattern never selects internal topics.
+        """
         if self.pattern is not None:
             return not internal and re.search(self.pattern, name) is not None
         return name in (self.named_topics or ())
 
     def wants(self, where: TopicPartition) -> bool:
-        """Return True if a partition of a subscribed topic is subscribed."""
+        """Return True if the query reads the partition `where`, given that it reads the partition's topic."""
         return not self.assigned or where in self.assigned
 
 
 def subscription(options: Options) -> Subscription:
-    """Return the subscription. Raises BadOption unless exactly one of the three options is given, correctly."""
+    """Return the topics or partitions that the options `assign`, `subscribe` or `subscribePattern` select.
+
+    Raises BadOption unless exactly one of the three is given, with a valid value.
+    """
     given = [way for way in WAYS if way in options]
     if len(given) != 1:
         what = f"{' and '.join(given)} are" if given else "none is"

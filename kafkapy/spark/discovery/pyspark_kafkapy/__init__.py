@@ -1,7 +1,8 @@
-"""The entry point for Spark, which imports each top-level package `pyspark_*` and registers its `DefaultSource`.
+"""The package through which Spark finds the source `kafkapy`.
 
-The build maps this folder to the top level. If one such package fails to import, Spark registers none of them. So this
-one never fails; it prints the reason to standard error.
+Spark imports each top-level package named `pyspark_*` and registers its `DefaultSource`. The build puts this folder at
+the top level. If one of these packages fails to import, Spark registers none of them. So this package catches the
+errors of its imports and prints them to standard error.
 """
 
 try:

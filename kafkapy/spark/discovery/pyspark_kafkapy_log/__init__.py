@@ -1,4 +1,4 @@
-"""The entry point for the source `kafkapy-log`; see the package `pyspark_kafkapy`."""
+"""The package through which Spark finds the source `kafkapy-log`; see the package `pyspark_kafkapy`."""
 
 try:
     from kafkapy.spark.log_source import KafkapyLogDataSource as DefaultSource
