@@ -5,8 +5,8 @@
             ...                       # process the complete batches of the block
             blocks.used(consumed)     # their number of bytes; the next block begins with the rest
 
-It uses the memory of one block, or of one batch if that is larger. The file is read, not mapped, so that I/O errors are
-exceptions. Data appended after the file was opened is not read.
+Reading uses the memory of one block, or of one batch if the batch is larger. The file is read, not mapped, so that I/O
+errors are exceptions. Data appended after the file was opened is not read.
 """
 
 from __future__ import annotations

@@ -40,11 +40,11 @@ _ZSTD_KEEP = 8 * 1024 * 1024
 
 
 class DecompressionError(ValueError):
-    """The data is invalid for its codec, or truncated."""
+    """The error for data that is invalid for its codec, or truncated."""
 
 
 class RecordTooLarge(DecompressionError):
-    """The data expands to more than the given limit."""
+    """The error for data that expands to more than the limit when it is decompressed."""
 
     def __init__(self, codec: int, limit: int) -> None:
         super().__init__(f"{NAMES[codec]} data that unpacks to more than {limit} bytes")

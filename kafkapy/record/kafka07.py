@@ -106,7 +106,7 @@ def read_message(buffer: Buffer, position: int = 0) -> Message | None:
 
 
 def iter_messages(buffer: Buffer, position: int = 0) -> Iterator[Message]:
-    """Yield the messages from `position` on, and stop at an incomplete one. Raises CorruptMessage as `read_message`
+    """Yield the messages from `position` on, and stop at an incomplete message. Raises CorruptMessage as `read_message`
     does."""
     view = memoryview(buffer)
     while (message := read_message(view, position)) is not None:

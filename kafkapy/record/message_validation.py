@@ -43,8 +43,8 @@ class Rules(NamedTuple):
     max_decompressed: int
 
     def codec_for(self, codec: int) -> int:
-        """Return the codec in which to store records that arrived with `codec`: the topic's codec, or `codec` if the
-        topic has none."""
+        """Return the codec in which to store records that arrived with `codec`: the topic's codec, or `codec` itself if
+        the topic keeps the producer's."""
         return codec if self.target_codec < 0 else self.target_codec
 
 

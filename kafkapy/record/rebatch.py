@@ -43,13 +43,13 @@ class Rebatcher:
     preserved.
 
     Args:
-        codec: of the new batches: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+        codec: the codec of the new batches: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
         batch_bytes: a batch is closed when its uncompressed records reach this size. A single record may be larger.
         by_number: records keep their partition number. Otherwise the hash of the key (murmur2) chooses the partition,
             and records without a key go to a partition that changes with each batch (KIP-480).
-        available: returns the partitions for records without a key, of a target topic and its number of partitions, as
-            `RecordProducer.available_partitions`: those with a leader.
-        open_bytes: the limit for all open batches together; beyond it, they are closed early.
+        available: a function of a target topic and its number of partitions. It returns the partitions that records
+            without a key may go to, such as `RecordProducer.available_partitions`: the partitions with a leader.
+        open_bytes: the limit for the size of all open batches together; beyond the limit, batches are closed early.
     Attributes:
         positions: for each source partition, the next offset to feed: all records before it are in batches that were
             yielded, or that the next `finish` yields.
@@ -116,7 +116,7 @@ class Rebatcher:
             yield from self.finish()
 
     def finish(self) -> Iterator[EncodedBatch]:
-        """Yield all batches that are still open. `feed` may be called again afterwards."""
+        """Yield all batches that are still open, and close them. `feed` may be called again after this."""
         for topic in self._topics:
             yield from self._close(topic)
 

@@ -12,11 +12,12 @@ def all_partitions(topic: str, count: int) -> Sequence[int]:
 
 
 class StickyChoice:
-    """Chooses partitions for records without a key: one partition until its batch is full, then another (KIP-480).
+    """Chooses partitions for records without a key: one partition until its batch is full, then another partition
+    (KIP-480).
 
     Args:
-        available: Takes a topic and its number of partitions and returns the partitions to choose from. Like Kafka,
-            producers pass those with a leader.
+        available: A function of a topic and its number of partitions that returns the partitions to choose from. Producers
+            pass a function that returns the partitions with a leader, as Kafka does.
     Attributes:
         current: The current partition of each topic.
     """

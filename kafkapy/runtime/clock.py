@@ -28,7 +28,7 @@ class Clock(Protocol):
         """Wait on `condition`, which the caller holds, until it is notified or `monotonic()` reaches `deadline` (None
         means no deadline).
 
-        May return early without a reason, as Condition.wait may, so callers must test again what they wait for.
+        May return early without a reason, as Condition.wait may, so callers must test their predicate again.
         """
         ...
 
@@ -64,7 +64,8 @@ SYSTEM_CLOCK: Clock = SystemClock()
 
 
 class ManualClock:
-    """A clock for tests that moves only by `advance`, which wakes the waiting threads."""
+    """A clock for tests. Its time moves only when `advance` or `set_time_ms` is called; `advance` also wakes the
+    waiting threads."""
 
     def __init__(self, time_ms: int = 1_700_000_000_000, monotonic: float = 1000.0) -> None:
         self._lock = threading.Lock()

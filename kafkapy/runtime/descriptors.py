@@ -19,6 +19,7 @@ def raise_descriptor_limit() -> None:
 
 
 def half_of_the_descriptors() -> int:
-    """Return the default number of files that logs may keep open; the other half is for connections and other uses."""
+    """Return half of the limit on open files, which is the default number of files that logs may keep open. The other
+    half is for connections and other uses."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(soft // 2, 1) if soft != resource.RLIM_INFINITY else 1 << 30

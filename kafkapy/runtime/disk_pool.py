@@ -29,7 +29,8 @@ class PoolStopped(RuntimeError):
 class DiskPool:
     """A pool of at most `threads` threads. A thread is started when a call arrives and no thread is idle.
 
-    If a thread cannot be started, the next call tries again, and the existing threads do the work meanwhile.
+    If no thread can be started then, the existing threads make the call, and the pool tries again when the next call
+    arrives.
     """
 
     def __init__(self, threads: int, name: str = "disk") -> None:

@@ -17,7 +17,8 @@ log = logging.getLogger(__name__)
 
 
 class DelayedOperation:
-    """The base class of delayed operations: subclasses define the condition and what completion does.
+    """The base class of delayed operations. Subclasses define the condition (`try_complete`) and the work on completion
+    (`on_complete`).
 
     Any thread may call `try_complete`, but only one at a time. `on_complete` is called exactly once, and `on_expire`
     after it if the time-out came first. Both run on the completing thread, so they must be short.
@@ -40,7 +41,7 @@ class DelayedOperation:
         raise NotImplementedError
 
     def on_complete(self) -> None:
-        """Do the operation's work on completion: send the response."""
+        """Do the operation's work on completion, for example send the response."""
         raise NotImplementedError
 
     def on_expire(self) -> None:
@@ -118,11 +119,11 @@ class Purgatory:
         return len(self._watchers)
 
     def watch(self, op: DelayedOperation, timeout_s: float, keys: Iterable[Hashable]) -> bool:
-        """Watch `op` under `keys` for at most `timeout_s` seconds. Return True if this call completed it.
+        """Watch `op` under `keys` for at most `timeout_s` seconds. Return True if this call completed the operation.
 
         Call this after `op.check()` returned False. A change between that test and the watching would be missed, so the
-        condition is tested again once the operation is watched. A thread that changes what the condition depends on
-        must first make the change, then call `check(key)`.
+        condition is tested again once the operation is watched. A thread that changes the data that the condition
+        depends on must first make the change, then call `check(key)`.
         """
         self._watch(op, tuple(dict.fromkeys(keys)))
         if op.check():
@@ -151,7 +152,7 @@ class Purgatory:
 
     def complete_all(self, key: Hashable) -> int:
         """Complete all operations under `key`, even if their conditions do not hold, for example because a partition
-        has moved. Return how many this call completed."""
+        has moved. Return the number of operations that this call completed."""
         with self._lock:
             operations = list(self._watchers.get(key, ()))
         return sum(op.force_complete() for op in operations)

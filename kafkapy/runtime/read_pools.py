@@ -44,7 +44,7 @@ class ReadPools:
         return sum(pool.depth for pool in list(self._by_device.values()))
 
     def stop(self) -> None:
-        """Stop all pools; see DiskPool.stop."""
+        """Stop all pools, and wait for the calls that were submitted before."""
         with self._lock:
             self._stopped = True
             pools = list(self._by_device.values())

@@ -37,9 +37,11 @@ class Task:
 
 
 class Scheduler:
-    """Runs tasks at their times on up to `threads` threads, started when a task is added and no thread is free.
+    """Runs tasks at their times on up to `threads` threads. A thread is started when a task is added and no thread is
+    free.
 
-    If a thread cannot be started, the next task tries again; meanwhile the other threads do the work.
+    If no thread can be started then, the existing threads run the task, and the scheduler tries again when the next
+    task is added.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, threads: int = 1, name: str = "scheduler") -> None:

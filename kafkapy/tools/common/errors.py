@@ -2,11 +2,13 @@
 
 
 class ToolError(Exception):
-    """The command failed (exit code 1). The message says what was wrong, with the value, and what to do."""
+    """The error for a command that failed (exit code 1). The message says what was wrong, with the value, and what to
+    do."""
 
 
 class CallError(Exception):
-    """The call was wrong (exit code 2): an option, an argument, or options that exclude each other."""
+    """The error for a wrong call of a command (exit code 2): an invalid option or argument, or options that exclude
+    each other."""
 
 
 def fail_if_any(sentences: list[str]) -> None:

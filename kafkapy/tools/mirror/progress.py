@@ -57,8 +57,8 @@ class MirrorProgress:
 
 
 def _waiting(streams: Streams) -> list[Waiting]:
-    """Return, for each source in which no stream has partitions, what its streams wait for. All streams of such a
-    source wait for the same thing."""
+    """Return the reason for waiting (a Waiting object) of each source in which no stream has partitions. All streams of
+    such a source have the same reason."""
     by_source: dict[str, list[Waiting | None]] = {}
     for source, counts in streams:
         by_source.setdefault(source, []).append(counts.waiting)

@@ -67,8 +67,11 @@ class Replica:
 @dataclass
 class Comparison:
     """The result of comparing two replicas. `first` describes the first difference between the batches, and `besides`
-    has differences in other files. `begin` and `end` limit the compared offsets. The counts are numbers of batches
-    (messages in formats 0 and 1), and `bytes` is the size of the equal ones."""
+    has sentences about other differences: topic ids and leader epochs.
+
+    The compared offsets go from `begin` to before `end`. The counts are numbers of batches (messages in formats 0 and
+    1), and `bytes` is the size of the equal batches.
+    """
 
     one: Replica
     other: Replica

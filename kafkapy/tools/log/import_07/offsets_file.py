@@ -1,10 +1,11 @@
-"""The offsets file of an import: which offset a message of Kafka 0.7 has in the topic that it was imported into.
+"""The offsets file of an import. It maps the offsets of messages in Kafka 0.7 to offsets in the topic that they were
+imported into.
 
 The name is `TOPIC-PARTITION.offsets07`. The first 4096 bytes are a JSON object, padded with spaces, and a newline:
 
     version             1
-    topic, partition    where the records were imported to
-    baseOffset          the offset of the first record there
+    topic, partition    the partition that the records were imported into
+    baseOffset          the offset of the first imported record in that partition
     records             the number of records
     entries             the number of entries that follow
     source              the directory of the 0.7 partition, its first offset (start) and the one after its last (end)

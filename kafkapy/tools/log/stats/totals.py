@@ -46,9 +46,8 @@ class Stats:
     `formats` are by name.
 
     batch_bytes, batch_records: element i counts the batches that have from 2^(i-1) to below 2^i bytes or records.
-    kept_bytes, tombstones_kept, tombstone_bytes_kept: what compaction would keep. These figures and the number of
-    distinct
-        keys are exact if `sample` is 1; otherwise they are estimated from 1 in `sample` keys.
+    sample: 1 if figures about keys are exact; otherwise they are estimated from 1 in `sample` keys.
+    kept_bytes, tombstones_kept, tombstone_bytes_kept: what compaction would keep.
     moments: (start, records, bytes) for intervals of `moment_ms`.
     """
 

@@ -50,7 +50,7 @@ class IndexCheck:
         )
 
     def compare(self, checker: Checker) -> None:
-        """Compare the index entries with what the Checker has found in the log, and report differences."""
+        """Compare the index entries with the batches that the Checker has found in the log, and report differences."""
         self._compare_positions(checker)
         self._compare_times(checker)
 
