@@ -1,6 +1,8 @@
-"""What this broker knows of the cluster: brokers, controller and leaders, as the controller says in UpdateMetadata.
+"""This broker's view of the cluster: the live brokers, the controller and the partition leaders, as the controller
+sends them in UpdateMetadata.
 
-Answers to Metadata, FindCoordinator and DescribeCluster come from here. Source: Kafka's ZkMetadataCache.
+The responses to Metadata, FindCoordinator and DescribeCluster are built from this cache. Source: Kafka's
+ZkMetadataCache.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ LEADER_DURING_DELETE = -2  # the leader of a partition that is to be forgotten
 
 
 class Node(NamedTuple):
-    """A broker as one of its listeners shows it to clients."""
+    """A broker with its address on one listener, as clients of that listener see it."""
 
     id: int
     host: str
@@ -26,7 +28,7 @@ class Node(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """A partition's leader (NO_LEADER if there is none), leader epoch and ISR."""
+    """The leader of a partition (NO_LEADER if there is none), its leader epoch and the ISR."""
 
     id: int
     epoch: int
@@ -34,40 +36,43 @@ class Leader(NamedTuple):
 
 
 class MetadataCache:
-    """The brokers, controller and partition leaders that this broker knows. The cache is empty until the first
-    `update`. Reads take no lock."""
+    """The live brokers, controller and partition leaders of the cluster, as this broker knows them. The cache is empty
+    until the first update. Reads take no lock."""
 
     def __init__(self) -> None:
         self.controller_id = NO_CONTROLLER
         self.is_complete = False  # True once the controller has sent all partitions: no others exist
-        # Called with a topic and those of its partitions that are deleted. The controller waits for it, and then lets
-        # the topic's name be used again.
+        # Called with a topic and those of its partitions that are deleted. The controller waits until this returns,
+        # before it allows a new topic of the same name.
         self.on_deleted: Callable[[str, Collection[int]], object] = lambda topic, partitions: None
         self._lock = threading.Lock()
         self._nodes: dict[str, list[Node]] = {}  # by listener
         self._leaders: dict[str, dict[int, Leader]] = {}  # by topic and partition
 
     def nodes(self, listener: str) -> list[Node]:
-        """Return the live brokers that clients of the listener can reach, by id."""
+        """Return the live brokers that have an address on the listener, sorted by broker id."""
         return self._nodes.get(listener, [])
 
     def node(self, broker_id: int, listener: str) -> Node | None:
-        """Return a broker, or None if the broker is not alive or has no address on the listener."""
+        """Return the broker with its address on the listener, or None if the broker is not alive or has no address on
+        this listener."""
         return next((node for node in self.nodes(listener) if node.id == broker_id), None)
 
     def leader(self, topic: str, partition: int) -> Leader | None:
-        """Return the leader of a partition, None for a partition that is not known (yet)."""
+        """Return the leader of a partition with its leader epoch and ISR, or None if the partition is not known
+        (yet)."""
         leaders = self._leaders.get(topic)
         return leaders.get(partition) if leaders is not None else None
 
     def set_brokers(self, controller_id: int, nodes: Mapping[str, Iterable[Node]]) -> None:
-        """Replace the known brokers and controller. `nodes` has the live brokers by listener."""
+        """Replace the known brokers and controller. `nodes` has the live brokers by listener name."""
         by_listener = {listener: sorted(found) for listener, found in nodes.items()}
         with self._lock:
             self.controller_id, self._nodes = controller_id, by_listener
 
     def update(self, partitions: Iterable[PartitionRole]) -> None:
-        """Store the leaders of these partitions. Remove partitions whose leader is LEADER_DURING_DELETE."""
+        """Store the leaders of these partitions. A partition whose leader is LEADER_DURING_DELETE is removed from the
+        cache, and `on_deleted` is called with its topic and partition."""
         deleted: dict[str, list[int]] = {}
         with self._lock:
             for one in partitions:
@@ -86,5 +91,6 @@ class MetadataCache:
 
 @lru_cache(maxsize=1024)
 def _shared(leader: Leader) -> Leader:
-    """Return a cached Leader equal to this one, to save memory: many partitions have equal leaders and ISRs."""
+    """Return a cached Leader object that is equal to this one. This saves memory, because many partitions have equal
+    leaders and ISRs."""
     return leader

@@ -41,7 +41,7 @@ class ConfigRegistry:
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        # the last node and its settings: a start reads the same topic repeatedly
+        # the last decoded node and its settings: when a broker starts, it reads the same topic's settings repeatedly
         self._last: tuple[Node, dict[str, str]] | None = None
 
     def topic(self, name: str) -> dict[str, str]:
@@ -89,7 +89,7 @@ class ConfigRegistry:
             read = {str(name): str(value) for name, value in stored.items()}
             self._last = node, read
             return dict(read)
-        except (ValueError, AttributeError) as error:  # as in Kafka, they count as no settings
+        except (ValueError, AttributeError) as error:  # as in Kafka, an invalid node counts as no settings
             log.error("the settings at %s cannot be read and are ignored: %s", path, error)
             return {}
 

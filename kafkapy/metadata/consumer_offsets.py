@@ -1,7 +1,8 @@
-"""Offsets that the original consumers commit to ZooKeeper: /consumers/GROUP/offsets/TOPIC/PARTITION, a decimal number.
+"""Offsets that the original (ZooKeeper-based) consumers commit to ZooKeeper. The node
+/consumers/GROUP/offsets/TOPIC/PARTITION holds an offset as a decimal number.
 
-There can be hundreds of thousands of them, used by their consumers only, so a broker with ZooKeeper neither caches nor
-watches them, but reads them on request. Source: Kafka's ConsumerOffset (ZkData),
+There can be hundreds of thousands of these nodes, and only the consumers use them. So a broker with ZooKeeper neither
+caches nor watches the nodes, but reads them on request. Source: Kafka's ConsumerOffset (ZkData),
 KafkaZkClient.setOrCreateConsumerOffset and getConsumerOffset.
 """
 
@@ -13,7 +14,7 @@ from typing import Any
 from kafkapy.metadata import paths
 from kafkapy.metadata.tree import Create, Node, NodeExists, NoNode, Operation, Set, Tree, TreeError
 
-# Several consumers may create the first nodes of a group at once; each try reads what exists by then.
+# Several consumers may create the first nodes of a group at once; each try reads again which nodes exist.
 _TRIES = 5
 
 Done = Callable[["Exception | None"], object]
@@ -22,7 +23,8 @@ Found = int | ValueError | None
 
 
 class ConsumerOffsets:
-    """Reads and writes these offsets. Any thread may call; `done` is called on the tree's thread, or at once."""
+    """Reads and writes the offsets that consumers have committed to ZooKeeper. Any thread may call the methods. `done`
+    is called on the metadata tree's thread, or before the method returns."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -33,7 +35,11 @@ class ConsumerOffsets:
         partitions: Sequence[tuple[str, int]],
         done: Callable[[list[Found] | None, TreeError | None], object],
     ) -> None:
-        """Read the offset of each (topic, partition). Raises ValueError if the group id cannot be part of a path."""
+        """Read the group's offset of each (topic, partition) and call `done(offsets, None)` or `done(None, error)`.
+
+        An offset is None if none was committed, and a ValueError object if the node does not hold a number. Raises
+        ValueError if the group id cannot be part of a path.
+        """
         wanted = [_path(group, topic, partition) for topic, partition in partitions]
 
         def finished(nodes: list[Node | None] | None, error: TreeError | None) -> None:
@@ -43,14 +49,16 @@ class ConsumerOffsets:
         self._tree.read_through(wanted, finished)
 
     def set(self, group: str, offsets: Sequence[tuple[str, int, int]], done: Done) -> None:
-        """Write each (topic, partition, offset), all or none. Raises ValueError as `get` does."""
+        """Write the group's offsets, given as (topic, partition, offset), all or none, and call `done` with None or the
+        error. Raises ValueError if the group id cannot be part of a path."""
         wanted = {_path(group, topic, partition): b"%d" % offset for topic, partition, offset in offsets}
         self._try(wanted, [Set(path, data) for path, data in wanted.items()], done, _TRIES)
 
     def _try(self, wanted: dict[str, bytes], operations: list[Operation], done: Done, tries: int) -> None:
-        """Apply the operations; if nodes are missing or exist already, check which exist, and try again.
+        """Apply the operations. If they fail because nodes are missing or exist already, read which nodes exist, and
+        try again with other operations, up to `tries` times.
 
-        Most nodes exist, so the first try assumes that they all do.
+        Most nodes exist, so the first try assumes that all of them do.
         """
 
         def tried(results: list[Any] | None, error: TreeError | None) -> None:
@@ -71,7 +79,8 @@ class ConsumerOffsets:
 
 
 def offset_operations(wanted: Mapping[str, bytes], present: Collection[str]) -> list[Operation]:
-    """Return the operations that write `wanted`, data by path, if the nodes `there` exist already."""
+    """Return the operations that write offsets to ZooKeeper. `wanted` has the data by node path; `present` has the
+    paths of nodes that exist already. Missing nodes and their missing ancestors are created."""
     operations: list[Operation] = []
     made: set[str] = set()
     for path, data in wanted.items():
@@ -102,6 +111,6 @@ def _number(path: str, node: Node | None) -> Found:
 
 
 def _ancestors(path: str) -> list[str]:
-    """Return the ancestors of a path, the topmost first."""
+    """Return the paths of all ancestors of a node except the root, the topmost first."""
     parts = path.split("/")
     return ["/".join(parts[:depth]) for depth in range(2, len(parts))]

@@ -26,7 +26,7 @@ class KnownTopics:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._marked: dict[str, Topic] = {}
-        # the last decoded state: a start reads thousands that are equal
+        # the last decoded state: when a broker starts, it reads the equal states of thousands of partitions
         self._last_state: tuple[bytes, PartitionState] | None = None
         for name in tree.children(paths.TOPICS):
             try:

@@ -1,9 +1,10 @@
-"""Allocates producer ids from blocks of 1000 that are reserved for this broker in `/latest_producer_id_block`.
+"""Allocates producer ids from blocks of 1000 ids. The node `/latest_producer_id_block` tells which block was reserved
+last, and for which broker.
 
-A block needs a change of that node, so ids remain available without ZooKeeper as long as the block lasts; the next
-block is reserved when nine tenths are used. If there are no ids and ZooKeeper is unreachable, the error is
-COORDINATOR_LOAD_IN_PROGRESS, which makes clients of every version retry without any other effect. Source: Kafka's
-RPCProducerIdManager, ZkProducerIdManager.
+Reserving a block needs a change of that node. So a broker can still allocate ids while ZooKeeper does not answer, until
+its block is used up; it reserves the next block when nine tenths are used. If no ids are left and ZooKeeper does not
+answer, the error is COORDINATOR_LOAD_IN_PROGRESS, which makes clients of every version retry without any other effect.
+Source: Kafka's RPCProducerIdManager, ZkProducerIdManager.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from kafkapy.metadata import paths
 from kafkapy.metadata.tree import BadVersion, Set, Tree, TreeError
 
 BLOCK_SIZE = 1000
-_PREFETCH = BLOCK_SIZE // 10  # reserve the next block when so few ids are left
+_PREFETCH = BLOCK_SIZE // 10  # reserve the next block when only this many ids are left
 _LAST = 2**63 - 1
 
 IdCallback = Callable[["int | KafkaError"], object]
@@ -30,13 +31,15 @@ Allocated = Callable[["range | Exception"], object]
 
 
 class ProducerIdBlocks:
-    """Reserves blocks for brokers in the metadata tree, which is the controller's part."""
+    """Reserves blocks of producer ids for brokers in the metadata tree. This is the controller's side of
+    AllocateProducerIds."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
 
     def allocate(self, broker_id: int, done: Allocated) -> None:
-        """Call `done` with a block that no broker has, or with the error: at once, or from the tree's thread."""
+        """Reserve a block of producer ids for a broker. Call `done` with the block, a range that no other broker gets,
+        or with the error, either at once or later on the metadata tree's thread."""
         try:
             node = self._tree.get(paths.PRODUCER_ID_BLOCK)
             ids = _block_after(node.data)
@@ -55,11 +58,11 @@ class ProducerIdBlocks:
 
 
 class ProducerIds:
-    """Allocates producer ids. Any thread may call the methods; none of them blocks."""
+    """Allocates producer ids for this broker. Any thread may call the methods; none of them blocks."""
 
     def __init__(self, allocate: Callable[[Allocated], object], is_reachable: Callable[[], bool]) -> None:
-        """`allocate(done)` asks the controller for a block, as ProducerIdBlocks does; it is only called while
-        `is_reachable()`."""
+        """`allocate(done)` reserves a block of producer ids and calls `done` with the block or an error, like
+        ProducerIdBlocks.allocate. It is called only while `is_reachable()` is True."""
         self._allocate = allocate
         self._is_reachable = is_reachable
         self._lock = threading.Lock()  # guards the following attributes
@@ -69,7 +72,8 @@ class ProducerIds:
         self._waiting: list[tuple[IdCallback, InPool]] = []
 
     def give(self, done: IdCallback, in_pool: InPool) -> None:
-        """Call `done` with a new id or an error: at once, or on a pool thread if a block has to be reserved first."""
+        """Call `done` with a new producer id or a KafkaError: at once if an id is left or none can be reserved,
+        otherwise when a block has been reserved, on a pool thread through `in_pool`."""
         with self._lock:
             found: int | None = None
             if self._ids or self._reserve:
@@ -84,7 +88,7 @@ class ProducerIds:
             done(_later("ZooKeeper does not answer"))
 
     def prefetch(self) -> None:
-        """Reserve the next block if few ids are left."""
+        """Begin to reserve the next block of producer ids if at most a tenth of a block is left."""
         with self._lock:
             if self._is_reserving or self._reserve or len(self._ids) > _PREFETCH or not self._is_reachable():
                 return
@@ -98,7 +102,8 @@ class ProducerIds:
         return found
 
     def _finish(self, outcome: range | Exception) -> None:
-        """Give the waiting callers their ids or the error; keep the rest of the block."""
+        """Handle a newly reserved block of producer ids, or the error: give an id or the error to each waiting caller,
+        and keep the rest of the block."""
         results: list[tuple[IdCallback, InPool, int | KafkaError]] = []
         with self._lock:
             self._is_reserving = False
@@ -119,7 +124,8 @@ class ProducerIds:
 
 
 def _block_after(data: bytes) -> range:
-    """Return the block after the one reserved last. Raises ValueError and KeyError for invalid data."""
+    """Return the block of producer ids after the block in `data`, which was reserved last. Raises ValueError or
+    KeyError for invalid data, and KafkaError if no producer ids are left."""
     last = paths.from_json(data, paths.PRODUCER_ID_BLOCK)
     first = int(last["block_end"]) + 1 if last else 0
     if first > _LAST - BLOCK_SIZE:

@@ -1,4 +1,4 @@
-"""What a controller tells a broker about partitions: the content of LeaderAndIsr and StopReplica requests."""
+"""The partitions in a controller's LeaderAndIsr and StopReplica requests to a broker."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 NO_LEADER = -1
-# Leader epochs of StopPartition that are not compared with the broker's.
-ANY_EPOCH = -1  # the controller knows none
+# Leader epochs in a StopPartition that are not compared with the broker's leader epoch.
+ANY_EPOCH = -1  # the controller does not know the leader epoch
 TOPIC_DELETED = -2
 
 
 class PartitionRole(NamedTuple):
-    """One partition of a LeaderAndIsr request: the broker `leader` leads it, the other `replicas` follow.
+    """One partition of a LeaderAndIsr request. The broker `leader` is the partition's leader, the other brokers in
+    `replicas` are followers.
 
-    `partition_epoch` is the version of the partition's state node. No broker looks at it yet: it is for leaders that
-    change the ISR by AlterPartition, whose response may come before or after a role. `is_new` says that the partition
-    has no records yet, so that a broker may create its log although one of its log directories is offline.
+    `partition_epoch` is the version of the partition's state node. No broker reads it yet: it is meant for leaders that
+    change the ISR by AlterPartition, whose response may come before or after a LeaderAndIsr request. `is_new` says that
+    the partition has no records yet, so that a broker may create its log although one of its log directories is
+    offline.
     """
 
     topic: str
@@ -33,8 +35,8 @@ class PartitionRole(NamedTuple):
 class StopPartition(NamedTuple):
     """One partition of a StopReplica request.
 
-    With `delete` the broker removes the partition and its log. Otherwise it keeps both, and its role, and only stops
-    fetching from the leader.
+    With `delete`, the broker removes the partition and its log. Otherwise the broker keeps the partition, its log and
+    its role as leader or follower, and only stops fetching from the leader.
     """
 
     topic: str

@@ -1,7 +1,8 @@
-"""The rules for creating topics: names, numbers of partitions and replicas, manual assignments.
+"""The rules for creating topics and partitions: topic names, numbers of partitions and replicas, and replica
+assignments.
 
-Rules and error codes are Kafka's (Topic, AdminZkClient, AdminUtils). As in KRaft, the brokers of a manual assignment
-must exist. Violations raise KafkaError.
+Rules and error codes are those of Kafka (Topic, AdminZkClient, AdminUtils). As in KRaft, the brokers of a manual
+assignment must exist. The functions raise KafkaError if a rule is violated.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ Assignment = Mapping[int, Sequence[int]]
 
 
 def is_internal(name: str) -> bool:
-    """Return True for topics in which brokers keep their own state."""
+    """Return True if this is the name of an internal topic, in which brokers keep their own state."""
     return name in INTERNAL_TOPICS
 
 
 def validate_name(name: str) -> None:
-    """Raise INVALID_TOPIC_EXCEPTION for an invalid topic name."""
+    """Raise KafkaError INVALID_TOPIC_EXCEPTION if the topic name is invalid."""
     if not name:
         problem = "is empty"
     elif name in (".", ".."):
@@ -43,8 +44,8 @@ def validate_name(name: str) -> None:
 
 
 def check_collision(name: str, existing: Iterable[str]) -> None:
-    """Raise INVALID_TOPIC_EXCEPTION if another topic differs only in '.' and '_', which look the same in metric
-    names."""
+    """Raise KafkaError INVALID_TOPIC_EXCEPTION if an existing topic's name differs from `name` only in '.' and '_'.
+    Such names look the same in the names of metrics."""
     if "." not in name and "_" not in name:
         return
     flat = name.replace(".", "_")
@@ -65,7 +66,12 @@ def plan_topic(
     default_partitions: int,
     default_replication: int,
 ) -> dict[int, list[int]]:
-    """Return the replicas of each partition of a new topic. A count of -1 means the default."""
+    """Return the broker ids of the replicas of each partition of a new topic, the preferred leader first.
+
+    A partition count or replication factor of -1 means the default. `manual` is an assignment chosen by the client,
+    which excludes both numbers. `brokers` are the ids of the brokers that can get replicas. Raises KafkaError for an
+    invalid number or assignment.
+    """
     if manual:
         if partition_count != NOT_GIVEN or replication_factor != NOT_GIVEN:
             raise KafkaError(
@@ -91,7 +97,12 @@ def plan_topic(
 def plan_more_partitions(
     name: str, current: Assignment, brokers: Sequence[int], new_count: int, manual: Sequence[Sequence[int]] | None
 ) -> dict[int, list[int]]:
-    """Return the replicas of the partitions that extend topic `name` to `new_count` partitions."""
+    """Return the broker ids of the replicas of each partition to add, so that topic `name` has `new_count` partitions.
+
+    `current` is the topic's present assignment. `manual` has the replicas of each new partition if the client has
+    chosen them. `brokers` are the ids of the brokers that can get replicas. Raises KafkaError for an invalid number or
+    assignment.
+    """
     count = len(current)
     if new_count < count:
         raise KafkaError(
@@ -155,7 +166,8 @@ def _check_number(new_partitions: int) -> None:
 
 
 def _spread(brokers: Sequence[int], partitions: Iterable[int], replication_factor: int) -> dict[int, list[int]]:
-    """Assign replicas round robin: the leader moves on by one broker per partition, the other replicas follow it."""
+    """Return replicas for these partitions, assigned round robin. Each partition's leader is one broker further on than
+    that of the previous partition, and the other replicas are on the brokers after the leader."""
     count = len(brokers)
     return {
         partition: [brokers[(partition + replica) % count] for replica in range(replication_factor)]

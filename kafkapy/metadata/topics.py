@@ -1,8 +1,9 @@
-"""The registry of topics: names, ids, partition assignments and partition states.
+"""The registry of topics: their names, topic ids, partition assignments and partition states, and the changes of them.
 
-A topic is the node `/brokers/topics/NAME` with its id and assignment; each partition has a state node with leader,
-leader epoch and ISR. As in Kafka, a topic is deleted in two steps: it is marked, which hides it from clients; then its
-logs and nodes are deleted. After a crash in between, the mark is still there and the deletion is continued.
+A topic is a node `/brokers/topics/NAME` with its topic id and assignment. Each partition has a state node with leader,
+leader epoch and ISR. As in Kafka, a topic is deleted in two steps: first the topic is marked as deleted, which hides it
+from clients; then its logs and nodes are deleted. After a crash between the two steps, the mark is still there and the
+deletion is continued.
 """
 
 from __future__ import annotations
@@ -63,10 +64,11 @@ Finished = Callable[["KafkaError | None"], None]
 
 
 class TopicRegistry(KnownTopics):
-    """The topics and their changes, which call `done(error)` on the tree's thread.
+    """The topics in the metadata tree, and the changes of topics. Each change calls `done` on the tree's thread, with
+    None or the error as its last argument.
 
-    When `done` is called, the registry shows the change. Changes are those of a controller: after its term, `fence`
-    makes them fail with NOT_CONTROLLER.
+    When `done` is called, the registry shows the change. The changes are those of a controller: once this broker is no
+    longer the controller, `fence` makes them fail with NOT_CONTROLLER.
     """
 
     def __init__(
@@ -94,8 +96,11 @@ class TopicRegistry(KnownTopics):
         *,
         topic_id: bytes | None = None,
     ) -> None:
-        """Create a topic that passed `check_new` and `plan_topic`; the first replica of each partition becomes its
-        leader."""
+        """Create a topic that `check_new` and `plan_topic` have accepted, then call `done(topic, None)` or `done(None,
+        error)`. The first replica of each partition becomes its leader.
+
+        `overrides` are the topic's configuration. The topic gets a random topic id unless `topic_id` is given.
+        """
         topic = Topic(name, topic_id or new_id(), _copied(assignment))
         config_exists = self._tree.exists(paths.config("topics", name))
         states = first_states(topic.assignment, self._fence.epoch)
@@ -104,8 +109,11 @@ class TopicRegistry(KnownTopics):
     def add_partitions(
         self, topic: Topic, added: Assignment, done: Callable[[Topic | None, KafkaError | None], None]
     ) -> None:
-        """Add partitions planned by `plan_more_partitions`. Fails with NOT_CONTROLLER if the topic was changed
-        since."""
+        """Add the partitions in `added`, which `plan_more_partitions` has planned, to the topic. Call `done(topic,
+        None)` with the new topic or `done(None, error)`.
+
+        The error is NOT_CONTROLLER, which makes clients retry, if the topic was changed since it was read.
+        """
         new = _copied(added)
         grown = topic._replace(assignment={**topic.assignment, **new})
         states = first_states(new, self._fence.epoch)
@@ -118,8 +126,11 @@ class TopicRegistry(KnownTopics):
         states: Mapping[int, PartitionState],
         done: Callable[[Topic | None, KafkaError | None], None],
     ) -> None:
-        """Write a changed assignment together with the states of its partitions. Fails if the topic was changed
-        since."""
+        """Replace the topic by `changed`, which has another assignment, and write the new states of its partitions in
+        the same change. Call `done(changed, None)` or `done(None, error)`.
+
+        The error is NOT_CONTROLLER, which makes clients retry, if the topic was changed since it was read.
+        """
         operations = [
             Set(paths.partition_state(topic.name, partition), encode_state(state))
             for partition, state in states.items()
@@ -127,8 +138,8 @@ class TopicRegistry(KnownTopics):
         self._replace(topic, changed, operations, done)
 
     def mark_deleted(self, name: str, done: Callable[[Topic | None, KafkaError | None], None]) -> None:
-        """Mark a topic as deleted, which hides it from clients once `done` is called. Marking a topic twice is no
-        error."""
+        """Mark a topic as deleted and call `done(topic, None)` or `done(None, error)`. From then on, the topic is
+        hidden from clients. It is no error if the topic is already marked."""
         topic = self._by_name.get(name) or self._marked.get(name)
         if topic is None:
             done(None, KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}"))
@@ -147,7 +158,8 @@ class TopicRegistry(KnownTopics):
         self._tree.submit(self._fence.fenced([Create(f"{paths.DELETE_TOPICS}/{name}")]), marked)
 
     def remove(self, name: str, done: Finished) -> None:
-        """Delete a marked topic's nodes, whose logs are deleted."""
+        """Delete the nodes of a topic that is marked as deleted, and the mark. The topic's logs must have been deleted
+        before. Call `done` with None or the error."""
         self._remove(name, done, _REMOVAL_TRIES)
 
     def _remove(self, name: str, done: Finished, tries: int) -> None:
@@ -167,7 +179,8 @@ class TopicRegistry(KnownTopics):
         self._submit([Delete(path) for path in nodes], removed, checks=[Check(mark)])
 
     def set_states(self, states: Mapping[tuple[str, int], PartitionState], done: Finished) -> None:
-        """Write the states of partitions, by (topic, partition), all or none."""
+        """Write the states of partitions, by (topic name, partition), all or none. Call `done` with None or the
+        error."""
         operations = [
             Set(paths.partition_state(name, partition), encode_state(state))
             for (name, partition), state in states.items()
@@ -187,10 +200,12 @@ class TopicRegistry(KnownTopics):
         next_epoch: Callable[[str, int], int],
         done: Callable[[Topic | None, TreeError | KafkaError | None], None],
     ) -> None:
-        """Complete a topic that another program has created or extended, and add it to the registry.
+        """Complete a topic that another program has created or extended, and add the topic to the registry. Call
+        `done(topic, error)`, where the error may be None.
 
-        The topic gets an id. This broker becomes leader of the partitions that have no state and a replica on this
-        broker, in the leader epoch `next_epoch(topic, partition)`. Raises as `read` does.
+        A topic without a topic id gets one. This broker becomes the leader of the partitions that have a replica on
+        this broker and no state node; their leader epoch is `next_epoch(topic, partition)`. Raises NoNode or ValueError
+        if the topic's node is missing or cannot be decoded.
         """
         path = paths.topic(name)
         node = self._tree.get(path)
@@ -229,7 +244,8 @@ class TopicRegistry(KnownTopics):
         below: Iterable[Operation],
         done: Callable[[Topic | None, KafkaError | None], None],
     ) -> None:
-        """Replace the topic's node and apply the other operations, if the topic has not changed since."""
+        """Replace the topic's node by that of `changed` and apply the operations `below` in the same change. The change
+        fails if the topic was changed since it was read."""
         path = paths.topic(topic.name)
         node = self._tree.find(path)
         current = self._by_name.get(topic.name)
@@ -261,10 +277,11 @@ class TopicRegistry(KnownTopics):
         done: Callable[[TreeError | None], None],
         checks: Sequence[Check] = (),
     ) -> None:
-        """Apply the operations in as few changes as possible, each with the checks and the fence.
+        """Apply the operations in as few changes as possible. Each change contains the checks and the check that this
+        broker is still the controller.
 
-        After a crash between the changes, `complete_topic` or the next `remove` finishes the work, because a topic's
-        node is created first and deleted last.
+        If the broker crashes between two changes, `complete_topic` or the next `remove` finishes the work, because a
+        topic's node is created first and deleted last.
         """
         parts = self._tree.split_into_changes(list(operations))
         changes = [self._fence.fenced([*checks, *part]) for part in parts]

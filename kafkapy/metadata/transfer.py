@@ -1,7 +1,8 @@
-"""Copies a whole metadata tree between its stores: selects the nodes, compares both trees, and computes the changes.
+"""Copies a whole metadata tree between its stores, SQLite and ZooKeeper: selects the nodes to copy, compares the source
+with the target, and computes the changes to make.
 
-The cluster id is deleted first and written last. A broker refuses a tree without a cluster id, so a half-copied tree is
-never used, and it can be recognized as one.
+The cluster id is deleted first and written last. A broker refuses a metadata tree without a cluster id, so a
+half-copied tree is never used, and it can be recognized by the missing cluster id.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ _NOTIFICATIONS = (paths.CONFIG_CHANGES, paths.ISR_CHANGES, paths.LOG_DIR_EVENTS)
 
 
 class NodeData(NamedTuple):
-    """The data of a node, to be copied. `version` is 0 except for `/brokers/seqid`, whose version is the number of
-    broker ids generated so far."""
+    """The data of a node to be copied. `version` is 0 except for the node `/brokers/seqid`, whose version is the number
+    of broker ids that were generated so far."""
 
     data: bytes
     version: int = 0
@@ -30,12 +31,13 @@ Nodes = Mapping[str, NodeData]
 
 
 class Difference(NamedTuple):
-    """The differences between two trees, as paths, parents before their children.
+    """The differences between a source tree and a target tree, as lists of node paths in which parents come before
+    their children.
 
-    missing      only in the source
-    other        in both with different data
-    extra        only in the target
-    broker_ids   how many more broker ids the source has generated
+    missing      nodes that exist only in the source
+    other        nodes that exist in both trees with different data
+    extra        nodes that exist only in the target
+    broker_ids   how many more broker ids were generated in the source than in the target
     """
 
     missing: list[str]
@@ -48,7 +50,8 @@ class Difference(NamedTuple):
 
 
 def persistent_nodes(tree: Tree) -> dict[str, NodeData]:
-    """Return Kafka's nodes that are not ephemeral, by path, parents before their children."""
+    """Return all nodes of Kafka's metadata that are not ephemeral, by path, with parents before their children.
+    Notifications for running brokers are left out."""
     found: dict[str, NodeData] = {}
     pending = [f"/{name}" for name in tree.children("/") if name in paths.TOP_LEVEL]
     while pending:
@@ -67,7 +70,8 @@ def persistent_nodes(tree: Tree) -> dict[str, NodeData]:
 
 
 def difference(source: Nodes, target: Nodes) -> Difference:
-    """Return how the target differs from the source. Empty nodes that every cluster has do not count as extra."""
+    """Return the differences between the source tree and the target tree. Nodes without data that every cluster has are
+    not listed as extra nodes of the target."""
     always = _always_there()
     return Difference(
         [path for path in source if path not in target],
@@ -78,7 +82,8 @@ def difference(source: Nodes, target: Nodes) -> Difference:
 
 
 def is_unfinished(source: Nodes, target: Nodes) -> bool:
-    """Return True if the target is an unfinished copy: it has no cluster id, and all its data is also in the source."""
+    """Return True if the target is an unfinished copy of the source: the target has no cluster id, and all its data is
+    also in the source."""
     always = _always_there()
     found = difference(source, target)
     filled = [path for path in found.other if path not in always or target[path].data]
@@ -86,7 +91,8 @@ def is_unfinished(source: Nodes, target: Nodes) -> bool:
 
 
 def changes(source: Nodes, target: Nodes) -> Iterator[list[Operation]]:
-    """Yield the changes that make the target equal to the source, to be committed in this order."""
+    """Yield the changes that make the target equal to the source, as lists of operations. The caller must commit them
+    in this order."""
     found = difference(source, target)
     if not found:
         return
@@ -105,7 +111,7 @@ def _broker_ids(nodes: Nodes) -> int:
 
 
 def _always_there() -> set[str]:
-    """Return Kafka's persistent nodes and their parents."""
+    """Return the paths of the nodes that every cluster has, and of their ancestors."""
     found: set[str] = set()
     for path in paths.ROOTS:
         while path != "/":

@@ -1,8 +1,9 @@
-"""The tree interface that all metadata is written against: the few operations of ZooKeeper that Kafka uses.
+"""The interface of the metadata tree that the broker's code uses: the few operations of ZooKeeper that Kafka needs.
 
 A node has data, a version that each change of the data increases by one, and children. Reads come from memory. A change
-is a list of operations that are applied all or none: `submit` hands it to the tree's own thread, `commit` also waits
-for it. Implementations: LocalTree (SQLite) and ZooKeeperTree. Kafka's counterpart is KafkaZkClient.
+is a list of operations, of which either all or none are applied. `submit` hands a change to the tree's own thread;
+`commit` also waits until the change is made. Implementations: LocalTree (SQLite) and ZooKeeperTree. Kafka's counterpart
+is KafkaZkClient.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ ANY_VERSION = -1
 
 
 class Node(NamedTuple):
-    """A node of the tree. `created` and `changed` are the zxids of the node's creation and of the last write of its
-    data.
+    """A node of the metadata tree. `created` and `changed` are the zxids (numbers of changes, as in ZooKeeper) of the
+    node's creation and of the last write of its data.
 
-    An `ephemeral` node is deleted when the session that created it ends. `mine` is True if this tree's own session
-    created the ephemeral node.
+    An `ephemeral` node is deleted when the session that created it ends. `mine` is True for an ephemeral node that was
+    created by this process's current session.
     """
 
     data: bytes
@@ -32,9 +33,10 @@ class Node(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Create a node whose parent exists. The result is the node's path; with `sequence`, it ends in ten added digits.
+    """The operation that creates a node whose parent exists. Its result is the path of the node. With `sequence`, ten
+    digits are appended to the path, which number the parent's sequence nodes.
 
-    An ephemeral node is deleted with its session and cannot have children.
+    An ephemeral node is deleted when the session that created it ends, and it cannot have children.
     """
 
     path: str
@@ -44,7 +46,7 @@ class Create(NamedTuple):
 
 
 class Set(NamedTuple):
-    """Replace a node's data if it has this version. The result is the new Node."""
+    """The operation that replaces a node's data if the node has this version. Its result is the new Node."""
 
     path: str
     data: bytes
@@ -52,14 +54,15 @@ class Set(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Delete a node without children if it has this version. The result is None."""
+    """The operation that deletes a node without children if the node has this version. Its result is None."""
 
     path: str
     version: int = ANY_VERSION
 
 
 class Check(NamedTuple):
-    """Fail the change unless the node exists with this version. The result is the Node."""
+    """The operation that makes the whole change fail unless the node exists with this version. Its result is the
+    Node."""
 
     path: str
     version: int = ANY_VERSION
@@ -70,7 +73,8 @@ Done = Callable[["list[Any] | None", "TreeError | None"], None]
 
 
 class TreeError(Exception):
-    """A change that was refused or failed, or a read of a node that does not exist."""
+    """Raised or passed to a callback if a change was refused or failed, or if a node to be read does not exist. `path`
+    is the path of the node."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(message)
@@ -78,7 +82,7 @@ class TreeError(Exception):
 
 
 class NoNode(TreeError):
-    """The node, or the parent of a node to be created, does not exist."""
+    """Raised if the node at `path` does not exist. For a node to be created, `path` is that of its missing parent."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, f"there is no node {path}")
@@ -90,7 +94,8 @@ class NodeExists(TreeError):
 
 
 class BadVersion(TreeError):
-    """The node was changed meanwhile. `found` is None if the present version is unknown."""
+    """Raised if a node does not have the version `expected`, because the node was changed meanwhile. `found` is its
+    current version, or None if that is unknown."""
 
     def __init__(self, path: str, expected: int, found: int | None = None) -> None:
         super().__init__(
@@ -109,17 +114,18 @@ class NoChildrenForEphemerals(TreeError):
 
 
 class TreeUnavailable(TreeError):
-    """The tree is closed or its store failed. After a failure, a restart may show that the change was made."""
+    """Raised if the tree is closed or its store failed. After a failure of the store, the change may still have been
+    made, which shows after a restart."""
 
 
 class TreeUnreachable(TreeUnavailable):
-    """The tree is closed, or ZooKeeper has not answered for a session time-out. The change may or may not have been
-    made, which a later read shows. The caller may retry the change."""
+    """Raised if the tree is closed, or if ZooKeeper has not answered for a session time-out. The change may or may not
+    have been made, which a later read shows. The caller may retry the change."""
 
 
 class Event(NamedTuple):
-    """A change seen by a watch. `kind` is CREATED, CHANGED, DELETED or CHILDREN (a child of `path` was created or
-    deleted)."""
+    """A change of the metadata tree, as passed to the callback of a watch. `kind` is CREATED, CHANGED, DELETED or
+    CHILDREN (a child of `path` was created or deleted)."""
 
     kind: str
     path: str
@@ -132,52 +138,58 @@ CHILDREN = "children"
 
 
 class Tree(ABC):
-    """A tree of nodes. Any thread may call the methods; callbacks are called on the tree's own thread."""
+    """A metadata tree of nodes. Any thread may call the methods, except where they say otherwise. Callbacks are called
+    on the tree's own thread."""
 
     @abstractmethod
     def find(self, path: str) -> Node | None:
-        """Return the node, or None."""
+        """Return the node at this path, or None if there is no such node."""
 
     @abstractmethod
     def children(self, path: str) -> list[str]:
-        """Return the names of a node's children, sorted. Raises NoNode."""
+        """Return the sorted names of the children of the node at this path. Raises NoNode if the node does not
+        exist."""
 
     @abstractmethod
     def submit(self, operations: Sequence[Operation], done: Done) -> None:
-        """Apply the operations, all or none, and call `done(results, None)` or `done(None, error)`.
+        """Apply the operations as one change, all or none, then call `done(results, None)` with the result of each
+        operation, or `done(None, error)`.
 
-        When `done` is called, the change is durable and visible to all reads. Changes are applied in the order
-        submitted. If the tree is closed, `done` is called at once on the caller's thread.
+        When `done` is called, the change is durable and visible to all reads. Changes are applied in the order in which
+        they are submitted. If the tree is closed, `done` is called at once on the caller's thread.
         """
 
     @abstractmethod
     def watch(self, path: str, callback: Callable[[Event], None]) -> Callable[[], None]:
-        """Call back after each change of this node or its list of children, until the returned function is called.
+        """Call `callback` after each change of the node at this path or of its list of children. Return a function that
+        ends the watch.
 
-        An empty path watches every node. Unlike ZooKeeper's, a watch fires repeatedly. Callbacks run before the
-        change's `done` and must not block.
+        An empty path watches every node. Unlike a watch of ZooKeeper, the callback is called again and again. It is
+        called before the `done` of the change and must not block.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Finish the submitted changes and delete the ephemeral nodes. Later changes fail with TreeUnreachable."""
+        """Finish the submitted changes, delete the ephemeral nodes of this process and close the tree. Later changes
+        fail with TreeUnreachable."""
 
     @abstractmethod
     def on_tree_thread(self) -> bool:
-        """Return True on the tree's own thread, which must not wait for the tree."""
+        """Return True if the caller runs on the tree's own thread, which must not wait for the tree."""
 
     @abstractmethod
     def on_new_session(self, callback: Callable[[], None]) -> None:
-        """Call back when a new session has replaced an expired one, so that the ephemeral nodes of this process are
-        gone.
+        """Call `callback` each time that a new session has replaced an expired one, which means that the ephemeral
+        nodes of this process are gone.
 
-        The callback must not block. A local tree has a single session and never calls back.
+        The callback must not block. A local tree has a single session, so its callbacks are never called.
         """
 
     def read_through(
         self, wanted: Sequence[str], done: Callable[[list[Node | None] | None, TreeError | None], None]
     ) -> None:
-        """Read nodes from the store, past the cache, and call `done(nodes, None)` or `done(None, error)`.
+        """Read the nodes at the paths `wanted` from the store instead of the cache. Call `done(nodes, None)`, with None
+        for a path without a node, or `done(None, error)`.
 
         This is for nodes that the tree does not keep in its cache, so that `find` cannot return them.
         """
@@ -185,11 +197,11 @@ class Tree(ABC):
 
     @property
     def is_reachable(self) -> bool:
-        """True if changes can be expected to complete soon: the connection to the store is not lost."""
+        """True if the tree is connected to its store, so that changes can be expected to complete soon."""
         return True
 
     def get(self, path: str) -> Node:
-        """Return the node. Raises NoNode."""
+        """Return the node at this path. Raises NoNode if there is no such node."""
         node = self.find(path)
         if node is None:
             raise NoNode(path)
@@ -199,8 +211,12 @@ class Tree(ABC):
         return self.find(path) is not None
 
     def commit(self, operations: Sequence[Operation]) -> list[Any]:
-        """Submit the change, wait, and return the results or raise the error. Do not call from callbacks or network
-        threads."""
+        """Apply the operations as one change, all or none, wait until the change is made, and return the result of each
+        operation. Raises TreeError if the change fails.
+
+        Must not be called from the tree's callbacks, which raises RuntimeError, or on network threads, because it
+        blocks.
+        """
         if self.on_tree_thread():
             raise RuntimeError("a callback of the tree must not wait for the tree")
         finished = threading.Event()
@@ -218,11 +234,13 @@ class Tree(ABC):
         return results
 
     def split_into_changes(self, operations: Sequence[Operation]) -> list[list[Operation]]:
-        """Split operations into as few changes as the store's size limit allows; usually one."""
+        """Return the operations split into as few changes as the store's size limit for a change allows, usually
+        one."""
         return [list(operations)]
 
     def submit_in_order(self, changes: Sequence[Sequence[Operation]], done: Callable[[TreeError | None], None]) -> None:
-        """Submit the changes one after the other, and stop at the first that fails."""
+        """Submit each change when the previous one has been made, and stop at the first change that fails. Call `done`
+        with that change's error, or with None when all changes have been made."""
         if not changes:
             done(None)
             return
@@ -236,7 +254,8 @@ class Tree(ABC):
         self.submit(changes[0], made)
 
     def ensure(self, *paths: str) -> None:
-        """Create the missing nodes among these paths and their parents, all in one change."""
+        """Create those of the nodes at these paths, and of their ancestors, that do not exist, all in one change.
+        Blocks."""
         unseen: set[str] = set()  # they exist, but our login may not read them
         while True:
             missing: dict[str, None] = {}
@@ -255,7 +274,8 @@ class Tree(ABC):
                     unseen.add(error.path)
 
     def subtree(self, path: str) -> list[str]:
-        """Return the paths of a node and of all nodes below, children before parents; [] if the node does not exist."""
+        """Return the path of a node and the paths of all nodes below it, children before parents, or [] if the node
+        does not exist."""
         if not self.exists(path):
             return []
         found: list[str] = []
@@ -272,9 +292,11 @@ class Tree(ABC):
 
 
 def wait(change: Callable[..., None], *arguments: Any, **keywords: Any) -> Any:
-    """Call a registry method that takes `done` as its last argument; wait, and return its result or raise its error.
+    """Call `change(*arguments, done, **keywords)`, wait until `done` is called, and return the result or raise the
+    error passed to `done`.
 
-    Do not call from the tree's callbacks or network threads. `done` takes (error) or (result, error).
+    `change` is a method that takes the callback `done` as its last positional argument and calls it as `done(error)` or
+    `done(result, error)`. Do not call this function from the tree's callbacks or on network threads, because it blocks.
     """
     finished = threading.Event()
     outcome: list[Any] = []
@@ -292,7 +314,7 @@ def wait(change: Callable[..., None], *arguments: Any, **keywords: Any) -> Any:
 
 
 def split_path(path: str) -> tuple[str, str]:
-    """Return the parent path and the name of a path. Raises ValueError for an invalid path."""
+    """Return the parent's path and the last name of a node's path. Raises ValueError for an invalid path."""
     if not path.startswith("/") or (path.endswith("/") and path != "/") or "//" in path or "\0" in path:
         raise ValueError(f"{path!r} is not a valid node path")
     parent, _, name = path.rpartition("/")

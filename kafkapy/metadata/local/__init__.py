@@ -1,1 +1,1 @@
-"""The metadata tree in a SQLite file."""
+"""The metadata tree stored in an SQLite file, for a broker without ZooKeeper."""

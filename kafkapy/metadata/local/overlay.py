@@ -1,7 +1,8 @@
-"""Changes that are made but not yet durable, on top of the durable nodes; used by the tree's thread.
+"""Changes of the metadata tree that are made but not yet durable, as a layer on top of the durable nodes. Only the
+tree's own thread uses it.
 
-Readers see only durable nodes. `Overlay.apply` makes one change; if one of its operations fails, the change is undone,
-and the changes before it stay.
+Readers see only durable nodes. `Overlay.apply` makes one change. If one of the change's operations fails, the whole
+change is undone, and the changes made before it remain.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ SEQUENCE_DIGITS = 10
 
 
 class Overlay:
-    """Changes on top of `nodes`, the numbers of children, and `sequences`, the next sequence number by parent path.
+    """Changes on top of the durable `nodes` and of `sequences`, which has the next sequence number by parent path.
+    `count_children` returns a node's number of durable children.
 
-    changed         the new node of each changed path, None if deleted
-    new_sequences   the new sequence number of each changed path
+    changed         the new node of each changed path, None if the node was deleted
+    new_sequences   the next sequence number of each parent path in which it has changed
     events          the events for watches, in order
     """
 
@@ -53,7 +55,8 @@ class Overlay:
         self._undo: list[tuple[dict[str, Any], str, Any]] = []
 
     def apply(self, operations: Sequence[Operation], number: int) -> list[Any]:
-        """Make a change with this number and return the results of its operations. Raises TreeError or ValueError."""
+        """Make one change, a list of operations, and return the result of each operation. `number` is the zxid of the
+        change. Raises TreeError or ValueError if an operation fails, and then undoes the whole change."""
         self._undo = []
         event_count = len(self.events)
         try:

@@ -1,9 +1,9 @@
-"""The tree in an SQLite file, for a broker without ZooKeeper.
+"""The metadata tree in an SQLite file, for a broker without ZooKeeper.
 
-Reads come from memory. One thread owns the file: it takes all waiting changes, writes them in one transaction (WAL,
-synchronous=FULL: one fsync), then makes them visible to readers and calls them back. After a crash the file has all
-changes that were called back, and perhaps one more group that was being written. Ephemeral nodes are kept in memory
-only and end with the process, like a ZooKeeper session.
+Reads come from memory. One thread owns the file. It takes all waiting changes, writes them in one transaction (WAL,
+synchronous=FULL: one fsync), then makes them visible to readers and calls their callbacks. After a crash, the file has
+all changes whose callback was called, and perhaps those of the transaction that was being written. Ephemeral nodes are
+kept in memory only and end with the process, like those of a ZooKeeper session.
 """
 
 from __future__ import annotations
@@ -55,14 +55,15 @@ Pending = tuple[Sequence[Operation], Done]
 
 
 class LocalTreeError(Exception):
-    """The SQLite file cannot be opened; the message names it and says why."""
+    """Raised if the SQLite file cannot be opened. The message names the file and tells the reason."""
 
 
 class LocalTree(Tree):
-    """A tree in the SQLite file at `path`, which is created if it does not exist. Raises LocalTreeError, NoThread.
+    """A metadata tree in the SQLite file at `path`, which is created if it does not exist. The constructor raises
+    LocalTreeError if the file cannot be opened, NoThread if no thread can be started.
 
-    `on_failure(error)` is called once if the file can no longer be written for another reason than a full disk: then
-    the broker has to stop.
+    `on_failure(error)` is called once if the file can no longer be written for another reason than a full disk. The
+    broker must then stop.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class LocalTree(Tree):
         on_failure: Callable[[Exception], None] | None = None,
         shortage: ShortageReport | None = None,
     ) -> None:
-        """`shortage`: the report of full-disk errors of the file's directory."""
+        """Open the file and load its nodes. `shortage` is the report of full-disk errors in the file's directory."""
         self._path = path
         self._shortage = shortage or ShortageReport(str(path.parent), SYSTEM_CLOCK)
         self._on_failure = on_failure
@@ -180,7 +181,8 @@ class LocalTree(Tree):
             call(done, results, problem)
 
     def _write(self, overlay: Overlay) -> None:
-        """Write the persistent changes of the overlay to the file and wait for the disk."""
+        """Write the overlay's changes of nodes that are not ephemeral to the file, and wait until they are on disk.
+        Raises sqlite3.Error, after which the file is unchanged."""
         gone, rows = [], []
         for path in overlay.changed.keys() | overlay.new_sequences.keys():
             node = overlay.find(path)
@@ -242,7 +244,8 @@ class LocalTree(Tree):
                 self._sequences[path] = sequence
 
     def _begin_session(self) -> int:
-        """Return the number before this process's first change, greater than any number of an earlier process."""
+        """Return the number (zxid) that precedes this process's first change. All numbers of this process are greater
+        than those of earlier processes."""
         (session,) = self._database.execute("SELECT value FROM state WHERE name = 'session'").fetchone()
         self._database.execute("UPDATE state SET value = ? WHERE name = 'session'", (session + 1,))
         return int(session + 1) << _SESSION_SHIFT

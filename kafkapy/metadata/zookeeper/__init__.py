@@ -1,1 +1,1 @@
-"""The metadata tree in ZooKeeper, with a cache of its nodes."""
+"""The metadata tree stored in ZooKeeper, with a cache of its nodes in memory."""

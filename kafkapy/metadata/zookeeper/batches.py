@@ -1,4 +1,4 @@
-"""Splits operations into changes that are not too large for ZooKeeper, whose limit is 1 MiB (jute.maxbuffer)."""
+"""Splits operations into changes that do not exceed ZooKeeper's size limit for a request, 1 MiB (jute.maxbuffer)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from kafkapy.metadata.tree import Create, Operation, Set
 
 _MAX_OPERATIONS = 2000
 _MAX_BYTES = 256 * 1024
-_OVERHEAD = 60  # of an operation besides path and data: header, lengths, version, flags, ACL; rounded up
+_OVERHEAD = 60  # bytes of an operation besides path and data: header, lengths, version, flags, ACL; rounded up
 
 
 def batches(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
-    """Yield the operations in order, in batches. An operation that is too large by itself is a batch of its own."""
+    """Yield the operations in order, split into batches that are small enough for one change of ZooKeeper. An operation
+    that is too large by itself becomes a batch of its own."""
     batch: list[Operation] = []
     size = 0
     for operation in operations:

@@ -1,4 +1,4 @@
-"""Reads changed nodes from ZooKeeper into the node cache, and sets watches on them."""
+"""Reads nodes that have changed from ZooKeeper into the node cache, and sets watches on the nodes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _T = TypeVar("_T")
 
 
 class Refresh:
-    """Refreshes the cache from ZooKeeper, with up to `window` reads in flight.
+    """Refreshes the cache of nodes from ZooKeeper, with up to `window` reads in flight.
 
-    `roots` are the names below "/" to follow (None: all); nothing below the paths in `leaves` is followed.
+    `roots` are the names below "/" whose nodes are cached (None: all). Nodes below the paths in `leaves` are not
+    cached.
     """
 
     def __init__(
@@ -38,8 +39,8 @@ class Refresh:
         self._timeout = timeout
 
     def run(self, stale: Iterable[Read]) -> list[Event]:
-        """Read these nodes and every unknown node found on the way, apply all of it to the cache at once, and return
-        the events."""
+        """Read the stale nodes, and every node found on the way that is not cached yet. Then apply all that was read to
+        the cache at once, and return the events for watches."""
         found: dict[str, Node | None] = {}
         known = self._cache.nodes
         asked_for: set[Read] = set()
@@ -93,7 +94,7 @@ class Refresh:
 
 
 def both(path: str) -> tuple[Read, Read]:
-    """Return the reads of a path's data and of its children."""
+    """Return the two reads of the node at this path: that of its data and that of its children's names."""
     return (path, False), (path, True)
 
 
@@ -103,7 +104,8 @@ def _unknown_ancestors(path: str, known: Collection[str]) -> Iterator[Read]:
 
 
 def pipelined(items: Iterable[_T], send: Callable[[_T], Any], window: int) -> Iterator[tuple[_T, Any]]:
-    """Yield each item with the result of `send(item)`, keeping up to `window` items sent ahead of the one yielded."""
+    """Yield each item with the result of `send(item)`. Up to `window` items are sent before the first result is
+    yielded, so that several requests are in flight."""
     sent: deque[tuple[_T, Any]] = deque()
     for item in items:
         sent.append((item, send(item)))

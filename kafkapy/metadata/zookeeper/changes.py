@@ -1,7 +1,7 @@
-"""Sends changes to ZooKeeper in order, and calls them back when the cache shows them.
+"""Sends changes to ZooKeeper in order, and calls each change's callback when the node cache shows the change.
 
-If an answer is lost with the connection, it is unknown whether the change was made. The refreshed cache tells (see
-unanswered_changes), and only changes that were not made are sent again.
+If an answer is lost with the connection, it is unknown whether the change was made. The refreshed cache shows whether
+it was (see unanswered_changes), and only changes that were not made are sent again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _MAX_TRIES = 10
 
 
 class Change(NamedTuple):
-    """A submitted change; `tries` counts how often it was sent without an answer."""
+    """A change that was submitted to the tree. `tries` is the number of times that the change was sent without getting
+    an answer."""
 
     operations: Sequence[Operation]
     done: Done
@@ -30,7 +31,8 @@ class Change(NamedTuple):
 
 
 class Changes:
-    """The changes in flight. Used by the tree's own thread only."""
+    """The changes that were sent to ZooKeeper and whose callbacks were not called yet. Only the tree's own thread uses
+    the object."""
 
     def __init__(self, session: Session, cache: NodeCache, window: int, timeout_s: float) -> None:
         self._session = session
@@ -43,11 +45,12 @@ class Changes:
         self._unsure: list[tuple[Change, int]] = []
 
     def __bool__(self) -> bool:
-        """True if a change waits for its callback."""
+        """Return True if a sent change waits for its callback."""
         return bool(self._answered or self._unsure)
 
     def send_all(self, group: Iterable[Change]) -> set[Read]:
-        """Send the changes, wait for ZooKeeper's answers, and return the nodes to read before the callbacks may run."""
+        """Send the changes to ZooKeeper, wait for the answers, and return the reads of nodes that must be made before
+        the changes' callbacks may be called."""
         touched: set[Read] = set()
         for change, asked in pipelined(group, self._send, self._window):
             try:
@@ -79,7 +82,8 @@ class Changes:
         return touched
 
     def call_back(self) -> None:
-        """Call back the answered changes, which the cache now shows."""
+        """Call the callbacks of all answered changes. The caller has refreshed the cache, so that it shows the
+        changes."""
         answered, self._answered = self._answered, []
         for change, results, error in answered:
             if results is not None:
@@ -88,18 +92,19 @@ class Changes:
             call(change.done, results, error)
 
     def to_resend(self) -> list[Change]:
-        """Return the unanswered changes that were not made, and call back the others. The cache was just read
-        completely."""
+        """Return the unanswered changes that were not made, and call the callbacks of those that were made. The caller
+        has just read all nodes into the cache."""
         unsure, self._unsure = self._unsure, []
         return [change for change, since in unsure if not self._call_back_if_applied(change, since)]
 
     def give_up(self) -> list[Change]:
-        """Return the unanswered changes and stop tracking them."""
+        """Return the changes that were sent without getting an answer, and forget them."""
         unsure, self._unsure = self._unsure, []
         return [change for change, _ in unsure]
 
     def _send(self, change: Change) -> Any:
-        """Return the last known zxid and kazoo's pending answer, or the error of a change that cannot be sent."""
+        """Send a change. Return the greatest zxid known before and kazoo's pending answer, or a TreeError if the change
+        cannot be sent."""
         since = self._session.last_change
         try:
             return since, self._session.change(change.operations)
@@ -116,13 +121,14 @@ class Changes:
 
 
 def _reads_of(operations: Sequence[Operation]) -> Iterator[Read]:
-    """Yield the reads of all nodes that a change without results names."""
+    """Yield the reads of all nodes that the operations of a failed change name."""
     for operation in operations:
         yield from both(_known_path(operation))
 
 
 def _known_path(operation: Operation) -> str:
-    """Return the operation's path, or for a sequence node, whose name is not known yet, its parent's."""
+    """Return the operation's path. For a sequence node to be created, whose name is not known yet, return the path of
+    its parent."""
     is_sequence = isinstance(operation, Create) and operation.sequence
     return split_path(operation.path + "0")[0] if is_sequence else operation.path
 

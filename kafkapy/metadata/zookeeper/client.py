@@ -1,4 +1,5 @@
-"""Creates kazoo clients from settings: connection, TLS, login, and errors that say what to do.
+"""Creates kazoo clients (connections to ZooKeeper) from settings, with TLS and login, and turns failures into errors
+that say what to do.
 
 This module imports kazoo, so import it only if ZooKeeper is used.
 """
@@ -31,18 +32,20 @@ _GRANTED = re.compile(r"negotiated session timeout: (\d+)")
 
 
 class ZooKeeperError(Exception):
-    """ZooKeeper cannot be used; the message says where, why, and what to do."""
+    """Raised if ZooKeeper cannot be used. The message tells the address, the reason and what to do."""
 
 
 class NoChroot(ZooKeeperError):
-    """The chroot at the end of zookeeper.connect does not exist, and `make_chroot` is False."""
+    """Raised if the chroot at the end of zookeeper.connect does not exist and `make_chroot` is False."""
 
 
 class ZooKeeperSettings(NamedTuple):
-    """How to reach ZooKeeper. `connect` has the form HOST:PORT,HOST:PORT with an optional chroot at the end.
+    """The settings for connecting to ZooKeeper. `connect` has the form HOST:PORT,HOST:PORT with an optional chroot at
+    the end.
 
-    Files are PEM; `login` is (user, password) for SASL DIGEST-MD5. With `set_acl`, nodes are created such that only
-    this login may change them (ZkData.defaultAcls). Without `make_chroot`, a missing chroot raises NoChroot.
+    Certificate files are in PEM format; `login` is (user, password) for SASL DIGEST-MD5. With `set_acl`, nodes are
+    created such that only this login may change them (ZkData.defaultAcls). If `make_chroot` is False, a missing chroot
+    raises NoChroot instead of being created.
     """
 
     connect: str
@@ -59,7 +62,8 @@ class ZooKeeperSettings(NamedTuple):
     make_chroot: bool = True
 
     def with_security(self, values: Values) -> ZooKeeperSettings:
-        """Return these settings with the TLS and login settings in `values`, which were checked."""
+        """Return a copy of these settings with the TLS and login settings from `values`, which `check_security` has
+        accepted."""
         algorithm = values["zookeeper.ssl.endpoint.identification.algorithm"]
         return self._replace(
             tls=values["zookeeper.ssl.client.enable"],
@@ -72,7 +76,7 @@ class ZooKeeperSettings(NamedTuple):
 
     @property
     def chroot(self) -> str:
-        """The chroot, or an empty string."""
+        """The chroot path at the end of `connect`, or an empty string if there is none."""
         _, slash, path = self.connect.partition("/")
         return f"/{path}".rstrip("/") if slash else ""
 
@@ -82,7 +86,12 @@ class ZooKeeperSettings(NamedTuple):
 
 
 def connected(settings: ZooKeeperSettings, hosts: str, on_state: Callable[[str], None]) -> Any:
-    """Return a KazooClient with an established session. Raises ZooKeeperError."""
+    """Return a KazooClient with an established session. Raises ZooKeeperError if no connection can be made or the login
+    is refused.
+
+    `hosts` is the connection string including the chroot. `on_state` is called on kazoo's threads each time that the
+    state of the connection changes.
+    """
     servers = settings.servers
     options: dict[str, Any] = {}
     if settings.tls:
@@ -144,7 +153,7 @@ def _no_answer(settings: ZooKeeperSettings, last: str) -> str:
 
 
 def close(client: Any) -> bool:
-    """End the client's session. Return False if ZooKeeper could not be reached, or did not answer in time."""
+    """End the kazoo client's session. Return False if ZooKeeper could not be reached or did not answer in time."""
     try:
         client.stop()
         client.close()
@@ -162,16 +171,18 @@ def _readable(path: str | None) -> str | None:
 
 
 def granted_timeout_ms(client: Any, asked_ms: int) -> int:
-    """Return the session time-out that ZooKeeper has granted, by its minSessionTimeout and maxSessionTimeout.
+    """Return the session time-out in milliseconds that ZooKeeper has granted within its minSessionTimeout and
+    maxSessionTimeout.
 
-    Return `asked_ms` if kazoo has not said it.
+    Return `asked_ms`, the requested time-out, if kazoo has not logged the granted one.
     """
     return client.logger.granted_ms or asked_ms
 
 
 class _LastMessage(logging.Logger):
-    """A logger for kazoo that keeps only the last problem: kazoo logs every attempt, the tree logs each outcome
-    once. It also keeps the session time-out that ZooKeeper has granted, which kazoo only logs."""
+    """A logger for kazoo that keeps only the last problem, since kazoo logs every attempt to connect while the tree
+    logs each outcome once. The logger also keeps the session time-out that ZooKeeper has granted, which kazoo tells
+    only in a log message."""
 
     def __init__(self) -> None:
         super().__init__("kazoo", logging.WARNING)
@@ -189,5 +200,5 @@ class _LastMessage(logging.Logger):
 
 
 def named(error: Exception) -> str:
-    """Return the name and message of a kazoo error."""
+    """Return the name and the message of a kazoo exception as one text."""
     return f"{type(error).__name__.removesuffix('Error')} {error}".strip()

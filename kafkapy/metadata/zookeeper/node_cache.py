@@ -1,7 +1,7 @@
-"""A cache in memory of the nodes of a ZooKeeper tree, and the events for what has changed.
+"""A cache in memory of the nodes of a ZooKeeper tree. It also computes the events for watches when nodes have changed.
 
-One thread writes to it with `apply`; any thread may read. A batch of reads from ZooKeeper is applied as a whole, and
-its events fire only afterwards.
+One thread writes to the cache with `apply`; any thread may read. The nodes read from ZooKeeper in one go are applied
+together, and their events fire only afterwards.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from kafkapy.metadata.tree import CHANGED, CHILDREN, CREATED, DELETED, Event, No
 
 
 class NodeCache:
-    """The cached nodes by path; "/" always exists."""
+    """The cached nodes of a ZooKeeper tree, by path. The root "/" is always cached."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {"/": Node(b"", 0, 0, 0, False)}
         self._children: dict[str, dict[str, None]] = {}
 
     def children(self, path: str) -> list[str]:
-        """Return the names of a node's children, sorted. Raises NoNode."""
+        """Return the sorted names of the children of the cached node at this path. Raises NoNode if the node is not
+        cached."""
         names = self._children.get(path)
         if names is None:
             if path not in self.nodes:
@@ -28,21 +29,22 @@ class NodeCache:
         return sorted(names)
 
     def child_paths(self, path: str) -> list[str]:
-        """Return the paths of a node's children, sorted. Raises NoNode."""
+        """Return the sorted paths of the children of the cached node at this path. Raises NoNode if the node is not
+        cached."""
         return [child_path(path, name) for name in self.children(path)]
 
     def subtree(self, path: str) -> Iterator[str]:
-        """Yield the node and all cached nodes below it, parents before their children."""
+        """Yield the path of a node and the paths of all cached nodes below it, parents before their children."""
         yield path
         for name in self._children.get(path, ()):
             yield from self.subtree(child_path(path, name))
 
     def apply(self, found: Mapping[str, Node | None]) -> list[Event]:
-        """Store the nodes found at these paths (None: no node), and return the events of the changes.
+        """Store the nodes that were read at these paths (None: there is no node), and return the events of the changes.
 
-        If a parent is gone, everything below it is removed too, even paths found later in the batch. Events are in an
-        order that could have happened: deletions first, children before parents, then the others, parents before
-        children.
+        If a node is gone, all nodes below it are removed too, even those that come later in `found`. Events are
+        returned in an order that could have happened: first deletions, children before parents, then all other events,
+        parents before children.
         """
         events: list[Event] = []
         removed: set[str] = set()
@@ -58,7 +60,7 @@ class NodeCache:
         return events
 
     def _was_replaced(self, path: str, node: Node | None) -> bool:
-        """Return True if a cached node was deleted, or deleted and created again."""
+        """Return True if the cached node at this path was deleted, or was deleted and created again."""
         before = self.nodes.get(path)
         return before is not None and (node is None or node.created != before.created)
 

@@ -1,6 +1,7 @@
-"""The settings for TLS and login to ZooKeeper (zookeeper.ssl.* and SASL), for brokers and clients.
+"""The settings for TLS and login to ZooKeeper (zookeeper.ssl.* and kafkapy.zookeeper.sasl.*), for brokers and clients.
 
-Source: KafkaConfig and ZKClientConfig of Kafka 3.9. The login settings are our own: Kafka has them in a JAAS file.
+Source: KafkaConfig and ZKClientConfig of Kafka 3.9. The login settings are kafkapy's own: Kafka has them in a JAAS
+file.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ SECURITY: dict[str, tuple[str, Any]] = {
 
 
 class Values(Protocol):
-    """The values of the settings, such as a BrokerConfig."""
+    """The values of settings by name, such as a BrokerConfig."""
 
     def __getitem__(self, name: str, /) -> Any: ...
 
 
 def read_security(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the SECURITY settings in a client's properties. Raises ConfigError."""
+    """Return the parsed values of all SECURITY settings, taken from a client's properties or the defaults. Raises
+    ConfigError for invalid values."""
     given = {name: properties.get(name) for name in SECURITY}
     values = {
         name: default if given[name] is None else parse_value(name, kind, given[name])
@@ -45,7 +47,8 @@ def read_security(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_security(values: Values) -> None:
-    """Raise ConfigError for invalid combinations of values."""
+    """Raise ConfigError for key stores that are not PEM files, and for a user name without a password or the
+    reverse."""
     if values["zookeeper.ssl.client.enable"]:
         _check_store(values, "zookeeper.ssl.keystore")
         _check_store(values, "zookeeper.ssl.truststore")
@@ -54,7 +57,8 @@ def check_security(values: Values) -> None:
 
 
 def certificate_file(values: Values) -> str | None:
-    """Return the file with our key and certificate for ZooKeeper; None without one, or without TLS."""
+    """Return the path of the PEM file with this process's key and certificate for ZooKeeper, or None if no file is set
+    or TLS is off."""
     location: str | None = values["zookeeper.ssl.keystore.location"]
     return location if values["zookeeper.ssl.client.enable"] else None
 

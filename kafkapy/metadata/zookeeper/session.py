@@ -1,7 +1,7 @@
-"""A session with ZooKeeper through kazoo: pipelined reads, and changes as multi-operation transactions.
+"""A session with ZooKeeper through kazoo, with pipelined reads, and changes sent as multi-operation transactions.
 
-Only the tree's thread uses it. kazoo's threads call `on_state` and `on_event`, which must not block. This module
-imports kazoo, so import it only if ZooKeeper is used. Source: Kafka's ZooKeeperClient, KafkaZkClient.
+Only the tree's own thread uses a session. kazoo's threads call `on_state` and `on_event`, which must not block. This
+module imports kazoo, so import it only if ZooKeeper is used. Source: Kafka's ZooKeeperClient, KafkaZkClient.
 """
 
 from __future__ import annotations
@@ -70,15 +70,17 @@ _SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 
 
 class Session:
-    """A session with ZooKeeper, from construction until `close`; kazoo reconnects after losses.
+    """A connection to ZooKeeper, from construction until `close`. kazoo reconnects when the connection is lost, with a
+    new session if the old one has expired.
 
-    Raises ZooKeeperError if no connection can be made.
+    The constructor raises ZooKeeperError if no connection can be made.
     """
 
     def __init__(
         self, settings: ZooKeeperSettings, on_state: Callable[[str], None], on_event: Callable[[str, str], None]
     ) -> None:
-        """`on_event(kind, path)` is called when a watch fires: kind is CREATED, CHANGED, DELETED or CHILD."""
+        """Connect to ZooKeeper. `on_state` is called when the state of the connection changes. `on_event(kind, path)`
+        is called when a watch fires: kind is CREATED, CHANGED, DELETED or CHILD."""
         self._settings = settings
         self._chroot = settings.chroot
         self._make_chroot()
@@ -88,21 +90,22 @@ class Session:
 
     @property
     def id(self) -> int | None:
-        """The session id, as in the owner of ephemeral nodes; None while disconnected."""
+        """The id of the ZooKeeper session, which is also the owner in its ephemeral nodes, or None while
+        disconnected."""
         client_id = self._client.client_id
         return client_id[0] if client_id is not None else None
 
     @property
     def last_change(self) -> int:
-        """The greatest zxid seen in ZooKeeper's answers."""
+        """The greatest zxid (number of a change) that was seen in ZooKeeper's answers."""
         return int(self._client.last_zxid)
 
     def close(self, timeout_s: float) -> bool:
-        """End the session, so that ZooKeeper deletes its ephemeral nodes. Return False if ZooKeeper did not get the
-        request, in which case the nodes stay until the session expires.
+        """End the session, so that ZooKeeper deletes the session's ephemeral nodes. Return False if ZooKeeper did not
+        get the request; the nodes then stay until the session expires.
 
-        Waits for up to `timeout_s` until ZooKeeper answers: kazoo sends the end of a session only once, and not at all
-        while the connection is broken, perhaps unnoticed.
+        First wait for up to `timeout_s` seconds until ZooKeeper answers. This is needed because kazoo sends the end of
+        a session only once, and does not send it at all while the connection is broken, perhaps unnoticed.
         """
         is_reachable = self._wait_for_answer(timeout_s)
         return close(self._client) and is_reachable
@@ -120,23 +123,25 @@ class Session:
         return False
 
     def revive(self) -> None:
-        """Start kazoo again if it has given up, as it does after a refused login, even if the server only stopped
-        meanwhile."""
+        """Start kazoo's client again if it has given up connecting. kazoo does so after a refused login, even if the
+        login was refused only because the server was stopping."""
         loop = self._client._connection._connection_routine
         if loop is not None and not loop.is_alive():
             self._client.start_async()
 
     def read(self, path: str, *, watched: bool = True) -> Any:
-        """Start to read a node's data, with a watch unless `watched` is False; pass the result to `node`."""
+        """Start to read the node at this path, with a watch unless `watched` is False. Pass the returned pending result
+        to `node`."""
         return self._client.get_async(path, watch=self._watched if watched else None)
 
     def read_children(self, path: str) -> Any:
-        """Start to read the names of a node's children, with a watch; pass the result to `children`."""
+        """Start to read the names of the node's children, with a watch. Pass the returned pending result to
+        `children`."""
         return self._client.get_children_async(path, watch=self._watched)
 
     def node(self, path: str, asked: Any, timeout: float) -> Node | None:
-        """Return the node of a `read`; None if it does not exist or our login may not read it. Raises
-        KazooException."""
+        """Wait for the result `asked` of a `read` and return the node. Return None if the node does not exist or the
+        login may not read it. Raises KazooException."""
         try:
             data, stat = asked.get(timeout=timeout)
         except NoNodeError:
@@ -147,7 +152,8 @@ class Session:
         return self._node(data, stat)
 
     def children(self, path: str, asked: Any, timeout: float) -> list[str] | None:
-        """Return the names of a `read_children`; None if the node does not exist or our login may not read it."""
+        """Wait for the result `asked` of a `read_children` and return the names of the node's children. Return None if
+        the node does not exist or the login may not read it. Raises KazooException."""
         try:
             names: list[str] = asked.get(timeout=timeout)
         except NoNodeError:
@@ -158,17 +164,19 @@ class Session:
         return [name for name in names if path != "/" or name != _OWN_NODE]
 
     def change(self, operations: Sequence[Operation]) -> Any:
-        """Send a change; pass the result to `outcome`. Raises TreeError or ValueError if it can be refused without
-        ZooKeeper."""
+        """Send the operations to ZooKeeper as one change. Pass the returned pending result to `outcome`. Raises
+        TreeError or ValueError if the change is invalid, which is found without asking ZooKeeper."""
         requests = [self._request(operation) for operation in operations]
         result = self._client.handler.async_result()
         self._client._call(wire.Transaction(requests), result)
         return result
 
     def outcome(self, operations: Sequence[Operation], asked: Any, timeout: float) -> list[Any]:
-        """Return the result of each operation of a change: a path, a Node, or None for checks and deletions.
+        """Wait for the result `asked` of a `change` and return the result of each operation: the path for a Create, the
+        Node for a Set, None for checks and deletions.
 
-        Raises TreeError if the change was refused, one of Unanswered if it is unknown whether it was made.
+        Raises TreeError if ZooKeeper refused the change, and one of the exceptions in Unanswered if it is unknown
+        whether the change was made.
         """
         raw = asked.get(timeout=timeout)
         for operation, result in zip(operations, raw, strict=True):
@@ -224,8 +232,8 @@ class Session:
             self._on_event(event.type, event.path)
 
     def _make_chroot(self) -> None:
-        """Create the chroot as Kafka does, through a separate session without a chroot. After a lost connection, try
-        again for as long as a connection may take."""
+        """Create the chroot as Kafka does, through a separate session without a chroot. If the connection is lost
+        meanwhile, try again until zookeeper.connection.timeout.ms is over. Raises ZooKeeperError."""
         if not self._chroot:
             return
         client = connected(self._settings, self._settings.servers, _ignore)
@@ -247,7 +255,8 @@ class Session:
             close(client)
 
     def _make_missing_nodes(self, client: Any) -> None:
-        """Create the nodes of the chroot that are missing."""
+        """Create those nodes of the chroot's path that do not exist. Raises NoChroot if one is missing and the settings
+        forbid creating it."""
         parts = self._chroot.strip("/").split("/")
         for depth in range(1, len(parts) + 1):
             path = "/" + "/".join(parts[:depth])
@@ -276,4 +285,4 @@ def _as_tree(operation: Operation, error: Exception) -> TreeError:
 
 
 def _ignore(state: str) -> None:
-    """Ignore the state of a session that lives only for a moment."""
+    """Do nothing with the connection's state. The session of this callback is used only for a moment."""

@@ -1,13 +1,13 @@
-"""The tree in ZooKeeper, for a broker whose metadata other brokers and tools also read and change.
+"""The metadata tree in ZooKeeper, for a broker whose metadata other brokers and tools also read and change.
 
-Reads come from a cache. One thread fills it by reading from ZooKeeper, with a watch on every node; nodes touched by a
-watch or by one of our changes are read again. Reads are the only way into the cache, and a change is called back when a
-read has shown it.
+Reads come from a cache. One thread fills the cache by reading from ZooKeeper, with a watch on every node. When a watch
+fires or this process changes nodes, the thread reads those nodes again. The cache changes only through such reads, and
+the callback of a change is called when a read has shown the change.
 
-If the connection is lost, reads return the cached nodes, and changes wait for up to a session time-out, then fail.
-After a reconnect everything is read again, because watches end with a connection. Then each change without an answer is
-looked up in the cache, and sent again only if it was not made (`zookeeper_changes`). If the session has expired
-meanwhile, `on_new_session` tells the owners of ephemeral nodes.
+While the connection is lost, reads return the cached nodes, and changes wait for up to a session time-out, then fail.
+After a reconnect, all nodes are read again, because watches end with a connection. Then each change without an answer
+is looked up in the cache, and is sent again only if it was not made (see `unanswered_changes`). If the session has
+expired meanwhile, the callbacks of `on_new_session` are called, because the ephemeral nodes are gone.
 
 Source: Kafka's ZooKeeperClient and KafkaZkClient (retryRequestUntilConnected).
 """
@@ -49,22 +49,24 @@ log = logging.getLogger("kafkapy.metadata.zookeeper")
 _RETRY_S = 0.5
 
 
-# How long `close` waits for a lost connection in order to end the session too. If ZooKeeper has been away for longer,
-# the close does not wait.
+# How long `close` waits for a lost connection to come back, in order to end the session in ZooKeeper too. The time for
+# which the connection has already been lost counts, so `close` may not wait at all.
 _END_S = 5.0
 
 
 class _UncachedRead(NamedTuple):
-    """A `read_through` that waits for the tree's thread."""
+    """A call of `read_through` that waits for the tree's own thread."""
 
     wanted: Sequence[str]
     done: Callable[[list[Node | None] | None, TreeError | None], None]
 
 
 class ZooKeeperTree(Tree):
-    """The nodes below the chroot whose top-level name is in `roots` (None: all), except below the paths in `leaves`.
+    """A metadata tree in ZooKeeper, below the chroot. It has the nodes whose top-level name is in `roots` (None: all
+    nodes), without the nodes below the paths in `leaves`.
 
-    Raises ZooKeeperError, NoThread.
+    The constructor blocks until all nodes are read. It raises ZooKeeperError if ZooKeeper cannot be reached, NoThread
+    if no thread can be started.
     """
 
     def __init__(
@@ -100,7 +102,8 @@ class ZooKeeperTree(Tree):
         self._wait_until_loaded()
 
     def _wait_until_loaded(self) -> None:
-        """Wait for the first load, which may take long with many topics; give up only if the connection stays lost."""
+        """Wait until all nodes have been read for the first time, which may take long with many topics. Raise
+        ZooKeeperError only if the connection stays lost for a session time-out."""
         lost_since = time.monotonic()
         while not self._loaded.wait(_RETRY_S):
             now = time.monotonic()
@@ -164,12 +167,12 @@ class ZooKeeperTree(Tree):
 
     @property
     def session_id(self) -> int | None:
-        """The session id; None while disconnected."""
+        """The id of the ZooKeeper session, or None while disconnected."""
         return self._session.id
 
     @property
     def hidden(self) -> list[str]:
-        """The paths of nodes that our login may not read; they are treated as not existing."""
+        """The sorted paths of the nodes that the login may not read. The tree treats these nodes as not existing."""
         return sorted(self._session.hidden)
 
     # Called by kazoo's threads.
@@ -181,8 +184,8 @@ class ZooKeeperTree(Tree):
                 self._lost_at = time.monotonic()
             if state == LOST and not self._closed:
                 self._expired = True
-            # Only the tree's own thread discards what the old connection has shown: it may be about to store more of
-            # it.
+            # Only the tree's own thread may discard the nodes that were read over the old connection: that thread may
+            # be about to store more such nodes.
             self._reload |= self._connected
             self._condition.notify()
         if self._closed:
@@ -237,8 +240,8 @@ class ZooKeeperTree(Tree):
             )
 
     def _wait_for_work(self) -> bool:
-        """Wait until there is work and a connection, then return True; False once the tree is closed and the work is
-        done."""
+        """Wait until there is work to do and a connection, then return True. Return False once the tree is closed and
+        the work is done or cannot be done."""
         while True:
             with self._condition:
                 busy = bool(self._waiting or self._uncached_reads or self._changes)
@@ -260,7 +263,8 @@ class ZooKeeperTree(Tree):
                 )
 
     def _fail_all(self, reason: str) -> None:
-        """Fail all waiting changes and reads. Whether an unanswered change was made, a later read will show."""
+        """Call the callbacks of all waiting changes and reads with the error TreeUnreachable. A later read will show
+        whether a change that was sent without getting an answer was made."""
         self._changes.call_back()
         with self._condition:
             failed = [change.done for change in (*self._changes.give_up(), *self._waiting)]
@@ -271,7 +275,8 @@ class ZooKeeperTree(Tree):
             call(done, None, TreeUnreachable("/", reason))
 
     def _do_work(self) -> None:
-        """Read stale nodes, call back the changes they show, find unanswered changes, and send new changes."""
+        """Read stale nodes into the cache, call the callbacks of the changes that the cache now shows, find out which
+        unanswered changes were made, and send new changes."""
         with self._condition:
             stale, self._stale = self._stale, set()
             expired, self._expired = self._expired, False
@@ -301,7 +306,7 @@ class ZooKeeperTree(Tree):
         self._read_uncached()
 
     def _read_uncached(self) -> None:
-        """Carry out the `read_through` calls. If the connection is lost, they stay queued."""
+        """Carry out the waiting calls of `read_through`. If the connection is lost, the calls stay queued."""
         with self._condition:
             reads = list(self._uncached_reads)
         for read in reads:

@@ -1,7 +1,7 @@
-"""Finds out whether a change was made whose answer was lost with the connection to ZooKeeper.
+"""Finds out whether a change was made although ZooKeeper's answer was lost with the connection.
 
-All nodes that a change creates or sets get the number (zxid) of that change, greater than any known when it was sent.
-So the change was made if all its nodes have the expected data and the same, later zxid.
+All nodes that a change creates or sets get the number (zxid) of that change. This number is greater than any number
+known when the change was sent. So the change was made if all its nodes have the expected data and the same, later zxid.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ Children = Callable[[str], "list[str]"]
 
 
 def results_if_applied(operations: Sequence[Operation], since: int, find: Find, children: Children) -> list[Any] | None:
-    """Return the results of the change if the nodes show that it was made after zxid `since`, else None.
+    """Return the results of a change's operations if the nodes show that the change was made after zxid `since`, else
+    None.
 
-    If another process has changed a node again meanwhile, this returns None: the retried change then fails with a
-    version conflict, as after any concurrent change. Deletions leave no zxid: a change with deletions only counts as
-    made if the nodes are gone.
+    If another process has changed one of the nodes again meanwhile, this returns None. The retried change then fails
+    with a version conflict, as after any concurrent change. Deletions leave no zxid, so a change that consists only of
+    deletions counts as made if the nodes are gone. `find` and `children` read the cached tree.
     """
     numbers: set[int] = set()
     results: list[Any] = []
@@ -47,7 +48,8 @@ def results_if_applied(operations: Sequence[Operation], since: int, find: Find, 
 
 
 def _created_path(operation: Create, since: int, find: Find, children: Children) -> str | None:
-    """Return the path of the node that this operation created, or None."""
+    """Return the path of the node that this Create operation has created after zxid `since`, or None if there is no
+    such node."""
     if not operation.sequence:
         node = find(operation.path)
         return operation.path if node is not None and node.created > since else None
