@@ -1,1 +1,1 @@
-"""The partitions on this broker: leadership, high watermark, reads, appends, and requests that wait for either."""
+"""The partitions on this broker: leadership, high watermark, reads and appends, and requests that wait for records."""

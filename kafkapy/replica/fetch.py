@@ -175,10 +175,11 @@ class FetchPlan:
 
 
 def _divergence(partition: Partition, asked: Any) -> tuple[int, int] | None:
-    """Return the (epoch, end offset) at which the reader's log diverges from this leader's log, or None (KIP-595).
+    """Return (epoch, end offset) where the log of the fetching follower diverges from this leader's log, else None
+    (KIP-595).
 
-    The logs diverge if the reader's last fetched epoch ends, on this leader, before the reader's fetch offset. Raises
-    KafkaError OFFSET_OUT_OF_RANGE if this leader's log does not have that epoch.
+    The logs diverge if the follower's last fetched epoch ends, on this leader, before the follower's fetch offset.
+    Raises KafkaError OFFSET_OUT_OF_RANGE if this leader's log has no epoch up to that epoch.
     """
     epoch, end_offset = partition.log.end_offset_for_epoch(asked.last_fetched_epoch)
     if epoch < 0 or end_offset < 0:

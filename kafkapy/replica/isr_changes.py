@@ -1,8 +1,8 @@
-"""Asks the controller for changes of ISRs, for the partitions that this broker leads.
+"""Ask the controller to change the ISRs of partitions that this broker leads.
 
 One AlterPartition request is in flight at a time, with the changes of all partitions that wait. A failure of the whole
-request is retried until the controller answers; a partition's error is the caller's to handle.
-Source: kafka.server.DefaultAlterPartitionManager, KIP-497.
+request is retried until the controller answers; the error of a single partition is passed to the caller. Source:
+kafka.server.DefaultAlterPartitionManager, KIP-497.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BY_ID = (2, 3)
 
 
 class IsrChange(NamedTuple):
-    """A proposed ISR of a partition. `partition_epoch` is the last one that the leader knows."""
+    """A proposed new ISR of a partition. `partition_epoch` is the latest partition epoch that the leader knows."""
 
     topic: str
     topic_id: bytes
@@ -39,7 +39,7 @@ class IsrChange(NamedTuple):
 
 
 class WrittenIsr(NamedTuple):
-    """The state of a partition after the controller has carried out a change."""
+    """The leader and ISR of a partition after the controller has carried out an IsrChange."""
 
     leader: int
     leader_epoch: int
@@ -52,7 +52,7 @@ Done = Callable[["WrittenIsr | KafkaError"], object]
 
 
 class IsrChanges:
-    """The changes of this broker that wait for the controller. `submit` may be called on any thread."""
+    """The ISR changes of this broker that wait for the controller's answer. `submit` may be called on any thread."""
 
     def __init__(
         self,
@@ -62,8 +62,9 @@ class IsrChanges:
         timer: Timer,
         timeout_s: float,
     ) -> None:
-        """`controller()` returns the link to the present controller, None if there is none. `broker_epoch()` returns
-        the epoch of this broker's registration, which changes when it registers again."""
+        """`controller()` returns the Link to the present controller, None if there is no controller. `broker_epoch()`
+        returns the epoch of this broker's registration, which changes when the broker registers again.
+        """
         self._controller = controller
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -75,7 +76,10 @@ class IsrChanges:
         self._stopped = False
 
     def submit(self, change: IsrChange, done: Done) -> bool:
-        """Ask for a change. Return False if one of the same partition waits already: then `done` is never called."""
+        """Send a change to the controller, and call `done` once with the result, a WrittenIsr or a KafkaError.
+
+        Return False, and never call `done`, if another change of the same partition is waiting already.
+        """
         with self._lock:
             key = change.topic, change.partition
             if key in self._waiting:
@@ -85,13 +89,13 @@ class IsrChanges:
         return True
 
     def stop(self) -> None:
-        """Send nothing more. The callbacks of changes that wait are not called."""
+        """Send no more requests. The callbacks of changes that still wait are not called."""
         with self._lock:
             self._stopped = True
             self._waiting.clear()
 
     def _send(self) -> None:
-        """Send all changes that wait, if no request is in flight."""
+        """Send all changes that wait in one AlterPartition request, unless another request is in flight."""
         with self._lock:
             if self._in_flight or not self._waiting or self._stopped:
                 return
@@ -158,14 +162,16 @@ class IsrChanges:
         self._timer.schedule(RETRY_S, self._send_again)
 
     def _send_again(self) -> None:
-        """Send the changes that wait now. The previous request has been answered, or is given up."""
+        """Send the changes that wait in the next request, because the previous request was answered or has failed."""
         with self._lock:
             self._in_flight = False
         self._send()
 
 
 def _results(sent: Sequence[IsrChange], response: Any) -> dict[tuple[str, int], WrittenIsr | KafkaError]:
-    """Return the results by topic and partition. What was not asked for is left out."""
+    """Return the result for each partition in the response, by (topic, partition). Partitions that were not sent are
+    left out.
+    """
     names = {one.topic_id: one.topic for one in sent}
     asked = {(one.topic, one.partition) for one in sent}
     results: dict[tuple[str, int], WrittenIsr | KafkaError] = {}

@@ -43,7 +43,7 @@ class MarkerWriter:
         offsets_ended: OffsetsEnded,
         timeout_s: Callable[[], float] = lambda: 30.0,
     ) -> None:
-        """`timeout_s` returns how many seconds the replication of a marker may take."""
+        """`timeout_s()` returns how many seconds the replication of a marker may take."""
         self._replicas = replicas
         self._clock = clock
         self._offsets_ended = offsets_ended

@@ -59,7 +59,9 @@ class Partition:
         timer: Any = None,
         on_append: Callable[[Partition], object],
     ) -> None:
-        """`replicas` and `isr` are broker ids, by default this broker only; more than one replica needs `timer`."""
+        """`replicas` and `isr` are broker ids, by default this broker only. More than one replica needs `timer`, for
+        time-outs.
+        """
         self.topic = log.topic
         self.index = log.partition
         self.log = log
@@ -167,7 +169,9 @@ class Partition:
         self.advance()
 
     def advance(self) -> None:
-        """Advance the high watermark after a change of the ISR or of a follower's log end offset."""
+        """Advance the high watermark as far as possible, after a change of the ISR or of a follower's log end
+        offset.
+        """
         end = self._end_without_flush()
         self._advance(self.log.recovery_point if end is None else end)
 

@@ -1,4 +1,4 @@
-"""Clean one log, from its Candidate to the swapped segments (Kafka's Cleaner.doClean)."""
+"""Clean one log: find the last offset of each key, rewrite the segments, and swap them in (Kafka's Cleaner.doClean)."""
 
 from __future__ import annotations
 

@@ -114,9 +114,9 @@ class Rewriter:
 
 
 def _last_records(log: PartitionLog) -> list[tuple[int, int, int]]:
-    """Return (producer id, offset of its last data record or -1, epoch) of every producer in the producer state.
+    """Return (producer id, offset of the producer's last data batch or -1, epoch) of every producer that the log knows.
 
-    Kafka's UnifiedLog.lastRecordsOfActiveProducers.
+    As Kafka's UnifiedLog.lastRecordsOfActiveProducers.
     """
     with log.lock:
         return [

@@ -22,17 +22,18 @@ _log = logging.getLogger(__name__)
 
 
 class LogCleaner:
-    """The cleaner threads of a broker. Call `start`, then `reconfigure` at any time, then `stop`.
+    """The cleaner threads of a broker and the state that they share.
 
-    A log that cannot be cleaned is marked and skipped until the broker restarts or the log is created again.
+    Call `start`, then `reconfigure` at any time, then `stop`. A log that cannot be cleaned is marked and skipped until
+    the broker restarts or the log is created again.
     """
 
     def __init__(self, logs: Iterable[PartitionLog], clock: Clock, settings: CleanerSettings) -> None:
         """`logs` is iterated many times, and must return the broker's present logs each time."""
         self.settings = settings
         self.throttle = Throttle(settings.max_bytes_per_second, clock)
-        self.dirtiest_ratio = 0.0  # at the last look
-        self.longest_delay_ms = 0  # at the last look
+        self.dirtiest_ratio = 0.0  # when a thread last chose a log
+        self.longest_delay_ms = 0  # when a thread last chose a log
         self.last_look = clock.monotonic()
         self.threads: list[CleanerThread] = []
         self._is_short = False  # the last attempt to start a thread failed
@@ -43,7 +44,7 @@ class LogCleaner:
         self._uncleanable: dict[PartitionLog, str] = {}
         self._postponed: dict[PartitionLog, float] = {}  # monotonic time until which the log is skipped
 
-    # --- life
+    # --- starting and stopping
 
     def start(self) -> bool:
         """Start the cleaner threads that are not running.
@@ -64,7 +65,7 @@ class LogCleaner:
         return True
 
     def stop(self) -> None:
-        """Abort the cleanings in progress, and return when all threads have ended."""
+        """Abort the cleanings in progress, and return when all cleaner threads have ended."""
         threads, self.threads = self.threads, []
         for thread in threads:
             thread.stop()
@@ -96,7 +97,7 @@ class LogCleaner:
             while not stopped() and self._clock.monotonic() < deadline:
                 self._clock.wait_until(self._waiting, deadline)
 
-    # --- which log next
+    # --- choosing the next log
 
     def compacted(self) -> Iterator[PartitionLog]:
         """Yield the compacted logs that are open, in an online log directory, and not marked as uncleanable."""
@@ -150,7 +151,7 @@ class LogCleaner:
             self.mark_uncleanable(log, f"{type(reason).__name__}: {reason}")
         return None
 
-    # --- logs that are left alone
+    # --- logs that are skipped
 
     def mark_uncleanable(self, log: PartitionLog, why: str) -> None:
         """Skip this log until the broker restarts, because cleaning it failed. `why` is logged as an error."""
@@ -171,7 +172,7 @@ class LogCleaner:
                     if log not in here:
                         del marks[log]
 
-    # --- numbers
+    # --- metrics
 
     @property
     def last_stats(self) -> list[CleanerStats]:

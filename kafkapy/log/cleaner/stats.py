@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class CleanerStats:
     """The counters of one cleaning. Times are seconds of a monotonic clock.
 
-    Bytes and records are those of the second pass, unless the name begins with `map_`.
+    Bytes and records are those of the second pass, which rewrites the segments, unless the name begins with `map_`:
+    those are of the first pass, which maps the keys.
     """
 
     began: float

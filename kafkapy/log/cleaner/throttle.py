@@ -10,7 +10,9 @@ _BURST_S = 0.3  # after a pause, this many seconds' worth of bytes may be used a
 
 
 class Throttle:
-    """A rate limit. Each call of `take` reports bytes that were used and returns how long to wait."""
+    """A limit on the number of bytes per second. `take` returns how long the caller has to wait after each read or
+    write.
+    """
 
     def __init__(self, bytes_per_second: float, clock: Clock) -> None:
         self._clock = clock

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Stopped(Exception):
-    """Raised to abort the cleaning in progress because the cleaner stops."""
+    """Raised to abort the cleaning in progress, because the cleaner stops."""
 
 
 class CleanerThread(Thread):

@@ -22,7 +22,10 @@ class DirLocked(RuntimeError):
 
 
 class DirLock:
-    """A lock on a log directory, held from construction to `release`. The constructor raises DirLocked, OSError."""
+    """A lock on a log directory, held from construction to `release`.
+
+    The constructor raises DirLocked if another broker uses the directory, and OSError.
+    """
 
     def __init__(self, log_dir: str) -> None:
         self._key = os.path.realpath(log_dir)
@@ -44,7 +47,7 @@ class DirLock:
             _held.add(self._key)
 
     def release(self) -> None:
-        """Release the lock. Idempotent."""
+        """Release the lock, so that another broker may use the directory. Idempotent."""
         with _guard:
             if self._fd >= 0:
                 os.close(self._fd)

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class NoLogDir(RuntimeError):
-    """Raised when none of the log directories can be used."""
+    """Raised when none of the directories in log.dirs can be used."""
 
 
 class LogDirs:
@@ -90,11 +90,13 @@ class LogDirs:
         return stored.broker_id if stored is not None else None
 
     def check_identity(self, broker_id: int, cluster_id: str) -> None:
-        """Raise MetaPropertiesError if a directory belongs to another broker or another cluster."""
+        """Raise MetaPropertiesError if the meta.properties file of a directory names another broker or another
+        cluster.
+        """
         identity.check(self.online, MetaProperties(broker_id, cluster_id))
 
     def write_identity(self, broker_id: int, cluster_id: str, now_ms: int) -> None:
-        """Write meta.properties in every directory whose file is missing or names no cluster.
+        """Write these ids to meta.properties in every directory whose file is missing or names no cluster.
 
         Call `check_identity` first.
         """

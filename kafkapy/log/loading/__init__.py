@@ -1,1 +1,1 @@
-"""Opening the logs of a directory at the start, and recovering them after an unclean stop."""
+"""Load the logs of a log directory when the broker starts, and recover them after an unclean stop."""

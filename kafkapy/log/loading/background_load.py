@@ -103,7 +103,7 @@ class Loading:
         self._left = len(self._loads)
 
     def start(self) -> None:
-        """Start the threads that load the logs."""
+        """Start the threads that load the logs. Raises NoThread if a log directory gets no thread at all."""
         if not self._loads:
             self._over.set()
         for load in self._loads:
@@ -129,7 +129,7 @@ class Loading:
         for load in self._loads:
             load.stop()
 
-    # --- questions, without a lock
+    # --- queries, without a lock
 
     def __contains__(self, key: TopicPartition) -> bool:
         return key in self._jobs
@@ -150,7 +150,7 @@ class Loading:
         """Return the (topic, partition) of each log in the log directory `directory` that is not loaded yet."""
         return [job.key for job in list(self._jobs.values()) if job.load.log_dir.path == directory]
 
-    # --- one log
+    # --- loading one log
 
     def _load(self, job: LoadJob, watch: LoadWatch) -> bool:
         log_dir = job.load.log_dir
@@ -305,7 +305,7 @@ class LoadJob:
         self.ended = False
         self.taken = False  # taken out of the queue by `take`
         self.stopped = False  # the log will be deleted: stop loading after the present segment
-        self.wanted = False  # a client has asked for it
+        self.wanted = False  # a client has requested the log
         self.bytes_left = 0
         self.written_ms = 0  # modification time of the newest segment
 

@@ -72,7 +72,7 @@ class DirProgress:
 
 
 class LoadReport:
-    """The repairs that one log needed while it was loaded, for one log line at the end."""
+    """Collects notes about the repairs that one log needed while it was loaded, for one log line at the end."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []  # the first few notes

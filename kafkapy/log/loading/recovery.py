@@ -1,4 +1,4 @@
-"""Recover one segment: check every batch, cut the file after the last good one, rebuild the indexes.
+"""Recover one segment: check every batch, cut the file after the last good batch, and rebuild the indexes.
 
 Source: Kafka's LogSegment.recover and LogLoader.recoverSegment.
 """
@@ -24,7 +24,7 @@ _OFFSET = Struct(">q")
 
 
 class OffsetOverflow(Exception):
-    """Raised when valid batches are too far from the segment's base offset for an index entry.
+    """Raised when a segment has valid batches whose offsets are too far from its base offset for an index entry.
 
     The segment must be split. The cleaner of brokers before Kafka 1.1 could write such segments (KAFKA-6264).
     """

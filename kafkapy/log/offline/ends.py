@@ -1,7 +1,8 @@
 """Find where a partition's records begin and end on disk: after deleted records, and before an incomplete append.
 
-The last segment may end in an incomplete batch, because a broker is writing to it or was killed during a write. Then
-the rest of the file is a partial batch, or zeros (a preallocated file). Anything else is damage.
+The last segment may end in an incomplete batch, because a broker is writing to the segment or was killed during a
+write. Then the bytes after the last whole batch are a partial batch, or zeros (a preallocated file). Any other bytes
+there are damage.
 """
 
 from __future__ import annotations

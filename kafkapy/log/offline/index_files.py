@@ -42,7 +42,9 @@ class AbortedTransaction(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """One producer in a snapshot; `last_offset` is -1 if the snapshot has no data batch of this producer."""
+    """The state of one producer in a producer snapshot; `last_offset` is -1 if the snapshot has no data batch of the
+    producer.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -137,7 +139,7 @@ def producer_entries(path: Path) -> list[ProducerEntry]:
 
 
 def _written(path: Path, layout: Struct) -> Iterator[tuple[int, ...]]:
-    """Yield the entries of an index file without its preallocated zeros."""
+    """Yield the unpacked entries of an index file, without the preallocated zeros after them."""
     with open(path, "rb") as file:
         count = entries_in(file.fileno(), layout.size)
     return islice(_entries(path, layout), count)

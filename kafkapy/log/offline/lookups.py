@@ -1,7 +1,7 @@
 """Find a record by offset or timestamp through the indexes, without reading the whole segment.
 
-An index is never trusted. If it is missing or does not lead to a batch, the segment's headers are scanned from the
-start. Source: Kafka's LogSegment.translateOffset and findOffsetByTimestamp.
+An index is never trusted. If an index is missing or does not lead to a batch, the segment's batch headers are scanned
+from the start. Source: Kafka's LogSegment.translateOffset and findOffsetByTimestamp.
 """
 
 import os

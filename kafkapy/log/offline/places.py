@@ -1,4 +1,6 @@
-"""Turn a path that a user gives into partitions: a segment file, a partition, a topic, or a whole log directory."""
+"""Turn the paths that a user gives into partitions. A path is a segment file, a partition, a topic, or a log
+directory.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path

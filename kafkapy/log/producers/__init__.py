@@ -1,1 +1,1 @@
-"""The producer state of a log: sequences, open transactions, snapshots, rebuilding, and verifications."""
+"""The producer state of a log: the sequences and open transactions of its producers, and their snapshots."""

@@ -100,7 +100,7 @@ def _replay_segment(state: ProducerState, segment: Segment, start: int, end_offs
 
 
 def reader_of(segment: Segment) -> Callable[[int, int], bytes]:
-    """Return a function that reads (size, position) of the segment's file."""
+    """Return a function read(size, position) that returns `size` bytes of the segment's file from `position` on."""
     return lambda size, position: segment.files.pread(segment.handle(), size, position)
 
 

@@ -33,7 +33,7 @@ class SnapshotError(ValueError):
 
 
 def format_snapshot(entries: Collection[ProducerEntry]) -> bytes:
-    """Return the content of a snapshot file with these producers."""
+    """Return the content of a snapshot file with the state of these producers."""
     body = bytearray(_COUNT.pack(len(entries)))
     for entry in _as_java_iterates(entries):
         last = entry.batches[-1] if entry.batches else _NO_BATCH
@@ -136,7 +136,9 @@ class SnapshotFiles:
         return os.path.join(self.directory, names.file_name(offset, names.SNAPSHOT))
 
     def read(self, offset: int) -> list[ProducerEntry]:
-        """Return the producers in the snapshot at `offset`. Raises SnapshotError, FileNotFoundError."""
+        """Return the producers in the snapshot file at `offset`. Raises SnapshotError, and FileNotFoundError if there
+        is no file.
+        """
         data = self._contents.get(offset)
         if data == _EMPTY:
             return []

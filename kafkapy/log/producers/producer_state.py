@@ -162,7 +162,7 @@ class ProducerEntry:
 
 
 class CompletedTxn(NamedTuple):
-    """A transaction that has ended. `last_offset` is the offset of its marker."""
+    """A transaction that a marker has ended. `last_offset` is the offset of the marker."""
 
     producer_id: int
     first_offset: int

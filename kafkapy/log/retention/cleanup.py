@@ -1,4 +1,4 @@
-"""Remove records: whole segments at the start of the log (retention), any records at its end (truncation).
+"""Remove records from a log: whole segments at its start (retention), or any records at its end (truncation).
 
 The functions are called with the log's lock held and raise OSError. They do not wait for readers: a reader keeps using
 the old list of segments, and its open files stay readable. Source: Kafka's UnifiedLog and LocalLog.
