@@ -8,9 +8,10 @@ Differences from Kafka:
   time, at once if it is 0, and continues with the change.
 - A topic whose logs cannot be created is deleted again, and the response has the reason. Kafka keeps the topic.
 - A manual assignment in CreateTopics must name live brokers. Kafka checks this in CreatePartitions only.
-- A DeleteTopics entry with both a name and an id is refused alone; Kafka refuses the whole request. An entry with
-  neither gets INVALID_REQUEST, in Kafka TOPIC_AUTHORIZATION_FAILED. Errors have messages; those of Kafka have none.
-- If DeleteTopics names a topic twice, the second result is UNKNOWN_TOPIC_OR_PARTITION, in Kafka NONE.
+- If a DeleteTopics entry has both a name and an id, only this entry gets an error; Kafka refuses the whole request. An
+  entry with neither gets INVALID_REQUEST; in Kafka TOPIC_AUTHORIZATION_FAILED. Errors of DeleteTopics have messages,
+  which Kafka's do not have.
+- If DeleteTopics names a topic twice, the second result is UNKNOWN_TOPIC_OR_PARTITION; in Kafka it is NONE.
 - create.topic.policy.class.name has no effect.
 """
 

@@ -1,16 +1,16 @@
 """DescribeConfigs (versions 0 to 4), AlterConfigs (versions 0 to 2) and IncrementalAlterConfigs (versions 0 to 1).
 
-They serve topics and brokers; the log levels of a broker are described, and altered by IncrementalAlterConfigs.
+The resources are topics, brokers and the loggers of a broker. AlterConfigs does not change loggers.
 Source: KIP-133, KIP-226, KIP-339, KIP-412, kafka.server.ConfigHelper, kafka.server.ConfigAdminManager.
 
 Differences from Kafka:
 
 - A resource that a DescribeConfigs request names more than once has one result.
-- In DescribeConfigs, a resource of an unknown type is refused alone; Kafka refuses the whole request. Client metrics
-  subscriptions are such a type here; Kafka describes them.
-- Passwords are refused: this broker does not store them. So are the settings in
-  kafkapy.server.config.keys.READ_ONLY_HERE, which Kafka can change at run time.
-- Loggers are those of this broker, not Kafka's Java classes. alter.config.policy.class.name has no effect.
+- If DescribeConfigs names a resource of an unknown type, only this resource gets an error; Kafka refuses the whole
+  request. Client metrics subscriptions, which Kafka describes, are an unknown type here.
+- Changes of passwords are refused, because this broker does not store passwords. Changes of the settings in
+  kafkapy.server.config.keys.READ_ONLY_HERE are refused too; Kafka can change these settings at run time.
+- The loggers are those of this broker, not Kafka's Java classes. alter.config.policy.class.name has no effect.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ def _entry(entry: config_describe.Entry, request: Any, version: int) -> Any:
 
 @serves(ALTER_CONFIGS, pooled=True)
 def alter(broker: Services, call: Call, request: Any) -> Any:
-    """Handle AlterConfigs: replace all settings of each resource with those in the request. Return an error code for
-    each resource."""
+    """Handle AlterConfigs on the disk pool: replace all settings of each resource with those in the request, or only
+    check them if the request says validate_only. Return an error code for each resource."""
 
     def apply(resource: Any) -> None:
         new = config_alter.replaced([(one.name, one.value) for one in resource.configs])
@@ -128,8 +128,9 @@ def alter(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(INCREMENTAL_ALTER_CONFIGS, pooled=True)
 def incremental_alter(broker: Services, call: Call, request: Any) -> Any:
-    """Handle IncrementalAlterConfigs: set or delete single settings, and append items to list settings or subtract
-    items from them. Return an error code for each resource."""
+    """Handle IncrementalAlterConfigs on the disk pool: set or delete single settings, and append items to list settings
+    or subtract items from them. Only check this if the request says validate_only. Return an error code for each
+    resource."""
 
     def apply(resource: Any) -> None:
         operations = [(one.name, one.config_operation, one.value) for one in resource.configs]

@@ -6,7 +6,7 @@ Differences from Kafka:
 
 - Every partition has one replica, so no election is held: the error of a partition is ELECTION_NOT_NEEDED, or the
   reason why the partition has no leader.
-- A request for all partitions (null) has an empty response. Kafka's names the partitions without a leader.
+- A request for all partitions (null) has an empty response. Kafka's response has the partitions without a leader.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fetch (versions 0 to 17): regions of segment files, returned at once or when min_bytes are available.
+"""Fetch (versions 0 to 17): return records, as regions of segment files, at once or when min_bytes are available.
 
 Versions before 4 get records in the older message formats, converted on a pool. Source: KafkaApis.handleFetchRequest,
 ReplicaManager.fetchMessages.

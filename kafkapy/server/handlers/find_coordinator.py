@@ -36,8 +36,8 @@ NOWHERE = Node(-1, "", -1, None)
 
 @serves(FIND_COORDINATOR)
 def find_coordinator(broker: Services, call: Call, request: Any) -> Any:
-    """Handle FindCoordinator: return the coordinator of each key. If the internal topic does not exist, create it
-    first."""
+    """Handle FindCoordinator: return the coordinator of each key. If the internal topic does not exist, it is created
+    first, and the response waits for that."""
     keys = request.coordinator_keys if call.version >= BATCHED_SINCE else [request.key]
     topic = {GROUP: GROUPS, TRANSACTION: TRANSACTIONS}.get(request.key_type)
     if topic is None:

@@ -5,7 +5,7 @@ Source: ReplicaManager.describeLogDirs.
 Differences from Kafka:
 
 - Replicas are not moved between directories, so no replica is described as a future one.
-- A log that is still being loaded has the size 0. Kafka serves nobody before all logs are loaded.
+- A log that is still being loaded has the size 0. Kafka handles no requests before all logs are loaded.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Source: KafkaApis.handleWriteTxnMarkersRequest.
 
 Differences from Kafka:
 
-- A request in which a marker names a partition more than once gets a response. Kafka writes one marker to the
-  partition, too, but does not answer.
-- A marker without partitions has an entry in the response, in Kafka not.
+- A request in which a marker names a partition more than once gets a response. Kafka also writes only one marker to
+  the partition, but sends no response.
+- A marker without partitions has an entry in the response. In Kafka's response it has none.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ Source: KafkaApis.handleProduceRequest, ReplicaManager.handleProduceAppend.
 
 Differences from Kafka:
 
-- If a request names a partition twice, both record sets are appended, each with its own result. Kafka appends the last.
+- If a request names a partition twice, both record sets are appended, each with its own result. Kafka appends only the
+  last.
 - A response with NOT_LEADER_OR_FOLLOWER does not name the current leader, as Kafka does from version 10 on (KIP-951).
 - A batch is refused if it is larger than kafkapy.decompressed.max.bytes after decompression.
 """

@@ -2,8 +2,8 @@
 
 Source: KafkaApis.handleAlterPartitionReassignmentsRequest, KafkaController.processApiPartitionReassignment.
 
-Differences from Kafka: if a request names a partition twice, both targets are applied in turn, each with its own
-result. Kafka applies the last.
+Differences from Kafka: if a request names a partition twice, both reassignments are made in turn, each with its
+own result. Kafka makes only the last one.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Source: KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords.
 Differences from Kafka:
 
 - The response comes at once, and timeout_ms is ignored: no follower has to delete the records, too.
-- If a request names a partition twice, both offsets are applied in turn, each with its own result. Kafka applies the
-  last.
+- If a request names a partition twice, records are deleted up to both offsets in turn, each with its own result.
+  Kafka uses only the last offset.
 """
 
 from __future__ import annotations

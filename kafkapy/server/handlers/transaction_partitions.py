@@ -4,7 +4,7 @@ verify that they are part of it (KIP-98, KIP-890).
 Source: KafkaApis.handleAddPartitionsToTxnRequest, handleAddOffsetsToTxnRequest.
 
 Differences from Kafka: an AddPartitionsToTxn request without transactions (version 4 or later) gets an empty response.
-Kafka does not answer it.
+Kafka sends no response.
 """
 
 from __future__ import annotations
