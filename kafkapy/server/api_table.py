@@ -22,11 +22,11 @@ class Joins(NamedTuple):
     """Two functions that decide which requests of an API are joined, which means handled by one call of the handler.
 
     `same_connection(first, call)` returns True if `call` may be joined with `first`, an earlier call on the same
-    connection. If it is None, calls of one connection are never joined.
+    connection. None in place of this function means that calls of one connection are never joined.
 
     `other_connections(calls)` returns True if `calls`, all calls that a connection has sent, may be joined with calls
-    of other connections. They then wait until the network thread has read its other connections. It is not called if
-    the frames are larger than 4 KiB together.
+    of other connections. Joined calls wait until the network thread has read its other connections. This function is
+    not called if the frames are larger than 4 KiB together.
     """
 
     same_connection: Callable[[Call, Call], bool] | None

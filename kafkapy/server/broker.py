@@ -248,14 +248,15 @@ class BrokerServer:
             cluster.prepare_controller(fence)
 
     def _enter(self, cluster: ClusterRegistry) -> None:
-        """Register this broker in the metadata tree. With ZooKeeper the registration ends with the session."""
+        """Register this broker in the metadata tree. In ZooKeeper the registration ends with this broker's session."""
         config = self.services.config
         cluster.register_broker(
             self.services.broker_id, self._endpoints, config.broker_rack, self.services.clock.time_ms()
         )
 
     def _register(self, cluster: ClusterRegistry, ports: Mapping[str, int]) -> None:
-        """Set the broker's addresses in the metadata cache, for clients, and register the broker in the tree."""
+        """Put the broker's addresses into the metadata cache, for clients, and register the broker in the metadata
+        tree."""
         self.listeners = [str(one._replace(port=ports[one.name])) for one in self.services.config.listeners]
         self._endpoints = advertise(self.services, ports)
         self._enter(cluster)
@@ -263,8 +264,8 @@ class BrokerServer:
     # --- changes while it runs
 
     def _apply_config(self, config: BrokerConfig) -> None:
-        """Pass changed dynamic settings to the parts that have copies of them. The settings are stored already, so this
-        must not fail halfway."""
+        """Pass changed dynamic settings to the parts of the broker that keep copies of settings. The changes are stored
+        already, so this must not fail halfway."""
         assert self._network is not None
         self.services.log_manager.defaults = config.log_config
         self.services.log_manager.compaction.configure(cleaner_settings(config))

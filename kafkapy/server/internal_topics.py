@@ -1,7 +1,7 @@
 """Creates the internal topics when a client first looks for a coordinator. Source: Kafka's AutoTopicCreationManager.
 
-Kafka returns COORDINATOR_NOT_AVAILABLE in the meantime, and clients retry. Here their requests wait until the topic is
-created, which takes less time than a client's retry backoff.
+While a topic is being created, Kafka returns COORDINATOR_NOT_AVAILABLE, and clients retry. Here the clients' requests
+wait until the topic is created, which takes less time than a client's retry backoff.
 """
 
 from __future__ import annotations

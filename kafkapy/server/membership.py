@@ -50,8 +50,10 @@ class Membership:
         self._cancels = [tree.watch(path, self._note) for path in (paths.BROKER_IDS, paths.CONTROLLER)]
 
     def wait_for_other_brokers(self, session_timeout_s: float, own_ports: Collection[int]) -> None:
-        """Wait until no broker and no controller is registered in ZooKeeper. A broker on one of `own_ports` is not
-        connected to.
+        """Wait until no broker and no controller is registered in ZooKeeper.
+
+        A registered broker whose port is one of `own_ports` is not tested for accepting connections: this broker would
+        answer.
 
         Raises:
             StartError: A registered broker accepts connections, or a registration is still there after

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """The parts of a running broker. Each attribute is set once, before the first request, except as noted."""
+    """The parts of a running broker. Each attribute is set once, before the first request, unless a comment says
+    otherwise."""
 
     append_pool: DiskPool
     authorizer: Authorizer | None = None

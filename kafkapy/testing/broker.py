@@ -26,15 +26,15 @@ class BrokerFailed(RuntimeError):
 
 
 class Broker:
-    """A broker with embedded metadata on a free port of 127.0.0.1. Groups start with their first member, without delay.
+    """A broker with embedded metadata on a free port of 127.0.0.1. The first rebalance of a group begins without delay.
 
         with kafkapy.Broker(num_partitions=4) as broker:
             client = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
 
     Args:
-        log_dir: the data directory; None: a new directory that is removed at the end.
+        log_dir: the data directory; None: a new directory that is removed when the broker stops.
         process: run `kafkapy start` in a child process instead of threads of this process.
-        config: settings by name ({"num.partitions": 4}), which override all others.
+        config: settings by name ({"num.partitions": 4}), which override `overrides` and the defaults.
         overrides: settings with underscores for dots (num_partitions=4).
 
     Attributes:

@@ -22,7 +22,8 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def kafkapy_broker() -> "Iterator[Broker]":
-    """A broker in this process, on a free port and with its own directory, which is removed at the end."""
+    """Yield a running broker in this process, for all tests of the run. It has a free port and its own data directory,
+    which is removed at the end."""
     from kafkapy.testing.broker import Broker
 
     with Broker() as broker:
@@ -31,7 +32,8 @@ def kafkapy_broker() -> "Iterator[Broker]":
 
 @pytest.fixture
 def kafkapy_topic(kafkapy_broker: "Broker", request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of a new, empty topic with one partition, named after the test and deleted after it."""
+    """Yield the name of a new, empty topic with one partition. It is named after the test and deleted when the test
+    ends."""
     from kafkapy.client import Admin
 
     # Topic names have at most 249 characters of these kinds; the number makes truncated names unique.

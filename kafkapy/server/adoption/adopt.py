@@ -32,7 +32,8 @@ def adopt(
 
     Return the inventory of the directories and the plan that was written. `known` is metadata from other sources. With
     `dry_run` nothing is written, and a broker may be using the directories. `show` is called with the number of bytes
-    read so far. Raise AdoptionError, OSError or LocalTreeError; the directories are then unchanged.
+    read so far. If the adoption fails, raise AdoptionError, OSError or LocalTreeError; the directories are then
+    unchanged.
     """
     whole = [Path(os.path.abspath(directory)) for directory in dirs]
     for directory in whole:

@@ -43,12 +43,11 @@ class Highest(NamedTuple):
 
 
 def walk_segment(path: Path, known: Highest, show: Callable[[int], None], *, of_transactions: bool = False) -> Highest:
-    """Read the batch headers of a segment file. Return `known`, raised to the highest producer id and leader epoch in
-    the file.
+    """Return the highest producer id and leader epoch of `known` and of the record batches in a segment file.
 
-    Reading ends at the first bytes that are not a record batch. `of_transactions` is True for a segment of
+    The file is read up to the first bytes that are not a record batch. `of_transactions` is True for a segment of
     `__transaction_state`, whose records may name producer ids that have not written anything yet. `show` is called with
-    the number of bytes read so far. Raise OSError.
+    the number of bytes read so far. Raise OSError if the file cannot be read.
     """
     with open(path, "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size

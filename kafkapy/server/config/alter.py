@@ -92,7 +92,7 @@ def stored_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfi
 
 @lru_cache(maxsize=256)
 def _topic_settings(defaults: LogConfig, overrides: tuple[tuple[str, str], ...]) -> LogConfig:
-    """Return a topic's log settings, the same object for equal arguments: sharing it saves memory, because it is larger
+    """Return a topic's log settings, the same object for equal arguments. Sharing the object saves memory: it is larger
     than the rest of an idle partition."""
     return LogConfig.from_overrides(defaults, dict(overrides))
 
@@ -108,7 +108,7 @@ def check_broker(config: BrokerConfig, values: Mapping[str, str], *, per_broker:
 
 def check_operations(operations: Sequence[Operation]) -> None:
     """Raise KafkaError INVALID_REQUEST for operations that are invalid for any resource: a name that occurs twice, an
-    unknown operation code, or a null value."""
+    unknown operation code, or a null value in an operation other than DELETE."""
     _check_names(name for name, _, _ in operations)
     for name, operation, _ in operations:
         if operation not in (SET, DELETE, APPEND, SUBTRACT):

@@ -51,7 +51,8 @@ class DynamicConfig:
         self._apply_stored()
 
     def reload(self) -> None:
-        """Apply the stored dynamic settings again, because another program may have changed them. Blocks."""
+        """Apply the stored dynamic settings again, because another program may have changed them. This blocks, so it
+        must not be called on a network thread."""
         with self._changing:
             before = self._services.config
             self._apply_stored()
@@ -75,7 +76,7 @@ class DynamicConfig:
 
     def alter(self, change: Change, *, per_broker: bool, validate_only: bool) -> None:
         """Replace this broker's dynamic settings, or the cluster-wide ones if `per_broker` is False, with the result of
-        `change(current settings)`. Blocks.
+        `change(current settings)`. This blocks until the settings are stored in the metadata tree.
 
         With `validate_only`, only check the result. Raise KafkaError if a setting is invalid or cannot be stored.
         """

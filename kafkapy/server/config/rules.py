@@ -1,4 +1,5 @@
-"""Checks across several broker settings, those of KafkaConfig.validateValues for a broker without KRaft."""
+"""Checks rules between several broker settings: those of KafkaConfig.validateValues that apply to a broker without
+KRaft."""
 
 from __future__ import annotations
 

@@ -68,7 +68,8 @@ class TopicSettings:
         self._services.roles.settings_changed(topic)
 
     def refresh_all(self) -> None:
-        """Apply the settings of all topics again, after a change of the broker's defaults."""
+        """Apply the settings of all topics to their logs again, after a change of the broker's settings, which are
+        their defaults."""
         with self._changing:
             for topic in self._services.topics.names():
                 try:

@@ -194,8 +194,8 @@ class FetchSession:
     # These are called with the lock held:
 
     def add(self, key: Key, asked: FetchPartition) -> None:
-        """Add a partition to the session, or update the partition if the session has it. In both cases the partition is
-        due."""
+        """Add a partition to the session, or update the partition if the session has it. In both cases the next fetch
+        reads it."""
         known = self.partitions.get(key)
         if known is None:
             known = self.partitions[key] = asked
@@ -224,7 +224,8 @@ class FetchSession:
         asked.turn = self._turns
 
     def take(self) -> list[FetchPartition]:
-        """Make the partitions that are marked as changed due. Return all due partitions in the order of their turns."""
+        """Add the partitions that logs have marked as changed to `due`. Return all partitions in `due`, in the order of
+        their turns."""
         marked, due = self.marked, self.due
         while marked:
             asked = marked.pop()

@@ -26,7 +26,8 @@ MAX_PARTITIONS = 1_000_000
 
 
 class FetchContext:
-    """One fetch request: the partitions to read, and the choice of the results that go into the response."""
+    """One fetch request, with the partitions to read. Its method `respond` chooses the results that go into the
+    response."""
 
     __slots__ = ("_answering", "_cache", "_epoch", "_uses_topic_ids", "error_code", "partitions", "session")
 
@@ -59,7 +60,8 @@ class FetchContext:
         return session is not None and (session.closed or session.epoch != self._epoch)
 
     def due_now(self, *, to_answer: bool = False) -> list[FetchPartition]:
-        """Return the session's due partitions. Pass `to_answer` for the read whose results go into the response.
+        """Return the partitions of the fetch's session that may have something to send. `to_answer` is True for the
+        read whose results go into the response.
 
         Return [] if the fetch is over, or after an earlier call with `to_answer`. In both cases the marks of changed
         partitions stay, for the request that has continued the session or for the next one.
@@ -73,8 +75,8 @@ class FetchContext:
             return session.take()
 
     def respond(self, reads: list[Any], now: float) -> tuple[int, int, list[tuple[FetchPartition, Any]]]:
-        """Return (error code, session id, the results to send), for the results `reads` of `partitions`. The results to
-        send are (partition, result) pairs. Call this once per fetch."""
+        """Return (error code, session id, results to send) for a response, where `reads` has the result of reading each
+        partition. The results to send are pairs (partition, result). Call this once per fetch."""
         pairs = list(zip(self.partitions, reads, strict=True))
         session = self.session
         if session is None:

@@ -1,1 +1,1 @@
-"""The definitions of the broker's metrics, a table for each subsystem, and the sources of their values."""
+"""The broker's metrics: a table of definitions for each subsystem, and the functions that read the values."""

@@ -45,7 +45,7 @@ METRICS = metric_table(
 
 
 def register(logs: LogManager, counters: Registry) -> None:
-    """Register the metrics of the log cleaner. `logs` creates the cleaner when there is a compacted log."""
+    """Register the metrics of the log cleaner. The values are 0 until the log manager `logs` has created a cleaner."""
 
     def gauge(name: str, read: Callable[[LogCleaner], float], *labels: str) -> None:
         def value() -> float:

@@ -143,8 +143,8 @@ def _denials(call: Call) -> dict[str, KafkaError]:
 
 
 class _Sets:
-    """The record sets for one partition, with the slot for the answer to each of them, and the requests that contain
-    them."""
+    """The record sets for one partition, the position in the responses for the answer to each of them, and the requests
+    that contain them."""
 
     __slots__ = ("asked", "partition", "sets", "slots")
 
@@ -207,7 +207,8 @@ class Asked:
         self._unreplicated: list[tuple[Partition, Slot, AppendResult]] = []
 
     def fill(self, slot: Slot, verdict: Verdict) -> None:
-        """Write the answer for a record set into its slot, from the result of the append: offsets or an error."""
+        """Store the answer to a record set at its position in the response (`slot`), from the result of the append:
+        offsets or an error."""
         _, answers, place, index, frame = slot
         if isinstance(verdict, KafkaError):
             self._meters.error("Produce", verdict.code)
@@ -230,16 +231,16 @@ class Asked:
                 self._pending.complete(self._reply())
 
     def not_replicated(self, partition: Partition, slot: Slot, result: AppendResult) -> None:
-        """Delay the answer in `slot` until the high watermark has reached the appended records (acks=all), or until the
-        request's time-out.
+        """Delay the answer to a record set (acks=all) until the high watermark has reached its records, or until the
+        request's time-out. `slot` is the position of the answer in the response.
 
         Call this before calling `less` for the partition.
         """
         self._unreplicated.append((partition, slot, result))
 
     def _await_replicas(self, pending: MeteredPending) -> None:
-        """Send the responses when the high watermark has reached all delayed record sets. All appends are done, so the
-        frames are not needed any more."""
+        """Send the responses when each delayed record set is below the high watermark or has timed out. All appends are
+        done, so the frames of the requests are not needed any more."""
         waits, self._unreplicated = self._unreplicated, []
         self._awaited = [True] + [False] * (len(waits) - 1)
 
