@@ -16,7 +16,7 @@ UNKNOWN = -1  # an offset that is not known yet
 
 
 class Follower(NamedTuple):
-    """What the leader knows of one follower.
+    """The offsets and times of one follower, as its leader knows them from Fetch requests.
 
     end_offset      the offset of the follower's last Fetch request: the follower has all records below
     start_offset    the follower's log start offset, from its last Fetch request

@@ -312,5 +312,7 @@ class ReplicaManager:
         return monitor
 
     def stalls(self) -> dict[Path, Any]:
-        """Return the StallMonitor of each log directory (it counts slow writes) by path, for the metrics."""
+        """Return the StallMonitor of each log directory, which counts slow writes, by the directory's path. For the
+        metrics.
+        """
         return {Path(directory): monitor for directory, monitor in self._stalls.items()}

@@ -43,7 +43,7 @@ class Rewriter:
         self.bytes_written = 0
 
     def rewrite(self, group: Sequence[Segment]) -> Segment:
-        """Write the records of a group of segments that are kept to a new segment, and return the new segment.
+        """Write the records to keep of a group of segments to a new segment, and return the new segment.
 
         The new segment is complete, synced and named `.cleaned`. The old segments are not changed. Raises OSError,
         CorruptEntry, DecompressionError and whatever `pace` raises, after removing the new files.

@@ -131,7 +131,7 @@ class RecordSource:
 
 
 def transactions_of(place: Place, progress: Callable[[int], object] = lambda _: None) -> TransactionScan:
-    """Return a TransactionScan of all segments of the partition, which has its aborted and open transactions.
+    """Scan all segments of the partition for transactions; the returned TransactionScan has the aborted and open ones.
 
     `progress` is called with the number of bytes read so far. Damage is ignored here, because reading the records
     reports it. Raises OfflineError for a file that cannot be read.

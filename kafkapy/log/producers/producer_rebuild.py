@@ -110,10 +110,11 @@ def replay(
     collected: bytes,
     completed: Callable[[CompletedTxn], None],
 ) -> None:
-    """Apply batches of `segment` to the producer state. `collected` are the producers' batches that a Scan has found.
+    """Apply the batches of producers that a scan of batches has collected to the producer state.
 
-    Nothing is refused, as the batches are in the log. `completed` is called for each transaction that ends, before the
-    state counts the transaction as ended.
+    Nothing is refused, as the batches are in this log or in the leader's log. `collected` is the `producers` of the
+    scan's result, and `read(size, position)` returns the bytes of a batch. `completed` is called for each transaction
+    that ends, before the state counts the transaction as ended.
     """
     for base, last, producer_id, timestamp, position, _, last_sequence, size, epoch, flags in _BATCH.iter_unpack(
         collected

@@ -20,8 +20,9 @@ _SEQUENCE_MASK = 0x7FFFFFFF
 
 
 class BatchNote(NamedTuple):
-    """What the producer state remembers of a batch in the log. `offset_delta` is the batch's last offset minus its
-    first.
+    """The last sequence, offsets and timestamp of a batch in the log, as the producer state remembers them.
+
+    `offset_delta` is the batch's last offset minus its first offset.
     """
 
     last_sequence: int
