@@ -16,8 +16,8 @@ class StickyChoice:
     (KIP-480).
 
     Args:
-        available: A function of a topic and its number of partitions that returns the partitions to choose from. Producers
-            pass a function that returns the partitions with a leader, as Kafka does.
+        available: A function of a topic and its number of partitions that returns the partitions to choose from.
+            Producers pass a function that returns the partitions with a leader, as Kafka does.
     Attributes:
         current: The current partition of each topic.
     """

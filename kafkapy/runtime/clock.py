@@ -103,10 +103,10 @@ class ManualClock:
             self._shift_ms += time_ms - self.time_ms()
 
     def wait_until(self, condition: threading.Condition, deadline: float | None) -> None:
-        # A race with `advance`: it first sets the time, then reads who waits; this method first registers, then reads
-        # the time. If this method registers in time, `advance` finds it, and its notify has to wait for the condition,
-        # which the caller holds until `wait` releases it. Otherwise `advance` has set the time already, and this method
-        # reads the new time.
+        # A race with `advance`: `advance` first sets the time, then reads the list of waiting threads; this method
+        # first registers, then reads the time. If this method registers in time, `advance` finds it, and its notify has
+        # to wait for the condition, which the caller holds until `wait` releases it. Otherwise `advance` has set the
+        # time already, and this method reads the new time.
         key = threading.get_ident()
         with self._lock:
             self._waiting[key] = condition

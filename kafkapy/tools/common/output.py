@@ -79,8 +79,8 @@ def _print_framed(names: list[str], to_right: list[bool], cells: list[list[str]]
 
 
 class Progress:
-    """A function to call with the amount of work done so far. This class shows nothing; the subclass `_Bar` shows a
-    bar."""
+    """A callable that shows progress; call it with the amount of work done so far. This class shows nothing; its
+    subclass `_Bar` shows a bar."""
 
     def __call__(self, done: int) -> None:
         """Show that `done` of the total is done. `done` counts from the start, not from the last call."""

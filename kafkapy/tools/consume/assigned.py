@@ -83,10 +83,10 @@ class AssignedMember:
 
 
 def start_of(text: str) -> Start:
-    """Return a function that moves a consumer, which is at the earliest records, to the position that the value of
-    --from names.
+    """Return a function that moves a consumer to the position that `text`, the value of --from, names. The function
+    expects a consumer whose positions are the earliest offsets, and the end offsets.
 
-    Raises CallError if the text is no position.
+    Raises CallError if `text` is no position.
     """
     if text == "earliest":
         return lambda consumer, ends: None

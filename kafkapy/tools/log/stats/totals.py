@@ -9,8 +9,9 @@ from kafkapy._ext.log_tally import LogTally
 from kafkapy.log.offline.places import Place
 from kafkapy.record.compression import NAMES
 
-GAPS = 10  # the largest keys, which are listed
-# How much is kept for several partitions together; ext/log_tally and ext/key_totals bound what is kept for one.
+GAPS = 10  # how many of the largest gaps are listed
+# The most keys and producers kept for several partitions together. ext/log_tally and ext/key_totals have the limits
+# for one partition.
 MOST_KEYS = 8192
 MOST_PRODUCERS = 65536
 
