@@ -1,1 +1,1 @@
-"""Reading topics: the offsets of a query, their division into tasks, and the tasks."""
+"""Reading topics: looks up the offsets of a query, divides them into tasks, and runs the tasks."""

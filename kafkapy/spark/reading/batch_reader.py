@@ -1,6 +1,6 @@
-"""A batch query. Offsets are fixed at `load()`, so every action reads the same rows.
+"""The reader of batch queries, which looks up the offsets once, so every action on a DataFrame reads the same rows.
 
-Source: KafkaBatch of Spark, which looks the offsets up for every action.
+Source: KafkaBatch of Spark, which looks up the offsets for every action.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """Plans and reads a batch query. Pickled to the workers, so it only holds the options."""
+    """The reader of a batch query: the driver plans ranges of offsets with it, and the workers read them.
+
+    Spark pickles it to the workers, so it only holds the options.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -50,7 +53,11 @@ class BatchReader(DataSourceReader):
         return read_range(partition, self._options)
 
     def _within(self, start: Positions, end: Positions, latest: Positions) -> Positions:
-        """Return the end, limited to the partitions' ends: a task would wait without end for other records."""
+        """Return `end`, limited to the latest offset of each partition, because a task would wait without end for
+        later records.
+
+        If `start` or `end` is after the latest offset, raises DataLoss, or with failOnDataLoss=false logs a warning.
+        """
         offsets = dict(end.offsets)
         for where, last in latest.offsets.items():
             for name, positions in (("startingOffsets", start.offsets), ("endingOffsets", end.offsets)):
@@ -64,7 +71,7 @@ class BatchReader(DataSourceReader):
         return Positions(offsets, end.topic_ids)
 
     def _check_same(self, start: Positions, end: Positions) -> None:
-        """Raise an error if topics were created or deleted between the lookups of start and end."""
+        """Raise RuntimeError if topics were created or deleted between the lookups of start and end."""
         changed = set(start.offsets) ^ set(end.offsets)
         changed |= {where for where in start.offsets if not start.same_topic(end, where[0])}
         if changed:

@@ -1,4 +1,4 @@
-"""Connections of a worker process, kept between tasks, as Spark reuses its Python workers."""
+"""A pool of connections to brokers. Tasks share it, because Spark reuses its Python worker processes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _idle: dict[tuple[int, str, str, float], list[Cluster]] = {}
 
 @contextmanager
 def borrowed_cluster(bootstrap_servers: str, client_id: str, timeout_s: float) -> Iterator[Cluster]:
-    """Lend a Cluster for exclusive use. It is kept for the next task unless this one fails or is cancelled.
+    """Provide a Cluster (a client's connections to brokers) for exclusive use within a `with` block.
 
-    After a failure, responses may be outstanding on its connections.
+    The Cluster is kept for the next task. If the block raises an exception or is cancelled, the Cluster is closed
+    instead, because responses may be outstanding on its connections.
     """
     key = (os.getpid(), bootstrap_servers, client_id, timeout_s)  # forked workers must not use inherited sockets
     kept = _idle.setdefault(key, [])

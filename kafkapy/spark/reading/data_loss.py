@@ -8,11 +8,14 @@ REMEDY = 'set the option failOnDataLoss to "false" to continue with the records 
 
 
 class DataLoss(RuntimeError):
-    """Records that a query should read do not exist any more. The message says which, and what to do."""
+    """The error for records that no longer exist but that a query should read.
+
+    The message says which and what to do.
+    """
 
 
 def report_data_loss(fail: bool, text: str) -> None:
-    """Raise DataLoss, or log a warning. `text` is a sentence without its full stop."""
+    """Raise DataLoss if `fail` is True, else log a warning. `text` says what is missing; it has no full stop."""
     if fail:
         raise DataLoss(f"{text}. Some data may have been missed; {REMEDY}.")
     log.warning("%s. Some data may have been missed.", text)

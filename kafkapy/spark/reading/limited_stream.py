@@ -1,4 +1,4 @@
-"""Streaming in PySpark 4.2 and newer: limits for micro-batches, also with Trigger.AvailableNow."""
+"""Streaming queries in PySpark 4.2 and newer, which can limit micro-batches, also with Trigger.AvailableNow."""
 
 from __future__ import annotations
 
@@ -18,10 +18,16 @@ from kafkapy.spark.reading.stream_reader import StreamReader
 
 
 class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
-    """A stream with limits. Spark passes the default limit to latestOffset, or ReadAllAvailable for Trigger.Once."""
+    """A stream reader that can limit the number of offsets in a micro-batch.
+
+    Spark passes the default limit to latestOffset, or ReadAllAvailable for Trigger.Once.
+    """
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return one of the limits. A Python source can return only one, and the options may have two."""
+        """Return the limit for micro-batches: maxOffsetsPerTrigger, else minOffsetsPerTrigger, else ReadAllAvailable.
+
+        Spark accepts only one limit from a Python source. If both options are given, latestOffset applies both.
+        """
         if self._options.max_offsets is not None:
             return ReadMaxRows(self._options.max_offsets)
         if self._options.min_offsets is not None:
@@ -34,7 +40,10 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
         return self.plan.next_end(positions_of(start), limits=limits).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the end of the available records, for the query's progress report."""
+        """Return the latest offset of each partition as of the last lookup, or None before the first lookup.
+
+        Spark shows these offsets in the query's progress report.
+        """
         return None if self.plan.seen is None else self.plan.seen.to_json()
 
     @without_traceback

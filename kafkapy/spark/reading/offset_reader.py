@@ -1,4 +1,4 @@
-"""The driver's lookups at the brokers: partitions, their first and last offsets, offsets of timestamps.
+"""The driver's lookups at the brokers: partitions, their earliest and latest offsets, and the offsets of timestamps.
 
 Source: KafkaOffsetReaderAdmin of Spark.
 """
@@ -26,10 +26,13 @@ T = TypeVar("T")
 
 
 class OffsetReader:
-    """Looks up partitions and offsets. For one thread; construct it where it is used, as it cannot be pickled.
+    """Looks up the partitions that a query reads, and their offsets.
 
-    Every lookup is retried fetchOffset.numRetries times. A broker that was reached before is retried for
-    kafka.default.api.timeout.ms, so that a query survives its restart.
+    An OffsetReader is for one thread and not picklable.
+
+    A lookup that fails is tried fetchOffset.numRetries times in total, and then raises ClientError or KafkaError. If a
+    broker was reached before, failing connections are retried for kafka.default.api.timeout.ms, so that a query
+    survives a restart of the broker.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -53,14 +56,15 @@ class OffsetReader:
         self._cluster.close()
 
     def resolved(self, limit: Limit, *, starting: bool) -> Positions:
-        """Return a limit as offsets of all partitions.
+        """Return the offset in each partition at which the query starts (`starting`) or ends, as `limit` says.
 
-        Raises BadOption if it names other partitions than exist, or a time after the last record.
+        Raises BadOption if the limit does not name exactly the existing partitions, or has a time after the last
+        record.
         """
         return self._retried(lambda: self._resolve(limit, starting))
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offsets of partitions, without those that no longer exist."""
+        """Return the earliest offset of each of these partitions. Partitions that no longer exist are left out."""
         if not partitions:
             return {}
 
@@ -71,11 +75,12 @@ class OffsetReader:
         return self._retried(ask)
 
     def latest(self, known: Positions | None = None) -> Positions:
-        """Return the end of all partitions.
+        """Return the latest offset of every partition that the query reads.
 
-        With `known`, topics may be missing, unless failOnDataLoss is set. If a partition is missing or ends before its
-        known offset, the lookup is repeated: a broker that has just started, or just become the leader, may not have
-        current data, and a partition taken for deleted would be read again from its beginning later.
+        With `known`, which has the offsets of an earlier lookup, a topic may be missing unless failOnDataLoss is set.
+        If a partition is missing or ends before its known offset, the lookup is repeated: a broker that has just
+        started, or just become the leader, may not have current data, and a partition taken for deleted would be read
+        again from its beginning later.
         """
 
         def ask() -> Positions:
@@ -98,10 +103,10 @@ class OffsetReader:
         return found
 
     def have_moved(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Return True if the ends of partitions have changed, or the lookup fails.
+        """Return True if the latest offset of any of these partitions differs from `ends`, or if the lookup fails.
 
-        This is the cheapest lookup, without one of the partitions. After a failure, such as that of a leader that has
-        stopped, `latest` looks up the new leader.
+        This is the cheapest lookup, because new partitions are not looked for. After a failure, for example because a
+        leader has stopped, the caller continues with `latest`, which finds the new leader.
         """
         try:
             return self._edges(ends, LATEST) != ends
@@ -110,7 +115,7 @@ class OffsetReader:
             return True
 
     def _resolve(self, limit: Limit, starting: bool) -> Positions:
-        """Return a limit as offsets, without retries."""
+        """Return the offset in each partition at which the query starts or ends, as `limit` says, without retries."""
         partitions, ids = self._partitions(missing_is_error=True)
         option = "starting" if starting else "ending"
         if isinstance(limit, Edge):
@@ -124,7 +129,10 @@ class OffsetReader:
         return Positions(self._with_edges(self._at_times(times, limit)), ids)
 
     def _at_times(self, times: Mapping[TopicPartition, int], limit: AtTimestamp) -> dict[TopicPartition, int]:
-        """Return the offsets of timestamps, LATEST for those after the last record."""
+        """Return the offset of each partition's first record with the timestamp in `times` (ms) or a later one.
+
+        For a partition without such a record, return LATEST, or raise BadOption if `limit` does not allow that.
+        """
         offsets = {}
         for where, answer in self._admin.offsets_now(times, isolation=self._isolation).items():
             if answer.offset < 0 and not limit.or_latest:
@@ -136,19 +144,23 @@ class OffsetReader:
         return offsets
 
     def _with_edges(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return offsets with EARLIEST and LATEST replaced by actual offsets."""
+        """Return `offsets` with EARLIEST and LATEST replaced by the actual offsets of the partitions."""
         for edge in (EARLIEST, LATEST):
             offsets |= self._edges([where for where, offset in offsets.items() if offset == edge], edge)
         return offsets
 
     def _edges(self, partitions: Iterable[TopicPartition], edge: int) -> dict[TopicPartition, int]:
-        """Return the first or last offsets of partitions."""
+        """Return the earliest or latest offset of each partition. `edge` is EARLIEST or LATEST."""
         wanted = dict.fromkeys(sorted(partitions), edge)
         found = self._admin.offsets_now(wanted, isolation=self._isolation) if wanted else {}
         return {where: found[where].offset for where in wanted}
 
     def _partitions(self, *, missing_is_error: bool) -> tuple[set[TopicPartition], dict[str, str]]:
-        """Return the partitions to read, and the ids of their topics."""
+        """Return the partitions that the query reads, and the topic ids by topic name, in hex.
+
+        Raises KafkaError for a topic with an error. A topic or assigned partition that does not exist is an error only
+        with `missing_is_error`, and is left out otherwise.
+        """
         subscription = self._options.subscription
         self._cluster.refresh(subscription.named_topics)
         found: set[TopicPartition] = set()
@@ -174,7 +186,10 @@ class OffsetReader:
         return found, ids
 
     def _retried(self, ask: Callable[[], T]) -> T:
-        """Return the result of a lookup, with retries."""
+        """Return the result of `ask`, a function that makes a lookup at the brokers.
+
+        Retry errors as the class describes.
+        """
         deadline = time.monotonic() + self._options.consumer.api_timeout_s
         attempt = 1
         while True:
@@ -194,7 +209,10 @@ class OffsetReader:
 def check_named(
     option: str, given: Mapping[TopicPartition, int], there: Collection[TopicPartition], advice: str
 ) -> None:
-    """Raise BadOption unless an option names exactly the existing partitions."""
+    """Raise BadOption unless the partitions that an option names are exactly the existing partitions, `there`.
+
+    `advice` is for the message: it says what to write for partitions that the option does not name.
+    """
     missing, unknown = set(there) - set(given), set(given) - set(there)
     if missing:
         raise BadOption(f"{option} does not name {listed(missing)}, but has to name every partition: {advice}")
@@ -203,7 +221,7 @@ def check_named(
 
 
 def listed(partitions: Iterable[TopicPartition]) -> str:
-    """Return partitions as text for a message; of many, only the first ones."""
+    """Return the names of up to ten partitions, and the number of further partitions, as text for messages."""
     names = [f"{topic}-{index}" for topic, index in sorted(partitions)]
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 

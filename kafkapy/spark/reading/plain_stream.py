@@ -1,4 +1,4 @@
-"""Streaming in PySpark 4.0 and 4.1: each micro-batch takes all available records.
+"""Streaming queries in PySpark 4.0 and 4.1, where each micro-batch takes all available records.
 
 These versions do not tell a Python source how far a query has read.
 """
@@ -19,11 +19,11 @@ from kafkapy.spark.reading.stream_reader import StreamReader
 
 
 class PlainStreamReader(StreamReader):
-    """A stream without limits. Raises BadOption for options that limit a micro-batch.
+    """A stream reader without limits. The constructor raises BadOption for options that limit a micro-batch.
 
-    Spark asks for the end of the first batch before it asks for the start of a new query. So the first end that is
-    returned always includes the start of a new query. A restarted query skips that, which costs an empty micro-batch if
-    there are no new records.
+    Spark asks for the end of the first micro-batch before it asks for the start of a new query. So the first end that
+    latestOffset returns always includes the start of a new query. A restarted query ignores that start, which costs an
+    empty micro-batch if there are no new records.
     """
 
     def __init__(self, options: SourceOptions) -> None:

@@ -22,17 +22,18 @@ VERSION = 1
 
 
 class BadCheckpoint(ValueError):
-    """The offset in a checkpoint is not one of this source."""
+    """The error for a checkpoint that was written by a newer version, or by neither this source nor Spark's Kafka
+    source."""
 
 
 @dataclass(frozen=True)
 class Positions:
-    """The offset of the next record of each partition.
+    """The offset of the next record to read in each partition.
 
     Attributes:
-        topic_ids: Topic ids in hex. Topics without an id are missing.
-        initial: True for the start of a new query.
-        start: The start of the query; only in the end of its first batch.
+        topic_ids: The topic ids by topic name, in hex. Topics without an id are left out.
+        initial: True if this is the start of a new query.
+        start: The offsets where the query started, in the end of its first micro-batch. None in all others.
     """
 
     offsets: Mapping[TopicPartition, int]
@@ -41,11 +42,14 @@ class Positions:
     start: Mapping[TopicPartition, int] | None = None
 
     def same_topic(self, other: "Positions", topic: str) -> bool:
-        """Return False if both have an id of the topic, and the ids differ."""
+        """Return True unless `self` and `other` have different ids for the topic, which means that it was recreated."""
         return self.topic_ids.get(topic) in (None, other.topic_ids.get(topic)) or topic not in other.topic_ids
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object. Equal positions give equal text, as Spark compares the text."""
+        """Return the positions as a JSON object for Spark's checkpoint.
+
+        Equal positions give equal JSON text, because Spark compares the text.
+        """
         text: dict[str, Any] = {"kafkapy": VERSION, "offsets": _nested(self.offsets)}
         if self.topic_ids:
             text["topics"] = dict(sorted(self.topic_ids.items()))
@@ -57,7 +61,11 @@ class Positions:
 
 
 def positions_of(text: Any) -> Positions:
-    """Return the positions in a checkpoint's offset. Raises BadCheckpoint."""
+    """Return the positions in a JSON object from Spark's checkpoint.
+
+    Raises BadCheckpoint if the object was written by a newer version, or by neither this source nor Spark's Kafka
+    source.
+    """
     try:
         if not isinstance(text.get("kafkapy"), int):
             return Positions(_flat(text))

@@ -31,14 +31,17 @@ class KafkaRange(InputPartition):
 
     @property
     def size(self) -> int:
-        """Return the number of offsets. There may be fewer records, as compaction and transactions leave gaps."""
+        """Return the number of offsets in the range.
+
+        There may be fewer records, as compaction and transactions leave gaps.
+        """
         return self.end - self.start
 
 
 def divided(
     ranges: Sequence[KafkaRange], min_partitions: int | None, max_records_per_partition: int | None
 ) -> list[KafkaRange]:
-    """Return the ranges that are not empty, split as the options say.
+    """Return the ranges for tasks: the given ranges without the empty ones, divided as the options say.
 
     First, ranges are split until none has more than `max_records_per_partition`. Then large ranges are split in
     proportion to their size until there are about `min_partitions` ranges.
@@ -62,12 +65,12 @@ def divided(
 
 
 def _share(size: int, total: int, tasks: int) -> int:
-    """Return the number of tasks for a range, in proportion to its size."""
+    """Return the number of tasks for a range of `size` offsets: its share of `tasks` tasks for `total` offsets."""
     return max(math.floor(size / total * tasks + 0.5), 1)
 
 
 def _split(one: KafkaRange, count: int) -> list[KafkaRange]:
-    """Split a range into at most `count` pieces of about equal size."""
+    """Return a range divided into at most `count` ranges of about equal size."""
     pieces: list[KafkaRange] = []
     start, left = one.start, one.size
     for number in range(count):

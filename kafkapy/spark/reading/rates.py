@@ -1,4 +1,4 @@
-"""Limits for the size of a micro-batch.
+"""Limits on the size of a micro-batch.
 
 Source: rateLimit and delayBatch of Spark's KafkaMicroBatchStream.
 """
@@ -14,10 +14,10 @@ from kafkapy.client.cluster import TopicPartition
 def rate_limited(
     limit: int, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Return an earlier end with about `limit` offsets in total.
+    """Return the offsets where a micro-batch of about `limit` offsets ends, which is at or before `end`.
 
-    Each partition gets a share in proportion to its offsets, at least one. A partition without a beginning keeps its
-    end.
+    Each partition gets a share in proportion to its number of new offsets, and at least one offset. A partition that is
+    missing in `begin` keeps its end.
     """
     sizes = {where: at - begin[where] for where, at in end.items() if where in begin and at > begin[where]}
     total = sum(sizes.values())
@@ -29,9 +29,9 @@ def rate_limited(
 
 
 class Delay:
-    """Delays micro-batches until there are `least` offsets, or `longest_s` have passed since the previous one.
+    """Delays micro-batches until there are enough new offsets, or the previous micro-batch was too long ago.
 
-    The first micro-batch is not delayed.
+    Enough are `least` offsets, and too long ago is `longest_s` seconds. The first micro-batch is not delayed.
     """
 
     def __init__(self, least: int, longest_s: float) -> None:
@@ -40,7 +40,11 @@ class Delay:
         self._last = -math.inf
 
     def waits(self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], now: float) -> bool:
-        """Return True if no micro-batch should start at the time `now` (monotonic seconds)."""
+        """Return True to delay the micro-batch that would read from `begin` to `end`, or False to start that
+        micro-batch now.
+
+        `now` is the current time in monotonic seconds.
+        """
         waiting = sum(at - begin.get(where, 0) for where, at in end.items()) < self._least
         if waiting and now - self._last < self._longest_s:
             return True

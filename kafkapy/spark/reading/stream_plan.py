@@ -1,4 +1,4 @@
-"""The driver's side of a streaming query: the end of available records, and the ranges of a micro-batch.
+"""The driver's planning of a streaming query: where micro-batches end, and which ranges of offsets their tasks read.
 
 Source: KafkaMicroBatchStream and KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets of Spark.
 """
@@ -25,7 +25,10 @@ NEW_PARTITIONS_S = 1.0  # how often an idle query looks for new partitions; an a
 
 
 class StreamPlan:
-    """Plans a streaming query, in the Python process that Spark runs with the driver for the whole query."""
+    """Plans the micro-batches of a streaming query.
+
+    Spark runs this code in one Python process, beside the driver, for the whole query.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -41,29 +44,35 @@ class StreamPlan:
         self._reader.close()
 
     def initial(self) -> Positions:
-        """Return the start offsets of a new query. Every call returns the same offsets."""
+        """Return the offsets where a new query starts.
+
+        Only the first call looks them up, so all calls return the same offsets.
+        """
         if self._initial is None:
             found = self._reader.resolved(self._options.starting or Edge(LATEST), starting=True)
             self._initial = replace(found, initial=True)
         return self._initial
 
     def end_here(self) -> None:
-        """End the query at the records that exist now (Trigger.AvailableNow).
+        """Make the query end after the records that exist now (Trigger.AvailableNow).
 
-        The end is looked up when Spark first asks how far to read. By then the query's position is known, so deleted
-        records that the query has not read are noticed.
+        The latest offsets are looked up when Spark first asks how far to read. By then the query's position is known,
+        so deleted records that the query has not read are noticed.
         """
         self._ends_here = True
 
     @property
     def seen(self) -> Positions | None:
-        """Return the end offsets of all partitions as of the last lookup, or None before the first lookup."""
+        """Return the latest offset of each partition as of the last lookup, or None before the first lookup."""
         return self._latest
 
     def next_end(self, start: Positions | None, *, limits: bool = False) -> Positions:
-        """Return how far to read from `start` (None: not known); `start` itself if there are no new records.
+        """Return the offsets where the micro-batch that begins at `start` ends.
+
+        If there are no new records, return `start`.
 
         Args:
+            start: The position of the query, or None if it is not known: then the result has the latest offsets.
             limits: Whether maxOffsetsPerTrigger, minOffsetsPerTrigger and maxTriggerDelay apply.
         """
         if self._ends_here and self._final is None:
@@ -84,7 +93,10 @@ class StreamPlan:
         return _from(start, replace(latest, offsets=offsets))
 
     def ranges(self, start: Positions, end: Positions) -> list[KafkaRange]:
-        """Return the ranges of a micro-batch. Raises DataLoss, or warns of missing records and leaves them out."""
+        """Return the ranges of offsets that the tasks of the micro-batch from `start` to `end` read.
+
+        If records are missing, raises DataLoss, or with failOnDataLoss=false logs a warning and leaves the records out.
+        """
         if start.initial and end.start is not None:  # a repeated first batch: use the start that it had
             start = Positions(end.start, end.topic_ids)
         if self._latest is None:
@@ -111,7 +123,10 @@ class StreamPlan:
         return divided(ranges, self._options.min_partitions, self._options.max_records_per_partition)
 
     def _look_up(self, start: Positions | None) -> Positions:
-        """Look up the end of all partitions. If there is nothing after `start`, wait a moment for new records."""
+        """Return the latest offset of each partition.
+
+        If there are no records after `start`, wait for records for a moment.
+        """
         latest = self._latest
         begun = time.monotonic()
         if (
@@ -128,11 +143,14 @@ class StreamPlan:
         return latest
 
     def _known(self, start: Positions, end: Positions) -> dict[TopicPartition, int]:
-        """Return the start offsets, but without recreated topics, which are read from the beginning."""
+        """Return the offsets in `start`, except those of recreated topics, which are read from the beginning."""
         return {where: offset for where, offset in start.offsets.items() if start.same_topic(end, where[0])}
 
     def _beginnings(self, new: list[TopicPartition], start: Positions, fail: bool) -> Mapping[TopicPartition, int]:
-        """Return the first offsets of partitions that are new to the query."""
+        """Return the earliest offsets of `new`, the partitions that the query has not read before.
+
+        Report data loss for partitions that are already deleted, or whose earliest offset is not 0.
+        """
         found = self._reader.earliest(new)
         missing = [where for where in new if where not in found]
         if missing:
@@ -143,7 +161,12 @@ class StreamPlan:
         return found
 
     def _still_there(self, end: Positions) -> Positions:
-        """Return the end of a batch planned by an earlier run, limited to the records that still exist."""
+        """Return `end`, limited to the records that still exist.
+
+        An earlier run of the query has planned a micro-batch to `end`.
+
+        Report data loss for partitions that now end earlier.
+        """
         self._latest = self._reader.latest(end)
         offsets = dict(end.offsets)
         for where, offset in end.offsets.items():
@@ -156,12 +179,16 @@ class StreamPlan:
 
 
 def _from(start: Positions, end: Positions) -> Positions:
-    """Return the end of a batch as Positions. For the first batch of a query these also contain the start offsets."""
+    """Return the end of a micro-batch from `start` to `end`, as it is stored in the checkpoint.
+
+    For the first micro-batch of a query, the result also has the start offsets. For any other that is empty, the
+    result is `start`.
+    """
     if start.initial:
         return replace(end, initial=False, start=start.offsets)
     return start if _nothing_in(end, start) else replace(end, start=None)
 
 
 def _nothing_in(end: Positions, start: Positions) -> bool:
-    """Return True if a batch from `start` to `end` would be empty."""
+    """Return True if a micro-batch from `start` to `end` would be empty."""
     return end.offsets == start.offsets and end.topic_ids == start.topic_ids

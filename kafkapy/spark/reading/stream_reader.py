@@ -1,6 +1,6 @@
-"""The part of a streaming query that all PySpark versions share.
+"""The part of a stream reader that all PySpark versions share.
 
-Spark constructs the reader in several processes; only the one that plans the query contacts brokers for offsets.
+Spark constructs the reader in several processes. Only the process that plans the query looks up offsets at brokers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class StreamReader(DataSourceStreamReader):
-    """Base class of stream readers. Pickled to the workers before `plan` is used."""
+    """Base class of the readers of streaming queries. Spark pickles a reader to the workers before `plan` is used."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -29,7 +29,7 @@ class StreamReader(DataSourceStreamReader):
 
     @property
     def plan(self) -> StreamPlan:
-        """Return the query's plan, which is constructed on first use."""
+        """Return the StreamPlan, which plans the query's micro-batches. The first use constructs it."""
         if self._made is None:
             self._made = StreamPlan(self._options)
         return self._made
@@ -46,7 +46,7 @@ class StreamReader(DataSourceStreamReader):
         return read_range(partition, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the offsets are in Spark's checkpoint."""
+        """Do nothing, because the offsets are in Spark's checkpoint."""
 
     def stop(self) -> None:
         if self._made is not None:

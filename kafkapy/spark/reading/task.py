@@ -32,7 +32,11 @@ _looked: WeakKeyDictionary[Cluster, dict[str, float]] = WeakKeyDictionary()  # w
 
 @without_traceback
 def read_range(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range. The partition that Spark adds to a query without ranges has none."""
+    """Yield the rows of a range of offsets as record batches.
+
+    If a query has no ranges, Spark creates a partition that is not a KafkaRange: for it, nothing is yielded. If records
+    of the range no longer exist, raises DataLoss, or with failOnDataLoss=false logs a warning and leaves them out.
+    """
     if not isinstance(partition, KafkaRange):
         return
     consumer = options.consumer
@@ -71,7 +75,10 @@ def read_range(partition: InputPartition, options: SourceOptions) -> Iterator[pa
 
 
 def _after_the_gap(error: OffsetOutOfRange, one: KafkaRange, options: SourceOptions) -> int | None:
-    """Return the offset to continue at if the next offset was deleted; None if the whole range was deleted."""
+    """Return the offset where the task continues after deleted records, or None if no record of its range is left.
+
+    Reports data loss, unless the query starts at the earliest offset and the task has read nothing yet.
+    """
     if error.latest < 0:
         raise error
     lost_all = error.earliest >= one.end or error.offset >= error.latest
@@ -87,8 +94,8 @@ def _after_the_gap(error: OffsetOutOfRange, one: KafkaRange, options: SourceOpti
 def _topic_id(cluster: Cluster, name: str) -> str:
     """Return the id of a topic, in hex.
 
-    Every task needs the id. A topic with thousands of partitions has as many tasks and large metadata responses, so a
-    response is used for a while.
+    Every task needs the id. A topic with thousands of partitions has as many tasks and large metadata responses, so
+    each response is reused for a short time.
     """
     looked = _looked.setdefault(cluster, {})
     topic = cluster.topics.get(name)
@@ -99,7 +106,7 @@ def _topic_id(cluster: Cluster, name: str) -> str:
 
 
 def _same_topic(cluster: Cluster, one: KafkaRange, options: SourceOptions) -> bool:
-    """Return True if the topic is still the one that was planned for. If not, report data loss."""
+    """Return True if the topic still has the id that it had when the query was planned. If not, report data loss."""
     deadline = time.monotonic() + options.poll_timeout_s
     attempts = 0
     while True:
