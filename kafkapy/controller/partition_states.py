@@ -119,8 +119,8 @@ class PartitionStates:
         """
         epoch = self._topics.controller_epoch
         stops = [StopPartition(topic.name, index, TOPIC_DELETED, delete=True) for index in topic.assignment]
-        # The metadata first, as in Kafka: a broker takes a partition that is in the metadata, but not on its own disks,
-        # for one of other brokers.
+        # The metadata is updated first, as in Kafka: while a partition is in the metadata but not on its own disks, a
+        # broker assumes that other brokers have the partition.
         self._brokers.update_metadata(
             epoch,
             [

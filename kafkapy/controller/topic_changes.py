@@ -29,7 +29,7 @@ from kafkapy.metadata.tree import wait
 
 log = logging.getLogger("kafkapy.controller.topics")
 
-# The roles that one call at the start applies. Each may create a log, and a stop of the broker waits for the call.
+# The most roles that one call at the start applies. Each may create a log, and a stop of the broker waits for the call.
 _ROLES_AT_ONCE = 100
 
 

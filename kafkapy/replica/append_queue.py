@@ -31,7 +31,7 @@ Results = list[Any]
 Done = Callable[[Results], None]
 Entry = tuple[Sets, Done]
 
-# The record sets that one write takes, so that a flood of queued sets does not become one endless write.
+# The most record sets that one write takes, so that a flood of queued sets does not become one endless write.
 MAX_SETS_A_WRITE = 1024
 
 

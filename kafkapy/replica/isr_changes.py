@@ -147,7 +147,7 @@ class IsrChanges:
                 key = one.topic, one.partition
                 if key in results and key in self._waiting:
                     calls.append((self._waiting.pop(key)[1], results[key]))
-        for done, result in calls:  # these may submit changes, which are sent below
+        for done, result in calls:  # the callbacks may submit changes, which are sent below
             try:
                 done(result)
             except Exception:

@@ -70,7 +70,7 @@ class ReplicaManager:
         self._stalls: dict[str, StallMonitor] = {}
         self._lock = threading.Lock()
         self._topics: dict[str, dict[int, Partition]] = {}
-        # Partitions of this broker that it does not lead, by topic and index; None for one whose log is loading.
+        # Partitions of this broker that it does not lead, by topic and index; None while the log is loading.
         self._absent: dict[str, dict[int, Absence | None]] = {}
         self._verifies_transactions = False
         # Called with each partition that this broker begins to lead, or ceases to lead. On any thread.

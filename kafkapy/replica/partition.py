@@ -144,7 +144,7 @@ class Partition:
         if self.log.high_watermark < offset:
             self._waits.add(offset, timeout_s, done)
             # Between the comparison and `add`, another thread may have advanced the high watermark, or removed the
-            # partition. Its look for waits did not find this one, so look again.
+            # partition. That thread did not find this wait, so check again.
             self._complete_waits()
         else:
             done(self._isr_error())

@@ -164,8 +164,8 @@ class Roles:
             self._waiting[key] = role
         if key in loading:
             return True
-        # The load may have ended after the first check: either `loaded` ran after the role was stored, and has taken
-        # the role, or it ran before, and the role is still there. Then this thread takes it.
+        # The load may have ended after the first check. Either `loaded` ran after the role was stored, and has applied
+        # the role. Or `loaded` ran before, and the role is still stored: then this thread applies the role.
         with self._lock:
             return self._waiting.pop(key, None) is None
 

@@ -9,7 +9,7 @@ from kafkapy.log.segments.segment import Segment
 
 _SIZE_AT, _SIZE_END = 8, 12
 
-# Processes the whole entries at the start of a piece and returns how many bytes they have.
+# Processes the whole batches at the start of a chunk and returns the number of bytes of these batches.
 Take = Callable[[memoryview], int]
 
 

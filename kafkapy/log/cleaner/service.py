@@ -16,7 +16,7 @@ from kafkapy.log.partition_log import PartitionLog
 from kafkapy.runtime.clock import Clock
 from kafkapy.runtime.threads import NoThread
 
-_POSTPONED_S = 60.0  # how long a log is not cleaned after it met a full disk
+_POSTPONED_S = 60.0  # how long a log is not cleaned after its cleaning found the disk full
 
 _log = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class LogCleaner:
             due = [one for one in found if one.is_due and self._postponed.get(one.log, 0.0) <= self.last_look]
             for one in sorted(due, key=lambda one: one.dirty_ratio, reverse=True):
                 if one.log.upkeep.try_begin():
-                    # Between the first look and try_begin another thread may have cleaned, truncated or deleted this
+                    # Between the first check and try_begin another thread may have cleaned, truncated or deleted this
                     # log.
                     again = None if one.log.closed else self._look_at(one.log)
                     if again is not None and again.is_due:
@@ -134,7 +134,7 @@ class LogCleaner:
             cleaned_to = log.env.cleaner_offsets.get(key)
             chosen = candidate(log, cleaned_to, self._clock.time_ms())
             if cleaned_to is not None and chosen.first_dirty != cleaned_to:
-                # The first look is made without the log's upkeep. Since `get` the topic may have been deleted and
+                # The first check is made without the `upkeep` lock. Since `get` the topic may have been deleted and
                 # created again, or the log cleaned. `correct` replaces the offset only if it is still the one that was
                 # read.
                 log.env.cleaner_offsets.correct(key, cleaned_to, chosen.first_dirty)

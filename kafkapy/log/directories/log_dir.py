@@ -38,8 +38,8 @@ class LogDir:
             _log.info("log directory %s is made", path)
             files.make_dir(path)
         if is_new or _is_empty(path):
-            # An empty directory may be that of a start that was killed before this sync. Without its name, a power cut
-            # would take all that is in it.
+            # An empty directory may have been made by a start that was killed before this sync. If the directory's name
+            # is not durable, a power cut loses everything in the directory.
             try:
                 files.sync_dir(os.path.dirname(path))
             except PermissionError:

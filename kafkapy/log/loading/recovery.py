@@ -141,6 +141,6 @@ def check_out_of_place(segment: Segment, found: Scan, following: int | None) -> 
             f"segment's files to {offset:020d} if they belong to this log, else move them away",
         )
     too_far = alone.batches and alone.next_offset - 1 - base > MAX_RELATIVE_OFFSET
-    # Only the cleaner could write such a segment, and it never cleans the last segment of a log.
+    # Only the cleaner could write such a segment, and the cleaner never cleans the last segment of a log.
     if too_far and following is not None and alone.next_offset <= following:
         raise OffsetOverflow(segment)
