@@ -67,17 +67,17 @@ class Machine(Protocol):
         ...
 
     def apply(self, records: Sequence[Record], producer: Producer | None) -> None:
-        """Update the state with records that a step has written and that are now in the log. `producer` is the producer
-        of their transaction, or None."""
+        """Update the state with the records of a request, which are now in the log. `producer` is the producer of their
+        transaction, or None."""
         ...
 
     def loaded(self) -> None:
-        """Start the time-outs. The shard calls this when the whole log has been replayed."""
+        """Start the time-outs. This is called when the whole log of the partition has been replayed into the state."""
         ...
 
     def unloaded(self, reason: KafkaError) -> None:
-        """Answer the pending requests with the error `reason` and cancel the time-outs. The shard calls this when it
-        ends."""
+        """Answer the pending requests with the error `reason` and cancel the time-outs. This is called when the broker
+        stops being the coordinator for the partition."""
         ...
 
 
@@ -98,8 +98,8 @@ T = TypeVar("T")
 
 
 class _Append:
-    """An append in progress: the effects of the step that began it and, once the append has finished, its error if it
-    failed."""
+    """An append to the partition's log in progress. `effects` has its records and callback; `error` is set if the
+    append has failed."""
 
     __slots__ = ("effects", "error", "is_finished")
 
@@ -148,13 +148,13 @@ class Shard(Generic[M]):
 
     @property
     def is_loading(self) -> bool:
-        """True until the state has been loaded from the log and `machine.loaded` has returned. Network threads check
-        this first, so that they do not wait for the shard's lock during a load."""
+        """True until the partition's log has been loaded into the state and `machine.loaded` has returned. Network
+        threads check this first, so that they do not wait for the shard's lock during a load."""
         return not (self._is_open or self.has_ended)
 
     def run(self, step: Callable[[M], Effects | None]) -> None:
-        """Run a step (a function that handles one request) and append the records that it returns. Raises KafkaError if
-        the step refuses the request or the shard is not active."""
+        """Run a step (a function that handles one request on the state machine) and append the records that it returns.
+        Raises KafkaError if the step refuses the request, or if the state is still loading or the shard has ended."""
         with self._lock:
             self.check()
             effects = step(self.machine)
@@ -162,8 +162,8 @@ class Shard(Generic[M]):
                 self._execute(effects)
 
     def run_joined(self, steps: Sequence[tuple[Callable[[M], Effects | None], Callable[[KafkaError], object]]]) -> None:
-        """Run several steps as `run` would, but append the records of all of them as one batch. `steps` has pairs
-        (step, refused).
+        """Run several steps (functions that each handle one request) as `run` would, but append the records of all of
+        them as one batch. `steps` has pairs (step, refused).
 
         `refused(error)` is called if its step refuses the request or the shard is not active. A step whose records
         belong to a transaction must not be run together with other steps.
@@ -203,7 +203,7 @@ class Shard(Generic[M]):
 
     def read(self, look: Callable[[M], T]) -> T:
         """Call `look` with the state machine under the shard's lock, and return its result. Raises KafkaError if the
-        shard is not active."""
+        state is still loading or the shard has ended."""
         with self._lock:
             self.check()
             return look(self.machine)
@@ -225,8 +225,8 @@ class Shard(Generic[M]):
             self._appended(turn, None)
 
     def when_loaded(self, act: Callable[[], object]) -> None:
-        """Call `act` now if the shard is loaded. Otherwise call `act` at the end of the load, before the step of any
-        request runs.
+        """Call `act` now if the partition's log has been loaded. Otherwise call `act` at the end of the load, before
+        any request is handled.
 
         `act` is never called if the shard ends before it is loaded.
         """
@@ -238,7 +238,8 @@ class Shard(Generic[M]):
             act()
 
     def check(self) -> None:
-        """Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS if the shard is loading, or NOT_COORDINATOR if it has ended."""
+        """Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS if the partition's log is being loaded, or NOT_COORDINATOR if
+        the load has failed or the shard has ended."""
         if self.state == LOADING:
             raise KafkaError(Errors.COORDINATOR_LOAD_IN_PROGRESS, f"{self.name} is being loaded")
         if self.state != ACTIVE:
@@ -324,8 +325,8 @@ class Shard(Generic[M]):
             return True
 
     def end(self, state: str = UNLOADED) -> None:
-        """End the shard: run no more steps, and answer all pending requests with NOT_COORDINATOR. `state` is FAILED if
-        the load failed or the state is no longer complete, otherwise UNLOADED."""
+        """End the shard: handle no more requests, and answer all pending requests with NOT_COORDINATOR. `state` is
+        FAILED if the load failed or the state is no longer complete, otherwise UNLOADED."""
         with self._lock:
             was = self.state
             if not self.has_ended:

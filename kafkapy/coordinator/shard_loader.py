@@ -33,7 +33,8 @@ LARGE, SLOW_S = 1 << 20, 1.0
 
 
 class LoadStopped(Exception):
-    """Raised to stop the load of a shard, because the shard has ended or the broker is stopping."""
+    """Raised to stop loading a coordinator's partition (shard), because this broker has lost the partition or is
+    stopping."""
 
 
 # Loads the complete batches at the start of a block of the log into a machine and returns the offset after the last of

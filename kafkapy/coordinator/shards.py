@@ -171,8 +171,8 @@ class Shards(Generic[M]):
         return self._replicas.is_expected(self.topic, index) or self._replicas.holds(self.topic, index)
 
     def each(self, act: Callable[[Shard[M]], object]) -> None:
-        """Call `act` with every shard of this broker: at once for loaded shards, and at the end of the load for shards
-        that are loading or about to be created."""
+        """Call `act` with the shard of every partition that this broker leads: at once for loaded shards, and at the
+        end of the load for shards that are loading or about to be created."""
         with self._lock:
             present = [shard for _, shard in self._shards.values()]
             topic = self._topics.get(self.topic)
@@ -241,7 +241,8 @@ class Shards(Generic[M]):
         self._queue.prioritize(found[1])
 
     def stop(self) -> None:
-        """End every shard: pending requests are answered with NOT_COORDINATOR, and no more records are appended."""
+        """End the shards of all partitions: pending requests are answered with NOT_COORDINATOR, and no more records are
+        appended."""
         self._stopped = True
         with self._lock:
             shards, self._shards = self._shards, {}

@@ -64,8 +64,8 @@ Finished = Callable[["KafkaError | None"], None]
 
 
 class TopicRegistry(KnownTopics):
-    """The topics in the metadata tree, and the changes of topics. Each change calls `done` on the tree's thread, with
-    None or the error as its last argument.
+    """The topics in the metadata tree, and the changes of topics. Each change calls `done` on the thread of the
+    metadata tree, with None or the error as its last argument.
 
     When `done` is called, the registry shows the change. The changes are those of a controller: once this broker is no
     longer the controller, `fence` makes them fail with NOT_CONTROLLER.

@@ -114,13 +114,13 @@ class NoChildrenForEphemerals(TreeError):
 
 
 class TreeUnavailable(TreeError):
-    """Raised if the tree is closed or its store failed. After a failure of the store, the change may still have been
-    made, which shows after a restart."""
+    """Raised if the metadata tree is closed or its store (SQLite or ZooKeeper) failed. After a failure of the store,
+    the change may still have been made, which shows after a restart."""
 
 
 class TreeUnreachable(TreeUnavailable):
-    """Raised if the tree is closed, or if ZooKeeper has not answered for a session time-out. The change may or may not
-    have been made, which a later read shows. The caller may retry the change."""
+    """Raised if the metadata tree is closed, or if ZooKeeper has not answered for a session time-out. The change may or
+    may not have been made, which a later read shows. The caller may retry the change."""
 
 
 class Event(NamedTuple):
@@ -138,8 +138,8 @@ CHILDREN = "children"
 
 
 class Tree(ABC):
-    """A metadata tree of nodes. Any thread may call the methods, except where they say otherwise. Callbacks are called
-    on the tree's own thread."""
+    """The interface of a metadata tree of nodes, like that of ZooKeeper. Any thread may call the methods, except where
+    they say otherwise. Callbacks are called on the tree's own thread."""
 
     @abstractmethod
     def find(self, path: str) -> Node | None:
@@ -188,8 +188,8 @@ class Tree(ABC):
     def read_through(
         self, wanted: Sequence[str], done: Callable[[list[Node | None] | None, TreeError | None], None]
     ) -> None:
-        """Read the nodes at the paths `wanted` from the store instead of the cache. Call `done(nodes, None)`, with None
-        for a path without a node, or `done(None, error)`.
+        """Read the nodes at the paths `wanted` from the store (SQLite or ZooKeeper) instead of the cache. Call
+        `done(nodes, None)`, with None for a path without a node, or `done(None, error)`.
 
         This is for nodes that the tree does not keep in its cache, so that `find` cannot return them.
         """

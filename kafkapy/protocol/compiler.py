@@ -1,4 +1,4 @@
-"""Compiles a schema text to a tree of fields, and reports errors by line.
+"""Compiles a schema text to a tree of fields. Errors name the line of the schema.
 
 A schema has one field a line, indented by two more spaces inside a struct:
 
@@ -13,12 +13,13 @@ A schema has one field a line, indented by two more spaces inside a struct:
 
     NAME  TYPE  [VERSIONS]  [nullable [VERSIONS]]  [default VALUE]  [tag NUMBER]  [ignorable]
 
-A single message, such as a record of an internal topic, begins with `record NAME versions 0-3 flexible none`; its
-fields follow, indented once.
+A single message, such as a record of an internal topic, begins with `record NAME versions 0-3 flexible none`. Its
+fields follow, indented by two spaces.
 
-VERSIONS is `3`, `3-5` or `3+`; without it a field has the versions of its parent. TYPE is one of `PRIMITIVES`,
-`struct`, or either as an array: `[]int32`, `[]` (of structs). A field with a tag is a tagged field in all its versions.
-`ignorable` has the meaning of Kafka's message definitions: a version without the field may lose its value.
+VERSIONS is `3`, `3-5` or `3+`; without VERSIONS a field has the versions of its parent. TYPE is one of `PRIMITIVES`,
+`struct`, or an array of either: `[]int32`, `[]` (of structs). A field with a tag is a tagged field in all its versions.
+`ignorable` means the same as in Kafka's message definitions: in a version without the field, its value is left out
+without an error.
 """
 
 from collections.abc import Iterator
@@ -101,15 +102,16 @@ class _Line(NamedTuple):
 
 
 def parse_head(text: str, source: str) -> Head:
-    """Return the first line of a schema text, parsed. The registry of APIs needs no more until the API is used.
-    `source` names the schema in errors. Raises SchemaError."""
+    """Parse only the first line of an API's schema text and return it. The registry of APIs needs no more until the API
+    is used. `source` names the schema in errors. Raises SchemaError."""
     for line in _lines(text, source):
         return _head(line)
     raise SchemaError(f"{source}:1: the schema is empty")
 
 
 def parse(text: str, source: str) -> Schema:
-    """Return a whole schema text of an API, parsed. `source` names the schema in errors. Raises SchemaError."""
+    """Parse the whole schema text of an API and return the schema. `source` names the schema in errors. Raises
+    SchemaError."""
     lines = list(_lines(text, source))
     head = parse_head(text, source)
     starts = [i for i, line in enumerate(lines) if line.depth == 0]
@@ -124,8 +126,8 @@ def parse(text: str, source: str) -> Schema:
 
 
 def parse_record(text: str, source: str) -> tuple[Head, tuple[Field, ...]]:
-    """Return the first line and the fields of the schema of a single message, such as a record of an internal topic.
-    The key in the returned head is -1. `source` names the schema in errors. Raises SchemaError."""
+    """Parse the schema text of a single message, such as a record of an internal topic. Return its first line, with -1
+    as the key, and its fields. `source` names the schema in errors. Raises SchemaError."""
     lines = list(_lines(text, source))
     if not lines:
         raise SchemaError(f"{source}:1: the schema is empty")

@@ -28,7 +28,8 @@ class Alarm:
         return self._entry is not None
 
     def set(self, shard: Shard[Any], delay_s: float, step: Callable[[], Effects | None]) -> None:
-        """Run `step` on the shard after `delay_s` seconds, instead of any step that was set before."""
+        """Run `step` on the shard (the partition of `__consumer_offsets` that stores the group) after `delay_s`
+        seconds, instead of any step that was set before."""
         self.cancel()
         version = self._version
 

@@ -38,8 +38,9 @@ class Commit(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A commit request whose records were encoded before the lock of the group's shard is taken. `accepted` are the
-    offsets to commit. `codes` has an error code for each offset of the request, NONE for accepted offsets."""
+    """A commit request whose records have been encoded, which is done before the lock of the group's partition is
+    taken. `accepted` are the offsets to commit. `codes` has an error code for each offset of the request, NONE for
+    accepted offsets."""
 
     request: Commit
     accepted: list[GroupOffset]

@@ -25,8 +25,8 @@ REMOVED_A_STEP = 30
 
 
 class GroupExpiry:
-    """Deletes the expired offsets of one group in small steps: run `step` on the group's shard until `is_done`.
-    `removed` is the number of offsets deleted so far."""
+    """Deletes the expired offsets of one group in small steps. Run `step` on the shard that stores the group (a
+    partition of `__consumer_offsets`) until `is_done`. `removed` is the number of offsets deleted so far."""
 
     def __init__(self, group_id: str, now_ms: int, retention_ms: int) -> None:
         self._group_id = group_id

@@ -111,11 +111,11 @@ class OffsetManager:
         self, index: int, producer_id: int, committed: bool, then: Callable[[], object] | None = None
     ) -> None:
         """Apply the end of a producer's transaction, whose marker was appended to partition `index` of
-        `__consumer_offsets`, to the offsets committed in it. Then call `then`.
+        `__consumer_offsets`, to the offsets committed in the transaction. Then call `then`.
 
         If the partition is being loaded, the load finds the marker in the log. Otherwise the end is applied after the
-        pending appends. A commit that precedes the marker in the log may not be applied yet, if both waited for the
-        same flush or if the transaction was aborted while its producer was still committing.
+        appends that are now in progress. A commit that precedes the marker in the log may not be applied yet, if both
+        waited for the same flush or if the transaction was aborted while its producer was still committing.
         """
         shard = self._shards.at(index)
         if shard is not None:
@@ -339,8 +339,8 @@ class _CommitResponse:
         self.is_sent = False
 
     def send(self, codes: list[int]) -> None:
-        """Send the response with these error codes, unless the response was sent before. Both this method and the
-        time-out run under the lock of the group's shard, so they cannot race."""
+        """Send the response with these error codes, unless the response was sent before. This method and `time_out`
+        both run under the lock of the group's shard (its partition of `__consumer_offsets`), so they cannot race."""
         if self.is_sent:
             return
         self.is_sent = True

@@ -72,7 +72,7 @@ class Completion:
 
     def resume(self, machine: TransactionMachine, transactional_id: str, entry: Entry) -> None:
         """Complete a prepared transaction that was found while loading a partition of `__transaction_state`. The work
-        begins after the load, in a step of its own, because a load may find many such transactions."""
+        is scheduled and begins after this returns, because a load may find many such transactions."""
         completing = _PreparedTransaction(self, machine, transactional_id, entry)
         machine.shard.after(0, lambda _: completing.write_markers())
 

@@ -132,8 +132,8 @@ class TransactionMachine:
         self._maintenance.begin(self)
 
     def unloaded(self, reason: KafkaError) -> None:
-        """Do nothing. The shard itself answers pending appends, and steps that were scheduled for later do not run
-        after the shard has ended."""
+        """Do nothing. The shard (this partition of `__transaction_state`) itself answers pending appends, and work that
+        was scheduled for later does not run after the shard has ended."""
 
     # --- steps
 
@@ -188,7 +188,7 @@ class TransactionMachine:
 
     def needs_producer_id(self, transactional_id: str, expected: Producer | None) -> bool:
         """Return True if `init_producer_id` needs an unused producer id for this transactional id. The caller gets the
-        producer id without holding the shard's lock, because getting it may block."""
+        producer id without holding the lock of the partition, because getting it may block."""
         entry = self.entries.get(transactional_id)
         return entry is None or (entry.state is not None and transitions.needs_producer_id(entry.state, expected))
 

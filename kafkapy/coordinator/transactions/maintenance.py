@@ -54,8 +54,9 @@ class Maintenance:
 
 
 class _Scan:
-    """A periodic scan over transactional ids: calls `work` with slices of the ids that `which` returns, each slice in a
-    step of its own. A scan begins `interval_ms` after the previous scan has ended."""
+    """A periodic scan over the transactional ids in one partition of `__transaction_state`. It calls `work` with slices
+    of the ids that `which` returns, and lets requests run between two slices. A scan begins `interval_ms` after the
+    previous scan has ended."""
 
     def __init__(
         self,

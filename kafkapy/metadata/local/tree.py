@@ -181,8 +181,9 @@ class LocalTree(Tree):
             call(done, results, problem)
 
     def _write(self, overlay: Overlay) -> None:
-        """Write the overlay's changes of nodes that are not ephemeral to the file, and wait until they are on disk.
-        Raises sqlite3.Error, after which the file is unchanged."""
+        """Write those changes in the overlay (a group of changes that are not durable yet) that concern nodes which are
+        not ephemeral to the file, and wait until they are on disk. Raises sqlite3.Error, after which the file is
+        unchanged."""
         gone, rows = [], []
         for path in overlay.changed.keys() | overlay.new_sequences.keys():
             node = overlay.find(path)

@@ -22,8 +22,8 @@ _MAX_TRIES = 10
 
 
 class Change(NamedTuple):
-    """A change that was submitted to the tree. `tries` is the number of times that the change was sent without getting
-    an answer."""
+    """A change (a list of operations) that was submitted to the metadata tree. `tries` is the number of times that the
+    change was sent to ZooKeeper without getting an answer."""
 
     operations: Sequence[Operation]
     done: Done
@@ -31,8 +31,8 @@ class Change(NamedTuple):
 
 
 class Changes:
-    """The changes that were sent to ZooKeeper and whose callbacks were not called yet. Only the tree's own thread uses
-    the object."""
+    """The changes that were sent to ZooKeeper and whose callbacks were not called yet. Only the thread of the metadata
+    tree uses the object."""
 
     def __init__(self, session: Session, cache: NodeCache, window: int, timeout_s: float) -> None:
         self._session = session
@@ -103,8 +103,8 @@ class Changes:
         return [change for change, _ in unsure]
 
     def _send(self, change: Change) -> Any:
-        """Send a change. Return the greatest zxid known before and kazoo's pending answer, or a TreeError if the change
-        cannot be sent."""
+        """Send a change to ZooKeeper. Return the greatest zxid known before and kazoo's pending answer, or a TreeError
+        if the change cannot be sent."""
         since = self._session.last_change
         try:
             return since, self._session.change(change.operations)

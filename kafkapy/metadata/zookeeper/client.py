@@ -180,9 +180,9 @@ def granted_timeout_ms(client: Any, asked_ms: int) -> int:
 
 
 class _LastMessage(logging.Logger):
-    """A logger for kazoo that keeps only the last problem, since kazoo logs every attempt to connect while the tree
-    logs each outcome once. The logger also keeps the session time-out that ZooKeeper has granted, which kazoo tells
-    only in a log message."""
+    """A logger for kazoo that prints nothing and keeps only the last problem, for error messages: kazoo logs every
+    attempt to connect, which would be too much. It also keeps the session time-out that ZooKeeper has granted, which
+    kazoo tells only in a log message."""
 
     def __init__(self) -> None:
         super().__init__("kazoo", logging.WARNING)

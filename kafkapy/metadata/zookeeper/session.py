@@ -1,7 +1,8 @@
 """A session with ZooKeeper through kazoo, with pipelined reads, and changes sent as multi-operation transactions.
 
-Only the tree's own thread uses a session. kazoo's threads call `on_state` and `on_event`, which must not block. This
-module imports kazoo, so import it only if ZooKeeper is used. Source: Kafka's ZooKeeperClient, KafkaZkClient.
+Only the thread of the metadata tree uses a session. kazoo's threads call `on_state` and `on_event`, which must not
+block. This module imports kazoo, so import it only if ZooKeeper is used. Source: Kafka's ZooKeeperClient,
+KafkaZkClient.
 """
 
 from __future__ import annotations
@@ -130,13 +131,13 @@ class Session:
             self._client.start_async()
 
     def read(self, path: str, *, watched: bool = True) -> Any:
-        """Start to read the node at this path, with a watch unless `watched` is False. Pass the returned pending result
-        to `node`."""
+        """Start to read the data of the node at this path, with a watch unless `watched` is False. Return kazoo's
+        pending result, to be passed to `node`."""
         return self._client.get_async(path, watch=self._watched if watched else None)
 
     def read_children(self, path: str) -> Any:
-        """Start to read the names of the node's children, with a watch. Pass the returned pending result to
-        `children`."""
+        """Start to read the names of the children of the node at this path, with a watch. Return kazoo's pending
+        result, to be passed to `children`."""
         return self._client.get_children_async(path, watch=self._watched)
 
     def node(self, path: str, asked: Any, timeout: float) -> Node | None:
@@ -164,8 +165,8 @@ class Session:
         return [name for name in names if path != "/" or name != _OWN_NODE]
 
     def change(self, operations: Sequence[Operation]) -> Any:
-        """Send the operations to ZooKeeper as one change. Pass the returned pending result to `outcome`. Raises
-        TreeError or ValueError if the change is invalid, which is found without asking ZooKeeper."""
+        """Send the operations to ZooKeeper as one change. Return kazoo's pending result, to be passed to `outcome`.
+        Raises TreeError or ValueError if the change is invalid, which is found without asking ZooKeeper."""
         requests = [self._request(operation) for operation in operations]
         result = self._client.handler.async_result()
         self._client._call(wire.Transaction(requests), result)

@@ -55,7 +55,7 @@ _END_S = 5.0
 
 
 class _UncachedRead(NamedTuple):
-    """A call of `read_through` that waits for the tree's own thread."""
+    """A call of `read_through` that waits until the tree's own thread reads the nodes `wanted` and calls `done`."""
 
     wanted: Sequence[str]
     done: Callable[[list[Node | None] | None, TreeError | None], None]
