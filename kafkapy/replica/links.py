@@ -124,8 +124,8 @@ class Link:
         The version is the highest that both brokers and `versions` (lowest, highest) allow. `message` may be a function
         that returns the message for that version. `decode(frame, version, start)` replaces the codec of the API. Its
         result may refer to the frame if `done` then returns a Pending, which keeps the receive buffer until the Pending
-        is completed (with NO_REPLY). A time-out closes the connection, since a late response would be taken for that of
-        the next request.
+        is completed (with NO_REPLY). After a time-out of `timeout_s` the connection is closed, because responses come
+        in the order of the requests: those of later requests would have to wait as well.
         """
         request = _Request(api, message, done, versions or (api.min_version, api.max_version), decode, timeout_s)
         with self._lock:

@@ -138,7 +138,8 @@ class LogDir:
         """Write the recovery points of all logs to their checkpoint file. `logs` returns the open logs of this
         directory.
 
-        Each log first syncs everything below its recovery point, which may take a while. Raises LogDirFailure.
+        Each log first syncs the indexes and snapshots below its recovery point, which may take a while. Raises
+        LogDirFailure.
         """
         self._write(
             self._recovery_points,
