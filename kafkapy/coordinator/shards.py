@@ -146,7 +146,8 @@ class Shards(Generic[M]):
         return found[1] if found is not None else None
 
     def active(self) -> list[Shard[M]]:
-        """Return the loaded and active shards in the order of their partitions."""
+        """Return the loaded shards (partitions of the internal topic with their state machines) in the order of their
+        partitions. Shards that have ended or whose load has failed are left out."""
         return [
             shard for _, (_, shard) in sorted(self._shards.items()) if shard.state == ACTIVE and not shard.is_loading
         ]

@@ -10,7 +10,7 @@ from kafkapy.protocol.message import camel_case
 
 
 class Step(NamedTuple):
-    """One field of a message or struct, as it is encoded in one version."""
+    """One field of a message or struct in one version: its name, type, nullability, default value and tag."""
 
     name: str  # the attribute of the message
     where: str  # for error messages: "Metadata response v9: topics.name"

@@ -62,7 +62,7 @@ class Rebalances:
     # --- loading and unloading
 
     def loaded(self) -> None:
-        """Begin the sessions of all members anew, after the groups were loaded from the log. A group with more members
+        """Restart the sessions of all members, after the groups were loaded from the log. A group with more members
         than group.max.size begins a rebalance."""
         for group in self.machine.groups.values():
             if len(group.members) > self.settings()["group.max.size"]:
