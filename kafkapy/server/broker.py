@@ -55,7 +55,8 @@ log = logging.getLogger("kafkapy.server.broker")
 
 
 # Threads that convert old message formats in produce requests, and append very large requests. A conversion can take
-# seconds, and hundreds of megabytes per thread. It must not delay the appends of other requests, nor reads from disk.
+# seconds, and hundreds of megabytes per thread. Conversions must not delay the appends of other requests, nor reads
+# from disk.
 CONVERSION_THREADS = 4
 
 
@@ -97,7 +98,7 @@ class BrokerServer:
         self._scheduler = Scheduler(clock, config.background_threads)
         self._timer = Timer(clock)
         self._tree: Tree | None = None
-        self._shared: SharedCluster | None = None  # with ZooKeeper
+        self._shared: SharedCluster | None = None  # only if the metadata is in ZooKeeper
         self._network: SocketServer | None = None
         self._metrics: MetricsPage | None = None
         self._logs: LogManager | None = None

@@ -31,7 +31,7 @@ log = logging.getLogger("kafkapy.server.dispatcher")
 
 __all__ = ["Dispatcher", "handlers"]
 
-# When responses of this many bytes are in memory, the other frames of a turn wait until these are sent. Otherwise a
+# When a connection's responses in memory have this many bytes, its next frames wait until they are sent. Otherwise a
 # client could send requests of twenty bytes for the list of all topics, again and again, without reading the responses.
 MAX_ANSWERED = 1 << 20
 SMALL = 4 << 10  # most bytes of a connection's frames that may be joined with those of other connections
@@ -65,7 +65,7 @@ class Dispatcher:
         for frame in left:
             served = TABLE.find(frame[0] << 8 | frame[1]) if len(frame) >= 2 else None
             if calls and (served is not joined or joins_with is None):
-                # Before this frame is decoded: if the reply is pending, the frame is passed again.
+                # Done before this frame is decoded: if the reply is pending, the network passes the frame again later.
                 if not self._handle_joined(calls, replies, since):
                     return replies
                 calls = []
@@ -77,11 +77,11 @@ class Dispatcher:
                     replies.append(CLOSE)
                 return replies
             if calls and joins_with is not None and not joins_with(calls[0], call):
-                # A pending reply lets this frame be decoded twice. That has no effect but its time.
+                # If the reply is pending, this frame is passed and decoded again later, which only costs time.
                 if not self._handle_joined(calls, replies, since):
                     return replies
                 calls = []
-            if admits:  # not earlier: a frame that stays unhandled comes again and would be counted twice
+            if admits:  # not earlier: a frame that is not handled now is passed again, and would be counted twice
                 self._admit(call, len(frame))
                 if call.throttle_time_ms:
                     deque(left, 0)  # skip the other frames: they are passed again when the mute is over

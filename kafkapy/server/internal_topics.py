@@ -54,9 +54,9 @@ class InternalTopics:
             then(None)
 
     def _must_wait(self, topic: str, then: Then) -> bool:
-        # During its creation the topic is among the topics already, but without all of its partitions. `_waiting` has
-        # an entry from before the creation until after it. So a thread that finds the topic, and then no entry, knows
-        # that the creation is complete.
+        # While a topic is being created, the topic registry has it already, but without all of its partitions.
+        # `_waiting` has an entry for the topic from before the creation until after it. So a thread that first finds
+        # the topic, and then no entry in `_waiting`, knows that the creation is complete.
         if topic in self._services.topics and topic not in self._waiting:
             return False
         with self._lock:

@@ -29,7 +29,7 @@ class LogLoading:
         self._on_failure = on_failure
         self._loading = services.log_manager.loading
         self._controller = controller
-        # Topics created after this line get their roles from their creation.
+        # Partitions of topics that are created after this line get their leaders when the topic is created.
         self._topics = [topic for name in services.topics.names() if (topic := services.topics.get(name)) is not None]
         for topic in self._topics:
             mine = (index for index, replicas in topic.assignment.items() if services.broker_id in replicas)

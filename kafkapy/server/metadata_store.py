@@ -49,7 +49,7 @@ def _embedded(config: BrokerConfig, logs: LogManager, on_failure: Callable[[Exce
     if first in offline:
         raise StartError(f"the metadata is kept in {first}, the first of log.dirs: {offline[first]}")
     path = first / FILE_NAME
-    if not path.exists() or not path.stat().st_size:  # an empty file was never filled, or has lost its content
+    if not path.exists() or not path.stat().st_size:  # an empty file has no metadata, as if it did not exist
         reason = why_not_usable(config.log_dirs, logs.dirs)
         if reason is not None:
             raise StartError(reason)

@@ -40,7 +40,7 @@ class Verification:
         transaction: at once, or later on any thread. See TransactionCoordinator.verify."""
         index = self._coordinator.shards.partition_for(transactional_id)
         if _is_elsewhere(self._cache, self._broker_id, TRANSACTIONS, index):
-            done(dict.fromkeys(partitions, Errors.NOT_COORDINATOR))  # the place for AddPartitionsToTxn (verify_only)
+            done(dict.fromkeys(partitions, Errors.NOT_COORDINATOR))  # to do: send AddPartitionsToTxn (verify_only)
         else:
             self._coordinator.verify(transactional_id, producer_id, epoch, partitions, done)
 
@@ -67,7 +67,7 @@ class MarkerSender:
         if here:
             self._local.write(marker, here, done)
         if elsewhere:
-            done(dict.fromkeys(elsewhere, Errors.NOT_LEADER_OR_FOLLOWER))  # the place for WriteTxnMarkers
+            done(dict.fromkeys(elsewhere, Errors.NOT_LEADER_OR_FOLLOWER))  # to do: send WriteTxnMarkers
 
 
 def _is_elsewhere(cache: MetadataCache, broker_id: int, topic: str, index: int) -> bool:

@@ -12,7 +12,7 @@ from kafkapy.server.adoption.knowledge import Knowledge
 from kafkapy.server.adoption.partition_dir import FoundPartition
 from kafkapy.server.adoption.topic_plan import NOT_KNOWN, PlannedTopic, plan_topic
 
-# A million blocks of producer ids. Kafka reserves a block of 1000 ids in ZooKeeper at a time, and at each start.
+# A million blocks of producer ids. Kafka reserves blocks of 1000 ids in ZooKeeper, at least one at each start.
 PRODUCER_ID_GAP = 1_000_000_000
 
 

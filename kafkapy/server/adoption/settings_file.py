@@ -20,17 +20,17 @@ from kafkapy.server.config.properties import PropertiesError, parse_properties
 
 Settings = dict[str, dict[str, str]]
 
-# Kafka 2.5 and later. Each setting follows on its own line, with the source of its value.
+# The first line that Kafka 2.5 and later print. Each setting follows on its own line, with the source of its value.
 _CONFIGS_HEAD = re.compile(r"\w+ configs for (?P<kind>\S+) (?P<name>\S*)(?: .*)? are:")
 _CONFIGS_ENTRY = re.compile(
     r"  (?P<key>[a-z0-9.]+)=(?P<value>.*?) sensitive=(?:true|false) synonyms=\{(?P<synonyms>.*)\}"
 )
 _FROM_THE_TOPIC = "DYNAMIC_TOPIC_CONFIG:"
-# Kafka 0.9 to 2.4; before 0.10.1 the name was printed as topic:NAME.
+# The line that Kafka 0.9 to 2.4 print; before 0.10.1 the name was printed as topic:NAME.
 _CONFIGS_LINE = re.compile(r"Configs for (?:topics? )?'?(?:topic:)?(?P<name>[^' ]+)'? are (?P<configs>.*)")
 _TOPICS_LINE = re.compile(r"Topic: ?(?P<name>\S+)\t.*PartitionCount:.*\tConfigs: ?(?P<configs>[^\t]*)")
 _TOPICS_PARTITION = re.compile(r"\t?\s*Topic: ?\S+\t\s*Partition: ?\d+\t")
-# A comma before the next setting: values may contain commas, too.
+# The comma before the next setting. Values may contain commas, too.
 _NEXT = re.compile(r",(?=[a-z0-9.]+=)")
 
 

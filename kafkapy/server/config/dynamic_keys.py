@@ -124,7 +124,7 @@ def _one_by_one(
                 left.append((per_broker, name, text))
         if len(left) == len(waiting):
             return fits, errors
-        waiting = left  # again: a setting may only be right together with one that came after it
+        waiting = left  # try again: a setting may only be valid together with a setting that came after it
 
 
 def changed(config: BrokerConfig, values: Mapping[str, str], *, per_broker: bool) -> BrokerConfig:

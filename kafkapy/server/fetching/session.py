@@ -80,9 +80,9 @@ class FetchPartition:
         self.last_fetched_epoch = asked.last_fetched_epoch
 
     def news(self, read: Any) -> bool:
-        """Return True if the result `read` of reading this partition must be in an incremental response: it has
-        records, an error, or another high watermark or log start offset than the last response. Store the two offsets
-        as sent."""
+        """Return True if an incremental response must include this partition, given the result `read` of reading it: it
+        has records, an error, a diverging epoch, or another high watermark or log start offset than the last response.
+        The two offsets are stored as sent."""
         must = bool(read.records is not None and len(read.records) > 0) or read.diverging is not None
         if self.sent_high_watermark != read.high_watermark:
             self.sent_high_watermark = read.high_watermark
@@ -91,7 +91,7 @@ class FetchPartition:
             self.sent_log_start = read.log_start_offset
             must = True
         if read.error_code != Errors.NONE:
-            self.sent_high_watermark = -1  # so that the first response after the error is sent
+            self.sent_high_watermark = -1  # so that the next response includes this partition
             must = True
         return must
 
@@ -191,7 +191,7 @@ class FetchSession:
         for key, asked in partitions.items():
             self.add(key, asked)
 
-    # These are called with the lock held:
+    # The methods from here to `take` are called with the lock held:
 
     def add(self, key: Key, asked: FetchPartition) -> None:
         """Add a partition to the session, or update the partition if the session has it. In both cases the next fetch
@@ -233,7 +233,7 @@ class FetchSession:
                 due.add(asked)
         return sorted(due, key=_TURN)
 
-    # This is called without the lock:
+    # `watch` is called without the lock:
 
     def watch(self, asked: FetchPartition, log: PartitionLog) -> None:
         """Let `log` mark the partition as changed when the log changes. Nothing is done if the partition has been

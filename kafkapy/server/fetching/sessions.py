@@ -20,8 +20,8 @@ from kafkapy.server.fetching.session import INITIAL_EPOCH, FetchPartition, Fetch
 NO_SESSION = 0
 FINAL_EPOCH = -1
 MAX_INT32 = 2**31 - 1
-# Of all sessions together. Kafka limits only the number of sessions, but one request can open a session with a million
-# partitions, which take 400 MB here.
+# The limit for all sessions together. Kafka limits only the number of sessions, but one request can open a session with
+# a million partitions, which take 400 MB here.
 MAX_PARTITIONS = 1_000_000
 
 
@@ -125,7 +125,7 @@ class FetchSessionCache:
         self._wake = wake
         self._lock = threading.Lock()
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
-        self._ended: list[FetchSession] = []  # ended sessions whose waiting fetch has yet to be woken
+        self._ended: list[FetchSession] = []  # ended sessions whose waiting fetches must still be woken
         self._held = 0  # partitions in all sessions
         self._random = random.Random()
 

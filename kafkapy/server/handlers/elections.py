@@ -27,7 +27,7 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
     """Handle ElectLeaders: return an error code for each partition, as the controller reports it."""
     make = ELECT_LEADERS.Response
     results = []
-    # A null list asks for all partitions. Kafka then returns only those that needed an election, and none does.
+    # A null list asks for all partitions. Kafka then returns only partitions that needed an election; none does here.
     for topic in request.topic_partitions or []:
         answers = []
         for index in topic.partitions:

@@ -53,11 +53,11 @@ KNOWS_STORAGE_ERROR = 6
 SESSIONS_SINCE = 7
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 10
-# A network thread reads up to this many partitions. More take milliseconds (a million take ten seconds), so they go to
-# a pool. A few bytes can ask for very many: a session may hold them.
+# A network thread reads up to this many partitions. Fetches with more take milliseconds (with a million: ten seconds),
+# so they run on a pool. A request of a few bytes can ask for very many partitions: those in its fetch session.
 MOST_INLINE = 1000
 TURN_S = 0.05  # longest time that a conversion keeps a pool thread before other work of the pool is run
-_LOOKED_AT = 16  # partitions that are looked up to find one that is here, whose disk's pool then reads
+_LOOKED_AT = 16  # most partitions that are looked up to find one on this broker; the pool of its disk then reads
 NO_RECORDS = b""  # never null: librdkafka takes a null for a malformed response
 
 
@@ -225,7 +225,7 @@ def _answer_on_the_pool(
     if call.version >= FORMAT_2_SINCE:
         later.complete(_send(broker, call, context, reads))
         return
-    from kafkapy.replica.old_clients import OldClientReads  # imported here because rarely needed: the start is shorter
+    from kafkapy.replica.old_clients import OldClientReads  # imported only when needed, for a fast start
 
     magic = 1 if call.version >= FORMAT_1_SINCE else 0
     _convert_and_answer(broker, call, context, OldClientReads(plan.wanted, reads, magic), later, pool)
@@ -260,7 +260,7 @@ def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContex
         for index, leader_epoch, offset, fetched_epoch, _, max_bytes in partitions:
             asked.append(FetchPartition(topic, topic_id, index, offset, max_bytes, leader_epoch, fetched_epoch))
     if call.version < FORMAT_2_SINCE:
-        # Each partition once, as in Kafka: otherwise a few kilobytes could ask for a thousand conversions of one.
+        # Each partition once, as in Kafka: otherwise a small request could ask for a thousand conversions of one.
         asked = list({(one.topic, one.index): one for one in asked}.values())
     if call.version < SESSIONS_SINCE:
         return FetchContext(asked)

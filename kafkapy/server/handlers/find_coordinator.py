@@ -28,7 +28,7 @@ SHARE_SINCE = 6
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
-# With more keys a response takes milliseconds, which is too long for a network thread; the disk pool makes it.
+# A request with more keys takes milliseconds, too long for a network thread; it runs on the disk pool.
 MOST_INLINE = 500
 
 NOWHERE = Node(-1, "", -1, None)
@@ -71,7 +71,7 @@ def _find(
     leader = known.id if known is not None else broker.broker_id  # no leader known yet: the client may ask here again
     if leader == broker.broker_id:
         try:
-            broker.replicas.get(topic, index)  # a log that is still loading is loaded before others
+            broker.replicas.get(topic, index)  # if the log is still loading, it is loaded before others now
         except KafkaError as reason:
             if reason.code != Errors.NOT_LEADER_OR_FOLLOWER:
                 return KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, reason.message), NOWHERE

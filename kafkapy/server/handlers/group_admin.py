@@ -27,7 +27,7 @@ MOST_INLINE = 10
 @serves(DESCRIBE_GROUPS, pooled=True)
 def describe_groups(broker: Services, call: Call, request: Any) -> Any:
     """Handle DescribeGroups on the disk pool: return the state and the members of each group."""
-    # Without repetitions: a few bytes of a request name a group, and a group can have thousands of members.
+    # Each group once: a few bytes of a request name a group, and a group can have thousands of members.
     groups = broker.groups.describe(list(dict.fromkeys(request.groups)))
     if request.include_authorized_operations:
         for group in groups:

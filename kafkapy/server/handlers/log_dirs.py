@@ -41,7 +41,7 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
             (log.topic, log.partition, log.size, max(0, log.high_watermark - log.log_end_offset))
             for log in broker.log_manager.logs_in(directory)
         ]
-        # A log that is being recovered is listed with size 0: how much of it stays is not known yet.
+        # A log that is being recovered is listed with size 0: recovery may still truncate it.
         found += [(*key, 0, 0) for key in broker.log_manager.loading.in_dir(directory)]
         by_topic: dict[str, list[Any]] = {}
         for topic, index, size, lag in found:

@@ -57,7 +57,7 @@ def _write_all(broker: Services, request: Any, reply: Callable[[Any], None]) -> 
             reply(_response(codes))
 
     for marker in request.markers:
-        # Without repetitions: otherwise a partition that is named a thousand times would get a thousand markers.
+        # Each partition once: otherwise a partition that is named a thousand times would get a thousand markers.
         partitions = dict.fromkeys((topic.name, index) for topic in marker.topics for index in topic.partition_indexes)
         broker.markers.write(
             Marker(

@@ -128,7 +128,8 @@ def _create_and_answer(
 ) -> None:
     answers = asked
     try:
-        # A request can name hundreds of thousands of topics, and a stop waits for the disk pool: create no more then.
+        # No more topics are created when the broker stops: a request can name hundreds of thousands of topics, and the
+        # stop waits for the disk pool.
         errors = broker.controller.auto_create(name for name in create if not broker.stopping)
         made = set(create)
         answers = [(name, topic_id, errors.get(name) if name in made else error) for name, topic_id, error in asked]
@@ -218,7 +219,7 @@ def _partition(broker: Services, request: Any, listener: str, topic: Any, index:
         if known is None:  # the controller has not elected a leader yet
             raise KafkaError(Errors.NOT_LEADER_OR_FOLLOWER)
         if known.id == broker.broker_id:
-            # `hasten` loads this log before others. Not for a request of all topics, which needs none in particular.
+            # `hasten` loads this log before others, unless the request asks for all topics.
             broker.replicas.get(topic.name, index, hasten=bool(request.topics))
         elif broker.cache.node(known.id, listener) is None:
             raise KafkaError(Errors.LEADER_NOT_AVAILABLE)

@@ -37,7 +37,7 @@ Reply = Callable[[Any], None]
 ABORTABLE_SINCE = 4  # from this version on clients know TRANSACTION_ABORTABLE
 LOADING_SINCE = 2  # transactional producers before Kafka 2.0 may fail on COORDINATOR_LOAD_IN_PROGRESS
 NOT_SAID = -1
-LARGE = 2000  # with as many offsets a request takes milliseconds, too long for a network thread
+LARGE = 2000  # a request with this many offsets takes milliseconds, too long for a network thread
 _INT64_MAX = (1 << 63) - 1
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
 GROUPS_SINCE = 8
-GROUP_ERROR_SINCE = 2  # the response has one error code for the group; before, each partition carries it
+GROUP_ERROR_SINCE = 2  # the response has one error code for the group; earlier versions have it in each partition
 NOTHING = -1
 
 
@@ -38,7 +38,7 @@ def fetch(broker: Services, call: Call, request: Any) -> Any:
         is_large = sum(len(topic.partition_indexes) for topic in request.topics) >= LARGE
         pool = broker.disk_pool if is_large else None
         return answered(call, lambda reply: _from_metadata(broker, request, reply), pool)
-    # Without repetitions: a few bytes of a request name a group, and a group can have thousands of offsets.
+    # Each group once: a few bytes of a request name a group, and a group can have thousands of offsets.
     groups = list({group.group_id: group for group in request.groups}.values())
     if call.version < GROUPS_SINCE:
         groups = [request]

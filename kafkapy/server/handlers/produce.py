@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kafkapy.server.produce")
 
-# A network thread appends up to this many record sets. More take milliseconds (a million take ten seconds), so they go
-# to the conversion pool.
+# A network thread appends up to this many record sets. Requests with more take milliseconds (with a million: ten
+# seconds), so they run on the conversion pool.
 MOST_INLINE = 1000
 FEW = 8  # most record sets of a connection that may be joined with those of other connections
 

@@ -48,7 +48,7 @@ class RequestMeters:
         self.topic_bytes_in: dict[str, int] = {}
         self.topic_bytes_out: dict[str, int] = {}
         self._histograms: dict[tuple[str, str], Histogram] = {}
-        # An increment of a dict value reads and writes: without a lock, two network threads could lose one.
+        # An increment of a dict value is a read and a write: without a lock, two threads could lose an increment.
         self._lock = threading.Lock()
         registry.register_reader([metric for name, metric in METRICS.items() if name != "request_seconds"], self._read)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkapy.errors import Errors, KafkaError
 
-BATCHES_SINCE = 3  # a request holds one record batch per partition; before, a message set
+BATCHES_SINCE = 3  # from here on a request has one record batch per partition; earlier versions have a message set
 ZSTD_SINCE = 7
 AT_MAGIC = 16
 _AT_SIZE = 8

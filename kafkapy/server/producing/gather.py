@@ -34,8 +34,9 @@ ALL = -1  # acks of a request that waits for all in-sync replicas
 
 # (index, error code, base offset, log append time, log start offset, record errors or None, message or None)
 Answer = tuple[int, int, int, int, int, Any, Any]
-# The place of one record set's answer: the connection's requests, the answers of the topic in the request, the position
-# in that list, the partition's index, and the request. A tuple is created three times as fast as an object.
+# The position of the answer to one record set: the connection's requests, the list of the topic's answers in the
+# request, the position in that list, the partition's index, and the request. A tuple is created three times as fast as
+# an object.
 Slot = tuple["Asked", list[Answer | None], int, int, ProduceRequest]
 
 ADMIN_CLIENT = "__admin_client"  # the client id that Kafka allows to write to internal topics, for operators' tools
@@ -79,7 +80,7 @@ class Gather:
     def _take(self, frame: ProduceRequest, topic: str, index: int, records: memoryview | None, slot: Slot) -> None:
         known = self._known.get((topic, index, frame.acks)) or self._know(topic, index, frame.acks)
         version = frame.api_version
-        # Nearly all record sets have message format 2 and need no second look.
+        # Nearly all record sets have message format 2 and need no further checks.
         if version < ZSTD_SINCE or not records or len(records) <= AT_MAGIC or records[AT_MAGIC] != 2:
             if records is not None and produced_form.is_nothing(version, records):
                 slot[0].fill(slot, AppendResult(-1, -1, -1, known.partition.log.log_start_offset))
@@ -160,7 +161,7 @@ class _Sets:
         try:
             partition_log = self.partition.log
             replicated = partition_log.high_watermark
-            # Nearly always true with one replica, and then no result needs a look.
+            # With one replica this is nearly always true, and then no result has to wait for replicas.
             all_replicated = replicated >= partition_log.end[0]
             for slot, verdict in zip(self.slots, verdicts, strict=True):
                 asked = slot[0]
@@ -199,8 +200,9 @@ class Asked:
         self.calls = calls
         # one list of (topic, answers) per request, in the order of the requests
         self.answers: list[list[tuple[str, list[Any]]]] = []
-        # One False for each partition that has yet to answer, and one True, the first, for the handler. Each of them
-        # pops one entry when it is done. list.pop needs no lock, and whichever thread pops the True is the last one.
+        # One False for each partition without results yet, and one True, the first entry, for the handler. Each
+        # partition and the handler pop one entry when they are done. list.pop needs no lock, and the thread that pops
+        # the True is the last one.
         self._awaited = [True]
         self.failed = False  # close the connection instead of sending answers
         self._pending = pending

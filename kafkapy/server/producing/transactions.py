@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkapy.server.call import Call
     from kafkapy.server.services import Services
 
-# The errors by (number of the request, topic, partition).
+# The errors of record sets, by (number of the request, topic, partition).
 Refusals = dict[tuple[int, str, int], KafkaError]
 
 ABORTABLE_SINCE = 11  # from this version on clients know TRANSACTION_ABORTABLE
@@ -28,7 +28,8 @@ ABORTABLE_SINCE = 11  # from this version on clients know TRANSACTION_ABORTABLE
 _HEAD = struct.Struct(">16xb5xB20xqhi")  # magic, low byte of the attributes, producer id, epoch, base sequence
 _TRANSACTIONAL = 0x10
 
-# Old clients may not retry after these errors. They get NOT_ENOUGH_REPLICAS, which they retry without new metadata.
+# Old clients may not retry after these errors. They get NOT_ENOUGH_REPLICAS instead: they retry after it without
+# fetching metadata.
 _TRY_AGAIN = frozenset(
     {
         Errors.CONCURRENT_TRANSACTIONS,
@@ -83,7 +84,7 @@ class TransactionalSets:
         """Ask the transaction coordinators about all record sets. Return the errors of the record sets that must not be
         appended, or None if a coordinator has not answered yet."""
         if self._asked:
-            # One more than the questions: an answer that comes during the loop must not bring the count to 0.
+            # Count one more than the questions: an answer that arrives during the loop must not set the count to 0.
             self._left += 1
             for (transactional_id, producer_id, epoch, abortable), batches in self._asked.items():
                 self._broker.verifier.verify(
