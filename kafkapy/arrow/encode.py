@@ -1,4 +1,4 @@
-"""Encodes rows of Arrow record batches into Kafka record batches, one for each partition, ready to be sent.
+"""Encodes rows of Arrow record batches into Kafka record batches, which a producer can send as they are.
 
     encoder = RowEncoder(producer.partition_count, topic="orders", codec=4)
     for rows in table.to_batches():
@@ -60,7 +60,7 @@ class RowEncoder:
         self._open_bytes = open_bytes
         self._topics: dict[str, TopicBatches] = {}
         self._sticky = StickyChoice(available)
-        self._fed = 0  # rows of earlier record batches
+        self._fed = 0  # number of rows in earlier record batches
 
     def feed(self, batch: Any) -> Iterator[EncodedBatch]:
         """Encode the rows of a pyarrow.RecordBatch. Yield the Kafka record batches that become full.
@@ -109,7 +109,7 @@ class RowEncoder:
         for index, count in sorted(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True)):
             topics.append((names[index], range(begin, begin + count)))
             begin += count
-        return pc.sort_indices(found.indices), topics  # stable: the rows of a topic keep their order
+        return pc.sort_indices(found.indices), topics  # a stable sort: the rows of a topic keep their order
 
     def _encode(self, topic: str, rows: Rows, places: range) -> Iterator[EncodedBatch]:
         """Encode the rows of one topic. Yield the Kafka record batches that become full.

@@ -1,4 +1,4 @@
-"""Reads a topic, or segment files, as a stream of Arrow record batches, for Polars, DuckDB, pandas and others.
+"""Reads a topic, or segment files, as a stream of Arrow record batches for Polars, DuckDB, pandas and others.
 
 reader = kafkapy.arrow.read("flights", bootstrap_servers="127.0.0.1:9092", columns=["key", "value"])
 frame = polars.from_arrow(reader.read_all())

@@ -117,7 +117,7 @@ def _is_headers(kind: Any) -> bool:
 
 
 _PLAIN = {pa.binary(): 4, pa.string(): 4, pa.large_binary(): 8, pa.large_string(): 8}
-# pyarrow has these from version 16 on.
+# pyarrow has these view types since version 16.
 _VIEWS = [getattr(pa, name)() for name in ("binary_view", "string_view") if hasattr(pa, name)]
 _TEXTS = [pa.string(), pa.large_string(), *_VIEWS[1:]]
 _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {

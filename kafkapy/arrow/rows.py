@@ -1,15 +1,15 @@
-"""Converts record batches of a partition to Arrow tables with the columns of Spark's own Kafka source.
+"""Converts Kafka record batches of a partition to Arrow record batches with the columns of Spark's Kafka source.
 
     rows = RowBuilder("orders", 3, end=1_000_000)
-    for buffer in buffers:                     # whole batches, as a Fetch response or a segment file has them
-        for batch in rows.feed(buffer):        # a pyarrow.RecordBatch each time that the bounds are reached
+    for buffer in buffers:                     # complete Kafka record batches of a Fetch response or a segment file
+        for batch in rows.feed(buffer):        # yields a pyarrow.RecordBatch when max_rows or max_bytes is reached
             ...
-    if (batch := rows.finish()) is not None:   # the rest
+    if (batch := rows.finish()) is not None:   # the remaining rows
         ...
 
-Source: Spark's KafkaRecordToRowConverter. As there, headers are null if a record has none, and a record without a
-timestamp (message format 0) has -1 ms and timestampType -1. Unlike there, a timestamp that exceeds the range of
-microseconds becomes the nearest valid one instead of an error.
+Source: Spark's KafkaRecordToRowConverter. As in Spark, headers are null if a record has none, and a record
+without a timestamp (message format 0) has -1 ms and timestampType -1. Unlike in Spark, a timestamp that exceeds the
+range of microseconds becomes the nearest valid one instead of an error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SCHEMA = pa.schema(
 MAX_ROWS = 1 << 16
 MAX_BYTES = 16 << 20
 
-# The names of columns in ColumnBuilder. topic and partition are constant.
+# The names that the columns have in ColumnBuilder, which does not build the constant columns topic and partition.
 _BUILT = {
     "key": "key",
     "value": "value",
@@ -203,7 +203,7 @@ def _null_where_empty(lists: pa.Array) -> pa.Array:
     """Return an array of lists in which empty lists are null, without copying the values."""
     import pyarrow.compute as pc
 
-    validity = pc.greater(pc.list_value_length(lists), 0).buffers()[1]  # boolean arrays are bitmaps, too
+    validity = pc.greater(pc.list_value_length(lists), 0).buffers()[1]  # boolean arrays are bitmaps, as validity is
     return pa.Array.from_buffers(lists.type, len(lists), [validity, lists.buffers()[1]], children=[lists.values])
 
 

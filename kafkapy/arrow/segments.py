@@ -1,6 +1,6 @@
 """Reads segment files of all message formats since Kafka 0.7 as Arrow record batches, without a broker.
 
-    for split in splits:                       # kafkapy.log.offline.splits, as many readers as there are splits
+    for split in splits:                       # from kafkapy.log.offline.splits; splits can be read in parallel
         for batch in read_split(split): ...
 
     read_segments(["/data/kafka"], topics=["orders"]).read_all()

@@ -3,7 +3,8 @@
     source = read_source({"bootstrap.servers": "127.0.0.1:9092", "group.id": "mirror"})
     target = read_target({"bootstrap.servers": "127.0.0.1:9093"})
     with Mirror([source], target, Whitelist("orders.*"), MirrorOptions()) as mirror:
-        mirror.wait()
+        while mirror.failure is None:  # leaving the block stops the mirror, and raises the failure
+            time.sleep(1)
 
-`kafkapy mirror` does this on the command line. It has the features of Kafka's MirrorMaker of 0.8 to 3.9, and more.
+The command `kafkapy mirror` does this. Mirroring has the features of Kafka's MirrorMaker of 0.8 to 3.9, and more.
 """

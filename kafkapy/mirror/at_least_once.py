@@ -1,20 +1,21 @@
 """A mirror stream with at-least-once delivery: one thread, a member of the source's group, and a producer.
 
 Offsets are committed to the source only when the target has acknowledged everything before them: the stream first
-flushes the producer, then commits the position after the records that it has read. It does this every
-`commit_interval_s`, before partitions are given up, and at the end.
+flushes the producer, then commits the position after the records that it has read. The stream does this every
+`commit_interval_s`, before partitions are given up, and when the mirror stops.
 
 Failures
 --------
 - *The mirror stops:* the partition's next owner reads and sends everything after the last commit again, so these
-  records may be in the target twice. Nothing counts as copied before it is acknowledged.
+  records may be in the target twice. A record counts as copied only once the target has acknowledged the record.
 - *A broker of the target fails:* batches are retried for `delivery.timeout.ms`; with sequence numbers
-  (`enable.idempotence`) each is stored once. Reading pauses when too much data waits to be sent. If this takes longer
-  than `max.poll.interval.ms`, the group gives the partitions to other members, which start at the last commit.
+  (`enable.idempotence`) each batch is stored once. Reading pauses when too much data waits to be sent. If the pause is
+  longer than `max.poll.interval.ms`, the group gives the partitions to other members, which start at the last commit.
 - *A broker of the source, its coordinator, or ZooKeeper fails:* reading waits. After a failed commit, the next commit
   includes its offsets; a stop before that would repeat more records.
-- *The mirror is suspended (SIGSTOP) and other members get its partitions:* when it resumes, it sends what it has read.
-  The group refuses its commits for partitions that it no longer owns. Only exactly_once prevents the repeats.
+- *The mirror is suspended (SIGSTOP) and other members get its partitions:* when the mirror resumes, it sends the
+  records that it has read. The group refuses its commits for partitions that it no longer owns. Only exactly-once
+  delivery prevents such repeated records.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ T = TypeVar("T")
 class AtLeastOnce:
     """One mirror stream with at-least-once delivery, for one thread.
 
-    It is also the Listener of its Member: it commits when partitions are given up.
+    The stream also implements the callbacks of Listener, to commit before partitions are given up.
     """
 
     def __init__(self, member: Member, target: TargetSettings, options: MirrorOptions, counts: Counts) -> None:
@@ -67,7 +68,7 @@ class AtLeastOnce:
             by_number=options.keep_partitions,
             available=self._delivery.available_partitions,
         )
-        self._read: dict[TopicPartition, int] = {}  # the offset after what was read, until it is committed
+        self._read: dict[TopicPartition, int] = {}  # the offset after the records that were read, until it is committed
         self._flush_at = float("inf")  # when an incomplete batch has to be sent
 
     def open(self) -> None:
@@ -104,7 +105,7 @@ class AtLeastOnce:
             self._delivery.close()
             self._topics.close()
 
-    # Listener
+    # The methods of the protocol Listener
 
     def on_taken(self, partitions: Sequence[TopicPartition]) -> None:
         pass
@@ -127,7 +128,7 @@ class AtLeastOnce:
         in_source = partial(self._member.partition_count, topic)
         count = with_retries(lambda: self._topics.partition_count(topic, in_source, number), stopped)
         if count is None:
-            return  # stopped: the piece does not count as read
+            return  # the mirror is stopped, and the piece does not count as read
         self._delivery.send(self._rebatcher.feed(piece.where, piece.data, piece.start, count, aborted=piece.aborted))
         self._read[piece.where] = piece.after
         self._flush_at = min(self._flush_at, time.monotonic() + self._linger_s)

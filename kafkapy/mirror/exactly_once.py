@@ -4,50 +4,52 @@ Progress and ownership
 ----------------------
 The offset up to which a source partition is copied is kept in the *target*, as the offset of a group there. The group's
 name is that of the source's group with the source's cluster id (GROUP.CLUSTER), so that sources with equal topic names
-do not clash. The offset is written in the same transaction as the records before it, and nothing else counts. The
-offset that is committed to the source is a copy, for displays of the group's lag, and for the case that the target's
-offset has expired (`offsets.retention.minutes` without a commit).
+do not clash. The offset is written in the same transaction as the records before it, and only this offset decides where
+copying continues. The offset that is committed to the source is a copy. It is used to display the group's lag, and to
+continue if the target's offset has expired (`offsets.retention.minutes` without a commit).
 
 Each source partition has its own *transactional id* (GROUP.CLUSTER.TOPIC.PARTITION). Owning a partition in the source's
-group is only a hint: while one member is suspended, two members may both believe that they own it. The target's
-coordinator decides: only the producer that has initialised the transactional id last can use it.
+group is only a hint: while one member is suspended, two members may both believe that they own the partition. The
+target's coordinator decides: only the producer that has initialised the transactional id last can use it.
 
 1. A member is assigned a partition, and does not read it yet.
-2. It initialises the transactional id, which fences the previous producer. The previous producer's open transaction is
-   aborted. If it is being committed, the initialisation waits until it is committed.
-3. It reads the offset from the target with `require_stable`, which waits for pending transactions. If there is none
-   (the first time), it takes the source group's offset, or what `auto.offset.reset` says. It commits this offset to the
-   target before any record, so that another member would start there, too.
-4. It reads from that offset with read_committed (uncommitted from a group in ZooKeeper, like the original consumer),
-   and sends the records in a transaction.
-5. Every `commit_interval_s`, before it gives up the partition, and at the end, it adds the offset after the records to
-   the transaction and commits it. **At this moment the records are copied.**
+2. The member initialises the transactional id, which fences the previous producer. The previous producer's open
+   transaction is aborted. If that transaction is being committed, the initialisation waits until it is committed.
+3. The member reads the offset from the target with `require_stable`, which waits for pending transactions. If the
+   target has no offset (the first time), the member takes the source group's offset, or the offset that
+   `auto.offset.reset` selects, and commits this offset to the target before any record, so that another member would
+   start there, too.
+4. The member reads from that offset with read_committed (uncommitted from a group in ZooKeeper, like the original
+   consumer), and sends the records in a transaction.
+5. Every `commit_interval_s`, before it gives up the partition, and when the mirror stops, the member adds the offset
+   after the records to the transaction and commits the transaction. **At this moment the records are copied.**
 
 A producer reads the offset after all transactions of its predecessors are completed, and can commit only until the next
 producer initialises the id. So every committed transaction starts where the previous one ended: no record is skipped,
-and a reader with read_committed gets none twice.
+and a reader with read_committed gets no record twice.
 
 Failures
 --------
 - *The mirror stops before step 5:* its transaction is aborted in step 2 of the next member, or by its time-out
-  (`transaction.timeout.ms`). Until then, read_committed consumers of the target's partitions wait behind it.
-- *The mirror stops between sending the commit and its response:* the transaction is committed or not; step 2 of the
-  next member waits for that, and its step 3 reads the result.
-- *The mirror is suspended (SIGSTOP) in step 4 or 5 and other members get its partitions:* when it resumes, its next
-  batch, offset or commit is refused. It drops the partition. A moment later it starts again at step 2 if it still
-  believes that it owns the partition; its next poll tells it that it does not.
-- *The mirror is suspended between steps 1 and 2:* when it resumes, it fences the new owner, reads the right offset and
-  copies correctly, until it learns that it has lost the partition. The new owner, now fenced, starts again at step 2.
-  They may alternate for some seconds, without harm.
-- *A broker of the target, or a coordinator, fails:* requests are retried as the clients do. If that fails, the
-  partition is dropped and started again at step 2, so no state needs to be known.
+  (`transaction.timeout.ms`). Until then, read_committed consumers of the target's partitions cannot read beyond the
+  open transaction.
+- *The mirror stops between sending the commit and its response:* it is not known whether the transaction is committed.
+  Step 2 of the next member waits until the transaction is completed, and its step 3 reads the resulting offset.
+- *The mirror is suspended (SIGSTOP) in step 4 or 5 and other members get its partitions:* when the member
+  resumes, the target refuses its next batch, offset or commit, and the member drops the partition. A moment later it
+  starts again at step 2 if it still believes that it owns the partition; its next poll tells it that it does not.
+- *The mirror is suspended between steps 1 and 2:* when the member resumes, it fences the new owner, reads the
+  right offset and copies correctly, until it learns that it has lost the partition. The new owner, now fenced, starts
+  again at step 2. The two members may fence each other for some seconds, without harm.
+- *A broker of the target, or a coordinator, fails:* the producer retries its requests. If the retries fail, the
+  partition is dropped and started again at step 2, where the new producer learns the state from the target.
 - *A broker of the source, its coordinator, or ZooKeeper fails:* reading waits. An expired ZooKeeper session loses its
   partitions. The member may get a partition back before it notices, and copy as the old owner until then; this is the
   same as being suspended.
 - *The source loses copied records, or its topic is recreated:* the offset is out of range, and `auto.offset.reset` says
   where to continue. Records that are read again are copied again.
-- *The target's group is deleted, or its offsets expire:* step 3 uses the copy in the source, which is at most one
-  commit behind.
+- *The target's group is deleted, or its offsets expire:* step 3 uses the copy of the offset in the source, which
+  is at most one commit behind.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ from kafkapy.mirror.target_topics import TargetTopics
 log = logging.getLogger(__name__)
 
 POLL_S = 0.5
-RESTART_S = 1.0  # before a dropped partition is started again: time to learn that another member owns it
+RESTART_S = 1.0  # the pause before a dropped partition is started again, to learn if another member owns it
 
 # Errors that a retry does not solve.
 PERMANENT = frozenset(
@@ -100,7 +102,8 @@ class NotEnded(ClientError):
 class ExactlyOnce:
     """One mirror stream with exactly-once delivery, for one thread.
 
-    It is also the Listener of its Member: it starts and stops the copying of partitions when their ownership changes.
+    The stream also implements the callbacks of Listener, to start and stop copying partitions when their ownership
+    changes.
     """
 
     def __init__(
@@ -155,7 +158,7 @@ class ExactlyOnce:
             self._offsets.close()
             self._topics.close()
 
-    # Listener
+    # The methods of the protocol Listener
 
     def on_taken(self, partitions: Sequence[TopicPartition]) -> None:
         for where in partitions:
@@ -172,7 +175,7 @@ class ExactlyOnce:
             if (copy := self._copies.pop(where, None)) is not None:
                 copy.drop()
 
-    # Steps 2 to 5
+    # Steps 2 to 5 of the module's description
 
     def _start_due(self, stopped: Callable[[], bool]) -> None:
         """Start the copying of the partitions that are due: fence other producers, then read the target's offset.
@@ -234,7 +237,7 @@ class ExactlyOnce:
             copy.copy(piece, self._partitions_of(piece.where))
         except (ClientError, KafkaError) as error:
             self._drop(copy, error)
-        except BaseException:  # records before a corrupt batch may be in the transaction: it must not be committed
+        except BaseException:  # records before a corrupt batch may be in the transaction; do not commit them
             self.on_lost([piece.where])
             raise
 
@@ -279,7 +282,7 @@ class ExactlyOnce:
         """Stop copying a partition because of an error, and schedule its next start."""
         del self._copies[copy.where]
         copy.drop()
-        if copy.begun_at is not None:  # else a lost target offset could lead to a start after it
+        if copy.begun_at is not None:  # else, if the target's offset is lost, copying could start too far ahead
             self._member.seek(copy.where, copy.begun_at)
         self._member.seek(copy.where, None)
         self._start_later(copy.where, error)

@@ -20,7 +20,7 @@ from kafkapy.mirror.source_settings import GroupSource
 
 log = logging.getLogger(__name__)
 
-COMMIT_S = 5.0  # how long a commit is retried, as the next one comes soon
+COMMIT_S = 5.0  # how long a commit is retried; the next commit comes soon
 
 
 class GroupMember:
@@ -63,7 +63,7 @@ class GroupMember:
     def poll(self, timeout_s: float) -> Sequence[Piece]:
         try:
             pieces = [Piece(*one) for one in self._consumer.poll_batches(timeout_s)]
-        except ConnectionFailed as error:  # raised only before the first success
+        except ConnectionFailed as error:  # raised only before the first successful poll
             log.info("%s: retrying: %s", self._settings.file, error)
             time.sleep(BACKOFF_S)
             return []

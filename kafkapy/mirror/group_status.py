@@ -19,7 +19,7 @@ from kafkapy.mirror.source_settings import GroupSource
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 5.0  # the interval between two lookups
-TIMEOUT_S = 2.0  # for one lookup: the polling thread does it
+TIMEOUT_S = 2.0  # the time limit of a lookup, which blocks the polling thread
 SHOWN = 3  # the number of members that are named
 
 

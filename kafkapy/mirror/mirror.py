@@ -32,7 +32,7 @@ class NotFlushed(ClientError):
 
 
 class Copying(Protocol):
-    """The methods of a mirror stream, at-least-once or exactly-once, in the order in which its thread calls them."""
+    """A mirror stream, with at-least-once or exactly-once delivery. Its thread calls the methods in this order."""
 
     def open(self) -> None: ...
 
@@ -149,7 +149,7 @@ class Mirror:
         if self._failure is not None:
             raise self._failure
 
-    # For the streams' threads
+    # Methods for the streams' threads
 
     def is_stopped(self) -> bool:
         return self._stopping.is_set()

@@ -1,4 +1,4 @@
-"""Creates the member of a source's group, in Kafka or in ZooKeeper as the source's settings say."""
+"""Creates the mirror's member of a source's group, in Kafka or in ZooKeeper as the source's settings say."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ REFUSED = {
     "partitioner.class": "keys choose a partition as Kafka's producer does; --keep-partitions keeps the source's",
     "interceptor.classes": "interceptors could change what is written",
 }
-WITHOUT_EFFECT = PRODUCER | {  # and those of Kafka 0.8's
+WITHOUT_EFFECT = PRODUCER | {  # and the properties of Kafka 0.8's producer
     "batch.num.messages",
     "producer.type",
     "queue.buffering.max.messages",
@@ -48,7 +48,7 @@ WITHOUT_EFFECT = PRODUCER | {  # and those of Kafka 0.8's
 
 @dataclass(frozen=True)
 class TargetSettings(ProducerSettings):
-    """The settings of the target's producer.
+    """The settings of the producer for the target cluster.
 
     Attributes:
         linger_s: How long an incomplete batch waits for more records.

@@ -34,9 +34,9 @@ from kafkapy.mirror.source_settings import ZooKeeperSource
 log = logging.getLogger(__name__)
 
 POLL_S = 0.1  # how often the polling thread checks whether partitions have to be given up
-PIECES_PER_POLL = 16  # pieces per poll
-ENDS_INTERVAL_S = 5.0  # the interval for looking up end offsets, which the original's fetches do not return
-ENDS_RETRY_S = 60.0  # after a failure: a lookup at a broker that hangs stops the copying for a time-out
+PIECES_PER_POLL = 16  # the most pieces that a poll returns
+ENDS_INTERVAL_S = 5.0  # the interval for looking up end offsets, which the connector's fetches do not return
+ENDS_RETRY_S = 60.0  # the interval after a failed lookup, as a broker that hangs stops the copying for a time-out
 
 
 class _Release:
@@ -67,7 +67,7 @@ class ZooKeeperMember:
         self._changes: deque[_Release | list[OwnedPartition]] = deque()  # lists are newly owned partitions
         self._closing = False
         self._positions: dict[TopicPartition, int] = {}
-        self._owned: dict[TopicPartition, OwnedPartition] = {}  # partitions that are read, or were claimed to be read
+        self._owned: dict[TopicPartition, OwnedPartition] = {}  # partitions that are read, or claimed and not read yet
         self._ends: dict[TopicPartition, int] = {}
         self._ask_ends_at = 0.0
         self._group_lag: int | None = None
@@ -189,7 +189,7 @@ class ZooKeeperMember:
             return None
 
     def close(self) -> None:
-        self._closing = True  # ends the wait in `before_release`: what is not committed by now is read again
+        self._closing = True  # ends the wait in `before_release`; records that are not committed by now are read again
         self._connector.shutdown()
         self._close_brokers()
 

@@ -3,4 +3,6 @@
 consuming: The consumer that forms groups through ZooKeeper.
 producing: The producer, sync and async.
 simple: The consumer without a group.
+kafka_07: The protocol of brokers of Kafka 0.7.
+znodes: The nodes of brokers, topics and groups in ZooKeeper.
 """

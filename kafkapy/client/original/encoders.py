@@ -1,4 +1,4 @@
-"""Encoders for keys and messages.
+"""Encoders, which convert the keys and messages of the original producer to bytes.
 
 Source: kafka.serializer.Encoder.
 """

@@ -16,8 +16,8 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 class TopicFilter:
     """A regular expression for topic names; `regex` is its text in ZooKeeper. Raises ValueError if it is invalid."""
 
-    pattern: ClassVar[str]  # its name in a registration of Kafka 0.8 and later
-    marker: ClassVar[str]  # the same in a registration of Kafka 0.7
+    pattern: ClassVar[str]  # the filter's kind in a registration of Kafka 0.8 and later
+    marker: ClassVar[str]  # the filter's kind in a registration of Kafka 0.7
 
     def __init__(self, raw: str) -> None:
         # Like Kafka, accept lists with commas, and quotes from property files.

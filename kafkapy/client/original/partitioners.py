@@ -1,4 +1,4 @@
-"""Partitioners, which choose the partition of a key. A message without a key goes to a random partition.
+"""Partitioners, which choose a partition for a key. The producer sends messages without a key to a random partition.
 
 Source: kafka.producer.{Partitioner, DefaultPartitioner, ByteArrayPartitioner}, of Kafka 0.8.2.
 """

@@ -107,7 +107,7 @@ class BrokerFetcher:
 
         Give back partitions that need another leader or offset.
         """
-        # Not from `_partitions`: a partition may have been revoked and claimed again at another offset meanwhile.
+        # Use `asked`, not `_partitions`: a partition may have been revoked and claimed at another offset meanwhile.
         by_name = {owned.where: owned for owned in asked}
         elsewhere = []
         for one in fetched:

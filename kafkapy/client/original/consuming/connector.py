@@ -1,6 +1,7 @@
 """The high-level consumer of Kafka 0.7 to 0.10, whose groups are formed through ZooKeeper.
 
-Source: ZookeeperConsumerConnector of Kafka 0.8.2; both can be members of the same group. Imports kazoo.
+Source: ZookeeperConsumerConnector of Kafka 0.8.2. Consumers of Kafka and of kafkapy can be members of the same group.
+Imports kazoo.
 """
 
 from __future__ import annotations
@@ -199,10 +200,10 @@ class ConsumerConnector:
 
     @property
     def waits_for(self) -> str | None:
-        """Why this member owns no partition, for log messages; None if it owns partitions.
+        """The reason, for log messages, why this member owns no partition; None if it owns partitions.
 
-        The text names the current owner of a partition that is assigned to this member. Empty if no other owner blocks
-        this member.
+        The text names the current owner of a partition that is assigned to this member. The text is empty if no other
+        owner blocks this member.
         """
         if self._held:
             return None
@@ -241,7 +242,7 @@ class ConsumerConnector:
         """
         return self._source.open()
 
-    # PartitionReader, for the rebalancer
+    # The methods of the protocol PartitionReader, which the rebalancer calls
 
     def stop_reading(self, partitions: list[Partition], *, lost: bool) -> None:
         """Stop reading partitions. Unless they are lost, call the rebalance listener, then auto-commit their positions.
@@ -293,7 +294,7 @@ class ConsumerConnector:
                 self._fetchers.start(begun)
         log.info("%s owns %s", self.consumer_id, ", ".join(sorted(str(owned) for owned in self._held.values())))
 
-    # The member's threads
+    # The functions of this member's threads
 
     def _join(self, subscription: Subscription, stream_of: Callable[[str, int], Stream]) -> None:
         """Start this member's threads and do the first rebalance. If that fails, shut down and raise its error.
@@ -328,7 +329,8 @@ class ConsumerConnector:
         problem = ""
         tries = 0
         backoff_s = self.settings.rebalance_backoff_ms / 1000
-        # Changes cut the back-off short. The deadline gives the previous owner its time even if there are many.
+        # Changes in ZooKeeper cut the back-off short. Until this deadline the previous owner may still release its
+        # partitions, even if many changes use up the retries.
         deadline = time.monotonic() + self.settings.rebalance_max_retries * backoff_s
         while tries < self.settings.rebalance_max_retries or time.monotonic() < deadline:
             tries += 1

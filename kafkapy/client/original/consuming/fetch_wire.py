@@ -150,5 +150,5 @@ class KafkaWire:
 def _fetched(one: FetchedPartition) -> Fetched:
     """Return the Fetched, the fetch result of one partition, for the partition's part of a Fetch response."""
     whole, size, after = entries_end(one.data)
-    # Malformed data passes: the stream refuses it after the chunks before it.
+    # Malformed data is passed on: the stream raises the error after it has returned the chunks before this data.
     return Fetched(one.where, one.error_code, one.data, None if not whole and size >= 0 else after, max(size, 0))

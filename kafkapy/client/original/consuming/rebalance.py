@@ -144,7 +144,7 @@ class Rebalancer:
         """Record and log the current owner of a partition that this member could not claim."""
         owner = self._tree.owner(partition, self._changed)
         if owner is None:
-            self.wake_up.set()  # it was released meanwhile
+            self.wake_up.set()  # the owner has released the partition meanwhile
             return
         path = self._tree.owner_path(partition)
         self.blocked = f"{path} in ZooKeeper is still {owner.decode('utf-8', 'replace')!r}"

@@ -1,7 +1,7 @@
 """Detects that this process was stopped for so long that its ZooKeeper session may have expired.
 
-A process that is stopped (SIGSTOP, a suspended machine) sends no pings. When it continues, other members may own its
-partitions, and some time passes until the ZooKeeper client learns that the session has expired.
+A process that is stopped (SIGSTOP, a suspended machine) sends no pings to ZooKeeper. When the process continues, other
+members may own its partitions, and some time passes until the ZooKeeper client learns that the session has expired.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _now() -> float:
 Clock = Callable[[], float]
 _clock: Clock = _now if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 
-TICKS = 5  # in the time that one tick is valid for
+TICKS = 5  # number of ticks in the time that one tick is valid for
 
 
 class SessionClock:
@@ -70,7 +70,7 @@ class SessionClock:
             if not self._is_alive():
                 return
             self._asks = False
-        # Not the time of ZooKeeper's response: the process may have been stopped again since.
+        # Count from `now`, not from ZooKeeper's response: the process may have been stopped again since the question.
         self._good_until = now + self._good_for_s
 
     def run(self, stop: threading.Event) -> None:

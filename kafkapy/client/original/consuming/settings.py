@@ -94,7 +94,7 @@ _WORDS = {
     "offsets_storage": ("zookeeper", "kafka"),
     "partition_assignment_strategy": ("range", "roundrobin"),
 }
-# Settings of the original that have no effect here: requests to the coordinator are retried up to their time limit.
+# Settings of Kafka's consumer that have no effect here: requests to the coordinator are retried up to their time limit.
 _IGNORED = ("offsets.channel.backoff.ms", "offsets.commit.max.retries", "num.consumer.fetchers")
 _MAY_BE_ZERO = ("fetch_wait_max_ms", "rebalance_backoff_ms")
 

@@ -46,7 +46,7 @@ class OwnedPartition:
         self.fetch_from = offset
         self.waiting = 0  # chunks in the queue
         self.revoked = False
-        self.failed = False  # it is no longer read
+        self.failed = False  # True after an error: the partition is no longer read
         self.room: Callable[[], None] = _no_callback  # called when a chunk leaves the queue
 
     @property
@@ -116,7 +116,7 @@ class Stream(Iterator[ConsumerRecord]):
         self._decoded_chunk: Sequence[ConsumerRecord] = ()  # the records from index `_next` on follow those of `_ahead`
         self._next = 0
         self._current: OwnedPartition | None = None
-        self._after = 0  # position of `_current` after all of them
+        self._after = 0  # position of `_current` after all records of the chunk
         self._decodes = key_decoder is not None or value_decoder is not None
         self._closed = False
 
@@ -145,11 +145,11 @@ class Stream(Iterator[ConsumerRecord]):
         return record
 
     def next_chunk(self, timeout_s: float | None = None) -> Chunk | None:
-        """Return the next fetched chunk of some partition, undecoded. This does not move the partition's position.
+        """Return the next fetched chunk of some partition, undecoded, without moving the partition's position.
 
-        For callers that commit given offsets. Use either this method or iteration on a stream. Returns None if no chunk
-        comes within `timeout_s` (None: no limit), and after the connector's shutdown. Raises KafkaError for a partition
-        that cannot be read.
+        This method is for callers that commit given offsets. A stream is read either with this method or by iteration,
+        not both. Returns None if no chunk comes within `timeout_s` (None: no limit), and after the connector's
+        shutdown. Raises KafkaError for a partition that cannot be read.
         """
         with self._lock:
             deadline = _deadline(timeout_s)
@@ -157,7 +157,7 @@ class Stream(Iterator[ConsumerRecord]):
 
     @property
     def closed(self) -> bool:
-        """True after the connector's shutdown."""
+        """True after `close`, which the connector calls at its shutdown."""
         return self._closed
 
     def put(self, chunk: Chunk) -> bool:

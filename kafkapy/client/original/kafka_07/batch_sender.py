@@ -34,7 +34,7 @@ class Cluster07:
             self._brokers = discovery.brokers()
         else:
             self._brokers = dict(enumerate(parse_addresses(config.brokers)))
-        self._numbers: dict[str, list[tuple[int, int]]] = {}  # topic -> (broker, number on it) by consecutive number
+        self._numbers: dict[str, list[tuple[int, int]]] = {}  # topic -> (broker, the partition's number on it)
         self._by_node: dict[int, Connection07] = {}
 
     def refresh(self, topics: Iterable[str], *, create: bool = False) -> None:
@@ -77,7 +77,7 @@ class BatchSender07(BatchSender):
     """Sends to brokers of Kafka 0.7, which do not acknowledge messages.
 
     Unless acks is 0, each Produce is followed by a request that has a response, which shows that the broker has
-    processed the Produce. Keys only choose partitions and are not sent.
+    processed the Produce request. Keys only choose partitions and are not sent.
     """
 
     def __init__(self, cluster: Cluster07, config: ProducerConfig) -> None:

@@ -6,9 +6,9 @@ A request is its size, its type (int16), and for each partition: topic (int16 an
     Fetch 1, MultiFetch 2          offset (int64), max bytes (int32); response: error code (int16), the log's bytes
     Offsets 4                      time (int64), max offsets (int32); response: error code, count (int32), offsets
 
-Multi requests begin with the number of partitions (int16); their response has a size and an error code for each. There
-are no versions, correlation ids or client ids. The broker closes the connection on a request that it cannot serve.
-Error codes are -1 for any error, and 1 to 4 with their present meaning.
+MultiProduce and MultiFetch begin with the number of partitions (int16). The response to MultiFetch has a size and an
+error code for each partition. There are no versions, correlation ids or client ids. The broker closes the connection on
+a request that it cannot serve. Error codes are -1 for any error, and 1 to 4 with their present meaning.
 Source: kafka.api and kafka.server.KafkaRequestHandlers of Kafka 0.7.2.
 """
 

@@ -23,7 +23,7 @@ from kafkapy.protocol.apis import PRODUCE
 from kafkapy.record.batch import BatchBuilder
 from kafkapy.record.legacy import build_set
 
-BATCHES_SINCE, TIMES_SINCE = 3, 2  # Produce versions with batches of format 2, with messages of format 1
+BATCHES_SINCE, TIMES_SINCE = 3, 2  # first Produce versions with batches of format 2, and with messages of format 1
 
 
 class Leaders(Protocol):
@@ -70,7 +70,7 @@ class BatchSender:
                     failed.append(queue[0])
                     self.give_up(queue[0])
                     for batch in list(queue)[1:]:
-                        batch.numbers = None  # never sent, so new numbers are assigned
+                        batch.numbers = None  # the batch was never sent, so it may get new sequence numbers
                 queue.popleft()
                 if not queue:
                     del queues[where]

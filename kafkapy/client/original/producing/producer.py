@@ -33,22 +33,24 @@ Message = KeyedMessage | ProducerData
 
 
 class Producer:
-    """A producer that many threads may use. Its arguments override the properties that name their classes.
+    """Kafka's original producer. Many threads may use one.
+
+    Encoders, partitioner and handlers that are passed as arguments override the properties that name their classes.
 
     `producer.type=sync` (the default): `send` returns when the messages are stored, as `request.required.acks` says
     (default 1; the original has 0). `producer.type=async`: `send` returns when the messages are in the queue.
-    They are sent in batches of `batch.num.messages`, or after `queue.buffering.max.ms`. If the queue is full, `send`
-    waits for `queue.enqueue.timeout.ms` (not set: without limit; 0: not at all) and then raises QueueFull.
+    Queued messages are sent in batches of `batch.num.messages`, or after `queue.buffering.max.ms`. If the queue is
+    full, `send` waits for `queue.enqueue.timeout.ms` (not set: without limit; 0: not at all) and then raises QueueFull.
 
-    Every lost message is counted in `stats` and passed to the callback handler's `lost`.
+    Every lost message is counted in `stats` and passed to the method `lost` of the callback handler.
 
     Args:
         properties: Kafka's producer properties, by their names of 0.8 or 0.7.
-        callback_handler: Its hooks are called at each stage of the queue; a sync producer calls only `before_sending`,
-            `stored`, `lost` and `close`.
+        callback_handler: An object whose hooks are called at each stage of the queue; a sync producer calls only
+            `before_sending`, `stored`, `lost` and `close`.
     Raises:
         ValueError: A property is not valid. The message has its name and value.
-        ConnectionFailed: `zk.connect` leads to no broker.
+        ConnectionFailed: ZooKeeper at `zk.connect` cannot be reached or has no broker.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class Producer:
         event_handler: EventHandler | None = None,
         callback_handler: CallbackHandler | None = None,
     ) -> None:
-        self.stats: Counter[str] = Counter()  # messages, dropped, failed, resends, serialization_errors
+        self.stats: Counter[str] = Counter()  # keys: messages, dropped, failed, resends, serialization_errors
         self._config = config = read_config(properties)
         own, own_key = chosen_encoders(properties)
         self._hooks: CallbackHandler | None = callback_handler or chosen(properties, "callback.handler", {})

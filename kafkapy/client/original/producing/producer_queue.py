@@ -116,7 +116,7 @@ class SendThread(threading.Thread):
             batch += self._dequeued(taken)
             if taken and due is None:
                 due = time.monotonic() + self._queue_time_s
-            # In this order: since `take` found nothing, messages may have come and the queue may have been closed.
+            # Test `closed` before the length: messages may have come after `take`, just before the queue was closed.
             over = not taken and self._queue.closed and not len(self._queue)
             expired = due is not None and time.monotonic() >= due
             if expired and self._hooks is not None:

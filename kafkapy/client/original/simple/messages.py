@@ -57,14 +57,15 @@ class MessageTooLarge(ClientError):
 
 
 class MessageSet:
-    """The messages of one partition from `offset` on. Iterable any number of times, as (offset, Message).
+    """The fetched messages of one partition from `offset` on. Iterating yields (offset, Message), any number of times.
 
     high_watermark: The offset after the last message visible to consumers; -1 after an error, and with Kafka 0.7.
-    error: The broker's error for this partition; iterating raises it.
-    size_in_bytes, valid_bytes: The size of the response, and of the complete messages in it.
-    is_partial: True if the last message is incomplete because of the fetch size; the next fetch returns it.
+    error: The broker's error for this partition, which iterating raises; None if there is no error.
+    size_in_bytes: The size of the fetched data.
+    valid_bytes: The size of the complete messages in the data.
+    is_partial: True if the last message is incomplete because of the fetch size. The next fetch returns that message.
     first_size: The size of the first message or batch, complete or not; 0 if too little of it was fetched.
-    next_offset: The offset of the next fetch.
+    next_offset: The offset at which the next fetch has to start.
 
     Iterating raises CorruptBatch or CorruptRecords (ValueError) at a damaged message.
     """

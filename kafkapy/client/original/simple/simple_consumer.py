@@ -36,15 +36,17 @@ _RESETS = {
 
 
 class SimpleConsumer:
-    """A consumer for one thread. If the connection is broken, a call reconnects once.
+    """A consumer that fetches from one broker, for one thread. If the connection is broken, a call reconnects once.
 
     Args:
         max_buffer: If a message does not fit into `max_bytes`, `fetch` doubles the size up to this limit.
         properties: Kafka's consumer properties. Only `auto.offset.reset` (0.7: `autooffset.reset`) is used: with
-            smallest or largest, `fetch` continues there if the offset is out of range; else it raises OffsetOutOfRange.
+            smallest or largest, `fetch` continues at that end of the log if the offset is out of range. Otherwise
+            `fetch` raises OffsetOutOfRange.
         max_wait_ms, min_bytes: How long the broker waits for at least `min_bytes` before it responds.
-        broker_version: "0.7" for a broker of Kafka 0.7. Its offsets are byte positions, messages that were compressed
-            together share one offset, and the next fetch starts at `next_offset`. Fetches do not wait there.
+        broker_version: "0.7" for a broker of Kafka 0.7, empty for later versions. In 0.7, offsets are byte positions,
+            messages that were compressed together share one offset, and the next fetch has to start at the
+            `next_offset` of the message set. The broker responds at once, without waiting for `min_bytes`.
     Raises (all methods):
         ConnectionFailed: The broker cannot be reached or does not respond.
         KafkaError: The broker's error, such as NOT_LEADER_OR_FOLLOWER or UNKNOWN_TOPIC_OR_PARTITION.

@@ -105,5 +105,5 @@ def _set_of(request: FetchRequest, answer: FetchedPartition | None) -> MessageSe
 
 
 def partition_error(topic: str, partition: int, code: int) -> KafkaError:
-    """Return the KafkaError for an error code of a partition; the message names the partition."""
+    """Return the KafkaError for an error code in a partition's response, with a message that names the partition."""
     return KafkaError(code, f"{topic}-{partition}: {message_of(code)}")

@@ -24,7 +24,7 @@ class ClusterTree(Protocol):
     layout: Layout
 
     def topics(self, watch: Watch | None = None) -> list[str]:
-        """Return the names of all topics."""
+        """Return the names of all topics, sorted. `watch` is called when topics are created or deleted."""
 
     def partitions(self, topic: str, watch: Watch | None = None) -> list[str]:
         """Return the names of a topic's partitions, in order. Empty if the topic's znode is missing or malformed."""
@@ -110,7 +110,7 @@ class ClusterTree07(_Shared):
         for broker in self._nodes.children(path, watch):
             data = self._nodes.data(f"{path}/{broker}")
             if data is None:
-                continue  # deleted meanwhile
+                continue  # the node was deleted meanwhile
             try:
                 found += partitions_07(path, {broker: data})
             except KafkaError as error:

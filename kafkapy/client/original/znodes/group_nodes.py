@@ -26,7 +26,7 @@ from kafkapy.metadata.zookeeper.cache_refresh import pipelined
 
 # ZooKeeper limits a transaction to 1 MiB; a path has some hundred bytes.
 _MAX_OPERATIONS = 500
-_WINDOW = 64  # pipelined reads
+_WINDOW = 64  # number of reads in flight
 _LARGEST = 2**63 - 1
 
 
@@ -46,7 +46,7 @@ class OldGroup(NamedTuple):
     partitions: list[Partition]
 
     def member_of(self, partition: Partition) -> str | None:
-        """Return the id of the consumer whose thread owns the partition, or None."""
+        """Return the id of the consumer whose thread owns the partition, or None if no consumer owns it."""
         owner = self.owners.get(partition)
         return None if owner is None else owner.rpartition("-")[0]
 
@@ -147,7 +147,8 @@ class GroupNodes:
         """Delete the group's znodes. Return False, with nothing changed, if the group has registered members."""
         home = _home(group)
         members = f"{home}/ids"
-        # Delete the node of the members first: that fails if one is registered, even if it has only just joined.
+        # Delete the parent node of the members first: that fails if a member is registered, even if the member has
+        # only just joined.
         return self._delete(sorted(self._all(home), key=lambda path: path != members))
 
     def delete_topic(self, group: str, topic: str) -> bool:
@@ -192,9 +193,9 @@ class GroupNodes:
             pass
 
     def _all(self, path: str) -> list[str]:
-        """Return the paths of a znode and all znodes below it, children before parents.
+        """Return the paths of a znode and of all znodes below it, children before parents.
 
-        Empty if the znode is missing.
+        Return an empty list if the znode does not exist.
         """
         if self._wait(self._client.exists_async(path)) is None:
             return []

@@ -38,7 +38,7 @@ class GroupTree:
 
     @property
     def session(self) -> int | None:
-        """The id of the ZooKeeper session; see Znodes.session."""
+        """The id of the current or last ZooKeeper session; see Znodes.session."""
         return self._nodes.session
 
     @property

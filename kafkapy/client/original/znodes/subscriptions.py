@@ -74,7 +74,7 @@ def read_subscription(data: bytes) -> Subscription:
         return Subscription(_of_topics(_counts(shape, text), text))
     pattern = shape.get("pattern")
     counts = _counts(shape.get("subscription"), text)
-    # Like Kafka: with any other pattern, or without topics, it is a list of topic names.
+    # Like Kafka: with any other pattern, or without topics, the subscription is a list of topic names.
     if not isinstance(pattern, str):
         raise ValueError(f"{_short(text)} is not the subscription of a consumer: it has no pattern")
     if pattern not in _FILTERS or not counts:
