@@ -31,7 +31,7 @@ class Inventory:
 
     @property
     def highest_producer_id(self) -> int:
-        """The highest producer id in the logs; -1 if there is none."""
+        """The highest producer id in the logs of all partitions; -1 if there is none."""
         return max((found.highest.producer_id for found in self.partitions.values()), default=-1)
 
 

@@ -84,8 +84,8 @@ def _epochs(
     name: str, partitions: Mapping[int, FoundPartition], known: KnownTopic | None
 ) -> tuple[dict[int, int], list[int]]:
     """Return the leader epoch of each partition, which is never below the highest one in the partition's log, and the
-    list of the partitions without a directory. Raise AdoptionError if so many directories are missing that this is not
-    a topic."""
+    list of the partitions without a directory. Raise AdoptionError if more than MAX_NEW_PARTITIONS partitions have no
+    directory."""
     count = max([*partitions, *(known.assignment if known is not None else ())]) + 1
     if count - len(partitions) > MAX_NEW_PARTITIONS:
         raise AdoptionError(

@@ -18,7 +18,8 @@ class PropertiesError(ValueError):
 
 
 def load_properties(path: Path) -> dict[str, str]:
-    """Return the settings in the file at `path`. Raise OSError or PropertiesError."""
+    """Return the settings in the .properties file at `path`, by name. Raise OSError if the file cannot be read,
+    PropertiesError if it cannot be parsed."""
     data = path.read_bytes()
     try:
         text = data.decode("utf-8-sig")
@@ -41,7 +42,8 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each logical line with its line number: continuation lines are joined, leading blanks are removed."""
+    """Yield (line number, text) of each logical line, without comments and blank lines. Continuation lines are joined,
+    and leading blanks are removed."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     number = 0
     while number < len(lines):
