@@ -52,7 +52,10 @@ class GroupStatus:
         self._cluster.close()
 
     def _look_up(self, member_id: str) -> Waiting:
-        """Look up the group's other members and its lag. If that fails, log the error and leave out what is unknown."""
+        """Look up the group's other members and its lag.
+
+        If a broker cannot answer, log the error, and leave the members empty or the lag None.
+        """
         group = self._settings.group_id
         whose, lag = "", None
         try:
@@ -108,10 +111,10 @@ def lag_of(
 
 
 def _others(group: GroupDescription, member_id: str) -> str:
-    """Return a text for display that names other members of the group, those that own partitions if any do.
+    """Return a text for display that names other members of the group, or an empty text if there are none.
 
-    During a rebalance it is not known which members own partitions, so all other members are named. Empty if there are
-    no other members.
+    If some of the other members own partitions, only these members are named. During a rebalance it is not known which
+    members own partitions, so all other members are named.
     """
     others = [one for one in group.members if one.id != member_id]
     owners = [one for one in others if one.partitions]

@@ -148,10 +148,10 @@ class BrokerFetcher:
         )
 
     def _failed(self, owned: OwnedPartition, code: int) -> bool:
-        """Handle the error code in a partition's fetch response.
+        """Handle the error code in a partition's fetch response. Return True if the partition has to be given back.
 
-        Return True if the partition has to be given back, because it needs another leader or another offset. Otherwise
-        the partition's stream raises the error.
+        That is so if the partition needs another leader or another offset. For other errors, the partition's stream
+        raises the error.
         """
         if code == Errors.OFFSET_OUT_OF_RANGE:
             log.warning(

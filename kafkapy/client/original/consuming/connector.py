@@ -168,8 +168,8 @@ class ConsumerConnector:
     def seek(self, where: TopicPartition, offset: int | None) -> OwnedPartition | None:
         """Continue reading an owned partition at an offset, or stop reading it if `offset` is None.
 
-        Data that was already fetched is dropped. Returns the new OwnedPartition, which replaces the one passed to
-        `on_claim`, or None if this member no longer owns the partition.
+        Data that was already fetched is dropped. Returns the new OwnedPartition, which replaces the OwnedPartition
+        passed to `on_claim`, or None if this member no longer owns the partition.
         """
         with self._ownership:
             before = self._held.get((where[0], str(where[1])))

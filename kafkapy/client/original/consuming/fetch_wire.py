@@ -28,7 +28,7 @@ class Fetched(NamedTuple):
 
     after: The offset of the next fetch. None if no batch is complete, as the first batch is larger than the fetch.
     size: The size in bytes of a first batch that is larger than the fetch, 0 if the size is not known.
-    problem: The reason why the data is corrupt, empty if it has not been found to be.
+    problem: The reason why the data is corrupt; empty if no damage was found so far.
     """
 
     where: TopicPartition

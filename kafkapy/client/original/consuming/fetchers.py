@@ -116,8 +116,8 @@ class Fetchers:
     def _assign(self, owned: OwnedPartition) -> bool:
         """Pass a partition to the fetcher of its leader. Return False if the partition has no leader.
 
-        A partition without a start offset first gets one, as auto.offset.reset says. Raises ClientError, KafkaError or
-        NoThread.
+        A partition without a start offset first gets the start offset that auto.offset.reset selects. Raises
+        ClientError, KafkaError or NoThread.
         """
         address = self._brokers.leader(owned)
         if address is None:

@@ -103,9 +103,9 @@ class DualOffsets:
 
 
 def _later(one: int | KafkaError | None, other: int | KafkaError | None) -> int | KafkaError | None:
-    """Return the larger of two committed offsets, None if neither is known.
+    """Return the larger of two committed offsets, or None if nothing is committed in either store.
 
-    If either store returned an error, return that error, because the unreadable offset may be the larger one.
+    If either store returned an error, return that error, because the unreadable offset may be the larger offset.
     """
     for found in (one, other):
         if isinstance(found, KafkaError):

@@ -27,7 +27,10 @@ class ClusterTree(Protocol):
         """Return the names of all topics, sorted. `watch` is called when topics are created or deleted."""
 
     def partitions(self, topic: str, watch: Watch | None = None) -> list[str]:
-        """Return the names of a topic's partitions, in order. Empty if the topic's znode is missing or malformed."""
+        """Return the names of a topic's partitions, in order.
+
+        Return an empty list if the topic's znode is missing or malformed. `watch` is called when the partitions change.
+        """
 
     def brokers(self, watch: Watch | None = None) -> dict[int, Address]:
         """Return the host and port of each broker's plaintext listener, by broker id in ascending order.

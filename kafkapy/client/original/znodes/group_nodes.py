@@ -112,7 +112,10 @@ class GroupNodes:
         return found
 
     def partitions(self, topics: Iterable[str]) -> dict[str, list[str]]:
-        """Return the partition names of each existing topic, in order, for the layout of 0.7 and for the later one."""
+        """Return the partition names of each existing topic, in order. Malformed topics are left out.
+
+        Both znode layouts are supported, that of Kafka 0.7 and that of 0.8 and later.
+        """
         found: dict[str, list[str]] = {}
         for path, data in self._data(f"{TOPICS}/{topic}" for topic in topics).items():
             try:
@@ -154,7 +157,7 @@ class GroupNodes:
     def delete_topic(self, group: str, topic: str) -> bool:
         """Delete the znodes of a group's owners and offsets for one topic.
 
-        Return False if a znode was added below them meanwhile.
+        Return False if another client has added a znode below these znodes meanwhile.
         """
         home = _home(group)
         return self._delete([*self._all(f"{home}/owners/{topic}"), *self._all(f"{home}/offsets/{topic}")])
@@ -226,7 +229,7 @@ class GroupNodes:
         return {path: data or b"" for path, (data, _) in self._ask(paths, self._client.get_async).items()}
 
     def _children(self, path: str) -> list[str]:
-        """Return the names of a znode's children, sorted. Empty if the znode does not exist."""
+        """Return the names of a znode's children, sorted, or an empty list if the znode does not exist."""
         return sorted(self._ask([path], self._client.get_children_async).get(path, ()))
 
     def _ask(self, paths: Iterable[str], ask: Any) -> dict[str, Any]:

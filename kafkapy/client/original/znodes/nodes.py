@@ -44,7 +44,7 @@ class Znodes:
         return self._wait(self._client.exists_async(path)) is not None
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Return the names of a znode's children, sorted. Empty if the znode does not exist.
+        """Return the names of a znode's children, sorted, or an empty list if the znode does not exist.
 
         `watch` is called when children are added or removed, or when the missing znode is created.
         """
