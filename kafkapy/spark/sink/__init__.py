@@ -1,1 +1,1 @@
-"""Writing topics, at least once or exactly once. writers.py describes the protocol."""
+"""Writing rows to topics, at least once or exactly once. writers.py describes the protocol."""

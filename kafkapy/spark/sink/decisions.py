@@ -1,13 +1,14 @@
 """The decision topic, which records the transactions that belong to an epoch before any of them is committed.
 
-It is compacted and has one partition. A record's key is the query and the epoch; its value lists the transactions and
-says whether all have been committed ("done"). When an epoch is done, the record of the previous epoch is deleted, so
-that a query leaves one record. Records are written in transactions of the query's driver (epochs.py) and read with
-read_committed, so writes of a fenced driver are never seen.
+The topic is compacted and has one partition. A record's key is the query and the epoch; its value lists the
+transactions and says whether all have been committed ("done"). When an epoch is done, the record of the previous epoch
+is deleted, so that a query leaves one record. Records are written in transactions of the query's driver (epochs.py)
+and read with read_committed, so writes of a fenced driver are never seen.
 
-Queries share the topic. With read_committed, a reader stops at the first open transaction, also of another query: if
-that query's driver has stopped within a transaction, later records are not visible until its time-out. A task may miss
-a decision because of this (the driver aborts what the task writes then). A driver must not miss one, so it waits.
+Queries share the topic. With read_committed, a reader stops at the first open transaction, also at that of another
+query: if the other query's driver has stopped within a transaction, later records are not visible until the
+transaction times out. A task may miss a decision because of this (the driver then aborts the task's transaction). A
+driver must not miss a decision, so it waits.
 """
 
 import json
@@ -38,11 +39,11 @@ CONFIGS = {
 
 
 class DecisionsUnusable(BadOption):
-    """The decision topic cannot be used as such. The message says what to do."""
+    """The error for a decision topic that cannot be used as such. The message says why, and what to do."""
 
 
 class Share(NamedTuple):
-    """One task's part of an epoch: its transaction, and the number of rows in it."""
+    """One task's part of an epoch: the task's open transaction, and the number of rows in it."""
 
     transactional_id: str
     producer_id: int
@@ -52,7 +53,10 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Decision:
-    """The transactions that belong to an epoch of a query, and whether all are committed."""
+    """The driver's decision to commit an epoch of a query: the transactions that belong to the epoch.
+
+    `done` is True when all of these transactions have been committed.
+    """
 
     query: str
     epoch: int
@@ -61,19 +65,25 @@ class Decision:
 
 
 def key_of(query: str, epoch: int) -> bytes:
-    """Return the record key of an epoch's decision."""
+    """Return the key of an epoch's record in the decision topic."""
     return f"{query}/{epoch}".encode()
 
 
 def value_of(decision: Decision) -> bytes:
-    """Return a decision's record value. When it is done, the transactions are left out."""
+    """Return the value of a decision's record in the decision topic.
+
+    If the epoch is done, it lists no transactions.
+    """
     state = "done" if decision.done else "decided"
     transactions = [] if decision.done else [list(share) for share in decision.shares]
     return json.dumps({"version": VERSION, "state": state, "transactions": transactions}).encode()
 
 
 def decision_of(key: bytes, value: bytes | None) -> Decision | None:
-    """Return the decision in a record, None for a tombstone. Raises ValueError for other records."""
+    """Return the decision in a record of the decision topic, or None if the record is a tombstone.
+
+    Raises ValueError, KeyError or TypeError for a record that is no decision.
+    """
     query, slash, epoch = key.decode().rpartition("/")
     if not slash:
         raise ValueError("its key is not that of a decision")
@@ -87,7 +97,10 @@ def decision_of(key: bytes, value: bytes | None) -> Decision | None:
 
 
 class Decisions:
-    """The decisions in the topic as of the last `refresh` or `read_all`, which read only new records."""
+    """A reader of the decision topic, which keeps the last decision of each query.
+
+    `refresh` and `read_all` update it.
+    """
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._topic = topic
@@ -96,7 +109,10 @@ class Decisions:
         self._assigned = False
 
     def refresh(self) -> None:
-        """Read new records. Raises ClientError, KafkaError, and DecisionsUnusable for records of other writers."""
+        """Read the new records of the decision topic.
+
+        Raises ClientError, KafkaError, and DecisionsUnusable for a record that is no decision.
+        """
         if not self._assigned:
             self._consumer.assign([(self._topic, 0)], at=EARLIEST)
             self._assigned = True
@@ -110,7 +126,9 @@ class Decisions:
                 ) from None
 
     def read_all(self, limit_s: float) -> None:
-        """Read all records that exist now, waiting for other drivers' open transactions.
+        """Read all records that exist in the decision topic now.
+
+        Wait until other drivers' open transactions have ended.
 
         Raises the errors of `refresh`, and DecisionsUnusable if this takes longer than `limit_s`.
         """
@@ -129,18 +147,21 @@ class Decisions:
             self.refresh()
 
     def latest(self, query: str) -> Decision | None:
-        """Return the decision of the query's last decided epoch, or None."""
+        """Return the last decision of a query, or None if the query has none."""
         return self._latest.get(query)
 
     def of(self, query: str, epoch: int) -> Decision | None:
-        """Return an epoch's decision; None: undecided. All epochs before the last decided one are done."""
+        """Return the driver's decision to commit an epoch, or None if the driver has not decided that yet.
+
+        An epoch before the query's last decided epoch is done, so its decision lists no transactions.
+        """
         latest = self._latest.get(query)
         if latest is None or latest.epoch < epoch:
             return None
         return latest if latest.epoch == epoch else Decision(query, epoch, done=True)
 
     def _take(self, key: bytes, value: bytes | None) -> None:
-        """Apply one record."""
+        """Apply one record of the decision topic to the known decisions."""
         query, _, epoch = key.decode().rpartition("/")
         decision = decision_of(key, value)
         latest = self._latest.get(query)
@@ -153,7 +174,7 @@ class Decisions:
 
 
 def ensure_decision_topic(cluster: Cluster, topic: str) -> None:
-    """Create the topic if it is missing, and check it.
+    """Create the decision topic if it does not exist. If it exists, check its settings.
 
     Raises:
         DecisionsUnusable: The topic exists and has wrong settings.
@@ -175,13 +196,16 @@ def ensure_decision_topic(cluster: Cluster, topic: str) -> None:
 
 
 def new_decision_topic(topic: str, *, brokers: int) -> NewTopic:
-    """Return the topic to create in a cluster of this size. With three brokers, two must have a decision."""
+    """Return the definition of the decision topic for a cluster with `brokers` brokers.
+
+    With three brokers or more, at least two replicas must store a decision before it is acknowledged.
+    """
     safe = {"min.insync.replicas": "2"} if brokers >= REPLICAS else {}
     return NewTopic(topic, 1, min(REPLICAS, brokers), CONFIGS | safe)
 
 
 def _policies(admin: Admin, topic: str) -> Iterable[str] | None:
-    """Return the topic's cleanup policies, None if they cannot be read."""
+    """Return the cleanup policies of a topic, or None if its configuration cannot be read."""
     try:
         (entry,) = admin.describe_configs(TOPIC, topic, ["cleanup.policy"])
     except (KafkaError, ClientError, ValueError):
@@ -190,7 +214,7 @@ def _policies(admin: Admin, topic: str) -> Iterable[str] | None:
 
 
 def _check(topic: str, partitions: int, policies: Iterable[str] | None) -> None:
-    """Raise DecisionsUnusable for a topic with wrong settings."""
+    """Raise DecisionsUnusable if the decision topic has several partitions, or another cleanup policy than compact."""
     if partitions != 1:
         raise DecisionsUnusable(
             f"the decision topic {topic!r} has {partitions} partitions and must have 1; set the option decisionTopic "

@@ -1,4 +1,4 @@
-"""Sending a task's rows: at least once, or in a transaction that is left open for the driver."""
+"""Sends a task's rows to the brokers: at least once, or in a transaction that is left open for the driver to commit."""
 
 import logging
 from collections.abc import Iterable
@@ -28,8 +28,9 @@ log = logging.getLogger("kafkapy.spark")
 class Written(WriterCommitMessage):
     """A task's commit message for the driver.
 
-    `share` is None if there is nothing to commit: no rows, at-least-once, or `decided`, which means that the epoch was
-    decided in an earlier run and the task has written nothing.
+    `share` is the task's open transaction. It is None if the driver has nothing to commit: the task had no rows, the
+    delivery is at-least-once, or `decided` is True. `decided` means that the driver had already decided which
+    transactions belong to the epoch, so this task has written nothing or has aborted its transaction.
     """
 
     query: str
@@ -40,7 +41,7 @@ class Written(WriterCommitMessage):
 
 
 def write_at_least_once(options: SinkOptions, batches: "Iterable[pa.RecordBatch]") -> Written:
-    """Send all rows and wait until they are acknowledged."""
+    """Send all rows of a task, wait until they are acknowledged, and return the task's commit message."""
     try:
         producer = worker_of(options).producer()
         return Written("", 0, _send(options, producer, batches))
@@ -50,10 +51,13 @@ def write_at_least_once(options: SinkOptions, batches: "Iterable[pa.RecordBatch]
 
 
 def write_exactly_once(options: SinkOptions, query: str, epoch: int, batches: "Iterable[pa.RecordBatch]") -> Written:
-    """Send all rows in a transaction, wait until they are stored, and leave the transaction open.
+    """Send all rows of a task in a transaction, wait until they are stored, and return the task's commit message.
+
+    The transaction is left open for the driver to commit. If the driver has already decided which transactions belong
+    to the epoch, this task's transaction is not begun, or is aborted.
 
     Raises:
-        EpochExpired: The task took longer than the transaction's time-out.
+        EpochExpired: The task took longer than the transaction's time-out, or another attempt has replaced it.
     """
     try:
         producer = with_retries(lambda: _begun(options, query, epoch), options.producer.block_s)
@@ -79,7 +83,10 @@ def write_exactly_once(options: SinkOptions, query: str, epoch: int, batches: "I
 
 
 def _begun(options: SinkOptions, query: str, epoch: int) -> TransactionalProducer | None:
-    """Return a producer with an open transaction; None if the epoch is already decided."""
+    """Return a producer with a begun transaction for a task.
+
+    Return None if the driver has already decided which transactions belong to the epoch.
+    """
     try:
         if _decided(options, query, epoch):
             return None
@@ -90,14 +97,14 @@ def _begun(options: SinkOptions, query: str, epoch: int) -> TransactionalProduce
 
 
 def _decided(options: SinkOptions, query: str, epoch: int) -> bool:
-    """Return True if the epoch is decided."""
+    """Return True if the decision topic says which transactions belong to the epoch."""
     decisions = worker_of(options).decisions
     decisions.refresh()
     return decisions.of(query, epoch) is not None
 
 
 def _send(options: SinkOptions, producer: RecordProducer, batches: "Iterable[pa.RecordBatch]") -> int:
-    """Send all rows, wait until they are acknowledged, and return their number."""
+    """Send all rows of a task, wait until they are acknowledged, and return the number of rows."""
 
     def partition_count(topic: str) -> int:
         return with_retries(lambda: producer.partition_count(topic), options.producer.block_s)

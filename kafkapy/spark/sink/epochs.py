@@ -1,7 +1,7 @@
-"""The driver's work at the end of an epoch: deciding it and ending its transactions. See writers.py for the protocol.
+"""The driver's work at the end of an epoch: decides which transactions belong to it, commits these, and aborts others.
 
-Both functions can be repeated after any of their steps, by another process or driver. They are retried from their
-beginning while a broker cannot be reached.
+See writers.py for the protocol. `commit_epoch` and `abort_epoch` can be repeated after any of their steps, also by
+another process or driver. While a broker cannot be reached, both are retried from their beginning.
 """
 
 import logging
@@ -34,28 +34,40 @@ log = logging.getLogger("kafkapy.spark")
 
 
 class SinkFailed(RuntimeError):
-    """An epoch failed. The message says what happened to it, and what to do."""
+    """Base class of the errors for a failed epoch.
+
+    The message says what happened to the epoch's rows, and what to do.
+    """
 
 
 class EpochExpired(SinkFailed):
-    """The broker aborted a transaction before the epoch was decided. No row of the epoch is visible."""
+    """The error for a transaction that was aborted by its time-out before the driver decided to commit the epoch.
+
+    No row of the epoch is visible.
+    """
 
 
 class DecidedTransactionLost(SinkFailed):
-    """The broker aborted a transaction after the epoch was decided. Its rows are missing, others are visible."""
+    """The error for a transaction that was aborted by its time-out after the driver decided to commit the epoch.
+
+    The rows of that transaction are missing, and the rows of the epoch's other transactions are visible.
+    """
 
 
 class DecisionLost(SinkFailed):
-    """The decision topic has lost the decision of an epoch that tasks have seen."""
+    """The error for a decision that tasks have read in the decision topic but that is no longer there.
+
+    The decision says which transactions belong to an epoch.
+    """
 
 
 def id_of_driver(options: SinkOptions, query: str) -> str:
-    """Return the transactional id of a query's driver. Those of its tasks have it as a prefix, with a dash."""
+    """Return the transactional id of a query's driver. The ids of the query's tasks begin with this id and a dash."""
     return f"{options.id_prefix}-{query}"
 
 
 def identity_of(share: Share) -> TransactionIdentity:
-    """Return what is needed to end a share's transaction."""
+    """Return the TransactionIdentity (transactional id, producer id, producer epoch) of a share, a task's transaction."""
     return TransactionIdentity(share.transactional_id, share.producer_id, share.producer_epoch)
 
 
@@ -68,11 +80,13 @@ def commit_epoch(
     replayable: bool = True,
     known: bool = False,
 ) -> None:
-    """Commit an epoch: the given shares or, if it was decided before, the decided ones. Other transactions are aborted.
+    """Commit the transactions of an epoch: those in its decision if there is one, else those in `shares`.
+
+    Other open transactions of the query are aborted.
 
     Args:
         replayable: Spark may run the epoch again, so its decision must be kept.
-        known: A task has seen that the epoch is decided.
+        known: A task has read the decision of the epoch.
     Raises:
         EpochExpired, DecidedTransactionLost, DecisionLost, DecisionsUnusable, ClientError, KafkaError.
     """
@@ -82,11 +96,13 @@ def commit_epoch(
 def abort_epoch(
     options: SinkOptions, query: str, epoch: int, shares: Sequence[Share], *, replayable: bool = True
 ) -> None:
-    """Abort the shares, unless the epoch is decided; then the next run commits it.
+    """Abort the transactions in `shares`, the tasks' parts of an epoch, unless the epoch has a decision.
+
+    If there is a decision, the next run of the epoch commits the transactions that it lists.
 
     Args:
         replayable: Spark may run the epoch again, perhaps has already. If False, no other driver has transactions of
-            the query, so those of attempts without a share are aborted, too.
+            the query, so the transactions of attempts without a share are aborted, too.
     """
     with_retries(lambda: _abort(options, query, epoch, shares, replayable), options.producer.delivery_timeout_s)
 
@@ -94,7 +110,7 @@ def abort_epoch(
 def _commit(
     options: SinkOptions, query: str, epoch: int, shares: Sequence[Share], replayable: bool, known: bool
 ) -> None:
-    """Do steps 3 to 6 of the protocol."""
+    """Commit an epoch without retries: steps 3 to 6 of the protocol in writers.py."""
     with _driver(options, query) as driver:
         latest = _latest(options, driver.cluster, query)
         if latest is not None and not latest.done:
@@ -123,7 +139,7 @@ def _commit(
 
 
 def _abort(options: SinkOptions, query: str, epoch: int, shares: Sequence[Share], replayable: bool) -> None:
-    """Abort the shares of an undecided epoch."""
+    """Abort the transactions in `shares`, without retries, unless the epoch has a decision to commit it."""
     with _driver(options, query) as driver:
         latest = _latest(options, driver.cluster, query)
         if latest is not None and latest.epoch >= epoch:
@@ -136,7 +152,10 @@ def _abort(options: SinkOptions, query: str, epoch: int, shares: Sequence[Share]
 
 @contextmanager
 def _driver(options: SinkOptions, query: str) -> Iterator[TransactionalProducer]:
-    """Provide the query's driver. Initialising it fences older drivers and completes their transactions."""
+    """Provide the producer of the query's driver within a `with` block.
+
+    Initialising the producer fences older drivers of the query, and completes or aborts their transactions.
+    """
     properties = options.producer
     servers, timeout_s = properties.bootstrap_servers, properties.request_timeout_s
     with Cluster(servers, client_id=properties.client_id, timeout_s=timeout_s) as cluster:
@@ -149,7 +168,7 @@ def _driver(options: SinkOptions, query: str) -> Iterator[TransactionalProducer]
 
 
 def _latest(options: SinkOptions, cluster: Cluster, query: str) -> Decision | None:
-    """Return the query's last decision."""
+    """Return the last decision of the query in the decision topic, or None if there is none."""
     decisions = Decisions(cluster, options.decision_topic)
     decisions.read_all(options.producer.delivery_timeout_s)
     return decisions.latest(query)
@@ -165,11 +184,11 @@ def _write(options: SinkOptions, driver: TransactionalProducer, records: Iterabl
 def _finish(
     options: SinkOptions, driver: TransactionalProducer, query: str, records: Iterable[tuple[bytes, bytes | None]]
 ) -> None:
-    """Write the last records of an epoch, and abort the open transactions of attempts without a share.
+    """Write the last records of an epoch to the decision topic, and abort open transactions that belong to no share.
 
-    The open transactions are looked up before the records are written. If the write succeeds, no other driver had taken
-    over when they were looked up, so none of them can belong to the next epoch. Each is aborted with the producer epoch
-    that was found, which does not affect a later transaction with the same id.
+    The open transactions are looked up before the records are written. If the write succeeds, no other driver had
+    taken over when they were looked up, so none of them can belong to the next epoch. Each is aborted with the
+    producer epoch that was found, which does not affect a later transaction with the same id.
     """
     left = _open_transactions(driver.cluster, id_of_driver(options, query) + "-")
     _write(options, driver, records)
@@ -177,7 +196,7 @@ def _finish(
 
 
 def _abort_each(cluster: Cluster, left: Iterable[TransactionIdentity]) -> None:
-    """Abort transactions. Failures are logged."""
+    """Abort each of the transactions in `left`. Log a warning for a transaction that cannot be aborted."""
     for each in left:
         try:
             end_transaction(cluster, each, commit=False)
@@ -187,7 +206,10 @@ def _abort_each(cluster: Cluster, left: Iterable[TransactionIdentity]) -> None:
 
 
 def _open_transactions(cluster: Cluster, prefix: str) -> list[TransactionIdentity]:
-    """Return the open transactions whose ids have a prefix."""
+    """Return the open transactions whose transactional ids begin with `prefix`.
+
+    Return none if the broker cannot list transactions (before Kafka 3.0); they end by their time-outs then.
+    """
     admin = TransactionAdmin(cluster)
     try:
         ids = [one.id for one in admin.list_transactions(states=[OPEN]) if one.id.startswith(prefix)]
@@ -202,7 +224,10 @@ def _open_transactions(cluster: Cluster, prefix: str) -> list[TransactionIdentit
 
 
 def _expect_open(cluster: Cluster, epoch: int, shares: Sequence[Share]) -> None:
-    """Raise EpochExpired unless all transactions are still open. The decision follows within milliseconds."""
+    """Raise EpochExpired unless the transactions of all shares are still open.
+
+    The caller writes the decision to commit them within milliseconds after this check.
+    """
     try:
         described = TransactionAdmin(cluster).describe(share.transactional_id for share in shares)
     except UnsupportedByBroker:
@@ -222,7 +247,11 @@ def _expect_open(cluster: Cluster, epoch: int, shares: Sequence[Share]) -> None:
 
 
 def _end(options: SinkOptions, cluster: Cluster, decision: Decision) -> None:
-    """Commit the transactions of a decision. Report those that cannot be committed after all others are."""
+    """Commit the transactions of a decision.
+
+    If the broker has aborted some of them, commit all others first, and then raise DecidedTransactionLost, or log a
+    warning with onLostTransactions=skip.
+    """
     lost = []
     for share in decision.shares:
         try:
@@ -239,7 +268,7 @@ def _end(options: SinkOptions, cluster: Cluster, decision: Decision) -> None:
 
 
 def _forgotten(options: SinkOptions, query: str, epoch: int) -> str:
-    """Return the message of DecisionLost."""
+    """Return the message of the error DecisionLost for an epoch."""
     return (
         f"Tasks have seen that epoch {epoch} of query {query} is decided, but topic {options.decision_topic!r} does "
         "not say so any more: it was deleted, or has lost records. The epoch's rows are committed, or were about to "
@@ -248,7 +277,7 @@ def _forgotten(options: SinkOptions, query: str, epoch: int) -> str:
 
 
 def _lost(decision: Decision, lost: Sequence[Share]) -> str:
-    """Return the message of DecidedTransactionLost."""
+    """Return the message of the error DecidedTransactionLost. `lost` has the transactions that were not committed."""
     rows = sum(share.rows for share in lost)
     return (
         f"Epoch {decision.epoch} of query {decision.query} is decided, but {len(lost)} of its {len(decision.shares)} "

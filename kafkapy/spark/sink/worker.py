@@ -1,7 +1,7 @@
 """The state that a Python worker process of the sink keeps between tasks.
 
-It has connections, a producer, the known decisions, and the transactional ids for its tasks. Spark runs one task at a
-time in a worker process, and reuses the process.
+The state consists of connections, a producer, the known decisions, and the transactional ids for tasks. Spark runs one
+task at a time in a worker process, and reuses the process.
 """
 
 import uuid
@@ -21,9 +21,10 @@ LONGEST_TRANSACTION_S = 900.0  # Kafka's default of transaction.max.timeout.ms
 
 
 class TaskIds:
-    """Transactional ids that no other process uses.
+    """The transactional ids for the tasks of this process. No other process uses the same ids.
 
-    An id is reused only in a later epoch of its query. Before that, the driver may still have to end its transaction.
+    An id is reused only in a later epoch of the same query. Before that, the driver may still have to end the id's
+    transaction.
     """
 
     def __init__(self) -> None:
@@ -31,7 +32,7 @@ class TaskIds:
         self._last_epochs: dict[str, list[int]] = {}
 
     def take(self, prefix: str, epoch: int) -> str:
-        """Return an id for a task of an epoch. `prefix` names the query."""
+        """Return a transactional id for a task of an epoch. The id begins with `prefix`, which names the query."""
         epochs = self._last_epochs.setdefault(prefix, [])
         number = next((index for index, last in enumerate(epochs) if last < epoch), len(epochs))
         epochs[number : number + 1] = [epoch]
@@ -39,7 +40,10 @@ class TaskIds:
 
 
 class SinkWorker:
-    """The state for one set of options. Constructed by the first task, and again after a failed task."""
+    """The connections, producer and decisions that this process keeps for tasks with the same options.
+
+    The first task constructs the object, and so does the next task after a failed task.
+    """
 
     def __init__(self, options: SinkOptions, ids: TaskIds) -> None:
         properties = options.producer
@@ -56,7 +60,7 @@ class SinkWorker:
         self.cluster.close()
 
     def producer(self) -> RecordProducer:
-        """Return the producer for at-least-once, shared by all tasks."""
+        """Return the producer for at-least-once delivery, which all tasks of this process share."""
         if self._producer is None:
             properties = self._options.producer
             self._producer = RecordProducer(
@@ -71,7 +75,7 @@ class SinkWorker:
         return self._producer
 
     def transactional_producer(self, query: str, epoch: int) -> TransactionalProducer:
-        """Return a new producer for an attempt of a task, with a begun transaction."""
+        """Return a new producer for one attempt of a task, with a transaction that has begun."""
         properties = self._options.producer
         producer = TransactionalProducer(
             self.cluster,
@@ -86,7 +90,11 @@ class SinkWorker:
         return producer
 
     def _transaction_timeout_s(self) -> float:
-        """Return the longest time-out that all brokers allow, so that a decided transaction does not expire."""
+        """Return the transaction time-out in seconds: the one in the options, else the longest that all brokers allow.
+
+        The longest is used so that a transaction does not expire between the decision to commit it and its commit.
+        Without the option, the time-out is at most 15 minutes, Kafka's default of transaction.max.timeout.ms.
+        """
         if self._timeout_s is None:
             self.cluster.refresh([])
             brokers = [str(node) for node in self.cluster.brokers]
@@ -94,7 +102,7 @@ class SinkWorker:
         return self._timeout_s
 
     def _allowed_by(self, node: str) -> float:
-        """Return a broker's transaction.max.timeout.ms in seconds."""
+        """Return the transaction.max.timeout.ms of a broker in seconds, or Kafka's default if it cannot be read."""
         try:
             (entry,) = Admin(self.cluster).describe_configs(BROKER, node, ["transaction.max.timeout.ms"])
             return int(entry.value or "") / 1000
@@ -107,19 +115,25 @@ _workers: dict[SinkOptions, SinkWorker] = {}
 
 @cache
 def _task_ids() -> TaskIds:
-    """Return this process's ids. Created with the first task, so that forked processes have different ids."""
+    """Return the TaskIds of this process.
+
+    The first task constructs the object, so that forked processes differ in their ids.
+    """
     return TaskIds()
 
 
 def worker_of(options: SinkOptions) -> SinkWorker:
-    """Return this process's worker for the options."""
+    """Return the SinkWorker of this process for the options. The first call constructs it."""
     if options not in _workers:
         _workers[options] = SinkWorker(options, _task_ids())
     return _workers[options]
 
 
 def forget(options: SinkOptions) -> None:
-    """Close the worker after a failure, as responses may be outstanding on its connections."""
+    """Close and drop the SinkWorker for the options after a failure.
+
+    Its connections cannot be used again, because responses may be outstanding on them.
+    """
     worker = _workers.pop(options, None)
     if worker is not None:
         worker.close()

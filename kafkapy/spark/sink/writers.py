@@ -25,21 +25,21 @@ Exactly once
 ------------
 1. A task reads the new records of the *decision topic* (decisions.py). If its epoch is decided, it writes nothing and
    says so in its message.
-2. It takes a transactional id that no other attempt uses, begins a transaction, writes its rows, waits until all are
-   stored, reads the decisions again (a late attempt aborts), and leaves the transaction **open**. Its message is its
-   share: transactional id, producer id, producer epoch, rows. (delivery.py, worker.py)
+2. The task takes a transactional id that no other attempt uses, begins a transaction, writes its rows, waits until all
+   are stored, reads the decisions again (a late attempt aborts), and leaves the transaction **open**. Its message is
+   its share: transactional id, producer id, producer epoch, rows. (delivery.py, worker.py)
 3. The driver initialises a producer with the query's transactional id. Older drivers are fenced, and their transactions
    are completed or aborted. The driver reads the decisions to the end of the topic, which includes all of this query.
-   If another query's driver has stopped while it wrote one, it waits for the end of that transaction.
+   If another query's driver has stopped while it wrote a decision, this driver waits for the end of that transaction.
 4. If the epoch is undecided, the driver checks that all transactions are still open, and writes the decision that lists
    them, in a transaction of its own. **At this moment the epoch is committed.**
-5. It commits every transaction of the decision (its own or the one that it found). This can be repeated.
-6. It looks up all open transactions with ids of this query, which are those of failed or superfluous attempts. It
-   writes that the epoch is done (and deletes the previous epoch's record), which succeeds only while it is the query's
-   driver. Then it aborts the transactions that it has found, so that they block no reader. A driver that was replaced
-   aborts nothing that its successor may decide: the next epoch begins only after a driver's step 3 that follows this
-   step. If step 4 finds that the epoch is already done, the next epoch may have begun, so only this driver's shares are
-   aborted. (epochs.py)
+5. The driver commits every transaction of the decision that it has written or found. This can be repeated.
+6. The driver looks up all open transactions with ids of this query, which are those of failed or superfluous attempts.
+   It writes that the epoch is done (and deletes the previous epoch's record), which succeeds only while it is the
+   query's driver. Then it aborts the transactions that it has found, so that they block no reader. A driver that was
+   replaced aborts nothing that its successor may decide: the next epoch begins only after a driver's step 3 that
+   follows this step. If step 4 finds that the epoch is already done, the next epoch may have begun, so only this
+   driver's shares are aborted. (epochs.py)
 
 An id is reused in a later epoch of its query, after the driver has ended its transaction.
 
@@ -58,11 +58,11 @@ Failures
 - *An old driver resumes after another has taken over:* it is fenced at its next write. Or it starts with step 3, finds
   the epoch decided, aborts only its own shares, and at most makes its successor start over.
 - *The process that commits, but not the driver:* Spark calls `abort`, and the query fails; see the next item.
-- *`commit` has raised and `abort` follows:* abort does step 3 first. If the epoch is decided, it leaves it to the
-  replay; else it aborts the given shares. Transactions of attempts without a message are left to the replay, which may
-  already be running and is the only driver that knows its transactions.
-- *The decision topic is deleted or loses records:* if a task has seen a decision that the driver does not find, it
-  raises DecisionLost. A query in new processes cannot know of it and writes its epoch again.
+- *`commit` has raised and `abort` follows:* abort does step 3 first. If the epoch is decided, it is left to the
+  replay; else the given shares are aborted. Transactions of attempts without a message are left to the replay, which
+  may already be running and is the only driver that knows its transactions.
+- *The decision topic is deleted or loses records:* if a task has seen a decision that the driver does not find, the
+  driver raises DecisionLost. A query in new processes cannot know of the lost decision and writes its epoch again.
 - *The broker:* every step is retried for kafka.delivery.timeout.ms.
 
 A batch query is one epoch of a query with its own id. It is not replayed: if its driver stops between steps 4 and 5,
@@ -103,11 +103,11 @@ Messages = Sequence[WriterCommitMessage | None]
 
 
 class BadRows(BadOption):
-    """The columns of the rows cannot be written. The message says which and why."""
+    """The error for rows whose columns cannot be written as records. The message says which columns and why."""
 
 
 class BatchSink(DataSourceArrowWriter):
-    """The writer of a batch query."""
+    """The writer of a batch query: tasks call `write`, and then the driver calls `commit` or `abort`."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -131,13 +131,19 @@ class BatchSink(DataSourceArrowWriter):
 
 
 class _StreamSink:
-    """The writer of a stream, for both ways in which Spark passes rows."""
+    """Base class of the writers of streaming queries.
+
+    A subclass takes rows as Spark passes them, in batches or one by one.
+    """
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     def _write(self, batches: "Iterable[pa.RecordBatch]") -> Written:
-        """Write the rows of one task."""
+        """Write the rows of one task and return the task's commit message.
+
+        Raises RuntimeError if Spark does not tell the query and epoch, which exactly-once delivery needs.
+        """
         if not self._options.exactly_once:
             return write_at_least_once(self._options, batches)
         context = TaskContext.get()
@@ -155,7 +161,7 @@ class _StreamSink:
 
     @without_traceback
     def abort(self, messages: Any, batchId: int) -> None:
-        # Without a message the query id is not known: its next run aborts the open transactions of this one.
+        # Without a message the query id is not known. The next run of the query aborts the transactions of this run.
         queries = {message.query for message in messages if message is not None}
         if self._options.exactly_once and queries:
             abort_epoch(self._options, queries.pop(), batchId, _shares(messages))
@@ -164,7 +170,7 @@ class _StreamSink:
 if hasattr(spark_api, "DataSourceStreamArrowWriter"):
 
     class StreamSink(_StreamSink, spark_api.DataSourceStreamArrowWriter):
-        """The writer of a stream whose rows come as record batches."""
+        """The writer of a streaming query whose rows Spark passes as record batches."""
 
         @without_traceback
         def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
@@ -173,7 +179,7 @@ if hasattr(spark_api, "DataSourceStreamArrowWriter"):
 else:  # PySpark 4.0 passes a stream row by row, which is about ten times slower
 
     class StreamSink(_StreamSink, spark_api.DataSourceStreamWriter):  # type: ignore[no-redef]
-        """The writer of a stream whose rows come one by one."""
+        """The writer of a streaming query whose rows Spark passes one by one."""
 
         def __init__(self, options: SinkOptions, schema: StructType) -> None:
             super().__init__(options)
@@ -185,7 +191,7 @@ else:  # PySpark 4.0 passes a stream row by row, which is about ten times slower
 
 
 def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchSink:
-    """Return the writer of a batch query.
+    """Return the writer of a batch query. `given` has the options, and `schema` describes the rows.
 
     Raises:
         BadOption, BadRows: The options, the mode or the columns are invalid.
@@ -197,7 +203,7 @@ def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) 
 
 
 def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamSink:
-    """Return the writer of a stream. Raises the errors of `batch_writer`.
+    """Return the writer of a streaming query. Raises the errors of `batch_writer`.
 
     With `overwrite` (output mode complete), each epoch appends the whole result, as in Spark's own sink.
     """
@@ -208,7 +214,7 @@ def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool)
 
 
 def batches_of(rows: Iterator[Any], schema: StructType) -> "Iterator[pa.RecordBatch]":
-    """Yield Spark's rows as record batches."""
+    """Yield the rows that Spark passes one by one as record batches."""
     import pyarrow as pa
 
     arrow = _arrow(schema)
@@ -218,7 +224,10 @@ def batches_of(rows: Iterator[Any], schema: StructType) -> "Iterator[pa.RecordBa
 
 
 def _column(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
-    """Return a column. Spark's timestamps are in the process's time zone without stating it; Arrow assumes UTC."""
+    """Return the values of one column as an Arrow array.
+
+    Spark's timestamps are in the process's time zone without stating it, and Arrow assumes UTC, so they are converted.
+    """
     import pyarrow as pa
 
     if pa.types.is_timestamp(kind) and kind.tz is not None:
@@ -227,13 +236,16 @@ def _column(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
 
 
 def _arrow(schema: StructType) -> "pa.Schema":
-    """Return the Arrow schema. PySpark 4.1 and later require a time zone for timestamps."""
+    """Return the Arrow schema for a Spark schema. PySpark 4.1 and later require a time zone for timestamps."""
     zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     return to_arrow_schema(schema, **zone)
 
 
 def _prepared(given: Mapping[str, str], schema: StructType) -> SinkOptions:
-    """Return the checked options. Checks the schema, and with exactly-once prepares the decision topic."""
+    """Return the checked options, after checking the schema and, with exactly-once, preparing the decision topic.
+
+    Raises the errors of `batch_writer`.
+    """
     options = sink_options(given)
     try:
         check_schema(_arrow(schema), has_topic=options.topic is not None, tombstones=options.tombstones)
@@ -245,12 +257,12 @@ def _prepared(given: Mapping[str, str], schema: StructType) -> SinkOptions:
 
 
 def _prepare_decisions(options: SinkOptions) -> None:
-    """Create or check the decision topic."""
+    """Create the decision topic, or check its settings if it exists."""
     servers, timeout_s = options.producer.bootstrap_servers, options.producer.request_timeout_s
     with Cluster(servers, client_id=options.producer.client_id, timeout_s=timeout_s) as cluster:
         ensure_decision_topic(cluster, options.decision_topic)
 
 
 def _shares(messages: Messages) -> list[Share]:
-    """Return the shares in the tasks' messages."""
+    """Return the shares (the tasks' open transactions) in the tasks' commit messages."""
     return [message.share for message in messages if isinstance(message, Written) and message.share is not None]
