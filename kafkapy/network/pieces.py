@@ -101,6 +101,9 @@ class PieceMaker:
         self._read_pools = read_pools
 
     def make(self, part: Pieces, offset: int, done: Callable[[bytes | memoryview, BaseException | None], None]) -> None:
-        """Make the piece at `offset`, then call `done(piece, None)` or `done(b"", error)` on a pool thread."""
+        """Call `part.make(offset)` on a pool thread, which returns the next bytes of the reply part from `offset` on.
+
+        Then call `done(data, None)`, or `done(b"", error)` if `part.make` failed, on a pool thread.
+        """
         pool = self._pool if part.source is None else self._read_pools.of_file(part.source.fd)
         pool.submit(part.make, offset, done=lambda piece, error: done(b"" if error is not None else piece, error))

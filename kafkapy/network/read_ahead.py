@@ -60,7 +60,10 @@ class ReadAhead:
         cold.readers += 1
 
     def note(self, parts: Iterable[Part]) -> None:
-        """Note the parts of a reply that is going to be sent."""
+        """Remember the file regions among the parts of a reply that waits to be sent on this connection.
+
+        `go_on` reads from these files ahead: first the regions, then the bytes that the client will fetch next.
+        """
         for track in self._current:
             track.handle = None
         self._current = []

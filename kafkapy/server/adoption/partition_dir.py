@@ -82,8 +82,10 @@ def _stored_epoch(directory: Path) -> int:
 
 
 def _in_snapshot(path: Path) -> Highest:
-    """Return the highest producer id in a producer snapshot file, without a leader epoch. The id is -1 if the file is
-    damaged; the broker ignores such a file too."""
+    """Return a Highest with the highest producer id in the producer snapshot file at `path`, and leader epoch -1.
+
+    The producer id is -1 if the file has no producers or is damaged; the broker ignores a damaged file, too.
+    """
     try:
         entries = parse_snapshot(path.read_bytes(), str(path))
     except SnapshotError:
