@@ -6,7 +6,7 @@
     summary = load(["flights"], "landed", settings, spark=spark)
 
 `spark` may be any session: local, of a cluster or of Spark Connect. All workers and this process have to see the
-directory under the same path. Without a session, this process does all the work, one piece after the other.
+directory under the same path. Without a session, this process does all the work, one range of offsets after the other.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ def load(
     state: str | Path | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Summary:
-    """Load into `directory` what the topics have and the directory does not have yet. Return a summary.
+    """Load the records of the topics that `directory` does not have yet, as Parquet files, and return a summary.
 
     Args:
         start_ms, end_ms: Load only records between these times: in each partition from the first record at or after
-            the start to the first at or after the end. Without a start, continue where the directory ends.
-        again: Also load records that the directory has, and replace their rows.
-        follow_s: Continue, looking for new records at this interval. None: load what exists now.
-        stopped: When it is set, the current batch is the last one.
+            the start to the first at or after the end. Without a start, continue after the last loaded offset.
+        again: Also load records that the directory already has, and replace their rows.
+        follow_s: Continue, looking for new records at this interval. None: load only the records that exist now.
+        stopped: An event that ends the load after the current batch.
         accept_loss: Continue if records were deleted before they were loaded.
-        compact_files: Merge this many small files of a directory into one. None: do not merge.
+        compact_files: Merge the small files of a directory if there are at least this many. None: do not merge.
         state: The directory of the state, on the same file system. None: next to the loaded directory, as DIR.kafkapy.
 
     Raises LoadError, its subclass WrongOption for an invalid call, and ClientError and KafkaError of the brokers.
@@ -103,7 +103,10 @@ def load(
 
 
 def _state(directory: Path, home: Path | None) -> State:
-    """Return the directory's state. Raise LoadError if it cannot be created or read."""
+    """Return the opened State of `directory`. Raise LoadError if the state's directories or files cannot be used.
+
+    `home` is the directory that the state is stored in, or None for the default.
+    """
     try:
         return State(directory, home)
     except OSError as error:
@@ -122,7 +125,7 @@ def check_call(
     again: bool = False,
     follow_s: float | None = None,
 ) -> None:
-    """Raise WrongOption for invalid arguments of `load`. Uses neither a broker nor Spark."""
+    """Raise WrongOption or LoadError if the arguments of `load` are invalid. Uses neither a broker nor Spark."""
     if not topics:
         raise WrongOption("no topic is named")
     if again and (start_ms is None or follow_s is not None):

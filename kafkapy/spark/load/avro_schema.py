@@ -1,4 +1,4 @@
-"""Avro schemas: the columns that they give, and the schema that a value was written with.
+"""Avro schemas: converts them to the Arrow schema of the columns, and says which schema a value was written with.
 
 Source: the Avro 1.11 specification, and the wire format of schema registries (a zero byte and the four bytes of the
 schema's id before the value).
@@ -37,21 +37,26 @@ ANY_ID = -1
 
 @dataclass(frozen=True)
 class AvroValues:
-    """Values are Avro records. The columns are those of the last given schema.
+    """The Avro schemas of a topic's values, which are decoded to columns. The last given schema defines the columns.
 
-    plain: The schema (JSON) of values without a prefix; None: values have the five-byte prefix of a schema registry.
-    by_id: The schemas of values with the prefix, by id. ANY_ID stands for all other ids.
+    Attributes:
+        plain: The schema (JSON) of values without a prefix. None if values have the 5-byte prefix of a schema
+            registry.
+        by_id: The schemas (JSON) of values with the prefix, by id. ANY_ID stands for all other ids.
     """
 
     plain: str | None = None
     by_id: tuple[tuple[int, str], ...] = ()
 
     def reader(self) -> str:
-        """Return the schema that defines the columns."""
+        """Return the schema (JSON) whose fields become the columns."""
         return self.plain if self.plain is not None else self.by_id[-1][1]
 
     def fields(self) -> pa.Schema:
-        """Return the columns. Raises WrongOption if the schema is not a record's, or has types that no column has."""
+        """Return the Arrow schema of the columns.
+
+        Raises WrongOption if the Avro schema is malformed, is not a record's, or has a type that no column can have.
+        """
         parsed = _parsed(self.reader())
         if not isinstance(parsed, dict) or parsed.get("type") != "record":
             raise WrongOption("the Avro schema is not that of a record, whose fields would become columns")
@@ -62,7 +67,7 @@ class AvroValues:
 
 
 def _parsed(text: str) -> Any:
-    """Return the parsed JSON. Raise WrongOption if it is malformed."""
+    """Return an Avro schema as parsed JSON. Raise WrongOption if the text is not JSON."""
     try:
         return json.loads(text)
     except ValueError as error:
@@ -70,13 +75,19 @@ def _parsed(text: str) -> Any:
 
 
 class _Columns:
-    """Converts Avro types to Arrow types. Knows a schema's named types. `space` is the enclosing namespace."""
+    """Converts Avro types to Arrow types. Remembers named types, because a schema may use them again by name.
+
+    The argument `space` of its methods is the enclosing namespace.
+    """
 
     def __init__(self) -> None:
         self._named: dict[str, pa.DataType] = {}
 
     def of(self, schema: Any, where: str, space: str) -> pa.DataType:
-        """Return the Arrow type of an Avro type. `where` names the field, for messages."""
+        """Return the Arrow type of an Avro type. Raises WrongOption if the type is unknown or no column can have it.
+
+        `where` names the field, for messages.
+        """
         if isinstance(schema, list):
             return self._union(schema, where, space)
         if isinstance(schema, str):
@@ -109,7 +120,7 @@ class _Columns:
         return self.of(kind, where, space)
 
     def _union(self, branches: list[Any], where: str, space: str) -> pa.DataType:
-        """Return the type of a union of null and one other type."""
+        """Return the Arrow type of a union of null and at most one other type. Raise WrongOption for other unions."""
         others = [branch for branch in branches if branch != "null"]
         if len(others) > 1:
             raise WrongOption(
@@ -119,11 +130,11 @@ class _Columns:
         return self.of(others[0], where, space) if others else pa.null()
 
     def _name(self, schema: dict[str, Any], space: str, found: pa.DataType) -> pa.DataType:
-        """Record a named type and return it."""
+        """Remember `found` as the Arrow type of the named Avro type `schema`, and return it."""
         self._named[_full(schema["name"], space)] = found
         return found
 
 
 def _full(name: str, space: str) -> str:
-    """Return a type's full name."""
+    """Return the full name of an Avro type, which includes its namespace."""
     return name if "." in name or not space else f"{space}.{name}"

@@ -1,4 +1,4 @@
-"""Decodes Avro values to columns with fastavro, one value at a time."""
+"""Decodes Avro values to Arrow columns with fastavro, one value at a time."""
 
 import io
 import json
@@ -15,10 +15,10 @@ PREFIX_BYTES = 5
 
 
 class AvroDecoder:
-    """Implements Decoder for Avro."""
+    """Decodes Avro values to Arrow columns. It implements the interface Decoder."""
 
     def __init__(self, values: AvroValues) -> None:
-        """Raise LoadError if fastavro is missing or refuses a schema."""
+        """Raise LoadError if fastavro is not installed or refuses a schema."""
         try:
             import fastavro
         except ImportError as error:
@@ -45,7 +45,10 @@ class AvroDecoder:
         return self._columns(rows, places, bad)
 
     def _columns(self, rows: list[dict[str, Any]], places: list[int], bad: list[tuple[int, str]]) -> Decoded:
-        """Return rows as columns. Rows with values that Arrow refuses are found by bisection and added to `bad`."""
+        """Return decoded values as Arrow columns. `places` has the index of each value in the batch.
+
+        A value that Arrow refuses, such as a time out of range, is found by bisection and added to `bad`.
+        """
         try:
             return Decoded(pa.Table.from_pylist(rows, schema=self.fields), bad)
         except (ValueError, TypeError, OverflowError) as error:  # such as a time out of range
@@ -57,7 +60,7 @@ class AvroDecoder:
         return Decoded(pa.concat_tables([first.rows, second.rows]), second.bad)
 
     def _one(self, value: bytes) -> dict[str, Any]:
-        """Decode one value."""
+        """Return the fields of one Avro value. Raise ValueError or an error of fastavro if it is malformed."""
         schema, start = self._plain, 0
         if schema is None:
             if len(value) < PREFIX_BYTES or value[0]:
@@ -75,7 +78,7 @@ class AvroDecoder:
 
 
 def _reason(error: Exception) -> str:
-    """Return why a value was refused."""
+    """Return a phrase that says why a value could not be decoded."""
     if isinstance(error, EOFError):
         return "it ends within the record"
     return str(error).splitlines()[0] if str(error) else type(error).__name__

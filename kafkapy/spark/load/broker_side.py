@@ -1,4 +1,4 @@
-"""Lookups at the brokers: topics, partitions and their offsets."""
+"""Lookups at the brokers: topic ids, and the offsets that exist in each partition."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,14 +12,20 @@ from kafkapy.spark.load.errors import LoadError
 
 @dataclass(frozen=True)
 class Available:
-    """A partition's records: earliest <= offset < latest. With read_committed, `latest` is the last stable offset."""
+    """The offsets of the records in a partition: earliest <= offset < latest.
+
+    With read_committed, `latest` is the last stable offset.
+    """
 
     earliest: int
     latest: int
 
 
 def topic_ids(cluster: Cluster, topics: Iterable[str]) -> dict[str, str]:
-    """Return the topic ids in hex, "" if the broker has none. Raises LoadError for a topic that does not exist."""
+    """Return the topic ids by topic name, in hex, "" if the broker has no topic ids.
+
+    Raises LoadError for a topic that does not exist.
+    """
     cluster.refresh(topics)
     ids = {}
     for name in topics:
@@ -34,7 +40,7 @@ def topic_ids(cluster: Cluster, topics: Iterable[str]) -> dict[str, str]:
 
 
 def available(cluster: Cluster, topics: Sequence[str], isolation: Isolation) -> dict[TopicPartition, Available]:
-    """Return the available offsets of all partitions of the topics."""
+    """Return the earliest and latest offset of each partition of the topics."""
     admin = Admin(cluster)
     partitions = [(name, index) for name in topics for index in sorted(cluster.topic(name).partitions)]
     earliest = admin.offsets(dict.fromkeys(partitions, EARLIEST))
@@ -43,7 +49,10 @@ def available(cluster: Cluster, topics: Sequence[str], isolation: Isolation) -> 
 
 
 def offsets_at(cluster: Cluster, there: dict[TopicPartition, Available], timestamp: int) -> dict[TopicPartition, int]:
-    """Return the offset of each partition's first record at or after a time (ms), or its end if there is none."""
+    """Return the offset of each partition's first record at or after a time (ms).
+
+    For a partition without such a record, return its latest offset.
+    """
     found = Admin(cluster).offsets(dict.fromkeys(there, timestamp))
     return {
         where: has.latest if found[where].offset < 0 else min(found[where].offset, has.latest)

@@ -27,12 +27,17 @@ _FIRST_DAY, _LAST_DAY = -719162, 2932896  # the years 1 to 9999, which readers a
 
 
 def columns_to_read(headers: bool) -> list[str]:
-    """Return the columns of kafkapy.arrow that a task reads."""
+    """Return the names of the record's columns that a task reads from a topic, with the column headers if `headers` is
+    True."""
     return [name for name, _ in RECORD] + (["headers"] if headers else []) + ["value"]
 
 
 def row_schema(prefix: str, headers: bool, fields: pa.Schema | None) -> pa.Schema:
-    """Return the schema of rows. Raises WrongOption if a field of the value has the name of a column of the record."""
+    """Return the Arrow schema of loaded rows: the columns of the record, and then those of the value.
+
+    `fields` has the fields that the value is decoded to, None for one column of bytes. Raises WrongOption if a field
+    has the name of a column of the record.
+    """
     own = [(prefix + name, kind) for name, kind in RECORD]
     if headers:
         own.append((prefix + "headers", HEADERS))
@@ -47,12 +52,12 @@ def row_schema(prefix: str, headers: bool, fields: pa.Schema | None) -> pa.Schem
 
 
 def rejected_schema(prefix: str) -> pa.Schema:
-    """Return the schema of rejected values: the record as it was read, and the reason."""
+    """Return the Arrow schema of rejected values: the columns of the record, the value in bytes, and the reason."""
     return pa.schema([*((prefix + name, kind) for name, kind in RECORD), ("value", pa.binary()), (REASON, pa.string())])
 
 
 def with_null_timestamps(timestamps: pa.Array) -> pa.Array:
-    """Return the timestamps with null for records without one."""
+    """Return the timestamps, with null in place of Kafka's -1 for records that have no timestamp."""
     has_none = pc.equal(timestamps.cast(pa.int64()), NO_TIMESTAMP_US)
     if not pc.any(has_none).as_py():
         return timestamps
@@ -60,7 +65,10 @@ def with_null_timestamps(timestamps: pa.Array) -> pa.Array:
 
 
 def by_date(timestamps: pa.Array) -> Sequence[tuple[str, Any]]:
-    """Return (date, mask of rows; None: all rows) for each date. Rows without a timestamp have the date NO_DATE."""
+    """Split rows by the date of their timestamps: return each date with a mask that selects its rows.
+
+    The mask is None if all rows have the same date. Rows without a timestamp have the date NO_DATE.
+    """
     days = timestamps.cast(pa.date32(), safe=False).cast(pa.int32())
     different = pc.unique(days).to_pylist()
     if len(different) == 1:
@@ -74,7 +82,10 @@ def by_date(timestamps: pa.Array) -> Sequence[tuple[str, Any]]:
 
 
 def date_text(day: int | None) -> str:
-    """Return days since 1970 as 2013-01-31; NO_DATE outside the years 1 to 9999."""
+    """Return a date, given as days since 1970-01-01, as text such as 2013-01-31.
+
+    Return NO_DATE for None, and for dates outside the years 1 to 9999.
+    """
     if day is None or not _FIRST_DAY <= day <= _LAST_DAY:
         return NO_DATE
     return str(pa.scalar(day, pa.int32()).cast(pa.date32()).as_py())

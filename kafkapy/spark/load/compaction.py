@@ -1,8 +1,9 @@
-"""Merges small files of a directory into one.
+"""Merges small files of a directory into one file.
 
-Which files: the smallest ones, as long as the next file is not larger than those before it together. So a row is
-rewritten only when as much data has been added as its file has. A directory that is loaded every ten seconds rewrites
-each row a few times a day. How: a new directory is exchanged with the old one in one step; see `landing`.
+The smallest files are merged, as long as the next file is not larger than all chosen files together. So a row is
+rewritten only when as much data has been added as the row's file has. In a directory that is loaded every ten seconds,
+each row is rewritten a few times a day. The merged files are in a new directory, which is exchanged with the old one
+in one step; see `landing`.
 """
 
 import json
@@ -18,7 +19,7 @@ from kafkapy.spark.load.task import Runner
 
 @dataclass(frozen=True)
 class Merge:
-    """Files of a directory, by name, to be merged."""
+    """The names of the files in a directory that are to be merged into one file."""
 
     directory: str
     names: list[str]
@@ -26,7 +27,8 @@ class Merge:
 
 @dataclass(frozen=True)
 class MergeWork:
-    """A worker's task for a Merge: create the new directory, and return its path."""
+    """A callable for workers that takes a Merge as JSON, builds a new directory with the merged file, and returns its
+    path."""
 
     room: str
     prefix: str
@@ -37,7 +39,10 @@ class MergeWork:
 
 
 def compact(landing: Landing, runner: Runner, *, prefix: str, file_bytes: int, files: int) -> int:
-    """Merge small files in directories with at least `files` of them. Return by how many the files get fewer."""
+    """Merge small files in each directory that has at least `files` of them.
+
+    Return the decrease in the number of files.
+    """
     landing.clear()  # also removes the directories exchanged by the last run
     merges = [
         merge
@@ -51,7 +56,7 @@ def compact(landing: Landing, runner: Runner, *, prefix: str, file_bytes: int, f
 
 
 def _merges(root: Path, file_bytes: int, files: int) -> Iterator[Merge]:
-    """Yield a Merge for each directory that has enough small files."""
+    """Yield a Merge for each directory below `root` that has at least `files` files that are worth merging."""
     for directory, _, names in os.walk(root):
         sizes = {name: os.path.getsize(os.path.join(directory, name)) for name in names if name.endswith(".parquet")}
         chosen = worth_merging(sizes, file_bytes)
@@ -60,7 +65,10 @@ def _merges(root: Path, file_bytes: int, files: int) -> Iterator[Merge]:
 
 
 def worth_merging(sizes: dict[str, int], file_bytes: int) -> list[str]:
-    """Return the names of the files to merge, given their sizes in bytes."""
+    """Return the names of the files to merge. `sizes` has the sizes of the files of a directory, in bytes.
+
+    The chosen files have at most `file_bytes` in total.
+    """
     chosen: list[str] = []
     total = 0
     for name in sorted(sizes, key=lambda name: (sizes[name], name)):

@@ -1,7 +1,7 @@
-"""The interface of value decoders.
+"""The interface of the decoders, which convert the values of a batch to columns.
 
-A decoder turns the values of a batch into columns. Values that do not match the schema are returned with their index
-and the reason. A null value (a tombstone) matches every schema: all its fields are null.
+Values that do not match the schema are returned with their index and the reason. A null value (a tombstone) matches
+every schema: all its fields are null.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,11 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Decoded:
-    """The decoded values of a batch.
+    """The result of decoding the values of a batch.
 
-    rows: The fields of the matching values, in order. bad: (index in the batch, reason) of the others, in order.
+    Attributes:
+        rows: The fields of the values that match the schema, in the order of the values.
+        bad: For each value that does not match the schema, its index in the batch and the reason, in order.
     """
 
     rows: pa.Table
@@ -22,9 +24,9 @@ class Decoded:
 
 
 class Decoder(Protocol):
-    """Decodes values (a binary array) to columns of `fields`."""
+    """An object that converts record values to columns. `fields` is the Arrow schema of the columns."""
 
     fields: pa.Schema
 
     def decode(self, values: pa.Array) -> Decoded:
-        """Decode the values of a batch."""
+        """Decode the values of a batch, which are a binary array."""

@@ -1,7 +1,7 @@
-"""Atomic changes of the file system that survive a crash of the machine.
+"""Changes of the file system that are atomic and survive a crash of the machine.
 
 `exchange` uses Linux's renameat2(2) with RENAME_EXCHANGE: two directories exchange their names in one step, so that a
-process that opens either name sees one of them completely. ext4, XFS, Btrfs, tmpfs and overlayfs support it, NFS does
+process that opens either name sees all of one directory. ext4, XFS, Btrfs, tmpfs and overlayfs support it, NFS does
 not.
 """
 
@@ -22,12 +22,12 @@ SYNCS = 16  # in parallel
 
 
 def sync_files(paths: Iterable[Path]) -> None:
-    """Sync the content of files, so that it survives a power cut."""
+    """Sync (fsync) the content of files, so that the content survives a power cut."""
     _sync_all(paths, os.O_RDONLY)
 
 
 def _sync(path: Path, flags: int) -> None:
-    """Sync a file or directory."""
+    """Sync (fsync) a file or directory, which is opened with `flags`."""
     descriptor = os.open(path, flags)
     try:
         os.fsync(descriptor)
@@ -36,12 +36,15 @@ def _sync(path: Path, flags: int) -> None:
 
 
 def sync_directories(directories: Iterable[Path]) -> None:
-    """Sync directories, so that the names in them survive a power cut."""
+    """Sync (fsync) directories, so that the file names in them survive a power cut."""
     _sync_all(set(directories), os.O_RDONLY | os.O_DIRECTORY)
 
 
 def _sync_all(paths: Iterable[Path], flags: int) -> None:
-    """Sync several files in parallel: disks combine syncs, so a thousand small files take a tenth of the time."""
+    """Sync (fsync) files or directories in parallel.
+
+    Disks combine parallel syncs, so a thousand small files take a tenth of the time.
+    """
     listed = list(paths)
     if len(listed) < 2:
         for path in listed:
@@ -52,7 +55,10 @@ def _sync_all(paths: Iterable[Path], flags: int) -> None:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Replace a file's content. Readers, also after a crash, see either the old or the new content."""
+    """Write a JSON document to a file and sync it.
+
+    Readers, also after a crash, see either the old or the new document.
+    """
     temporary = path.with_name(path.name + ".new")
     with temporary.open("w", encoding="utf-8") as file:
         json.dump(document, file, separators=(",", ":"))
@@ -63,7 +69,10 @@ def write_json(path: Path, document: Any) -> None:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Exchange the names of two directories. Raises LoadError if the file system does not support it."""
+    """Exchange the names of two directories in one step.
+
+    Raises LoadError if the file system does not support that, and OSError for other failures.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "renameat2"):
         raise LoadError("this system's C library has no renameat2, which is needed to exchange directories in one step")

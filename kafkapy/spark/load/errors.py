@@ -2,12 +2,12 @@
 
 
 class LoadError(Exception):
-    """The load cannot continue. The message has the reason, with the value, and what to do."""
+    """The error when a load cannot continue. The message has the reason, with the value, and what to do."""
 
 
 class DirectoryInUse(LoadError):
-    """Another load uses the directory."""
+    """The error when another load is using the directory."""
 
 
 class WrongOption(LoadError):
-    """The call is invalid: an option, or a combination of options."""
+    """The error for an invalid call: an invalid option, or a combination of options that is invalid."""

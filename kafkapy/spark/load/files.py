@@ -20,7 +20,7 @@ MOST_ROWS = 1 << 20  # rows of a row group
 
 @dataclass(frozen=True)
 class Span:
-    """The rows of a partition in a file: their number, and the first and last offset."""
+    """The rows of one partition in a file: the first and last offset, and the number of rows."""
 
     partition: int
     first: int
@@ -30,7 +30,10 @@ class Span:
 
 @dataclass(frozen=True)
 class StagedFile:
-    """A complete file that is not yet part of the directory."""
+    """A complete Parquet file in the staging directory, which is not yet part of the loaded directory.
+
+    `rows` and `bytes` are the number of rows and the size of the file; `spans` describes the rows of each partition.
+    """
 
     path: str
     topic: str
@@ -40,17 +43,20 @@ class StagedFile:
     bytes: int
 
     def document(self) -> dict[str, Any]:
-        """Return the file as a JSON object."""
+        """Return the description of the file as a JSON object, which `of` converts back."""
         return asdict(self)
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> "StagedFile":
-        """Return the file in a JSON object."""
+        """Return the StagedFile that a JSON object from `document` describes."""
         return cls(**{**document, "spans": tuple(Span(**span) for span in document["spans"])})
 
 
 def final_name(spans: tuple[Span, ...]) -> str:
-    """Return a unique name in the directory. For a file of one partition, it has the partition and the offsets."""
+    """Return the name for a file in the loaded directory, which is unique there.
+
+    If all rows of the file are of one partition, the name has the partition and the first and last offset.
+    """
     if len(spans) == 1:
         return f"{spans[0].partition:05d}-{spans[0].first:020d}-{spans[0].last:020d}.parquet"
     return f"merged-{uuid.uuid4().hex}.parquet"
@@ -58,14 +64,14 @@ def final_name(spans: tuple[Span, ...]) -> str:
 
 @dataclass(frozen=True)
 class Extent:
-    """The ranges of partitions and offsets in a file, both ends included."""
+    """The lowest and highest partition, and the lowest and highest offset, of the rows in a file."""
 
     partitions: tuple[int, int]
     offsets: tuple[int, int]
 
 
 def extent(path: Path, prefix: str) -> Extent:
-    """Return the extent of a file, from the statistics in its metadata."""
+    """Return the lowest and highest partition and offset in a file, from the statistics in the file's metadata."""
     with pq.ParquetFile(path) as file:
         names = file.schema_arrow.names  # the record's columns come first and are not nested
         bounds = []
@@ -76,7 +82,10 @@ def extent(path: Path, prefix: str) -> Extent:
 
 
 class FileWriter:
-    """Writes a Parquet file with a temporary name. Rows of each partition have to be added in order of offset."""
+    """Writes a Parquet file with a temporary name.
+
+    The rows of each partition have to be added in the order of offsets.
+    """
 
     def __init__(self, directory: Path, schema: pa.Schema, prefix: str) -> None:
         self.path = directory / f"{uuid.uuid4().hex}.parquet"
@@ -91,7 +100,7 @@ class FileWriter:
         return int(self._sink.tell())
 
     def add(self, rows: pa.Table) -> None:
-        """Write rows as one or more row groups."""
+        """Write rows to the file, as one or more row groups."""
         partitions, offsets = (rows[name] for name in self._columns)
         for partition in pc.unique(partitions).to_pylist():
             mine = offsets.filter(pc.equal(partitions, partition))
@@ -102,7 +111,7 @@ class FileWriter:
         self._writer.write_table(rows, row_group_size=MOST_ROWS)
 
     def close(self, topic: str, date: str) -> StagedFile:
-        """Close the file, without syncing it; see durable.sync_files."""
+        """Close the file and return its description. The file is not synced; see durable.sync_files."""
         spans = tuple(sorted(self._spans.values(), key=lambda span: span.partition))
         self._writer.close()
         size = self.bytes
@@ -112,7 +121,7 @@ class FileWriter:
 
 @dataclass
 class _Date:
-    """The rows of a date that wait to be written, and its open file."""
+    """The rows of one date that wait to be written, and the date's open file."""
 
     waiting: list[pa.Table] = field(default_factory=list)
     bytes: int = 0
@@ -120,9 +129,9 @@ class _Date:
 
 
 class DatedFiles:
-    """Writes the files of one topic, by date. Rows wait until there are enough for a row group.
+    """Writes the rows of one topic to files, one or more for each date, after they have filled a row group in memory.
 
-    Memory is limited to MOST_WAITING of rows and what Parquet needs for MOST_OPEN files.
+    Memory is limited to MOST_WAITING bytes of rows, and what Parquet needs for MOST_OPEN files.
     """
 
     def __init__(self, directory: Path, topic: str, schema: pa.Schema, prefix: str, file_bytes: int) -> None:
@@ -133,7 +142,10 @@ class DatedFiles:
         self.done: list[StagedFile] = []
 
     def add(self, date: str, rows: pa.Table) -> None:
-        """Add rows of a date."""
+        """Add rows of a date.
+
+        Rows are written when there are enough for a row group, or when too much memory is used.
+        """
         one = self._dates.setdefault(date, _Date())
         one.waiting.append(rows)
         one.bytes += rows.nbytes
@@ -144,7 +156,7 @@ class DatedFiles:
             self._write(max(self._dates, key=lambda name: self._dates[name].bytes))
 
     def close(self) -> list[StagedFile]:
-        """Write the remaining rows, sync all files and return them."""
+        """Write the remaining rows, sync all files, and return the descriptions of the files."""
         for date in list(self._dates):
             self._write(date)
             self._end(date)
@@ -152,7 +164,7 @@ class DatedFiles:
         return self.done
 
     def _write(self, date: str) -> None:
-        """Write a date's waiting rows. Close the file if it is large enough."""
+        """Write the waiting rows of a date to its file. Close the file if it is large enough."""
         one = self._dates[date]
         if one.waiting:
             if one.writer is None:
@@ -165,14 +177,14 @@ class DatedFiles:
                 self._end(date)
 
     def _end(self, date: str) -> None:
-        """Close a date's file."""
+        """Close the open file of a date, if there is one."""
         one = self._dates[date]
         if one.writer is not None:
             self.done.append(one.writer.close(self._topic, date))
             one.writer = None
 
     def _make_room(self) -> None:
-        """Close a file if too many are open."""
+        """Close one of the open files if MOST_OPEN files are open."""
         opened = [name for name, one in self._dates.items() if one.writer is not None]
         if len(opened) >= MOST_OPEN:
             self._end(opened[0])

@@ -1,7 +1,7 @@
-"""Sets of offsets of a partition as sorted, disjoint pairs [start, end).
+"""Sets of offsets of a partition as sorted, disjoint pairs (start, end), which stand for start <= offset < end.
 
-Loaded offsets, and those still to be loaded, are such sets. They are short: a directory that was loaded from the
-beginning has one pair for each partition.
+The loaded offsets of a partition are such a set, and so are the offsets still to load. These sets are short: a
+partition that was loaded from its beginning has one pair.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ Interval = tuple[int, int]
 
 
 def union(*sets: Iterable[Sequence[int]]) -> list[Interval]:
-    """Return the union of sets, with adjacent pairs joined and empty pairs removed."""
+    """Return the union of sets of offsets, with adjacent pairs joined and empty pairs removed."""
     merged: list[Interval] = []
     for start, end in sorted((pair[0], pair[1]) for pairs in sets for pair in pairs):
         if start >= end:
@@ -23,7 +23,7 @@ def union(*sets: Iterable[Sequence[int]]) -> list[Interval]:
 
 
 def minus(start: int, end: int, have: Iterable[Sequence[int]]) -> list[Interval]:
-    """Return the offsets of [start, end) that are not in `have`."""
+    """Return the offsets from `start` to before `end` that are not in the set `have`, as sorted pairs."""
     left = []
     for taken_start, taken_end in union(have):
         if taken_end <= start:
@@ -39,10 +39,10 @@ def minus(start: int, end: int, have: Iterable[Sequence[int]]) -> list[Interval]
 
 
 def overlaps(first: int, last: int, sets: Iterable[Sequence[int]]) -> bool:
-    """Return True if an offset from first to last (included) is in `sets`."""
+    """Return True if any offset from `first` to `last` (included) is in the set `sets`."""
     return any(first < end and start <= last for start, end in sets)
 
 
 def size(sets: Iterable[Sequence[int]]) -> int:
-    """Return the number of offsets."""
+    """Return the number of offsets in a set."""
     return sum(end - start for start, end in sets)

@@ -1,4 +1,4 @@
-"""The columns of JSON values as users write them: `carrier STRING, dep_delay INT, time TIMESTAMP, tags ARRAY<STRING>`.
+"""Parses the columns of JSON values, as in `carrier STRING, dep_delay INT, time TIMESTAMP, tags ARRAY<STRING>`.
 
 The syntax is Spark's (DDL, or `schema.simpleString()`). It is parsed here to report errors before Spark is started.
 """
@@ -32,17 +32,20 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class JsonValues:
-    """Record values are JSON objects. `text` is the user's list of the fields that become columns."""
+    """The fields of a topic's JSON values, which are decoded to columns. `text` is the user's list of the fields."""
 
     text: str
 
     def fields(self) -> pa.Schema:
-        """Return the columns. Raises WrongOption if the text is malformed."""
+        """Return the Arrow schema of the columns. Raises WrongOption if the text is malformed."""
         return _Parser(self.text).schema()
 
 
 class _Parser:
-    """Parses the columns of JSON values. `_words` has the remaining words in reverse order."""
+    """Parses a list of JSON fields with their types.
+
+    `_words` has the words that are not parsed yet, in reverse order.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -57,7 +60,7 @@ class _Parser:
         self._words.reverse()
 
     def schema(self) -> pa.Schema:
-        """Return the columns."""
+        """Parse all words and return the Arrow schema. Raise WrongOption if the words are malformed."""
         if [word.lower() for word in self._words[-2:]] == ["<", "struct"]:
             del self._words[-2:]
             fields = self._fields(">", nested=False)
@@ -68,7 +71,11 @@ class _Parser:
         return pa.schema(fields)
 
     def _fields(self, end: str, *, nested: bool) -> list[pa.Field]:
-        """Consume the words of a list of fields, and the word `end` if there is one, and return the Arrow fields."""
+        """Parse a list of fields and return the Arrow fields.
+
+        `end` is the word that must follow the list and is consumed, too, or "" if no word must follow. `nested` is
+        True for the fields of a struct within a column.
+        """
         fields: list[pa.Field] = []
         while True:
             name = self._next("a field's name").strip("`")
@@ -87,7 +94,10 @@ class _Parser:
         return fields
 
     def _type(self, *, nested: bool) -> pa.DataType:
-        """Consume the words of a type, such as `ARRAY<STRING>`, and return the Arrow type."""
+        """Parse a type, such as `ARRAY<STRING>`, and return the Arrow type.
+
+        Raise WrongOption if there is no such type.
+        """
         word = self._next("a type").lower()
         if word == "array":
             self._expect("<")
@@ -106,7 +116,7 @@ class _Parser:
         return _TYPES[word]
 
     def _decimal(self) -> pa.DataType:
-        """Consume the precision and scale after the word `decimal`, if given, and return the Arrow type."""
+        """Parse the precision and scale after the word `decimal`, if there are any, and return the Arrow type."""
         digits = [10, 0]
         if self._peek() == "(":
             self._next("")
@@ -121,29 +131,29 @@ class _Parser:
         return pa.decimal128(precision, scale)
 
     def _number(self) -> int:
-        """Consume a word that is a number and return it."""
+        """Consume the next word, which must be a number, and return the number. Raise WrongOption for another word."""
         word = self._next("a number")
         if not word.isdigit():
             raise self._wrong(f"{word!r} is in the place of a number")
         return int(word)
 
     def _peek(self) -> str:
-        """Return the next word without consuming it, "" at the end."""
+        """Return the next word without consuming it, or "" if no word is left."""
         return self._words[-1] if self._words else ""
 
     def _next(self, what: str) -> str:
-        """Return the next word. Raise WrongOption at the end, where `what` is expected."""
+        """Consume the next word and return it. Raise WrongOption if no word is left; `what` says what was expected."""
         if not self._words:
             raise self._wrong(f"it ends where {what} is expected")
         return self._words.pop()
 
     def _expect(self, word: str) -> None:
-        """Consume a word. Raise WrongOption for another word."""
+        """Consume the next word, which must be `word`. Raise WrongOption for another word."""
         if (found := self._next(repr(word))) != word:
             raise self._wrong(f"{found!r} is in the place of {word!r}")
 
     def _wrong(self, what: str) -> WrongOption:
-        """Return the error for a malformed text."""
+        """Return the error for a malformed text. `what` says what is wrong with the text."""
         return WrongOption(
             f"the columns of the JSON values cannot be read: {what}; write them as in "
             "carrier STRING, dep_delay INT, time TIMESTAMP, tags ARRAY<STRING>"

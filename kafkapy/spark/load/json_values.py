@@ -1,8 +1,8 @@
 """Decodes JSON values to columns with Arrow's JSON reader: millions per second while all values of a batch match.
 
 A batch that Arrow refuses is bisected to find the values that do not match, with Arrow's reason. Like Arrow's reader,
-this decoder is strict: "12" and 1.5 are not ints, and a repeated name in an object is an error. Fields without a column
-are ignored, missing fields are null.
+this decoder is strict: "12" and 1.5 are not ints, and a repeated name in an object is an error. Fields without a
+column are ignored, and missing fields are null.
 """
 
 import io
@@ -20,7 +20,7 @@ _ROW = re.compile(r" in row \d+$")
 
 
 class JsonDecoder:
-    """Implements Decoder for JSON."""
+    """Decodes JSON values to Arrow columns. It implements the interface Decoder."""
 
     def __init__(self, fields: pa.Schema) -> None:
         self.fields = fields
@@ -37,7 +37,10 @@ class JsonDecoder:
         return Decoded(pa.concat_tables([self.fields.empty_table(), *tables]), bad)
 
     def _halve(self, values: pa.Array, first: int, tables: list[pa.Table], bad: list[tuple[int, str]]) -> None:
-        """Decode values, or each half of them if one does not match. `first` is the index of the first value."""
+        """Decode values and add the result to `tables`. If a value does not match, decode each half separately.
+
+        A single value that does not match is added to `bad`, with the reason. `first` is the index of the first value.
+        """
         if not len(values):
             return
         if len(values) == 1:
@@ -54,10 +57,12 @@ class JsonDecoder:
             self._halve(values.slice(half), first + half, tables, bad)
 
     def _all(self, values: pa.Array) -> pa.Table:
-        """Decode values at once. Raises ValueError unless each is one line with one object.
+        """Decode several values at once and return one row for each.
+
+        Raises ValueError unless each is one line with one object.
 
         Every value begins with a brace and has no line break, so it gives at least one row. If there are as many rows
-        as values, each value has given one.
+        as values, each value has given one row.
         """
         text = values.cast(pa.string())  # checks that it is UTF-8
         if not pc.all(pc.starts_with(text, "{")).as_py() or pc.any(pc.match_substring(text, "\n")).as_py():
@@ -69,7 +74,7 @@ class JsonDecoder:
         return table
 
     def _one(self, value: bytes) -> pa.Table:
-        """Decode one value."""
+        """Decode a single value and return one row. Raises ValueError if the value does not match."""
         document = json.loads(value)
         if not isinstance(document, dict):
             raise ValueError(f"it is not a JSON object but {_kind(document)}")
@@ -77,7 +82,7 @@ class JsonDecoder:
         return self._parse(pa.py_buffer(text))
 
     def _parse(self, lines: pa.Buffer) -> pa.Table:
-        """Parse lines with one object each."""
+        """Parse lines with one JSON object each, and return one row for each line."""
         table = pa.json.read_json(
             io.BytesIO(lines),
             read_options=pa.json.ReadOptions(use_threads=False, block_size=lines.size + 1),
@@ -89,20 +94,20 @@ class JsonDecoder:
 
 
 def _in_one_line(value: bytes) -> bytes:
-    """Return JSON without line breaks, which are outside of its strings.
+    """Return a JSON value in one line: line breaks, which valid JSON has outside of strings only, become spaces.
 
-    Order and names stay the same, also a repeated name, which Arrow then refuses.
+    The order and the names of fields stay the same, also a repeated name, which Arrow then refuses.
     """
     return value.decode("utf-8-sig").replace("\r", " ").replace("\n", " ").strip().encode()
 
 
 def _kind(document: Any) -> str:
-    """Return the kind of a JSON value, for messages."""
+    """Return the kind of a JSON value that is no object, such as "a list", for messages."""
     return {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}.get(type(document), "a number")
 
 
 def _reason(error: ValueError) -> str:
-    """Return why a value was refused."""
+    """Return a phrase that says why a value could not be decoded."""
     if isinstance(error, UnicodeDecodeError):
         return f"it is not UTF-8: {error.reason} at byte {error.start}"
     if isinstance(error, json.JSONDecodeError):

@@ -23,7 +23,10 @@ from kafkapy.spark.load.state import Decision, State
 
 
 class Landing:
-    """Changes the content of a directory. Only the process that has opened the directory's state may use this class."""
+    """Moves staged files into a loaded directory.
+
+    Only the process that has opened the directory's state may use this class.
+    """
 
     def __init__(self, state: State) -> None:
         """Finish the batch that a killed run has decided, if there is one, and remove all other staged files."""
@@ -33,14 +36,17 @@ class Landing:
         self.clear()
 
     def clear(self) -> None:
-        """Remove all staged files and create a new staging directory. Tasks of older runs then fail to write."""
+        """Remove all staged files and create a new staging directory, so that tasks of older runs fail to write."""
         shutil.rmtree(self.state.staging, ignore_errors=True)
         self.room = self.state.staging / uuid.uuid4().hex
         self.room.mkdir(parents=True)
         sync_directories([self.state.staging, self.state.home])  # decisions refer to files in it
 
     def land(self, decision: Decision) -> None:
-        """Decide and finish a batch. The caller has synced the files; this syncs their directories."""
+        """Store the decision to add a batch to the directory, and carry it out.
+
+        The caller has synced the staged files; this method syncs the directories of these files.
+        """
         staged = [source for source, _ in decision.moves] + [source for source, _, _ in decision.swaps]
         sync_directories({Path(source).parent for source in staged})
         self.state.decision = decision
@@ -67,8 +73,11 @@ class Landing:
         self.state.write()
 
     def replace(self, swaps: Sequence[tuple[Path, Path]]) -> None:
-        """Exchange each staged directory with the directory of its pair. Both have the same rows, so there is no
-        decision to store."""
+        """Exchange directories: `swaps` has pairs of a staged directory and the directory that it replaces.
+
+        Both directories have the same rows, so no decision is stored: it does no harm if only some pairs are
+        exchanged.
+        """
         sync_directories(staged for staged, _ in swaps)
         for staged, place in swaps:
             exchange(staged, place)
@@ -76,8 +85,10 @@ class Landing:
 
 
 def _move(source: Path, place: Path) -> set[Path]:
-    """Rename a file unless this was done before. Raise LoadError if the file exists at neither path, because its rows
-    already count as loaded."""
+    """Rename a file unless this was done before. Return the directories whose entries have changed.
+
+    Raise LoadError if the file exists at neither path, because its rows already count as loaded.
+    """
     try:
         return _rename(source, place)
     except FileNotFoundError:
@@ -90,7 +101,7 @@ def _move(source: Path, place: Path) -> set[Path]:
 
 
 def _rename(source: Path, place: Path) -> set[Path]:
-    """Rename a file, creating directories. Return the directories whose entries have changed."""
+    """Rename a file, and create the directories that this needs. Return the directories whose entries have changed."""
     changed = {place.parent}
     above = place.parent
     while not above.exists():

@@ -1,4 +1,4 @@
-"""The offsets that a run loads, divided into batches and pieces."""
+"""Plans a run: finds the offsets to load, divides them into batches, and each batch into ranges for tasks."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,9 +15,11 @@ SMALLEST_PIECE = 20_000  # fewer offsets are not worth another task
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run has to load.
+    """The offsets that a run has to load.
 
-    todo: The offsets to load, by partition. lost: The number of offsets deleted before they were loaded.
+    Attributes:
+        todo: The offsets to load, by partition.
+        lost: The number of offsets that were deleted before they were loaded, by partition.
     """
 
     todo: dict[TopicPartition, list[Interval]]
@@ -33,12 +35,17 @@ def plan(
     again: bool = False,
     accept_loss: bool = False,
 ) -> Plan:
-    """Return the offsets to load.
+    """Return the offsets to load from each partition.
 
-    start, end: The offsets of the requested times. Without a start, a partition continues after its last loaded offset,
-    and a new one starts at its first record. `again`: Include offsets that the directory has.
-
-    Raises LoadError if records were deleted before they were loaded, unless that is accepted.
+    Args:
+        topics: The offsets that the directory has, by topic name.
+        there: The offsets that the brokers have, by partition.
+        start: The first offset to load. None: continue after the last loaded offset, or begin at the earliest offset.
+        end: The offset to stop before. None: load up to the latest offset.
+        again: Include offsets that the directory already has.
+        accept_loss: Leave out offsets that were deleted before they were loaded, instead of raising LoadError.
+    Raises:
+        LoadError: Offsets were deleted before they were loaded, or a partition ends before its last loaded offset.
     """
     todo: dict[TopicPartition, list[Interval]] = {}
     lost: dict[TopicPartition, int] = {}
@@ -71,7 +78,10 @@ def plan(
 
 
 def batches(todo: Mapping[TopicPartition, list[Interval]], rows: int) -> Iterator[list[Piece]]:
-    """Yield batches of about `rows` offsets: the same number of each remaining partition, in order."""
+    """Yield batches of about `rows` offsets. A batch is a list of pieces, each a range of offsets of one partition.
+
+    Each batch has the same number of offsets from every partition that is not finished, in the order of the offsets.
+    """
     left = {where: list(pairs) for where, pairs in todo.items() if pairs}
     while left:
         share = max(1, rows // len(left))
@@ -91,7 +101,7 @@ def batches(todo: Mapping[TopicPartition, list[Interval]], rows: int) -> Iterato
 
 
 def cut(batch: list[Piece], tasks: int) -> list[Piece]:
-    """Divide a batch into pieces of about equal size for `tasks` tasks."""
+    """Return the pieces of a batch divided into smaller pieces of about equal size, for `tasks` parallel tasks."""
     total = sum(piece.end - piece.start for piece in batch)
     size = max(SMALLEST_PIECE, -(-total // tasks))
     return [

@@ -1,4 +1,4 @@
-"""Builds a new version of a directory: merges small files, removes rows of some offsets, adds files.
+"""Builds a new version of a directory: merges small files, removes the rows of some offsets, and adds files.
 
 Unchanged files become hard links. The old directory is only read, so a task that fails has changed nothing.
 """
@@ -28,9 +28,13 @@ def rebuild(
     without: Mapping[int, Sequence[Interval]] | None = None,
     add: Iterable[StagedFile] = (),
 ) -> Path:
-    """Build the new directory below `room` and return its path.
+    """Build a new version of the directory `old` below the directory `room`, and return the path of the new version.
 
-    merge: Names of files to merge into one. without: Offsets, by partition, whose rows are removed. add: Files to add.
+    Args:
+        prefix: The prefix of the names of the record's columns.
+        merge: The names of the files to merge into one.
+        without: The offsets, by partition, whose rows are removed.
+        add: The files to add.
     """
     made = room / f"directory-{uuid.uuid4().hex}"
     made.mkdir()
@@ -51,7 +55,7 @@ def rebuild(
 
 
 def has_rows_of(path: Path, prefix: str, without: Mapping[int, Sequence[Interval]]) -> bool:
-    """Return True if a file may have rows of these offsets (by partition)."""
+    """Return True if a file may have rows of the offsets in `without` (offsets by partition), as its statistics say."""
     if not without:
         return False
     found = extent(path, prefix)
@@ -60,13 +64,16 @@ def has_rows_of(path: Path, prefix: str, without: Mapping[int, Sequence[Interval
 
 
 def _in_order(paths: Iterable[Path], prefix: str) -> list[Path]:
-    """Return files by partition and offset, so that a merged file is sorted as far as possible."""
+    """Return the paths of files in the order of the partitions and offsets of their rows, for merging the files."""
     found = {path: extent(path, prefix) for path in paths}
     return sorted(found, key=lambda path: (found[path].partitions, found[path].offsets))
 
 
 def _write(paths: Sequence[Path], made: Path, prefix: str, without: Mapping[int, Sequence[Interval]]) -> None:
-    """Write the rows of files, without those of some offsets, into one file; into none if no row is left."""
+    """Write the rows of files, except those of the offsets in `without`, to one new file in the directory `made`.
+
+    No file is written if no row is left.
+    """
     writer: FileWriter | None = None
     for path in paths:
         with pq.ParquetFile(path) as file:
@@ -84,7 +91,7 @@ def _write(paths: Sequence[Path], made: Path, prefix: str, without: Mapping[int,
 
 
 def _kept(rows: pa.Table, prefix: str, without: Mapping[int, Sequence[Interval]]) -> pa.Table:
-    """Return rows without those of some offsets."""
+    """Return the rows whose offsets are not in `without` (offsets by partition)."""
     partitions, offsets = rows[prefix + "partition"], rows[prefix + "offset"]
     for partition, pairs in without.items():
         for start, end in pairs:

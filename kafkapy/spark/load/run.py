@@ -1,4 +1,4 @@
-"""A run of a load: finds the offsets to load, and loads them batch by batch."""
+"""A run of a load: finds the offsets to load, and loads the records batch by batch."""
 
 import collections
 import json
@@ -28,9 +28,12 @@ COMPACT_EVERY_S = 60.0  # in follow mode
 
 @dataclass
 class PartitionSummary:
-    """A partition at the end of a run.
+    """How far a partition was loaded, at the end of a run.
 
-    reached: The next offset to load. end: The partition's end. lag: The number of offsets not loaded yet.
+    Attributes:
+        reached: The next offset to load.
+        end: The latest offset of the partition.
+        lag: The number of offsets that are not loaded yet.
     """
 
     reached: int
@@ -42,8 +45,15 @@ class PartitionSummary:
 class Summary:
     """The result of a run.
 
-    rows, bytes: In the files that were written, before compaction. rejected: Values set aside; `reasons` counts them.
-    lost: The number of offsets deleted before they were loaded, by partition, if that was accepted.
+    Attributes:
+        rows, bytes, files: The rows, bytes and files that were written, before compaction.
+        rejected: The number of values that did not match the schema. They are written to separate files.
+        batches: The number of batches.
+        merged: How many fewer files there are after compaction.
+        seconds: The duration of the run.
+        reasons: The number of rejected values by reason.
+        lost: The number of offsets that were deleted before they were loaded, by partition, if that was accepted.
+        partitions: How far each partition was loaded.
     """
 
     rows: int = 0
@@ -60,7 +70,13 @@ class Summary:
 
 @dataclass(frozen=True)
 class Progress:
-    """Reported after each batch: offsets done, offsets to do in total in this round, and the sums so far."""
+    """The progress of a load, which is reported after each batch.
+
+    Attributes:
+        done: The number of offsets that are loaded in this round.
+        total: The number of offsets to load in this round.
+        summary: The result of the run so far.
+    """
 
     done: int
     total: int
@@ -69,7 +85,8 @@ class Progress:
 
 @dataclass(frozen=True)
 class WriteWork:
-    """A worker's task for a Piece."""
+    """A callable for workers that takes a Piece as JSON, writes its rows to staged files, and returns a Written as
+    text."""
 
     settings: Settings
     room: str
@@ -79,7 +96,7 @@ class WriteWork:
 
 
 class Load:
-    """One run of a load, which uses the directory until it ends."""
+    """One run of a load. The run has exclusive use of the directory until it ends."""
 
     def __init__(
         self,
@@ -95,9 +112,10 @@ class Load:
         stopped: threading.Event | None = None,
         on_progress: Callable[[Progress], None] = lambda progress: None,
     ) -> None:
-        """Finish a batch that an earlier run had decided. `stopped`: When it is set, the current batch is the last one.
+        """Check the directory's form, and finish a batch that an earlier run had decided to load but not finished.
 
-        Raises LoadError if the directory has other columns or comes from another cluster.
+        `stopped` is an event that ends the run after the current batch. Raises LoadError if the directory has other
+        columns or comes from another cluster.
         """
         self._topics, self._state, self._cluster, self._runner = list(topics), state, cluster, runner
         self._settings, self._tasks, self._accept_loss = settings, tasks, accept_loss
@@ -109,7 +127,7 @@ class Load:
         self._landing = Landing(state)
 
     def once(self, start_ms: int | None = None, end_ms: int | None = None) -> None:
-        """Load the existing records that the directory does not have, optionally between two times (ms)."""
+        """Load the existing records that the directory does not have, optionally only those between two times (ms)."""
         planned = self._plan(start_ms, end_ms)
         total, done = sum(map(size, planned.todo.values())), 0
         for batch in batches(planned.todo, self._settings.batch_rows):
@@ -120,7 +138,10 @@ class Load:
                 return
 
     def again(self, start_ms: int | None, end_ms: int | None) -> None:
-        """Load the records between two times and replace their rows in the directory: all or none."""
+        """Load the records between two times (ms) and replace their rows in the directory: all of them or none.
+
+        Raises LoadError if the run is stopped before the replacement.
+        """
         planned = self._plan(start_ms, end_ms, again=True)
         total, done = sum(map(size, planned.todo.values())), 0
         written: list[Written] = []
@@ -136,7 +157,7 @@ class Load:
             self._replace(planned, pieces, written)
 
     def follow(self, every_s: float, start_ms: int | None = None) -> None:
-        """Load new records at intervals, until stopped."""
+        """Load new records every `every_s` seconds, and compact the directory at times, until the run is stopped."""
         compacted = time.monotonic()
         while not self._stopped.is_set():
             self.once(start_ms)
@@ -147,7 +168,7 @@ class Load:
             self._stopped.wait(every_s)
 
     def compact(self) -> None:
-        """Merge small files, unless that is disabled."""
+        """Merge small files of the directory, unless compaction is disabled."""
         if self._compact_files is not None:
             self.summary.merged += compact(
                 self._landing,
@@ -158,7 +179,7 @@ class Load:
             )
 
     def finish(self) -> Summary:
-        """Return the summary, with position and lag of each partition."""
+        """Return the summary of the run, which includes the lag of each partition."""
         there = available(self._cluster, self._topics, self._settings.isolation)
         for (topic, partition), has in there.items():
             have = self._have(topic, partition)
@@ -169,12 +190,16 @@ class Load:
         return self.summary
 
     def _have(self, topic: str, partition: int) -> list[tuple[int, int]]:
-        """Return the loaded offsets of a partition."""
+        """Return the loaded offsets of a partition as sorted pairs (start, end)."""
         known = self._state.topics.get(topic)
         return known.have.get(partition, []) if known else []
 
     def _check_form(self) -> None:
-        """Raise LoadError if the directory's rows have other columns or come from another cluster than this run's."""
+        """Raise LoadError if this run has other columns, another isolation level or another cluster than the
+        directory's rows.
+
+        If the directory is new, these properties are stored in its state.
+        """
         columns = ", ".join(f"{field.name} {field.type}" for field in schema_of(self._settings))
         form = {
             "columns": columns,
@@ -193,7 +218,10 @@ class Load:
             self._state.write()
 
     def _plan(self, start_ms: int | None, end_ms: int | None, *, again: bool = False) -> Plan:
-        """Look up topics and offsets, and return the offsets to load."""
+        """Return the offsets to load, after looking up topics and offsets at the brokers.
+
+        Raises LoadError if a topic was recreated, or records are lost.
+        """
         ids = topic_ids(self._cluster, self._topics)
         for name, id in ids.items():
             known = self._state.topics.setdefault(name, Topic(id))
@@ -211,7 +239,10 @@ class Load:
         return planned
 
     def _write(self, batch: list[Piece]) -> list[Written]:
-        """Let the workers write a batch to staged files, and add up the results."""
+        """Let the workers write the rows of a batch to staged files.
+
+        Return the results, and add them to the summary.
+        """
         pieces = cut(batch, self._tasks)
         work = WriteWork(self._settings, str(self._landing.room))
         written = [Written.of(text) for text in self._runner(work, [json.dumps(piece.__dict__) for piece in pieces])]
@@ -226,14 +257,14 @@ class Load:
         return written
 
     def _after(self, pieces: Iterable[Piece]) -> dict[str, Topic]:
-        """Return the state of topics with these pieces loaded."""
+        """Return the loaded offsets by topic, as they are after these pieces (ranges of offsets) have been loaded."""
         topics = deepcopy(self._state.topics)
         for piece in pieces:
             topics[piece.topic].add(piece.partition, piece.start, piece.end)
         return topics
 
     def _land(self, batch: list[Piece], written: list[Written]) -> None:
-        """Move a batch's files into the directory."""
+        """Move the staged files of a batch into the directory, and store that its offsets are loaded."""
         decision = Decision(self._after(batch))
         for root, file in self._placed(written):
             place = self._directory(root, file.topic, file.date) / final_name(file.spans)
@@ -241,18 +272,24 @@ class Load:
         self._landing.land(decision)
 
     def _placed(self, written: list[Written]) -> Iterable[tuple[Path, StagedFile]]:
-        """Yield (root directory, file) for rows and rejected values."""
+        """Yield (root directory, staged file) for the files of rows and the files of rejected values.
+
+        The root directory is the one that the file will be moved to: rows and rejected values have different ones.
+        """
         for one in written:
             yield from ((self._state.directory, file) for file in one.files)
             yield from ((self._state.rejected, file) for file in one.rejected)
 
     def _directory(self, root: Path, topic: str, date: str) -> Path:
-        """Return the directory of a topic and date."""
+        """Return the directory for the files of a topic and date, below a root directory."""
         prefix = self._settings.prefix
         return root / _of(prefix, topic) / f"{prefix}date={date}"
 
     def _replace(self, planned: Plan, pieces: list[Piece], written: list[Written]) -> None:
-        """Rebuild every directory that has, or gets, rows of these offsets, then exchange all of them."""
+        """Replace the rows of these pieces (ranges of offsets) in the directory with the staged files, all at once.
+
+        Each directory of a date that has, or gets, rows of these offsets is rebuilt. Then all of them are exchanged.
+        """
         decision = Decision(self._after(pieces))
         prefix, room = self._settings.prefix, self._landing.room
         added: dict[Path, list[StagedFile]] = collections.defaultdict(list)
@@ -268,11 +305,11 @@ class Load:
         self._landing.land(decision)
 
     def _directories_of(self, topic: str) -> set[Path]:
-        """Return the existing directories of a topic."""
+        """Return the existing directories of all dates of a topic, those of rows and those of rejected values."""
         name = _of(self._settings.prefix, topic)
         return {place for root in (self._state.directory, self._state.rejected) for place in root.glob(f"{name}/*")}
 
 
 def _of(prefix: str, topic: str) -> str:
-    """Return the name of a topic's directory."""
+    """Return the name of a topic's directory, such as topic=flights."""
     return f"{prefix}topic={topic}"

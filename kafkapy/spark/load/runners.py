@@ -1,4 +1,4 @@
-"""Runners of a load's work: the workers of a Spark session, or this process."""
+"""Runners, which execute the tasks of a load: with the workers of a Spark session, or in this process."""
 
 from __future__ import annotations
 
@@ -14,12 +14,18 @@ if TYPE_CHECKING:
 
 
 def here(work: Work, texts: Sequence[str]) -> Iterator[str]:
-    """Run the work in this process, one piece after the other: for tests, and for small loads without a JVM."""
+    """Yield the result of `work` for each text, one after the other in this process.
+
+    This is for tests, and for small loads without a JVM.
+    """
     return map(work, texts)
 
 
 def on_spark(spark: SparkSession) -> Runner:
-    """Return a Runner that runs a Spark task for each text, in a classic or Spark Connect session."""
+    """Return a Runner that executes `work` in one Spark task for each text, in a classic or Spark Connect session.
+
+    The Runner raises LoadError if the work raises LoadError in a worker, or if the Spark job fails.
+    """
 
     def run(work: Work, texts: Sequence[str]) -> Iterator[str]:
         listed = list(texts)
@@ -39,7 +45,10 @@ def on_spark(spark: SparkSession) -> Runner:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """Return the number of parallel tasks. Connect does not report it, but it shows in how Spark splits a range."""
+    """Return the number of tasks that a session runs in parallel.
+
+    Spark Connect does not report that number, so the partitions are counted in which Spark splits a range.
+    """
     try:
         return int(spark.sparkContext.defaultParallelism)
     except Exception:  # PySparkNotImplementedError or PySparkAttributeError, depending on the version
@@ -49,7 +58,7 @@ def parallelism(spark: SparkSession) -> int:
 
 
 def _message(error: Exception) -> str:
-    """Return the relevant line of a long message: a Python worker's exception, else the first line."""
+    """Return the relevant line of a long error message: the exception of a Python worker, else the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if "Traceback (most recent call last):" in lines:
         raised = [line for line in lines if line.split(":")[0].isidentifier() and ": " in line]
@@ -61,7 +70,11 @@ def _message(error: Exception) -> str:
 
 
 class _Mapped:
-    """The function that workers run. A LoadError is returned as text; Spark retries the task after other errors."""
+    """The function that Spark runs in workers: it executes the work for the text that each input row names by its
+    number.
+
+    A LoadError becomes an output row with `failed` set. After other errors, Spark retries the task.
+    """
 
     def __init__(self, work: Work, texts: list[str]) -> None:
         self._work, self._texts = work, texts

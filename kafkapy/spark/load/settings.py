@@ -15,13 +15,13 @@ class Settings:
 
     Attributes:
         servers: Bootstrap servers, HOST:PORT separated by commas.
-        isolation: read_committed skips aborted transactions and stops at the first open one.
-        values: How values become columns. None: a column of bytes.
+        isolation: read_committed skips aborted transactions and stops at the first open transaction.
+        values: How values are decoded to columns. None: values become a column of bytes.
         headers: Whether rows have a column of headers.
         prefix: The prefix of the names of the record's columns and of directories.
-        strict: A value that does not match the schema ends the load.
-        batch_rows: Offsets in a batch, over all partitions.
-        file_bytes: The size of a full file.
+        strict: True to end the load at a value that does not match the schema, instead of setting the value aside.
+        batch_rows: The number of offsets in a batch, over all partitions.
+        file_bytes: The size in bytes at which a file is full.
         timeout_s: How long to wait for a broker.
     """
 

@@ -1,12 +1,12 @@
 """The state of a directory: the loaded offsets of each partition, and a decided batch that may be unfinished.
 
-        landed/                                     for readers; it only has complete files of loaded rows
+    landed/                                     for readers; it only has complete files of loaded rows
         topic=flights/date=2013-01-01/00000-00000000000000000000-00000000000000000841.parquet
     landed.kafkapy/                             next to it, on the same file system
         state.json                              replaced as a whole, by rename
         lock                                    held (flock) while a load runs
-                staging/RUN/                            files written by the tasks of a run, until they are moved
-                rejected/topic=flights/date=.../        values that did not match, with the reason, as Parquet
+        staging/RUN/                            files written by the tasks of a run, until they are moved
+        rejected/topic=flights/date=.../        values that did not match, with the reason, as Parquet
 
 The state is not in the directory because readers take all files that they find: Polars reads every file below a
 directory, also with names that begin with `_` or `.`, and so does DuckDB's `**`. Only Spark and PyArrow skip those.
@@ -34,16 +34,19 @@ class Topic:
     have: dict[int, list[Interval]] = field(default_factory=dict)
 
     def add(self, partition: int, start: int, end: int) -> None:
-        """Add loaded offsets."""
+        """Add the offsets from `start` to before `end` to the loaded offsets of a partition."""
         self.have[partition] = union(self.have.get(partition, ()), [(start, end)])
 
 
 @dataclass
 class Decision:
-    """A decided batch, which will be in the directory in any case: what to do, and the state afterwards.
+    """The decision to add a batch to the directory. It is carried out in any case, if need be by the next process.
 
-    moves: (staged file, its place). swaps: (staged directory, its place, inode of the staged one), to be exchanged. The
-    inode shows whether the exchange has already happened, as a second one would undo it.
+    Attributes:
+        topics: The loaded offsets by topic, as they are afterwards.
+        moves: Pairs (staged file, its path in the directory).
+        swaps: Triples (staged directory, the directory to exchange with it, the inode of the staged directory). The
+            inode shows whether the exchange has already happened, because a second exchange would undo it.
     """
 
     topics: dict[str, Topic]
@@ -52,13 +55,19 @@ class Decision:
 
 
 class State:
-    """The state of a directory. One process at a time can hold it; use it as a context manager.
+    """The state of a loaded directory. One process at a time can hold it; use it as a context manager.
 
-    form: What must not change after the first load (columns, isolation, cluster). None before that.
+    `form` has what must not change after the first load (columns, isolation, cluster), and is None before that.
     """
 
     def __init__(self, directory: Path, home: Path | None = None) -> None:
-        """Raise LoadError if the directory cannot be loaded into, DirectoryInUse while another load uses it."""
+        """Lock the directory and read its state.
+
+        `home` is the directory that the state is stored in, or None for the default.
+
+        Raises DirectoryInUse while another load uses the directory, and LoadError if the directory cannot be loaded
+        into.
+        """
         self.directory = Path(os.path.abspath(directory))  # has a name even if `directory` is "."
         self.home = home_of(self.directory) if home is None else home.absolute()
         self.rejected = rejected_of(self.directory, self.home)
@@ -103,14 +112,17 @@ class State:
         os.close(self._lock)
 
     def write(self) -> None:
-        """Store the state of this object."""
+        """Store this state in state.json."""
         document: dict[str, Any] = {"format": FORMAT, "form": self.form}
         document["topics"] = {name: asdict(topic) for name, topic in self.topics.items()}
         document["decision"] = None if self.decision is None else asdict(self.decision)
         write_json(self._file, document)
 
     def _take_lock(self) -> None:
-        """Lock the directory and write this process into the lock file. Raise DirectoryInUse if it is locked."""
+        """Lock the directory and write this process's id into the lock file.
+
+        Raise DirectoryInUse if the directory is locked.
+        """
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -122,7 +134,7 @@ class State:
         os.pwrite(self._lock, f"pid {os.getpid()} on {os.uname().nodename}".encode(), 0)
 
     def _read(self) -> None:
-        """Load the stored state."""
+        """Read this state from state.json. Raise LoadError if the file is malformed or has another format version."""
         try:
             document = json.loads(self._file.read_bytes())
             if document["format"] != FORMAT:
@@ -145,25 +157,25 @@ class State:
 
 
 def home_of(directory: Path) -> Path:
-    """Return the default directory of the state, which is next to the loaded directory."""
+    """Return the default directory for the state of a loaded directory, which is next to it."""
     directory = Path(os.path.abspath(directory))
     return directory.with_name(f"{directory.name}.kafkapy")
 
 
 def rejected_of(directory: Path, home: Path | None = None) -> Path:
-    """Return the directory of rejected values."""
+    """Return the directory for values that did not match the schema, which is below the state's directory `home`."""
     return (home or home_of(directory)) / "rejected"
 
 
 def _make(directory: Path) -> None:
-    """Create a directory and its parents, and sync them, so that they survive a power cut."""
+    """Create a directory and its missing parents, and sync them, so that they survive a power cut."""
     new = [each for each in (directory, *directory.parents) if not each.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     sync_directories(each.parent for each in new)
 
 
 def _topics(document: dict[str, Any]) -> dict[str, Topic]:
-    """Return the topics in a JSON object."""
+    """Return the loaded offsets by topic name from a JSON object in state.json."""
     return {
         name: Topic(topic["id"], {int(partition): union(pairs) for partition, pairs in topic["have"].items()})
         for name, topic in document.items()

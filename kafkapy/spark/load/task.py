@@ -1,6 +1,6 @@
-"""A worker's task: reads a range of a partition, decodes it, and writes it to staged files.
+"""A task of a load: reads a range of offsets of a partition, decodes the values, and writes rows to staged files.
 
-No row passes through the JVM: Spark assigns pieces to workers, retries them elsewhere when a worker is lost, and
+No row passes through the JVM: Spark assigns ranges to workers, retries a range elsewhere when a worker is lost, and
 returns the list of files. Files of a failed attempt are in no list.
 """
 
@@ -40,7 +40,7 @@ MORE_REASONS = "other reasons"
 
 @dataclass(frozen=True)
 class Piece:
-    """The offsets start <= offset < end of a partition."""
+    """The range of offsets, start <= offset < end of one partition, that one task loads."""
 
     topic: str
     partition: int
@@ -50,7 +50,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class Written:
-    """The result of a piece. `reasons` counts the rejected values."""
+    """The result of a task that has loaded a Piece (a range of offsets).
+
+    Attributes:
+        rows: The number of rows.
+        files: The staged files of rows.
+        rejected: The staged files of values that did not match the schema.
+        reasons: The number of these values by reason.
+    """
 
     rows: int
     files: list[StagedFile]
@@ -58,12 +65,12 @@ class Written:
     reasons: dict[str, int]
 
     def text(self) -> str:
-        """Return the result as text, to be passed through Spark."""
+        """Return this result as text (JSON), which Spark passes to the driver. `of` converts it back."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of(cls, text: str) -> "Written":
-        """Return the result in a text."""
+        """Return the result in a text that the method `text` has returned."""
         document = json.loads(text)
         for name in ("files", "rejected"):
             document[name] = [StagedFile.of(file) for file in document[name]]
@@ -71,7 +78,10 @@ class Written:
 
 
 def decoder_of(settings: Settings) -> Decoder | None:
-    """Return the decoder of values, None if they stay bytes. Raises WrongOption or LoadError for a wrong schema."""
+    """Return the decoder for values, or None if values stay bytes.
+
+    Raises WrongOption or LoadError for an invalid schema.
+    """
     if isinstance(settings.values, JsonValues):
         return JsonDecoder(settings.values.fields())
     if isinstance(settings.values, AvroValues):
@@ -86,7 +96,10 @@ def schema_of(settings: Settings) -> pa.Schema:
 
 
 def write_piece(piece: Piece, settings: Settings, directory: Path) -> Written:
-    """Read, decode and write a piece. Raises LoadError."""
+    """Read the records of a Piece, decode their values, write the rows to staged files, and return the result.
+
+    Raises LoadError if the records cannot be read or the files cannot be written, or as `write_rows` does.
+    """
     try:
         with Cluster(settings.servers, timeout_s=settings.timeout_s) as cluster:
             batches = read_partition(
@@ -113,7 +126,11 @@ def write_piece(piece: Piece, settings: Settings, directory: Path) -> Written:
 
 
 def write_rows(topic: str, batches: Iterable[pa.RecordBatch], settings: Settings, directory: Path) -> Written:
-    """Decode and write batches that have the columns of `columns_to_read`."""
+    """Decode the values in record batches, write the rows to staged files, and return the result.
+
+    The batches have the columns of `columns_to_read`. Values that do not match the schema are written to separate
+    files or, with the setting strict, raise LoadError.
+    """
     decoder = decoder_of(settings)
     prefix = settings.prefix
     good = DatedFiles(directory, topic, schema_of(settings), prefix, settings.file_bytes)
@@ -137,7 +154,10 @@ def write_rows(topic: str, batches: Iterable[pa.RecordBatch], settings: Settings
 
 
 def _decoded(rows: pa.Table, decoder: Decoder, settings: Settings) -> tuple[pa.Table, pa.Table]:
-    """Return the rows with decoded values, and the rejected rows with the reasons."""
+    """Return two tables: the rows with decoded values, and the rejected rows with the reasons.
+
+    With the setting strict, raises LoadError if there is a rejected row.
+    """
     decoded = decoder.decode(rows["value"].combine_chunks())
     record = [name for name in rows.column_names if name != "value"]
     if decoded.bad and settings.strict:
@@ -161,7 +181,7 @@ def _decoded(rows: pa.Table, decoder: Decoder, settings: Settings) -> tuple[pa.T
 
 
 def _add(files: DatedFiles, *, rows: pa.Table, timestamps: str) -> None:
-    """Add rows to the files of their dates."""
+    """Add rows to the files of their dates. `timestamps` is the name of the column that has the timestamps."""
     if not len(rows):
         return
     for date, mask in by_date(rows[timestamps].combine_chunks()):
@@ -169,7 +189,7 @@ def _add(files: DatedFiles, *, rows: pa.Table, timestamps: str) -> None:
 
 
 def _name(piece: Piece) -> str:
-    """Return a piece as text, for messages."""
+    """Return the partition and the offsets of a Piece as text, for messages."""
     return f"{piece.topic}-{piece.partition} from offset {piece.start} to {piece.end}"
 
 

@@ -67,7 +67,7 @@ def id_of_driver(options: SinkOptions, query: str) -> str:
 
 
 def identity_of(share: Share) -> TransactionIdentity:
-    """Return the TransactionIdentity (transactional id, producer id, producer epoch) of a share, a task's transaction."""
+    """Return the transactional id, producer id and producer epoch of a share, a task's transaction."""
     return TransactionIdentity(share.transactional_id, share.producer_id, share.producer_epoch)
 
 
