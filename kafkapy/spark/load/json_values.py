@@ -37,9 +37,10 @@ class JsonDecoder:
         return Decoded(pa.concat_tables([self.fields.empty_table(), *tables]), bad)
 
     def _halve(self, values: pa.Array, first: int, tables: list[pa.Table], bad: list[tuple[int, str]]) -> None:
-        """Decode values and add the result to `tables`. If a value does not match, decode each half separately.
+        """Decode JSON values and add the result to `tables`. If a value does not match the fields, decode each half
+        separately.
 
-        A single value that does not match is added to `bad`, with the reason. `first` is the index of the first value.
+        For a single value that does not match, add (index, reason) to `bad`. `first` is the index of the first value.
         """
         if not len(values):
             return
