@@ -35,7 +35,7 @@ class Task(InputPartition):
 class SegmentReader(DataSourceReader):
     """The reader of a batch query on segment files: plans the tasks in the driver, and reads in the workers.
 
-    Spark pickles it to the workers, so it only holds the options.
+    Spark pickles a SegmentReader to the workers, so it only holds the options.
     """
 
     def __init__(self, options: LogOptions) -> None:

@@ -35,8 +35,7 @@ def check_requirements(*, java: bool = False) -> None:
 def check_package(name: str, least: tuple[int, ...]) -> None:
     """Raise MissingRequirement unless the package `name` is installed in version `least` or newer.
 
-    The version is read from the installation's metadata. A package without metadata is imported; this is the exception
-    because imports are slow and Spark starts many short-lived processes.
+    The package is imported only if it has no metadata: imports are slow, and Spark starts many short-lived processes.
     """
     wanted = ".".join(map(str, least))
     try:

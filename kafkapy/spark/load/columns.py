@@ -27,8 +27,7 @@ _FIRST_DAY, _LAST_DAY = -719162, 2932896  # the years 1 to 9999, which readers a
 
 
 def columns_to_read(headers: bool) -> list[str]:
-    """Return the names of the record's columns that a task reads from a topic, with the column headers if `headers` is
-    True."""
+    """Return the names of the columns that a task reads from a topic, which include headers if `headers` is True."""
     return [name for name, _ in RECORD] + (["headers"] if headers else []) + ["value"]
 
 
@@ -65,7 +64,9 @@ def with_null_timestamps(timestamps: pa.Array) -> pa.Array:
 
 
 def by_date(timestamps: pa.Array) -> Sequence[tuple[str, Any]]:
-    """Split rows by the date of their timestamps: return each date with a mask that selects its rows.
+    """Return a pair (date, mask) for each date of the timestamps.
+
+    The mask is a boolean array of the rows with that date.
 
     The mask is None if all rows have the same date. Rows without a timestamp have the date NO_DATE.
     """

@@ -27,7 +27,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class MergeWork:
-    """A callable for workers that takes a Merge as JSON, builds a new directory with the merged file, and returns its
+    """A callable for workers that takes a Merge as JSON, builds a directory with the merged file, and returns the
     path."""
 
     room: str

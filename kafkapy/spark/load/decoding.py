@@ -29,4 +29,7 @@ class Decoder(Protocol):
     fields: pa.Schema
 
     def decode(self, values: pa.Array) -> Decoded:
-        """Decode the values of a batch, which are a binary array."""
+        """Return the values of a batch (a binary array) as columns.
+
+        The result also has the index and the reason for each value that does not match the schema.
+        """

@@ -111,7 +111,10 @@ class FileWriter:
         self._writer.write_table(rows, row_group_size=MOST_ROWS)
 
     def close(self, topic: str, date: str) -> StagedFile:
-        """Close the file and return its description. The file is not synced; see durable.sync_files."""
+        """Close the file, and return a StagedFile that describes it.
+
+        The file is not synced; see durable.sync_files.
+        """
         spans = tuple(sorted(self._spans.values(), key=lambda span: span.partition))
         self._writer.close()
         size = self.bytes
@@ -184,7 +187,7 @@ class DatedFiles:
             one.writer = None
 
     def _make_room(self) -> None:
-        """Close one of the open files if MOST_OPEN files are open."""
+        """Close one of the open files if MOST_OPEN files are open, so that another file can be opened."""
         opened = [name for name, one in self._dates.items() if one.writer is not None]
         if len(opened) >= MOST_OPEN:
             self._end(opened[0])

@@ -10,7 +10,10 @@ Interval = tuple[int, int]
 
 
 def union(*sets: Iterable[Sequence[int]]) -> list[Interval]:
-    """Return the union of sets of offsets, with adjacent pairs joined and empty pairs removed."""
+    """Return the union of sets of offsets as sorted pairs (start, end).
+
+    Adjacent pairs are joined, empty pairs left out.
+    """
     merged: list[Interval] = []
     for start, end in sorted((pair[0], pair[1]) for pairs in sets for pair in pairs):
         if start >= end:
@@ -23,7 +26,7 @@ def union(*sets: Iterable[Sequence[int]]) -> list[Interval]:
 
 
 def minus(start: int, end: int, have: Iterable[Sequence[int]]) -> list[Interval]:
-    """Return the offsets from `start` to before `end` that are not in the set `have`, as sorted pairs."""
+    """Return the offsets from `start` to before `end` that are not in the set `have`, as sorted pairs (start, end)."""
     left = []
     for taken_start, taken_end in union(have):
         if taken_end <= start:
@@ -39,10 +42,10 @@ def minus(start: int, end: int, have: Iterable[Sequence[int]]) -> list[Interval]
 
 
 def overlaps(first: int, last: int, sets: Iterable[Sequence[int]]) -> bool:
-    """Return True if any offset from `first` to `last` (included) is in the set `sets`."""
+    """Return True if any offset from `first` to `last` (included) is in the set `sets` of pairs (start, end)."""
     return any(first < end and start <= last for start, end in sets)
 
 
 def size(sets: Iterable[Sequence[int]]) -> int:
-    """Return the number of offsets in a set."""
+    """Return the number of offsets in a set of pairs (start, end)."""
     return sum(end - start for start, end in sets)

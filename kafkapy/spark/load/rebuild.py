@@ -28,7 +28,7 @@ def rebuild(
     without: Mapping[int, Sequence[Interval]] | None = None,
     add: Iterable[StagedFile] = (),
 ) -> Path:
-    """Build a new version of the directory `old` below the directory `room`, and return the path of the new version.
+    """Build a new version of the directory `old` in the staging directory `room`. Return the path of the new version.
 
     Args:
         prefix: The prefix of the names of the record's columns.

@@ -46,10 +46,10 @@ class Summary:
     """The result of a run.
 
     Attributes:
-        rows, bytes, files: The rows, bytes and files that were written, before compaction.
+        rows, bytes, files: The numbers of rows, bytes and files that were written, before compaction.
         rejected: The number of values that did not match the schema. They are written to separate files.
-        batches: The number of batches.
-        merged: How many fewer files there are after compaction.
+        batches: The number of batches that were loaded.
+        merged: The decrease in the number of files by compaction.
         seconds: The duration of the run.
         reasons: The number of rejected values by reason.
         lost: The number of offsets that were deleted before they were loaded, by partition, if that was accepted.
@@ -73,8 +73,8 @@ class Progress:
     """The progress of a load, which is reported after each batch.
 
     Attributes:
-        done: The number of offsets that are loaded in this round.
-        total: The number of offsets to load in this round.
+        done: The number of offsets that are loaded so far. In follow mode, counted anew at each look for records.
+        total: The number of offsets to load, counted like `done`.
         summary: The result of the run so far.
     """
 
@@ -112,10 +112,10 @@ class Load:
         stopped: threading.Event | None = None,
         on_progress: Callable[[Progress], None] = lambda progress: None,
     ) -> None:
-        """Check the directory's form, and finish a batch that an earlier run had decided to load but not finished.
+        """Check the directory's settings, and finish a batch that an earlier run had decided to load but not finished.
 
         `stopped` is an event that ends the run after the current batch. Raises LoadError if the directory has other
-        columns or comes from another cluster.
+        columns or another isolation level, or comes from another cluster.
         """
         self._topics, self._state, self._cluster, self._runner = list(topics), state, cluster, runner
         self._settings, self._tasks, self._accept_loss = settings, tasks, accept_loss
@@ -127,7 +127,7 @@ class Load:
         self._landing = Landing(state)
 
     def once(self, start_ms: int | None = None, end_ms: int | None = None) -> None:
-        """Load the existing records that the directory does not have, optionally only those between two times (ms)."""
+        """Load the existing records that are not in the directory yet, optionally only those between two times (ms)."""
         planned = self._plan(start_ms, end_ms)
         total, done = sum(map(size, planned.todo.values())), 0
         for batch in batches(planned.todo, self._settings.batch_rows):
@@ -195,10 +195,9 @@ class Load:
         return known.have.get(partition, []) if known else []
 
     def _check_form(self) -> None:
-        """Raise LoadError if this run has other columns, another isolation level or another cluster than the
-        directory's rows.
+        """Raise LoadError if this run's columns, isolation level or cluster are not those of the directory's rows.
 
-        If the directory is new, these properties are stored in its state.
+        If the directory is new, these settings are stored in its state.
         """
         columns = ", ".join(f"{field.name} {field.type}" for field in schema_of(self._settings))
         form = {

@@ -40,7 +40,7 @@ class Topic:
 
 @dataclass
 class Decision:
-    """The decision to add a batch to the directory. It is carried out in any case, if need be by the next process.
+    """The decision to add a batch of files to a loaded directory. If it is interrupted, the next process completes it.
 
     Attributes:
         topics: The loaded offsets by topic, as they are afterwards.
@@ -55,9 +55,10 @@ class Decision:
 
 
 class State:
-    """The state of a loaded directory. One process at a time can hold it; use it as a context manager.
+    """The state of a loaded directory, which only one process at a time can open. It is a context manager.
 
-    `form` has what must not change after the first load (columns, isolation, cluster), and is None before that.
+    `form` has the settings that must not change after the first load (columns, isolation, cluster), or None before
+    that.
     """
 
     def __init__(self, directory: Path, home: Path | None = None) -> None:
@@ -65,8 +66,7 @@ class State:
 
         `home` is the directory that the state is stored in, or None for the default.
 
-        Raises DirectoryInUse while another load uses the directory, and LoadError if the directory cannot be loaded
-        into.
+        Raises DirectoryInUse if the directory is locked by another load, and LoadError if it cannot be loaded into.
         """
         self.directory = Path(os.path.abspath(directory))  # has a name even if `directory` is "."
         self.home = home_of(self.directory) if home is None else home.absolute()

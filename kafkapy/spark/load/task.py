@@ -40,7 +40,7 @@ MORE_REASONS = "other reasons"
 
 @dataclass(frozen=True)
 class Piece:
-    """The range of offsets, start <= offset < end of one partition, that one task loads."""
+    """A range of offsets of one partition to load: start <= offset < end."""
 
     topic: str
     partition: int

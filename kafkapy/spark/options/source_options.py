@@ -61,7 +61,7 @@ class SourceOptions:
     given: frozenset[str]
 
     def client_id(self, role: str) -> str:
-        """Return the client id for requests of a process, whose role is "driver" or "executor"."""
+        """Return the client id that the driver (`role` is "driver") or an executor ("executor") sends to brokers."""
         return self.consumer.client_id or f"{self.group_id_prefix}-{role}"
 
     def check_batch(self) -> None:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """The reader of a batch query: the driver plans ranges of offsets with it, and the workers read them.
+    """The reader of a batch query: plans ranges of offsets in the driver, and reads the ranges in the workers.
 
-    Spark pickles it to the workers, so it only holds the options.
+    Spark pickles a BatchReader to the workers, so it only holds the options.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -53,8 +53,7 @@ class BatchReader(DataSourceReader):
         return read_range(partition, self._options)
 
     def _within(self, start: Positions, end: Positions, latest: Positions) -> Positions:
-        """Return `end`, limited to the latest offset of each partition, because a task would wait without end for
-        later records.
+        """Return `end`, limited to the latest offset of each partition. A task would wait forever for later records.
 
         If `start` or `end` is after the latest offset, raises DataLoss, or with failOnDataLoss=false logs a warning.
         """

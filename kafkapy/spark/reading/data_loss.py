@@ -10,7 +10,7 @@ REMEDY = 'set the option failOnDataLoss to "false" to continue with the records 
 class DataLoss(RuntimeError):
     """The error for records that no longer exist but that a query should read.
 
-    The message says which and what to do.
+    The message says which records are missing, and what to do.
     """
 
 

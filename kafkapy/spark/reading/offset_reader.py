@@ -58,8 +58,8 @@ class OffsetReader:
     def resolved(self, limit: Limit, *, starting: bool) -> Positions:
         """Return the offset in each partition at which the query starts (`starting`) or ends, as `limit` says.
 
-        Raises BadOption if the limit does not name exactly the existing partitions, or has a time after the last
-        record.
+        Raises BadOption if the limit names single partitions but not exactly the existing ones, or if it has a time
+        after the last record of a partition.
         """
         return self._retried(lambda: self._resolve(limit, starting))
 
@@ -77,10 +77,10 @@ class OffsetReader:
     def latest(self, known: Positions | None = None) -> Positions:
         """Return the latest offset of every partition that the query reads.
 
-        With `known`, which has the offsets of an earlier lookup, a topic may be missing unless failOnDataLoss is set.
-        If a partition is missing or ends before its known offset, the lookup is repeated: a broker that has just
-        started, or just become the leader, may not have current data, and a partition taken for deleted would be read
-        again from its beginning later.
+        With `known`, the position that the query has reached, a topic may be missing unless failOnDataLoss is set. If
+        a partition is missing or ends before its known offset, the lookup is repeated: a broker that has just started,
+        or just become the leader, may not have current data, and a partition taken for deleted would be read again
+        from its beginning later.
         """
 
         def ask() -> Positions:
@@ -188,7 +188,7 @@ class OffsetReader:
     def _retried(self, ask: Callable[[], T]) -> T:
         """Return the result of `ask`, a function that makes a lookup at the brokers.
 
-        Retry errors as the class describes.
+        If the call fails, it is repeated as the docstring of the class describes. The last error is raised.
         """
         deadline = time.monotonic() + self._options.consumer.api_timeout_s
         attempt = 1

@@ -19,7 +19,9 @@ from kafkapy.spark.reading.stream_reader import StreamReader
 
 
 class PlainStreamReader(StreamReader):
-    """A stream reader without limits. The constructor raises BadOption for options that limit a micro-batch.
+    """A stream reader that does not limit micro-batches.
+
+    The constructor raises BadOption for options that would limit them.
 
     Spark asks for the end of the first micro-batch before it asks for the start of a new query. So the first end that
     latestOffset returns always includes the start of a new query. A restarted query ignores that start, which costs an

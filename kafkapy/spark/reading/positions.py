@@ -22,8 +22,10 @@ VERSION = 1
 
 
 class BadCheckpoint(ValueError):
-    """The error for a checkpoint that was written by a newer version, or by neither this source nor Spark's Kafka
-    source."""
+    """The error for a checkpoint that was written by a newer version, or by another source.
+
+    Checkpoints of Spark's own Kafka source are valid.
+    """
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Positions:
     Attributes:
         topic_ids: The topic ids by topic name, in hex. Topics without an id are left out.
         initial: True if this is the start of a new query.
-        start: The offsets where the query started, in the end of its first micro-batch. None in all others.
+        start: The offsets where the query started, if this is the end of the query's first micro-batch, else None.
     """
 
     offsets: Mapping[TopicPartition, int]
@@ -63,8 +65,9 @@ class Positions:
 def positions_of(text: Any) -> Positions:
     """Return the positions in a JSON object from Spark's checkpoint.
 
-    Raises BadCheckpoint if the object was written by a newer version, or by neither this source nor Spark's Kafka
-    source.
+    Checkpoints of Spark's own Kafka source are valid, too.
+
+    Raises BadCheckpoint if the object was written by a newer version, or by another source.
     """
     try:
         if not isinstance(text.get("kafkapy"), int):

@@ -43,8 +43,8 @@ def divided(
 ) -> list[KafkaRange]:
     """Return the ranges for tasks: the given ranges without the empty ones, divided as the options say.
 
-    First, ranges are split until none has more than `max_records_per_partition`. Then large ranges are split in
-    proportion to their size until there are about `min_partitions` ranges.
+    First, ranges are split until none has more than `max_records_per_partition` offsets. Then large ranges are split
+    in proportion to their size until there are about `min_partitions` ranges.
     """
     parts = [one for one in ranges if one.size > 0]
     if max_records_per_partition is not None:

@@ -29,9 +29,9 @@ def rate_limited(
 
 
 class Delay:
-    """Delays micro-batches until there are enough new offsets, or the previous micro-batch was too long ago.
+    """Delays each micro-batch until there are `least` new offsets, or the previous start was `longest_s` seconds ago.
 
-    Enough are `least` offsets, and too long ago is `longest_s` seconds. The first micro-batch is not delayed.
+    The first micro-batch is not delayed.
     """
 
     def __init__(self, least: int, longest_s: float) -> None:
@@ -40,8 +40,7 @@ class Delay:
         self._last = -math.inf
 
     def waits(self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], now: float) -> bool:
-        """Return True to delay the micro-batch that would read from `begin` to `end`, or False to start that
-        micro-batch now.
+        """Return True to delay the micro-batch from `begin` to `end`, or False to start that micro-batch now.
 
         `now` is the current time in monotonic seconds.
         """

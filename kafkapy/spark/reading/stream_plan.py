@@ -46,7 +46,7 @@ class StreamPlan:
     def initial(self) -> Positions:
         """Return the offsets where a new query starts.
 
-        Only the first call looks them up, so all calls return the same offsets.
+        They are looked up once, so all calls return the same offsets.
         """
         if self._initial is None:
             found = self._reader.resolved(self._options.starting or Edge(LATEST), starting=True)
@@ -125,7 +125,7 @@ class StreamPlan:
     def _look_up(self, start: Positions | None) -> Positions:
         """Return the latest offset of each partition.
 
-        If there are no records after `start`, wait for records for a moment.
+        If no records follow `start`, first wait a moment for new records.
         """
         latest = self._latest
         begun = time.monotonic()
@@ -149,7 +149,8 @@ class StreamPlan:
     def _beginnings(self, new: list[TopicPartition], start: Positions, fail: bool) -> Mapping[TopicPartition, int]:
         """Return the earliest offsets of `new`, the partitions that the query has not read before.
 
-        Report data loss for partitions that are already deleted, or whose earliest offset is not 0.
+        If such a partition is already deleted or does not begin at offset 0, raises DataLoss, or logs a warning if
+        `fail` is False.
         """
         found = self._reader.earliest(new)
         missing = [where for where in new if where not in found]
@@ -161,11 +162,9 @@ class StreamPlan:
         return found
 
     def _still_there(self, end: Positions) -> Positions:
-        """Return `end`, limited to the records that still exist.
+        """Return the end of a micro-batch that an earlier run of the query has planned, limited to existing records.
 
-        An earlier run of the query has planned a micro-batch to `end`.
-
-        Report data loss for partitions that now end earlier.
+        For a partition that now ends before `end`, raises DataLoss, or with failOnDataLoss=false logs a warning.
         """
         self._latest = self._reader.latest(end)
         offsets = dict(end.offsets)
@@ -181,8 +180,8 @@ class StreamPlan:
 def _from(start: Positions, end: Positions) -> Positions:
     """Return the end of a micro-batch from `start` to `end`, as it is stored in the checkpoint.
 
-    For the first micro-batch of a query, the result also has the start offsets. For any other that is empty, the
-    result is `start`.
+    The end of the first micro-batch of a query also has the start offsets. If a later micro-batch is empty, the result
+    is `start` itself.
     """
     if start.initial:
         return replace(end, initial=False, start=start.offsets)

@@ -77,7 +77,8 @@ def read_range(partition: InputPartition, options: SourceOptions) -> Iterator[pa
 def _after_the_gap(error: OffsetOutOfRange, one: KafkaRange, options: SourceOptions) -> int | None:
     """Return the offset where the task continues after deleted records, or None if no record of its range is left.
 
-    Reports data loss, unless the query starts at the earliest offset and the task has read nothing yet.
+    Raises DataLoss, or with failOnDataLoss=false logs a warning. Neither happens if the query starts at the earliest
+    offset and the task has read nothing yet.
     """
     if error.latest < 0:
         raise error
@@ -106,7 +107,10 @@ def _topic_id(cluster: Cluster, name: str) -> str:
 
 
 def _same_topic(cluster: Cluster, one: KafkaRange, options: SourceOptions) -> bool:
-    """Return True if the topic still has the id that it had when the query was planned. If not, report data loss."""
+    """Return True if the topic still has the id that it had when the query was planned.
+
+    Otherwise raise DataLoss, or with failOnDataLoss=false log a warning and return False.
+    """
     deadline = time.monotonic() + options.poll_timeout_s
     attempts = 0
     while True:

@@ -72,7 +72,7 @@ def key_of(query: str, epoch: int) -> bytes:
 def value_of(decision: Decision) -> bytes:
     """Return the value of a decision's record in the decision topic.
 
-    If the epoch is done, it lists no transactions.
+    The value lists no transactions if the epoch is done.
     """
     state = "done" if decision.done else "decided"
     transactions = [] if decision.done else [list(share) for share in decision.shares]
@@ -99,7 +99,7 @@ def decision_of(key: bytes, value: bytes | None) -> Decision | None:
 class Decisions:
     """A reader of the decision topic, which keeps the last decision of each query.
 
-    `refresh` and `read_all` update it.
+    `refresh` and `read_all` read the records that are new since the last call.
     """
 
     def __init__(self, cluster: Cluster, topic: str) -> None:

@@ -80,13 +80,13 @@ def commit_epoch(
     replayable: bool = True,
     known: bool = False,
 ) -> None:
-    """Commit the transactions of an epoch: those in its decision if there is one, else those in `shares`.
+    """Commit the transactions of an epoch: those that the decision topic lists for the epoch, else those in `shares`.
 
     Other open transactions of the query are aborted.
 
     Args:
-        replayable: Spark may run the epoch again, so its decision must be kept.
-        known: A task has read the decision of the epoch.
+        replayable: Spark may run the epoch again, so its record in the decision topic must be kept.
+        known: A task has seen that the decision topic lists the epoch's transactions.
     Raises:
         EpochExpired, DecidedTransactionLost, DecisionLost, DecisionsUnusable, ClientError, KafkaError.
     """
@@ -96,9 +96,10 @@ def commit_epoch(
 def abort_epoch(
     options: SinkOptions, query: str, epoch: int, shares: Sequence[Share], *, replayable: bool = True
 ) -> None:
-    """Abort the transactions in `shares`, the tasks' parts of an epoch, unless the epoch has a decision.
+    """Abort the transactions in `shares`, the tasks' parts of an epoch, unless it was already decided to commit them.
 
-    If there is a decision, the next run of the epoch commits the transactions that it lists.
+    If it was decided, the decision topic lists transactions for the epoch, and the next run of the epoch commits
+    these.
 
     Args:
         replayable: Spark may run the epoch again, perhaps has already. If False, no other driver has transactions of
@@ -139,7 +140,7 @@ def _commit(
 
 
 def _abort(options: SinkOptions, query: str, epoch: int, shares: Sequence[Share], replayable: bool) -> None:
-    """Abort the transactions in `shares`, without retries, unless the epoch has a decision to commit it."""
+    """Abort the transactions in `shares`, without retries, unless it was already decided to commit the epoch."""
     with _driver(options, query) as driver:
         latest = _latest(options, driver.cluster, query)
         if latest is not None and latest.epoch >= epoch:
@@ -168,7 +169,7 @@ def _driver(options: SinkOptions, query: str) -> Iterator[TransactionalProducer]
 
 
 def _latest(options: SinkOptions, cluster: Cluster, query: str) -> Decision | None:
-    """Return the last decision of the query in the decision topic, or None if there is none."""
+    """Return the query's last record in the decision topic as a Decision, or None if there is none."""
     decisions = Decisions(cluster, options.decision_topic)
     decisions.read_all(options.producer.delivery_timeout_s)
     return decisions.latest(query)

@@ -133,7 +133,7 @@ class BatchSink(DataSourceArrowWriter):
 class _StreamSink:
     """Base class of the writers of streaming queries.
 
-    A subclass takes rows as Spark passes them, in batches or one by one.
+    Subclasses take the rows from Spark, as batches or one by one.
     """
 
     def __init__(self, options: SinkOptions) -> None:
@@ -224,9 +224,9 @@ def batches_of(rows: Iterator[Any], schema: StructType) -> "Iterator[pa.RecordBa
 
 
 def _column(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
-    """Return the values of one column as an Arrow array.
+    """Return the values of one column as an Arrow array. Timestamps are converted to UTC.
 
-    Spark's timestamps are in the process's time zone without stating it, and Arrow assumes UTC, so they are converted.
+    Spark's timestamps are in the process's time zone without stating it, and Arrow assumes UTC.
     """
     import pyarrow as pa
 
