@@ -43,7 +43,7 @@ def compact(landing: Landing, runner: Runner, *, prefix: str, file_bytes: int, f
 
     Return the decrease in the number of files.
     """
-    landing.clear()  # also removes the directories exchanged by the last run
+    landing.clear()  # also removes the old directories that the last run has exchanged
     merges = [
         merge
         for root in (landing.state.directory, landing.state.rejected)

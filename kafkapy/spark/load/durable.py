@@ -18,7 +18,7 @@ from kafkapy.spark.load.errors import LoadError
 
 _AT_FDCWD = -100
 _EXCHANGE = 2
-SYNCS = 16  # in parallel
+SYNCS = 16  # the number of parallel fsync calls
 
 
 def sync_files(paths: Iterable[Path]) -> None:

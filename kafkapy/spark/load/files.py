@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from kafkapy.spark.load.durable import sync_files
 
 GROUP_BYTES = 32 << 20  # size of a row group in memory
-MOST_WAITING = 256 << 20  # bytes in memory, over all dates
-MOST_OPEN = 256  # open files
-MOST_ROWS = 1 << 20  # rows of a row group
+MOST_WAITING = 256 << 20  # the most bytes of rows in memory, over all dates
+MOST_OPEN = 256  # the most files that are open at the same time
+MOST_ROWS = 1 << 20  # the most rows of a row group
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class Landing:
         shutil.rmtree(self.state.staging, ignore_errors=True)
         self.room = self.state.staging / uuid.uuid4().hex
         self.room.mkdir(parents=True)
-        sync_directories([self.state.staging, self.state.home])  # decisions refer to files in it
+        sync_directories([self.state.staging, self.state.home])  # decisions refer to files in the staging directory
 
     def land(self, decision: Decision) -> None:
         """Store the decision to add a batch to the directory, and carry it out.

@@ -16,7 +16,7 @@ from kafkapy.spark.load.durable import sync_files
 from kafkapy.spark.load.files import FileWriter, StagedFile, extent, final_name
 from kafkapy.spark.load.intervals import Interval, overlaps
 
-MERGED_ROWS = 1 << 17  # rows read at once
+MERGED_ROWS = 1 << 17  # the number of rows that are read at once
 
 
 def rebuild(

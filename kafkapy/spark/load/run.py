@@ -23,7 +23,7 @@ from kafkapy.spark.load.settings import Settings
 from kafkapy.spark.load.state import Decision, State, Topic
 from kafkapy.spark.load.task import Piece, Runner, Written, schema_of, write_piece
 
-COMPACT_EVERY_S = 60.0  # in follow mode
+COMPACT_EVERY_S = 60.0  # the interval of compactions in follow mode
 
 
 @dataclass

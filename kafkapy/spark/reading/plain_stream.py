@@ -42,7 +42,7 @@ class PlainStreamReader(StreamReader):
         if self._start is None:
             try:
                 self._start = self.plan.initial()
-            except (BadOption, ClientError, KafkaError):  # a new query gets it from initialOffset
+            except (BadOption, ClientError, KafkaError):  # if this is a new query, initialOffset raises the error
                 self._start = self.plan.next_end(None)
         return self.plan.next_end(self._start).to_json()
 

@@ -97,7 +97,7 @@ class StreamPlan:
 
         If records are missing, raises DataLoss, or with failOnDataLoss=false logs a warning and leaves the records out.
         """
-        if start.initial and end.start is not None:  # a repeated first batch: use the start that it had
+        if start.initial and end.start is not None:  # the first batch is repeated: use its original start
             start = Positions(end.start, end.topic_ids)
         if self._latest is None:
             end = self._still_there(end)

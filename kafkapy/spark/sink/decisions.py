@@ -189,7 +189,7 @@ def ensure_decision_topic(cluster: Cluster, topic: str) -> None:
         try:
             admin.create_topics([new_decision_topic(topic, brokers=len(cluster.brokers))])
         except KafkaError as error:
-            if error.code != Errors.TOPIC_ALREADY_EXISTS:  # another driver was faster
+            if error.code != Errors.TOPIC_ALREADY_EXISTS:  # another driver has created the topic
                 raise
         found = cluster.topic(topic, refresh=True, wait_for_leaders=True)
     _check(topic, len(found.partitions), _policies(admin, topic))

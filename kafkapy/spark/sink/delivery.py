@@ -65,7 +65,7 @@ def write_exactly_once(options: SinkOptions, query: str, epoch: int, batches: "I
             return Written(query, epoch, 0, decided=True)
         with producer:  # aborts the transaction after an exception
             rows = _send(options, producer, batches)
-            if _decided(options, query, epoch):  # by a faster attempt of this task; the driver does not know this one
+            if _decided(options, query, epoch):  # with a faster attempt of this task: the driver knows that attempt
                 producer.abort()
                 return Written(query, epoch, 0, decided=True)
             identity = producer.leave_open()

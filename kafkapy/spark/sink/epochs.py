@@ -215,7 +215,7 @@ def _open_transactions(cluster: Cluster, prefix: str) -> list[TransactionIdentit
     try:
         ids = [one.id for one in admin.list_transactions(states=[OPEN]) if one.id.startswith(prefix)]
         described = admin.describe(ids)
-    except UnsupportedByBroker:  # before Kafka 3.0: wait for their time-outs
+    except UnsupportedByBroker:  # before Kafka 3.0: the transactions end by their time-outs
         return []
     return [
         TransactionIdentity(one.id, one.producer_id, one.producer_epoch)
