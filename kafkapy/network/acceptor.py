@@ -59,7 +59,7 @@ class Acceptor:
         self._thread.start()
 
     def wake(self) -> None:
-        """Have the acceptor's thread check the limits again. May be called from any thread."""
+        """Have the acceptor's thread check the connection limits again. May be called from any thread."""
         if not self._stopping:
             syscalls.event_set(self._event)
 
@@ -107,9 +107,9 @@ class Acceptor:
                 self._paused.add()
 
     def _accept_from(self, listener: Listener, listening: socket.socket) -> bool:
-        """Accept connections from the listen queue while the limits allow it.
+        """Accept connections from the listen queue while the limits allow it, and pass them to the processors.
 
-        Return False if the process has run out of descriptors or memory.
+        Return False if the process has run out of file descriptors or memory, otherwise True.
         """
         for _ in range(_A_TURN):
             if not self._limits.has_room(listener.name):

@@ -2,7 +2,8 @@
 
 Measured: 0.9 to 2.6 s of CPU per GiB for fresh pages, against 0.2 to 0.3 for the receiving itself. So large frames are
 received into pooled buffers, the most recently used first. Buffers that were needed at a peak of load, and not since,
-are unmapped after a few seconds. Each buffer is a memory mapping of its own, so the process shrinks at once.
+are unmapped after a few seconds. Each buffer is a memory mapping of its own, so the memory of the process shrinks at
+once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ FIRST_GRANT = 1 << 20
 
 
 class Buffer:
-    """An anonymous private mapping. Pages cost memory only once they are written."""
+    """A receive buffer: an anonymous private memory mapping. Its pages cost memory only once they are written."""
 
     __slots__ = ("_mapping", "capacity", "view")
 
@@ -27,8 +28,8 @@ class Buffer:
     def grow(self, capacity: int) -> None:
         """Grow the buffer to `capacity` bytes and keep its content.
 
-        The kernel moves the pages (mremap). The bytes are copied only if there are views of them. Raises OSError if
-        there is no memory; the buffer is then as it was.
+        The kernel moves the pages (mremap). The bytes are copied only if there are other views of the buffer. Raises
+        OSError if there is no memory; the buffer is then unchanged.
         """
         self.view.release()
         try:
@@ -57,10 +58,10 @@ class BufferPool:
     def take(self, size: int, there: int = 0, largest: int = sys.maxsize) -> Buffer:
         """Return a buffer for a frame of `size` bytes, of which `there` bytes have arrived.
 
-        The result is the smallest free buffer of at least `size` and at most `largest` bytes. If there is none, it is a
-        new buffer that may be smaller than `size`: memory is taken for what the peer has sent, not for the size that it
-        claims. The receiver grows the buffer when it is full. `largest` is for callers that keep a small buffer for
-        long, and should not get a large one.
+        The result is the smallest free buffer of at least `size` and at most `largest` bytes. If there is none, the
+        result is a new buffer that may be smaller than `size`: memory is taken for the bytes that the peer has sent,
+        not for the size that the peer claims. The receiver grows the buffer when it is full. `largest` is for callers
+        that keep a small buffer for long, and should not get a large one.
         """
         best = -1
         for index in range(len(self._free) - 1, -1, -1):
@@ -77,18 +78,21 @@ class BufferPool:
         return buffer
 
     def give(self, buffer: Buffer) -> None:
-        """Return a lent buffer to the pool. It is unmapped if the pool already has its limit of free bytes."""
+        """Return a lent buffer to the pool, or unmap it if the pool already has its limit of free bytes."""
         self.lent -= 1
         if self.free_bytes + buffer.capacity <= self._limit:
             self._free.append(buffer)
             self.free_bytes += buffer.capacity
 
     def drop(self) -> None:
-        """Take a buffer that may still be read off the count of lent buffers. It is unmapped with its last view."""
+        """Count a lent buffer as no longer lent, without returning it to the pool.
+
+        For a buffer that another thread may still read: it is unmapped when no view of it is left.
+        """
         self.lent -= 1
 
     def trim(self) -> None:
-        """Unmap the buffers that were not used since the last call. To be called every few seconds."""
+        """Unmap the free buffers that were not used since the last call of this method. Called every few seconds."""
         for buffer in self._free[: self._spare]:
             self.free_bytes -= buffer.capacity
         del self._free[: self._spare]

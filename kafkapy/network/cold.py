@@ -1,7 +1,7 @@
-"""Reading file regions that a reply needs, and that are not in the page cache, on a thread pool of the disk.
+"""Reading file data that a reply needs, and that is not in the page cache, on a thread pool of the disk.
 
-If a network thread called sendfile for such a region, the thread and all its connections would wait for 0.4 to 3 ms, or
-longer on a slow disk. A region that several connections wait for is read once.
+If a network thread called sendfile for such data, the thread and all its connections would wait for 0.4 to 3 ms, or
+longer on a slow disk. Data that several connections wait for is read once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Done = Callable[[int, "BaseException | None"], None]
 
 
 class Load:
-    """A byte range of a file to be read into the page cache, and the callbacks in `waiting` to call afterwards.
+    """A byte range of a file to read into the page cache. `waiting` holds the callbacks to call afterwards.
 
     If `waiting` is empty when a pool thread calls `read`, nothing is read.
     """
@@ -45,16 +45,16 @@ class Load:
 
 
 class ColdReads:
-    """The reads in progress for one network processor. Everything but the read itself runs on the processor's thread.
+    """The reads from disk in progress for one processor. All methods run on the processor's thread.
 
-    `window` bounds the bytes that are read ahead for one reader. `window_of_all` bounds the sum for all readers of the
-    processor; each reader gets an equal share.
+    A reader is a connection with read-ahead. `window` is the most bytes that are read ahead for one reader.
+    `window_of_all` is the most bytes for all readers of the processor together; each reader gets an equal share.
     """
 
     def __init__(
         self, pools: ReadPools, post: Callable[..., None], window: int = 2 * STEP, window_of_all: int = 64 * STEP
     ) -> None:
-        """`post(fn, *args)` calls `fn(*args)` on the processor's thread."""
+        """Begin with no read in progress. `post(fn, *args)` must have `fn(*args)` called on the processor's thread."""
         self._pools = pools
         self._post = post
         self._window = window
@@ -66,16 +66,19 @@ class ColdReads:
 
     @property
     def window(self) -> int:
-        """Return how many bytes may be read ahead for one reader now. 0 if a reader's share is less than STEP bytes."""
+        """Return the number of bytes that may be read ahead for one reader now.
+
+        The number is 0 if a reader's share is less than STEP bytes.
+        """
         share = min(self._window, self._window_of_all // max(1, self.readers))
         return share if share >= STEP else 0
 
     def load(self, handle: FileHandle, start: int, end: int, done: Done) -> Load:
-        """Read the range, or wait for a load in progress that covers its beginning, then call `done`.
+        """Have the bytes `start` to `end` of the file read into the page cache, then `done` called. Return the Load.
 
-        `done(n, None)` means that the bytes from `start` up to, but without, file position n are in memory. After an
-        error the call is `done(position, error)`, with the position where the read began. `forget` cancels the
-        callback.
+        If a load in progress covers `start`, no other read begins, and `done` is called after that load. A call
+        `done(n, None)` means that the bytes from `start` up to, but without, file position n are in memory. A call
+        `done(position, error)` means that the read, which began at `position`, failed. `forget` cancels the callback.
         """
         for load in self._loading:
             if load.covers(handle, start):

@@ -1,4 +1,4 @@
-"""The state of one connection, of a client or to another server. Only the connection's processor changes it."""
+"""The state of one connection, from a client or to another server. Only the connection's processor changes it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ class Connection:
     Handlers may use `id`, `name`, `peer`, `listener`, `outgoing`, `handler`, `principal`, `largest_frame`, `session`,
     `patient`, `on_close` and `closed`. The other attributes are internal to this package.
 
-    A handler may set six of them. `handler` is the handler of the next frames, `principal` who sends them: both change
-    when a client has authenticated. `largest_frame` is the largest size that the next frames may have. `session` holds
-    any object of the handler. A `patient` connection is served after the others, only a few such connections in each
-    iteration of the processor's loop, because a thousand of them may have work at the same time. `on_close` is a
-    callback that runs once, on the processor, when the connection is closed.
+    A handler may set six of these attributes. `handler` handles the next frames, and `principal` is the user who sends
+    them; both change when a client has authenticated. `largest_frame` is the largest size that the next frames may
+    have. `session` holds any object of the handler. If `patient` is True, the connection is served after the others:
+    only a few patient connections are served in each iteration of the processor's loop, because a thousand of them may
+    have work at the same time. `on_close` is a callback that runs once, on the processor, when the connection is
+    closed.
     """
 
     __slots__ = (
@@ -135,20 +136,23 @@ class Connection:
         self.last_active = now
 
     def set_transport(self, transport: Transport, sender: TransportSender) -> None:
-        """Have all bytes go through a transport. Called before the first byte."""
+        """Have `transport` receive, and `sender` send, all bytes of the connection. Called before the first byte."""
         self.transport = transport
         self.recv_into = self.recv_into_long = transport.recv_into
         self.sender = sender
 
     def drop_transport(self, plain: Sender) -> None:
-        """Forget the transport of a closed connection: transports refer to their connection, a reference cycle."""
+        """Remove the transport of a closed connection, and set `plain` as its sender.
+
+        A transport refers to its connection, so keeping the transport would keep a reference cycle.
+        """
         self.transport = None
         self.recv_into, self.recv_into_long = recv_into, recv_into_long
         self.sender = plain
 
     @property
     def name(self) -> str:
-        """Return Kafka's name of a connection: local address, address of the peer, connection number."""
+        """Return the connection's name in Kafka's form: local address, address of the peer, connection number."""
         try:
             local = _address(self.sock.getsockname())
         except OSError:
@@ -157,7 +161,7 @@ class Connection:
 
     @property
     def who(self) -> dict[str, Any]:
-        """Return the fields of a log line about this connection."""
+        """Return the fields that identify this connection in a log line: peer, listener and connection number."""
         listener = {"listener": self.listener} if self.listener else {}
         return fields(peer=_address(self.peer), **listener, connection=self.id)
 

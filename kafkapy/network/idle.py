@@ -1,7 +1,8 @@
 """Finding connections that have been idle too long (connections.max.idle.ms).
 
-A heap has one entry for each connection, and its time is checked only when it would have expired. So a request costs
-nothing but setting `last_active`. The heap is checked at most once a second.
+A heap has one entry for each connection, with the time at which the connection would expire. Only when that time has
+come, the connection's `last_active` is checked. So a request costs no more than setting `last_active`. The heap is
+checked at most once a second.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _SWEEP_FROM = 128
 
 
 class IdleConnections:
-    """The connections of one processor, by the time at which they expire if they stay idle."""
+    """The connections of one processor, in a heap ordered by the time at which each expires if it stays idle."""
 
     def __init__(self, longest_s: float) -> None:
         self._longest = longest_s if longest_s >= 0 else None
@@ -24,7 +25,7 @@ class IdleConnections:
         self._sweep_at = _SWEEP_FROM
 
     def __len__(self) -> int:
-        """Return the number of heap entries, with those of connections that were closed since the last sweep."""
+        """Return the number of heap entries, including those of closed connections that were not removed yet."""
         return len(self._heap)
 
     def add(self, conn: Connection) -> None:
@@ -39,13 +40,13 @@ class IdleConnections:
         heapq.heappush(self._heap, (conn.last_active + self._longest, conn.id, conn))
 
     def due_in(self, now: float) -> float:
-        """Return the seconds until `expired` should be called next, infinity if there are no connections."""
+        """Return the seconds, at least 1, until the next call of `expired`; infinity if there are no connections."""
         while self._heap and self._heap[0][2].closed:
             heapq.heappop(self._heap)
         return max(_COARSE_S, self._heap[0][0] - now) if self._heap else float("inf")
 
     def expired(self, now: float) -> Iterator[Connection]:
-        """Yield the connections that have been idle too long.
+        """Yield the connections that have been idle for longer than allowed at the monotonic time `now`.
 
         A connection with a request in progress is not idle, unless the peer has closed its side.
         """

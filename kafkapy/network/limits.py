@@ -1,8 +1,9 @@
-"""Connection limits: for the broker, for each listener and for each client address. As Kafka's ConnectionQuotas.
+"""Connection limits for the broker, for each listener and for each client address, like Kafka's ConnectionQuotas.
 
 At `max.connections`, or at a listener's own limit, new connections wait in the listen queue until another connection
 closes. If there are several listeners, the inter-broker listener may exceed `max.connections`: then the connection of
-another listener that was idle longest is closed. A connection above the limit of its address is accepted and closed.
+another listener that was idle longest is closed. A connection from an address that has reached its limit is accepted
+and closed at once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class ConnectionLimits:
-    """The counts of open connections, and their limits. For all threads, except `admit`, which is the acceptor's."""
+    """The counts of open connections, and their limits. For all threads; only the acceptor's thread calls `admit`."""
 
     def __init__(self, settings: NetworkSettings, listeners: list[Listener]) -> None:
         self._lock = threading.Lock()
@@ -44,10 +45,11 @@ class ConnectionLimits:
         overrides: Mapping[str, int] | None = None,
         per_listener: Mapping[str, int] | None = None,
     ) -> None:
-        """Change the given limits of a running broker.
+        """Change the given limits of a running broker; None leaves a limit as it is.
 
-        Open connections above a limit stay, except above `max_connections`: those that were idle longest are closed
-        (see `exceeded`). Raises ValueError for an override whose host name does not resolve.
+        Open connections above a new limit stay open, with one exception: if there are more connections than
+        `max_connections`, the processors close those that were idle longest. Raises ValueError if a host name in
+        `overrides` does not resolve.
         """
         resolved = None if overrides is None else _resolved(overrides)
         with self._lock:
@@ -66,13 +68,16 @@ class ConnectionLimits:
             self.on_exceeded()
 
     def has_room(self, listener: str) -> bool:
-        """Return whether a connection to `listener` may be accepted from the listen queue now."""
+        """Return whether the limits of the broker and of `listener` allow another connection to be accepted now."""
         if self._by_listener[listener] >= self._per_listener.get(listener, UNLIMITED):
             return False
         return listener == self._protected or self.total < self._most
 
     def admit(self, listener: str, address: str) -> bool:
-        """Count a new connection. Return False, and do not count it, if its address is at its limit (`limit_of`)."""
+        """Count a new connection from `address` to `listener`, and return True.
+
+        Return False, and count nothing, if `address` already has as many connections as `limit_of(address)` allows.
+        """
         with self._lock:
             count = self._by_address.get(address, 0)
             if count >= self.limit_of(address):
@@ -84,7 +89,7 @@ class ConnectionLimits:
             return True
 
     def release(self, listener: str, address: str) -> None:
-        """Remove a closed connection from the counts, and wake the acceptor if a limit was reached before."""
+        """Remove a closed connection from the counts. Wake the acceptor if the listener or broker was at its limit."""
         with self._lock:
             was_full = not self.has_room(listener) or self.total >= self._most
             left = self._by_address[address] - 1
@@ -109,9 +114,10 @@ class ConnectionLimits:
 
 
 def _resolved(overrides: Mapping[str, int]) -> dict[str, int]:
-    """Return the overrides by address instead of host name, as Kafka does.
+    """Return the limits in `overrides` by IP address instead of host name, as Kafka does.
 
-    Raises ValueError, with the name, if a host name does not resolve.
+    A host name with several addresses gives the limit to each of them. Raises ValueError, with the host name in the
+    message, if a host name does not resolve.
     """
     limits: dict[str, int] = {}
     for host, limit in overrides.items():

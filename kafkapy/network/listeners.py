@@ -1,4 +1,4 @@
-"""Opening the listening sockets. Errors name the address and say what to do."""
+"""Opening the listening sockets. The errors name the address and say what to do."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kafkapy.network.settings import Listener, NetworkSettings
 
 
 class ListenError(OSError):
-    """The error for a listener's address that cannot be used. The message names the address and the reason."""
+    """Raised when the server cannot listen on a listener's address. The message names the address and the reason."""
 
 
 def open_listener(listener: Listener, settings: NetworkSettings) -> socket.socket:
-    """Return a non-blocking socket that listens on the listener's address. Port 0 stands for any free port.
+    """Return a non-blocking socket that listens on the listener's host and port. Port 0 stands for any free port.
 
-    Raises ListenError.
+    Raises ListenError if the host does not resolve, or if the address or port cannot be used.
     """
     address: object = listener.host
     try:

@@ -57,7 +57,7 @@ _OF_PROCESSOR = {
 def register(
     counters: Registry, listeners: Sequence[Listener], limits: ConnectionLimits, processors: Sequence[Processor]
 ) -> None:
-    """Register the metrics that are read from the listeners and processors. The acceptor registers its own."""
+    """Register the metrics that are read from `limits` and the processors. The acceptor registers its own metrics."""
     for listener in listeners:
         counters.register(METRICS["network_connections"], partial(limits.count, listener.name), listener.name)
     for processor in processors:

@@ -1,7 +1,7 @@
 """Opening connections to other servers, such as other brokers.
 
-An opened connection belongs to the processor that opened it and is served like a client's, in the other direction: the
-frames that arrive are responses, and what the handler returns for them are the next requests.
+An opened connection belongs to the processor that opened it and is served like a client's connection, in the other
+direction: the frames that arrive are responses, and the replies that the handler returns are the next requests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Opened = Callable[["Connection | None", "Exception | None"], object]
 
 
 class Opening:
-    """A connection that is being opened. `Processor.open` describes the attributes."""
+    """A connection to another server that is being opened. `Processor.open` describes the attributes."""
 
     __slots__ = ("address", "done", "flags", "handler", "prepare", "sock", "timeout_s")
 
@@ -48,7 +48,11 @@ class Opening:
         self.flags = 0  # epoll events so far
 
     def connect(self) -> socket.socket:
-        """Begin to connect. Raises OSError, also for an address that is a host name, and UnicodeError."""
+        """Begin to connect to `address`, and return the non-blocking socket.
+
+        An epoll event of the socket follows when the result is known. Raises OSError if connecting fails at once or if
+        the host is not an IP address, and UnicodeError for an invalid host.
+        """
         numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
         family, _, _, _, where = socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM, flags=numeric)[0]
         self.sock = sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -64,7 +68,7 @@ class Opening:
         return sock
 
     def finish(self, conn: Connection | None, error: Exception | None) -> None:
-        """Call `done`. An exception of it is logged, and closes the connection, for which nobody cares then."""
+        """Call `done(conn, error)`. If `done` raises, log the exception and close the connection, if there is one."""
         try:
             self.done(conn, error)
         except Exception:
@@ -81,7 +85,7 @@ class Openings:
         self._by_fd: dict[int, Opening] = {}
 
     def begin(self, one: Opening) -> None:
-        """Begin to open a connection."""
+        """Begin to open the connection `one`, with its time-out. If that fails at once, `one.done` gets the error."""
         try:
             sock = one.connect()
         except (OSError, UnicodeError) as error:
@@ -97,7 +101,10 @@ class Openings:
         self._processor.call_at(self._processor.now + one.timeout_s, self._give_up, one, why)
 
     def event(self, fd: int, flags: int) -> None:
-        """Note an epoll event. The result is looked at later, because `done` must not run in the middle of a poll."""
+        """Note the epoll events `flags` of a socket that is being connected. Does nothing for other descriptors.
+
+        The result is checked later, by a posted call, because `done` must not run in the middle of a poll.
+        """
         one = self._by_fd.get(fd)
         if one is not None:
             one.flags |= flags
@@ -125,7 +132,7 @@ class Openings:
             one.finish(None, error)
 
     def _taken(self, one: Opening) -> socket.socket | None:
-        """Remove a connection from those that are being opened; return its socket. None if it was removed before."""
+        """Remove `one` from the connections being opened. Return its socket, or None if it was removed before."""
         sock, one.sock = one.sock, None
         if sock is not None:
             del self._by_fd[sock.fileno()]
