@@ -1,9 +1,9 @@
 """A part of a reply that is made while it is sent: its length is known in advance, its bytes are made piece by piece.
 
 This is for data that is too large for memory and is not a region of a file, such as converted records. A piece is made
-on the disk pool, sent, and dropped before the next piece is made. So a slow reader keeps one piece in memory, and a
+on a pool thread, sent, and dropped before the next piece is made. So a slow reader keeps one piece in memory, and a
 closed connection keeps none. If slow readers keep more than MOST_HELD bytes together, their pieces are dropped, and
-each is made again when its socket has room.
+each piece is made again when its socket has room.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _NOTHING = memoryview(b"")
 
 
 class _Held:
-    """The size of all pieces in memory. A piece counts with the whole object that it is a view of."""
+    """The total size of the pieces in memory, for all connections.
+
+    A piece counts with the size of the whole object that it is a view of.
+    """
 
     def __init__(self) -> None:
         self.total = 0
@@ -36,13 +39,13 @@ held = _Held()
 
 
 class Pieces:
-    """A part of a reply of `length` bytes, which `make(offset)` returns piece by piece.
+    """A part of a reply with `length` bytes, which are made piece by piece, by calls of `make(offset)`.
 
-    `make(offset)` returns the bytes from `offset` on, as many as it wants. The offset is the end of the previous piece,
-    or lies inside the previous piece if that was dropped before it was sent. `ready` may be the first piece. `make`
-    runs on the disk pool, or on the threads of the disk of `source`, one call at a time. Bytes beyond `length` are cut
-    off. An exception, or an empty piece before `length` is reached, closes the connection, because the frame cannot be
-    completed.
+    `make(offset)` returns any number of bytes that begin at `offset` in the part. The offset is the end of the previous
+    piece, or lies inside the previous piece if that was dropped before it was sent. `ready` may be the first piece.
+    `make` runs on the disk pool, or on the threads of the disk of the file `source`, one call at a time. Bytes beyond
+    `length` are cut off. If `make` raises, or returns no bytes before `length` is reached, the connection is closed,
+    because the frame cannot be completed.
     """
 
     __slots__ = ("_begin", "_piece", "_size", "length", "make", "source")
@@ -69,14 +72,14 @@ class Pieces:
         held.add(-self._size)
 
     def after(self, offset: int) -> memoryview:
-        """Return the current piece from `offset`, an offset in the part, on. Empty if the next piece must be made."""
+        """Return the current piece from `offset`, counted in the part, on; empty if the next piece has to be made."""
         if offset >= self._begin + len(self._piece):
             self._begin = offset
             self.put(b"")
         return self._piece[offset - self._begin :]
 
     def put(self, piece: bytes | memoryview) -> None:
-        """Set the current piece. The previous one was sent, or was dropped."""
+        """Replace the current piece by `piece`. Bytes of `piece` beyond the part's `length` are cut off."""
         view = memoryview(piece)
         size = len(view.obj) if view else 0  # type: ignore[arg-type]
         held.add(size - self._size)
@@ -84,9 +87,10 @@ class Pieces:
         self._piece = view[: self.length - self._begin]
 
     def wait(self, offset: int) -> None:
-        """Note that the socket is full, and that the bytes from `offset` on are not sent yet.
+        """Drop the current piece if the pieces of all connections in memory together are larger than MOST_HELD.
 
-        Drops the current piece if all pieces in memory together are larger than MOST_HELD.
+        Called when the socket is full. `offset` is the first byte of the part that was not sent; a dropped piece is
+        made again from there.
         """
         if held.total > MOST_HELD:
             self._begin = offset
@@ -94,16 +98,16 @@ class Pieces:
 
 
 class PieceMaker:
-    """Makes pieces on pool threads, for one processor."""
+    """Makes the pieces of replies on pool threads, for one processor."""
 
     def __init__(self, pool: DiskPool, read_pools: ReadPools) -> None:
         self._pool = pool
         self._read_pools = read_pools
 
     def make(self, part: Pieces, offset: int, done: Callable[[bytes | memoryview, BaseException | None], None]) -> None:
-        """Call `part.make(offset)` on a pool thread, which returns the next bytes of the reply part from `offset` on.
+        """Call `part.make(offset)` on a pool thread, to make the piece of the reply part that begins at `offset`.
 
-        Then call `done(data, None)`, or `done(b"", error)` if `part.make` failed, on a pool thread.
+        Then `done(piece, None)` is called on a pool thread, or `done(b"", error)` if `part.make` raised.
         """
         pool = self._pool if part.source is None else self._read_pools.of_file(part.source.fd)
         pool.submit(part.make, offset, done=lambda piece, error: done(b"" if error is not None else piece, error))

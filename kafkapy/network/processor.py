@@ -1,8 +1,9 @@
-"""A network thread, with its own epoll and its own connections.
+"""A processor: a network thread with its own epoll instance and its own connections.
 
-A connection is registered once, edge-triggered, for all events. So there is no epoll_ctl call for each request, and no
-wake-up for a connection that waits for something other than its socket. The price is that an event comes only once: a
-connection has to be served until its socket is empty or full, or until it waits for another thread that will `post`.
+A connection is registered with epoll once, edge-triggered, for all events. So there is no epoll_ctl call for each
+request, and no wake-up for a connection that waits for something other than its socket. The price is that an event
+comes only once: a connection has to be served until its socket is empty or full, or until it waits for another thread,
+which will call `post`.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class Processor:
         self._thread.start()
 
     def adopt(self, sock: socket.socket, listener: str, peer: tuple[str, int]) -> None:
-        """Take over an accepted, non-blocking socket that the limits have admitted."""
+        """Serve an accepted, non-blocking socket as a connection of `listener`; the limits have admitted it."""
         self.post(self._add_connection, sock, listener, peer)
 
     def open(
@@ -133,15 +134,19 @@ class Processor:
     ) -> None:
         """Connect to `address`, an IP address and a port, and call `done(connection, None)` on the processor's thread.
 
-        If there is no connection after `timeout_s` seconds, or the processor is stopping, it is `done(None, error)`.
-        Requests are sent by `send`, and by what `handler` returns for the responses: one reply for each, NO_REPLY for
-        no request. CLOSE closes at once. When the connection closes, its `on_close` is called. The connection counts
-        for no limit, is never closed for being idle, and may receive frames of any size.
+        If connecting fails or takes longer than `timeout_s` seconds, or the processor is stopping, the call is
+        `done(None, error)`. The caller sends requests by `send`. For each response, `handler` returns one reply, which
+        is sent as the next request: NO_REPLY sends no request, and CLOSE closes the connection at once. When the
+        connection closes, its `on_close` is called. The connection counts for no limit, is never closed for being idle,
+        and may receive frames of any size.
         """
         self.post(self._open, Opening(address, handler, done, timeout_s, prepare))
 
     def post_ready(self, conn: Connection) -> None:
-        """Serve the connection as if its socket had become readable and writable: its transport can go on."""
+        """Have the connection served as if its socket had become readable and writable.
+
+        A transport calls this when its work on another thread is done.
+        """
         self.post(self._became_ready, conn)
 
     def post(self, fn: Callable[..., None], *args: Any) -> None:
@@ -178,9 +183,9 @@ class Processor:
 
     @property
     def now(self) -> float:
-        """Return the monotonic time at which this iteration of the loop got its events.
+        """Return the monotonic time at which this iteration of the loop got its epoll events.
 
-        A frame that is handled now has been waiting since then.
+        A frame that is handled in this iteration has been waiting since that time.
         """
         return self._now
 
@@ -233,7 +238,10 @@ class Processor:
         self._close_all()
 
     def _poll(self) -> None:
-        """Get the epoll events and queue their connections. Waits for events only if there is nothing else to do."""
+        """Read the epoll events, and queue each connection that has an event to be served.
+
+        Waits for events only if no connection is queued and no message was posted.
+        """
         epoll = self._epoll.fileno()
         events = syscalls.epoll_wait(epoll, 0)
         self._now = self._clock.monotonic()
@@ -270,19 +278,21 @@ class Processor:
         return -1 if wait == float("inf") else int(wait * 1000) + 1
 
     def _process_messages(self) -> None:
-        """Process the first posted messages.
+        """Run the calls that were posted first, at most _MESSAGES_A_TURN of them.
 
-        Not all of them: a thousand replies that are ready at the same time must not delay the requests that arrive
-        meanwhile.
+        There is a limit because a thousand replies that are ready at the same time must not delay the requests that
+        arrive meanwhile.
         """
         for _ in range(min(len(self._messages), _MESSAGES_A_TURN)):
             fn, args = self._messages.popleft()
             fn(*args)
 
     def _serve_ready(self) -> None:
-        """Serve each connection once that was ready at the start of the call; those with more to do are queued again.
+        """Serve each connection once that was queued at the start of the call.
 
-        Only a few patient connections are served, about 30 µs each, so that the next poll comes soon.
+        Connections with more to do are queued again. The requests that the handler gathers from several connections are
+        answered together. Of the patient connections (see Connection) only _PATIENT_TURNS are served, about 30 µs each,
+        so that the next poll comes soon.
         """
         self.together = len(self._ready) > 1
         for _ in range(len(self._ready)):
@@ -304,7 +314,7 @@ class Processor:
     # Connections
 
     def queue(self, conn: Connection) -> None:
-        """Have the connection served, in this iteration of the loop or the next."""
+        """Queue the connection to be served in this iteration of the loop or the next, unless it is queued already."""
         if not conn.queued:
             conn.queued = True
             (self._patient if conn.patient else self._ready).append(conn)
@@ -350,7 +360,7 @@ class Processor:
             self.queue(conn)
 
     def watch(self, sock: socket.socket) -> None:
-        """Have the poll report the events of the socket."""
+        """Register the socket with epoll, for all events."""
         self._epoll.register(sock.fileno(), _EVENTS)
 
     def _open(self, one: Opening) -> None:
@@ -360,7 +370,11 @@ class Processor:
             self._openings.begin(one)
 
     def add_opened(self, one: Opening, sock: socket.socket) -> None:
-        """Take over the socket of an opened connection, which is watched already."""
+        """Make a connection of the socket that the opening `one` has connected, and pass the connection to `one.done`.
+
+        The socket is registered with epoll already. If `one.prepare` raises, the connection is closed, and `one.done`
+        gets the error.
+        """
         conn = self._connection(sock, "", one.address, one.handler, _MAX_INT32, outgoing=True)
         conn.gone = one.flags & _ENDED != 0
         try:
@@ -373,7 +387,10 @@ class Processor:
         self.queue(conn)  # the event that something has arrived may be over
 
     def send(self, conn: Connection, request: Send | Timed) -> None:
-        """Send a request on a connection that was opened by `open`, after the requests before it."""
+        """Send a request on a connection that `open` has opened, after its earlier requests.
+
+        Does nothing if the connection is closed.
+        """
         if not conn.closed:
             self._serving.answer(conn, request)
             self.queue(conn)

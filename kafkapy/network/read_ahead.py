@@ -1,10 +1,10 @@
 """Read-ahead for a consumer whose records are not in the page cache.
 
 A connection becomes a cold reader when a part of a reply has to wait for the disk. From then on the broker reads, one
-STEP at a time, what the connection's replies still have to send. After that it reads what the client will fetch next
-from each file that it reads in order, as far as the window allows. The page cache is checked for each step, so nothing
-is left to do where the kernel's own read-ahead is faster. A connection for which nothing had to be read for a while
-stops being a cold reader, and costs nothing.
+STEP at a time, the bytes that the connection's replies still have to send. After that it reads the bytes that the
+client will fetch next, from each file that the client reads in order, as far as the window allows. The page cache is
+checked for each step, so nothing is left to do where the kernel's own read-ahead is faster. A connection for which
+nothing had to be read for a while stops being a cold reader, and costs nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_FURTHER = 1 << 62
 
 
 class _Track:
-    """A reader's position in a file, and how far read-ahead has come there."""
+    """A reader's position in a file, and the position up to which read-ahead has read this file."""
 
     __slots__ = ("begin", "end", "handle", "loaded", "size")
 
@@ -45,7 +45,7 @@ class _Track:
 
 
 class ReadAhead:
-    """The read-ahead of one connection, on its processor's thread. `drop` must be called in the end."""
+    """The read-ahead for one connection, on its processor's thread. `drop` must be called to end it."""
 
     def __init__(self, cold: ColdReads, pages: Residency) -> None:
         self._cold = cold
@@ -62,7 +62,7 @@ class ReadAhead:
     def note(self, parts: Iterable[Part]) -> None:
         """Remember the file regions among the parts of a reply that waits to be sent on this connection.
 
-        `go_on` reads from these files ahead: first the regions, then the bytes that the client will fetch next.
+        `go_on` reads these regions ahead, and then the bytes after them, which the client will fetch next.
         """
         for track in self._current:
             track.handle = None
@@ -81,9 +81,10 @@ class ReadAhead:
     def demand(
         self, handle: FileHandle, position: int, length: int, done: Callable[[int, BaseException | None], None]
     ) -> None:
-        """Read the bytes that a reply waits for, one STEP at most.
+        """Read file data that a reply waits for: the `length` bytes at `position`, but at most STEP bytes.
 
-        Calls `done(n, None)` when n bytes from `position` on are in memory, or `done(0, error)`.
+        Calls `done(n, None)` when n bytes from `position` on are in the page cache, or `done(0, error)` if the read
+        failed.
         """
 
         track = self._tracks.get(str(handle.path))
@@ -102,7 +103,8 @@ class ReadAhead:
     def go_on(self, box: Outbox) -> bool:
         """Begin the next read, if there is something to read ahead and no read is in progress.
 
-        Return False if the connection is no cold reader any more; the caller then calls `drop`.
+        Return False if nothing had to be read for a while, so that read-ahead is no longer needed; the caller then
+        calls `drop`.
         """
         if self._load is not None:
             return True
@@ -123,7 +125,7 @@ class ReadAhead:
         return True
 
     def drop(self) -> None:
-        """End the read-ahead of this reader. Reads that have not begun are skipped."""
+        """End the read-ahead of this connection. Reads that have not begun are skipped, and no callback is called."""
         self._cold.readers -= 1
         if self._load is not None:
             self._cold.forget(self._load, self._loaded)
@@ -148,9 +150,10 @@ class ReadAhead:
         self.go_on(box)
 
     def _next(self, box: Outbox) -> tuple[_Track, int, int] | None:
-        """Return the first step that is not in memory, as (file, begin, end), in the order in which it will be sent.
+        """Return the next file data to read ahead, at most one STEP, as (track of the file, begin, end).
 
-        None if everything within the window is in memory.
+        The data of the replies and of later fetches is checked in the order in which it will be sent; the result is the
+        first that is not in the page cache. None if everything within the window is in the page cache.
         """
         left = self._cold.window
         offset = box.offset

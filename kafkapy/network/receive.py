@@ -1,8 +1,8 @@
 """Receiving frames, with few copies and little memory for each connection.
 
-Small frames are received into one buffer that all connections of a processor share, and are handled there. Remaining
-bytes (the beginning of the next frame) are copied to the connection. A large frame gets a buffer of its own from the
-pool, and the rest of the frame is received directly into that buffer.
+Small frames are received into one buffer that all connections of a processor share, and are handled there. Bytes after
+the last whole frame (the beginning of the next frame) are copied to the connection. A large frame gets a buffer of its
+own from the pool, and the rest of the frame is received directly into that buffer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TURN = 4 << 20  # bytes that are received of a large frame before other connecti
 
 
 class PeerClosed(Exception):
-    """Raised when the peer has closed its side, and everything that it sent was received."""
+    """Raised when the peer has closed its side of the connection, and everything that the peer sent was received."""
 
 
 class Receiver:
@@ -44,10 +44,11 @@ class Receiver:
         self._position = self._end = self._needed = 0
 
     def receive(self, conn: Connection) -> list[memoryview]:
-        """Return the next whole frames, from the bytes in `conn.carry` or from one receive. There may be none yet.
+        """Return the connection's next whole frames, without their sizes; an empty list if no frame is complete yet.
 
-        After the frames are handled, the caller calls `handled`, or `leave` if the handler failed. Raises PeerClosed,
-        BadFrameSize, or OSError if the connection is dead or there is no memory.
+        The frames come from bytes that were received before (`conn.carry`), or from one receive. After the frames are
+        handled, the caller calls `handled`, or `leave` if the handler failed. Raises PeerClosed at the end of the
+        stream, BadFrameSize for an invalid frame size, and OSError if the connection is dead or there is no memory.
         """
         if conn.carries_frames:
             assert conn.carry is not None
@@ -91,7 +92,11 @@ class Receiver:
         return frames
 
     def handled(self, conn: Connection, frames: list[memoryview], count: int, pending: Pending | None) -> None:
-        """Keep the bytes that follow the first `count` frames, and the whole buffer if `pending` still reads it."""
+        """Save the received bytes after the first `count` of `frames`, which were handled, for the next `receive`.
+
+        If the request of `pending` still reads its frame, the whole receive buffer is also kept until that request
+        completes.
+        """
         if conn.closing:  # perhaps because the handler failed
             self.leave(conn)
             return
@@ -112,10 +117,11 @@ class Receiver:
         self._view = self._shared.view
 
     def leave(self, conn: Connection) -> None:
-        """Never reuse the buffer of the frames. Called instead of `handled` for a connection that will be closed.
+        """Give up the buffer with the frames of the last `receive`, so that nothing more is received into it.
 
-        A handler that failed may already have passed the frames to another thread, such as records to a queued append.
-        So nothing is received into their buffer any more; it is unmapped with the last view of it. Cannot fail.
+        Called instead of `handled` for a connection that will be closed. A handler that failed may already have passed
+        the frames to another thread, such as records to a queued append. The buffer is unmapped when no view of it is
+        left. Never raises.
         """
         if conn.big is not None:
             conn.big = None
@@ -126,11 +132,14 @@ class Receiver:
         self._view = self._shared.view
 
     def is_more(self, conn: Connection) -> bool:
-        """Return whether the peer has sent bytes that were not received yet."""
+        """Return whether bytes from the peer wait in the connection's socket, or in its transport, to be received."""
         return conn.transport.is_more() if conn.transport is not None else unread(conn.fd) == 1
 
     def release(self, conn: Connection) -> None:
-        """Release the receive buffers of a closed connection."""
+        """Release all receive buffers of a closed connection.
+
+        They return to the pool, except for a buffer that a pending request may still read.
+        """
         if conn.big is not None:
             self._pool.give(conn.big)  # holds an incomplete frame, which no handler has seen
             conn.big = None
@@ -138,7 +147,11 @@ class Receiver:
         conn.carry = None
 
     def release_kept(self, conn: Connection, *, reuse: bool) -> None:
-        """Release the buffer that a request kept. `reuse` says that no thread reads the buffer any more."""
+        """Release the receive buffer that the connection's pending request has kept, if there is one.
+
+        With `reuse`, which says that no thread reads the buffer any more, the buffer returns to the pool. Otherwise it
+        is unmapped when no view of it is left.
+        """
         if conn.kept is not None:
             if reuse:
                 self._pool.give(conn.kept)
@@ -147,7 +160,7 @@ class Receiver:
             conn.kept = None
 
     def _replace_shared(self) -> Buffer:
-        """Replace the shared buffer by the spare one, and return it. The pool still counts the returned one as lent."""
+        """Make the spare buffer the shared one. Return the former shared buffer, which still counts as lent."""
         assert self._spare is not None
         shared, self._shared, self._spare = self._shared, self._spare, None
         return shared

@@ -31,7 +31,7 @@ Send: TypeAlias = list[Part]
 
 
 class Word:
-    """A reply without content, compared by identity."""
+    """A reply without content: NO_REPLY, CLOSE or GATHERED. Compared by identity."""
 
     __slots__ = ("_name",)
 
@@ -48,7 +48,10 @@ GATHERED: Final = Word("GATHERED")
 
 
 class Timed:
-    """A send with a callback. `on_sent` runs on the processor after the last byte; not if the connection fails."""
+    """A send with a callback: `on_sent` runs on the processor when the last byte was sent.
+
+    The callback does not run if the connection fails before.
+    """
 
     __slots__ = ("on_sent", "parts")
 
@@ -58,17 +61,17 @@ class Timed:
 
 
 class Pending:
-    """A reply that comes later.
+    """The placeholder that a handler returns for a reply that comes later, by `complete` or `complete_with`.
 
     A handler that still uses the request's frame, or views of it, sets `keeps_buffer` before it returns the Pending.
-    Then the memory is not reused before `complete`, and never if the reply is CLOSE. It is better to copy a small
-    frame, because keeping it keeps the whole receive buffer.
+    Then the memory of the frame is not reused before `complete`, and never if the reply is CLOSE. It is better to copy
+    a small frame, because keeping it keeps the whole receive buffer.
 
     If the connection closes before the reply, `cancelled` becomes True and `on_cancel` is called once, on the
     processor. From then on `complete` has no effect. `on_cancel` has to be set before the Pending is returned.
 
-    `covers` is the number of frames that the reply answers: a gathered append that has to wait answers several
-    requests with one reply.
+    `covers` is the number of frames that the reply answers: a gathered append that has to wait answers several requests
+    with one reply.
     """
 
     __slots__ = ("_claim", "_connection", "cancelled", "covers", "keeps_buffer", "make", "on_cancel", "reply")
@@ -84,14 +87,17 @@ class Pending:
         self.make: Callable[[], Reply] | None = None
 
     def give_back_buffer(self) -> None:
-        """Release the request's memory before the reply, because the frame is not read any more. From any thread."""
+        """Release the receive buffer of the request before the reply, because the frame is not read any more.
+
+        May be called from any thread.
+        """
         self.keeps_buffer = False  # in case the handler has not returned yet
         self._connection.processor.post_frame_unused(self._connection, self)
 
     def complete(self, reply: Reply) -> bool:
-        """Set the reply, which may not be a Pending, and have it sent. From any thread.
+        """Set the reply, which must not be a Pending, and have it sent. Return True.
 
-        Returns False, without effect, if the Pending was already completed.
+        Return False, without effect, if the Pending was already completed. May be called from any thread.
         """
         if not self._claim.acquire(blocking=False):
             return False
@@ -100,10 +106,11 @@ class Pending:
         return True
 
     def complete_with(self, make: Callable[[], Reply]) -> bool:
-        """As `complete`, but the reply is made by `make()` on the connection's processor.
+        """Complete the Pending with the reply that `make()` returns. `make` runs on the connection's processor.
 
         For replies that take time to make: the caller, such as the timer or the disk pool, is not delayed, and the
-        reply shows the state at the time when it is sent. An exception in `make` closes the connection.
+        reply shows the state at the time when it is sent. The result is that of `complete`. An exception in `make`
+        closes the connection. May be called from any thread.
         """
         if not self._claim.acquire(blocking=False):
             return False
@@ -116,12 +123,12 @@ Reply: TypeAlias = Send | Timed | Word | Pending
 
 
 class Handler(Protocol):
-    """Handles the frames of connections, on their processors. Must never block."""
+    """The interface of a request handler: handles the frames of connections, on their processors. Must never block."""
 
     def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply] | Word:
-        """Return a reply for each of the first frames, in order, or GATHERED. A Pending or CLOSE must be the last.
+        """Return a reply for each of the first frames (at least one), in order, or GATHERED for all frames.
 
-        At least the first frame gets a reply. A frame comes without its size, as a writable view that is valid only
+        A Pending or CLOSE must be the last reply. A frame comes without its size, as a writable view that is valid only
         during the call. Frames without a reply are passed again, after the Pending is completed or the replies are
         sent. So a handler may stop early when its replies have become large. An exception closes the connection, and
         the replies of this call are not sent.
@@ -129,5 +136,5 @@ class Handler(Protocol):
         ...
 
     def end_turn(self, gathered: Sequence[tuple[Connection, Any]]) -> Sequence[tuple[Connection, Sequence[Reply]]]:
-        """Return, for each connection, the replies to what `handle` has put into the processor's `gathered`."""
+        """Return, for each connection, the replies to the requests that `handle` has put into `Processor.gathered`."""
         ...

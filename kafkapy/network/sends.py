@@ -1,8 +1,9 @@
-"""Sending replies: buffers and pieces by sendmsg, file regions by sendfile, until the socket is full.
+"""Sending replies until the socket is full: buffers and pieces by sendmsg, file regions by sendfile.
 
-A file region is never kept in memory: the rest of a region for a slow reader comes from the page cache again when the
-socket has room. Regions are copied if zero copy is off or they are too short for it. A copied region is read into a
-scratch buffer of the processor; bytes that the socket did not take are read again later.
+A file region is a byte range of a file, and is never kept in memory: if the client reads slowly, the rest of the region
+comes from the page cache again when the socket has room. If zero copy is off, or a region is too short for it, the
+region is read into a scratch buffer of the processor and sent from there; bytes that the socket did not take are read
+from the file again later.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ UNMADE: Final = 4  # the next piece of `Sender.unmade` has to be made first
 
 
 class Residency(Protocol):
-    """Checks whether file data is in the page cache: `kafkapy._ext.residency`, or a replacement in tests."""
+    """The functions that check whether file data is in the page cache, and read it if it is.
+
+    `kafkapy._ext.residency` has them for the kernel's page cache; tests use a replacement.
+    """
 
     def ready(self, fd: int, position: int, length: int) -> bool: ...
 
@@ -46,7 +50,7 @@ class Residency(Protocol):
 
 
 class PageCache:
-    """The Residency of the kernel's page cache."""
+    """The Residency that asks the kernel about its page cache."""
 
     ready = staticmethod(residency.ready)
     resident = staticmethod(residency.resident)
@@ -54,11 +58,11 @@ class PageCache:
 
 
 class RegionEnded(OSError):
-    """The error for a file that is shorter than a region of it in a reply, so that the frame cannot be completed."""
+    """Raised when a file ends before a region of it in a reply does, so that the reply's frame cannot be completed."""
 
 
 class Outbox:
-    """The unsent part of a connection's replies: parts[index:], without the first `offset` bytes."""
+    """The unsent part of a connection's replies: parts[index:], without the first `offset` bytes of parts[index]."""
 
     __slots__ = ("ahead", "index", "marks", "offset", "others", "parts", "warmed")
 
@@ -80,11 +84,14 @@ class Outbox:
             self.parts.append(part)
 
     def mark(self, on_sent: Callable[[], object]) -> None:
-        """Call `on_sent` when everything that was added so far is sent."""
+        """Have `on_sent` called when all parts that were added so far are sent."""
         self.marks.append((len(self.parts), on_sent))
 
     def join(self) -> None:
-        """Join short parts, which must be buffers, into one, if nothing of them was sent yet."""
+        """Join the parts, which must all be buffers, into one buffer.
+
+        Does nothing if the parts have JOIN_BELOW bytes or more together, or if some of their bytes were already sent.
+        """
         if not self.index and not self.offset and sum(map(len, self.parts)) < JOIN_BELOW:
             self.parts = [b"".join(self.parts)]  # type: ignore[arg-type]
             self.marks = [(1, on_sent) for _, on_sent in self.marks]
@@ -96,7 +103,7 @@ class Outbox:
             self.marks = []
 
     def advance(self, sent: int) -> None:
-        """Note that `sent` more bytes were sent."""
+        """Move the start of the unsent part forward by the `sent` bytes that were just sent."""
         parts, index, offset = self.parts, self.index, self.offset + sent
         while index < len(parts) and offset >= len(parts[index]):
             offset -= len(parts[index])
@@ -111,10 +118,11 @@ class Outbox:
 
 
 class Sender:
-    """Sends the outboxes of all plain connections of a processor. See TransportSender for the other connections.
+    """Sends the outboxes (the unsent replies) of all plain connections of a processor.
 
-    After a `flush` that returned COLD, `cold` is the (handle, position, length) to read from disk first. After UNMADE,
-    `unmade` is the part whose next piece has to be made.
+    TransportSender sends those of other connections. After a `flush` that returned COLD, `cold` is the (handle,
+    position, length) of the file data to read from disk before the next `flush`. After UNMADE, `unmade` is the Pieces
+    (a part of a reply that is made while it is sent) whose next piece has to be made before the next `flush`.
     """
 
     def __init__(self, zero_copy: bool, copy_below: int, pages: Residency) -> None:
@@ -126,9 +134,11 @@ class Sender:
         self.bytes_out = 0
 
     def flush(self, fd: int, box: Outbox) -> int:
-        """Send as much as the socket takes, and return one of the results above (DONE, BLOCKED, ...).
+        """Send as much of the outbox as the socket `fd` takes, and return DONE if everything was sent.
 
-        Raises OSError if the connection is dead, and RegionEnded.
+        Otherwise the result says what the rest waits for: room in the socket (BLOCKED), a read from disk (COLD, see
+        `cold`), the next piece of a part (UNMADE, see `unmade`), or the turns of other connections (LATER). Raises
+        OSError if the connection is dead, and RegionEnded if a file is shorter than a region of it.
         """
         if not box.others and len(box.parts) > 1:
             box.join()
@@ -189,16 +199,21 @@ class Sender:
         return sent
 
     def _send_mixed(self, fd: int, box: Outbox) -> int:
-        """Send the next buffers and short regions with one sendmsg, up to a part that is sent in another way."""
+        """Send the next buffers and short file regions of the outbox with one sendmsg call.
+
+        Returns the number of bytes that were sent. Returns -1 if the socket is full, or if the first region has to be
+        read from disk; in the second case `cold` is set.
+        """
         buffers, more = self.next_buffers(box, self._copy_below)
         return syscalls.sendmsg(fd, buffers, 0, len(buffers), 0, more) if buffers else -1
 
     def next_buffers(self, box: Outbox, copy_below: float) -> tuple[list[bytes | bytearray | memoryview], bool]:
-        """Return the next bytes of the outbox as buffers, and whether a part follows that is sent in another way.
+        """Return the next bytes of the outbox as a list of buffers, and True if a part of another kind follows them.
 
-        Regions shorter than `copy_below` are read into the scratch buffer: its bytes are valid until the next call.
-        The buffers end at Pieces, at longer regions, and when the scratch buffer is full. No buffers means that the
-        first region has to be read from disk, see `cold`.
+        File regions shorter than `copy_below` are read into the scratch buffer, whose bytes are valid until the next
+        call. The list ends before a longer region or a Pieces part (then the second result is True), at file data that
+        is not in the page cache, when the scratch buffer is full, and after _MOST_PARTS buffers. If the first bytes
+        have to be read from disk, the list is empty and `cold` is set.
         """
         if self._scratch is None:
             self._scratch = bytearray(SCRATCH)
@@ -232,9 +247,11 @@ class Sender:
         return run, more
 
     def _read(self, region: FileRegion, offset: int, start: int, end: int, warmed: int) -> int:
-        """Read bytes of the region into scratch[start:end], and return how many, or -1.
+        """Read the bytes of the region from `offset` on into scratch[start:end], and return the number of bytes read.
 
-        -1 means that the buffer has no room, or that the read would have to wait for the disk.
+        Returns -1 if `start` equals `end`, or if the bytes are not in the page cache. But if `offset` is less than
+        `warmed`, the bytes were read from disk a moment ago: then this method waits for the disk if they are evicted
+        again. Raises RegionEnded if the file is too short.
         """
         if start == end:
             return -1

@@ -1,10 +1,11 @@
-"""Serving one connection: send unsent replies, receive, call the handler, send its replies.
+"""Serving one connection: send its unsent replies, receive frames, call the handler, send the handler's replies.
 
-In this order, and each step only after the steps before are complete. That is how back-pressure works: while a reply is
-unsent or pending, nothing is received from the connection, so the client's socket fills up and the client has to wait.
+The steps are done in this order, and each step only after the steps before are complete. That is how back-pressure
+works: while a reply is unsent or pending, nothing is received from the connection, so the client's socket fills up and
+the client has to wait.
 
-A connection that this process opened is received from also while a request is unsent. Otherwise two servers could wait
-for each other for ever: each sends only when it has received, and receives only when it has sent.
+On a connection that this process opened, responses are received even while a request is unsent. Otherwise two servers
+could wait for each other for ever: each sends only when it has received, and receives only when it has sent.
 """
 
 from __future__ import annotations
@@ -50,14 +51,20 @@ class Serving:
         self.frames_in = 0
 
     def serve(self, conn: Connection) -> None:
-        """Serve the connection once. An error closes this connection and no other."""
+        """Send, receive and handle frames on the connection, as far as that is possible now.
+
+        Raises nothing: an error closes this connection only.
+        """
         try:
             self._serve(conn)
         except Exception as error:
             self._failed(conn, error)
 
     def answer_gathered(self) -> None:
-        """Send the replies to the requests that the handler has put into the processor's `gathered`."""
+        """Have the handler answer the requests that it has put into the processor's `gathered`, and send the replies.
+
+        If the handler's `end_turn` raises, the connections of all these requests are closed.
+        """
         gathered, self._processor.gathered = self._processor.gathered, []
         try:
             answers = self._handler.end_turn(gathered)
@@ -90,7 +97,11 @@ class Serving:
         self._close(conn)
 
     def complete(self, conn: Connection, pending: Pending) -> None:
-        """Take the reply of a pending request, and have the connection served again."""
+        """Put the reply of a completed Pending into the outbox, and queue the connection to be served again.
+
+        Does nothing if the connection was closed before. If the reply cannot be made or is invalid, the connection is
+        closed.
+        """
         # `make` and `on_cancel` usually refer to the Pending: reference cycles, which only the garbage collector would
         # free. A collection that finds the cycles of thousands of replies takes a tenth of a second.
         make, pending.make = pending.make, None
@@ -111,7 +122,7 @@ class Serving:
         self._processor.queue(conn)
 
     def frame_unused(self, conn: Connection, pending: Pending) -> None:
-        """Release the receive buffer of a pending request before its reply."""
+        """Release the receive buffer that a pending request has kept, before the reply is ready."""
         if conn.pending is pending:
             self._receiver.release_kept(conn, reuse=True)
 
@@ -168,7 +179,7 @@ class Serving:
             self.answer(conn, reply)
 
     def _go_on(self, conn: Connection) -> None:
-        """Send the outbox. Then close the connection, or queue it if there may be more to receive."""
+        """Send the outbox. Then close the connection if that is due, or queue it if there may be more to receive."""
         if conn.outbox.parts and not self._send(conn) and (conn.parked or not conn.outgoing):
             return
         if conn.closing:
@@ -179,7 +190,10 @@ class Serving:
             self._processor.queue(conn)
 
     def answer(self, conn: Connection, reply: Reply) -> None:
-        """Take a reply: put it into the outbox, or note that it comes later or that the connection has to be closed."""
+        """Take one reply of the handler: add it to the outbox, or remember that it is a Pending or CLOSE.
+
+        Raises TypeError for an object that is not a reply.
+        """
         if type(reply) is list:
             conn.outbox.add(reply)
             if conn.outbox.ahead is not None:
@@ -199,7 +213,8 @@ class Serving:
     def _send(self, conn: Connection) -> bool:
         """Send the outbox, and return True if everything was sent.
 
-        Otherwise the connection is served again when the socket has room, or when a disk read or a piece is ready.
+        If it returns False, the connection is served again when the socket has room, when a read from disk or the next
+        piece of a reply is ready, or after the other connections.
         """
         state = conn.sender.flush(conn.fd, conn.outbox)
         if state == COLD:
@@ -240,7 +255,7 @@ class Serving:
         self._processor.queue(conn)
 
     def forget_reader(self, conn: Connection) -> None:
-        """End the connection's read-ahead, if there is one."""
+        """End the read-ahead from disk for the connection, if there is any."""
         ahead, conn.outbox.ahead = conn.outbox.ahead, None
         if ahead is not None:
             ahead.drop()
@@ -265,10 +280,11 @@ class Serving:
             self._close(conn)
 
     def _close_if_dead(self, conn: Connection) -> None:
-        """Close a connection with a pending reply if its peer is gone and has sent nothing more.
+        """Close a connection with a pending reply if it is broken, or if its peer is gone and has sent nothing more.
 
-        If the peer sent more requests before it closed its side (produce requests with acks=0 after a fetch), these
-        must still be handled. Then the connection stays until the pending request completes, which takes bounded time.
+        If the peer sent more requests before it closed its side (produce requests with acks=0 after a fetch), those
+        requests must still be handled. Then the connection stays until the pending request completes, which takes
+        bounded time.
         """
         if conn.broken or (conn.gone and not conn.carries_frames and not self._receiver.is_more(conn)):
             self._close(conn)

@@ -1,4 +1,4 @@
-"""Settings of the network: the listeners, and the socket settings of Kafka's configuration."""
+"""Settings of the network: the listeners, and the settings for sockets and connections from Kafka's configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNLIMITED = 2_147_483_647
 
 @dataclass(frozen=True)
 class Listener:
-    """An address to listen on.
+    """A listener: its name, and the host and port on which the server listens.
 
     `host` is a name or an IPv4 or IPv6 address without brackets; "" stands for all interfaces. Port 0 stands for any
     free port.
@@ -28,9 +28,10 @@ class Listener:
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """Settings with the names and defaults of Apache Kafka 3.9, except where a comment gives Kafka's default.
+    """The settings of the socket server, named after the settings of Apache Kafka 3.9.
 
-    The settings after the blank line have no Kafka name.
+    The defaults are Kafka's, except where a comment gives Kafka's default. Apache Kafka does not have the settings
+    after the blank line.
     """
 
     num_network_threads: int = 1  # Kafka: 3. One thread is best because of the GIL: docs/performance.md

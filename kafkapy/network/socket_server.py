@@ -1,4 +1,4 @@
-"""The socket server: the listeners, one acceptor and the processors."""
+"""The socket server: the listening sockets, one acceptor thread and the processors (network threads)."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ SWITCH_INTERVAL_S = 0.0005
 
 
 class SocketServer:
-    """Receives frames on all listeners, calls the handler, and sends its replies.
+    """Receives frames on all listeners, calls the handler for them, and sends the handler's replies.
 
-    `prepare` has, by listener, a function for new connections of listeners that are not plain, such as those of TLS or
-    SASL.
+    `prepare` maps the name of a listener that is not plain, such as one with TLS or SASL, to the function that prepares
+    each of its new connections.
 
-    Call `bind`, then `start`; at the end `stop_accepting` and `stop`, or `stop` alone. Stop the pools after the server.
+    Call `bind`, then `start`; at the end `stop_accepting` and `stop`, or `stop` alone. Stop the thread pools after the
+    server.
     """
 
     def __init__(
@@ -80,9 +81,10 @@ class SocketServer:
         metrics.register(counters, self._listeners, self.limits, self._processors)
 
     def bind(self) -> dict[str, int]:
-        """Open all listeners and return their ports, by listener name. If that raises ListenError, none is open.
+        """Open the sockets of all listeners, and return their ports by listener name.
 
-        From now on clients can connect; they are served after `start`.
+        From now on clients can connect; they are served after `start`. Raises ListenError if a socket cannot be opened;
+        the others are closed then.
         """
         try:
             for listener in self._listeners:
@@ -95,7 +97,10 @@ class SocketServer:
         return {listener.name: sock.getsockname()[1] for listener, sock in self._sockets}
 
     def start(self) -> None:
-        """Start the processors and the acceptor. If that raises NoThread, `stop` ends those that were started."""
+        """Start the processors and the acceptor.
+
+        Raises NoThread if a thread cannot be started; `stop` then ends the threads that were started.
+        """
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         for processor in self._processors:
             processor.start()
@@ -113,18 +118,24 @@ class SocketServer:
         timeout_s: float,
         prepare: Prepare | None = None,
     ) -> None:
-        """Connect to another server, on one of the processors. See `Processor.open`. Not after `stop`."""
+        """Connect to another server, on the next processor in turn. The arguments are those of `Processor.open`.
+
+        Must not be called after `stop`.
+        """
         next(self._next_opener).open(address, handler, done, timeout_s, prepare)
 
     def stop_accepting(self) -> None:
-        """Close the listeners. Open connections stay."""
+        """Stop the acceptor and close the listening sockets. Open connections stay."""
         if self._acceptor is not None:
             self._acceptor.stop()
         for _, sock in self._sockets:
             sock.close()
 
     def stop(self) -> None:
-        """Handle no more frames, send the replies in progress (for at most `drain_s` seconds), close everything."""
+        """Stop the server: close the listening sockets, finish the replies in progress, and close all connections.
+
+        No more frames are handled. Replies that are not sent after `drain_s` seconds are lost.
+        """
         self.stop_accepting()
         running, self._running = self._running, []
         if not running:
@@ -137,7 +148,7 @@ class SocketServer:
         log.info("the network has stopped", extra=fields(seconds=f"{time.monotonic() - began:.3f}"))
 
     def _wake_processors(self) -> None:
-        """Have the processors close the connections that are too many."""
+        """Wake the processors, so that they close connections above `max.connections`."""
         for processor in self._processors:
             processor.wake()
 

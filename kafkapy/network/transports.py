@@ -1,4 +1,4 @@
-"""Connections whose bytes travel encoded, such as those of a TLS listener.
+"""Transports, for connections whose bytes are encoded on the wire, such as those of a TLS listener.
 
 A plain connection has no transport: the processor's Receiver and Sender call recv, sendmsg and sendfile on its socket.
 A connection with a Transport is served by the same loop. The Receiver receives decoded bytes through
@@ -22,12 +22,12 @@ _COPY_ALL = float("inf")
 
 
 class Transport(Protocol):
-    """Encodes and decodes the bytes of one connection. A Prepare creates it for each connection.
+    """Encodes and decodes the bytes of one connection. A Prepare function creates the transport of each new connection.
 
     The connection's processor calls these methods; none of them may block. A transport does slow work, such as a
-    handshake, on a pool thread. Meanwhile `recv_into` and `send` return -1; when the work is done, the pool thread
-    calls `Processor.post_ready`, and they are called again. An exception closes the connection; an OSError is not worth
-    a traceback in the log.
+    handshake, on a pool thread. Meanwhile `recv_into` and `send` return -1. When the work is done, the pool thread
+    calls `Processor.post_ready`, and the processor calls `recv_into` or `send` again. An exception closes the
+    connection; an OSError is logged without a traceback.
 
     A transport may set `Connection.principal`, and sets `Connection.gone` when the peer has said that it sends no more.
     """
@@ -36,27 +36,28 @@ class Transport(Protocol):
     def wants_write(self) -> bool:
         """Return whether there are encoded bytes that the socket has not taken.
 
-        When the socket has room, `write` is called if a reply is being sent, otherwise `recv_into`. If a request is
-        pending or the connection is muted, that waits until the reply, or the end of the mute.
+        When the socket has room, the processor calls `write` if a reply is being sent, otherwise `recv_into`. While a
+        request is pending or the connection is muted, the processor calls neither until the reply or the end of the
+        mute.
         """
         ...
 
     def recv_into(self, fd: int, buffer: memoryview, start: int, end: int) -> int:
-        """Receive decoded bytes into buffer[start:end]. Return how many, 0 at the end of the stream, -1 if none now.
+        """Receive decoded bytes into buffer[start:end], and return their number.
 
-        Before that, send the encoded bytes that the socket has not taken yet, and go on with the handshake. If there
-        are fewer bytes than there is room for, both the socket and the transport must be empty, or `wants_write` be
-        True: the next call comes after an epoll event, the write, or `post_ready`. If the end of the stream follows
-        these bytes, set `Connection.gone`.
+        Return 0 at the end of the stream, and -1 if there are no bytes now. Before that, send the encoded bytes that
+        the socket has not taken yet, and go on with the handshake. If fewer bytes are returned than there is room for,
+        either both the socket and the transport must be empty, or `wants_write` must be True: the next call comes after
+        an epoll event, a write, or `post_ready`. If the end of the stream follows these bytes, set `Connection.gone`.
         """
         ...
 
     def send(self, buffers: Sequence[bytes | bytearray | memoryview]) -> int:
-        """Encode the first bytes of `buffers` and send them. Return how many bytes were encoded, -1 if none can be yet.
+        """Encode the first bytes of `buffers` and send them. Return the number of bytes of `buffers` that were encoded.
 
-        Encoded bytes that the socket does not take are kept, and `wants_write` is True; no more bytes come until they
-        are sent. So a transport encodes a limited number of bytes at a time. The buffers are valid during the call
-        only. -1 means that the handshake is not finished.
+        Return -1 if the handshake is not finished. Encoded bytes that the socket does not take are kept, and
+        `wants_write` becomes True; `send` is called again only when they are sent. So a transport encodes a limited
+        number of bytes at a time. The buffers are valid only during the call.
         """
         ...
 
@@ -65,11 +66,17 @@ class Transport(Protocol):
         ...
 
     def is_more(self) -> bool:
-        """Return whether the peer has sent bytes of requests that were not received. Asked after the peer has gone."""
+        """Return whether the peer has sent bytes of requests that `recv_into` has not returned yet.
+
+        Called when the peer has closed its side.
+        """
         ...
 
     def close(self) -> None:
-        """Send what ends the stream, as far as the socket has room. Called once, before the socket is closed."""
+        """Send the message that ends the stream, such as TLS's close_notify, if the socket has room.
+
+        Called once, before the socket is closed.
+        """
         ...
 
 
@@ -80,10 +87,10 @@ Prepare = Callable[["Connection"], "Transport | None"]
 
 
 class TransportSender:
-    """Sends the outbox of one connection through its transport; the interface is that of Sender.
+    """Sends the outbox (the unsent replies) of one connection through its transport. It is used like a Sender.
 
-    File regions and short buffers are read into the scratch buffer of the processor's plain sender, which also counts
-    the bytes: those of the replies, not the encoded ones, as in Kafka.
+    File regions are read into the scratch buffer of `plain`, the processor's Sender, before they are encoded. The bytes
+    sent are also counted in `plain`: those of the replies, not the encoded ones, as in Kafka.
     """
 
     def __init__(self, conn: Connection, transport: Transport, plain: Sender) -> None:
@@ -94,7 +101,10 @@ class TransportSender:
         self.unmade: Pieces | None = None
 
     def flush(self, fd: int, box: Outbox) -> int:
-        """Send as much as the socket takes; see Sender.flush. BLOCKED also if the handshake is not finished."""
+        """Send as much of the outbox as the socket takes, and return the result that `Sender.flush` describes.
+
+        BLOCKED is also returned if the handshake is not finished. `fd` is not used.
+        """
         transport, turn = self._transport, TURN
         while True:
             if transport.wants_write:

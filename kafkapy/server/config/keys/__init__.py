@@ -1,7 +1,7 @@
-"""Every broker setting of Apache Kafka 3.9, and kafkapy's own, one table per family.
+"""The definitions of all broker settings: those of Apache Kafka 3.9 and kafkapy's own, one table for each family.
 
-BROKER_KEYS has all of them by name. Names, types, defaults, rules, importance and update modes are Kafka's
-(AbstractKafkaConfig, DynamicBrokerConfig), except for those in DEFAULTS_HERE and READ_ONLY_HERE.
+BROKER_KEYS maps each setting's name to its definition. Names, types, defaults, rules, importance and update modes are
+Kafka's (AbstractKafkaConfig, DynamicBrokerConfig), except for the settings in DEFAULTS_HERE and READ_ONLY_HERE.
 """
 
 from __future__ import annotations
@@ -125,14 +125,18 @@ def synonyms(name: str) -> tuple[str, ...]:
 
 
 def rivals(name: str) -> tuple[str, ...]:
-    """Return all keys for the same setting as `name`, including `name`; () if it has no other key. If a source of
-    higher precedence sets one of them, the values of the others from lower sources are ignored."""
+    """Return all keys for the same setting as `name`, including `name`; () if the setting has no other key.
+
+    If a source of higher precedence sets one of these keys, the values of the others from lower sources are ignored.
+    """
     return _RIVALS.get(name, ())
 
 
 def key_of(name: str) -> ConfigKey | None:
-    """Return the definition of a broker setting, also for a name `listener.name.NAME.SETTING`; None for an unknown
-    name."""
+    """Return the definition of the broker setting `name`, or None if the name is unknown.
+
+    A name `listener.name.NAME.SETTING` gives the definition of SETTING.
+    """
     key = BROKER_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name)
     if key is None:
         base = listener_base(name)
@@ -141,7 +145,9 @@ def key_of(name: str) -> ConfigKey | None:
 
 
 def shown(name: str, text: str) -> str:
-    """Return a setting's text for log lines and messages: a placeholder for a password or an unknown setting, `text`
-    otherwise."""
+    """Return `text`, the value of the setting `name`, as log lines and messages show it.
+
+    For a password or an unknown setting, the result is a placeholder.
+    """
     key = key_of(name)
     return HIDDEN if key is None or key.sensitive else text
