@@ -28,6 +28,7 @@ class Partition:
     """A partition that this broker leads, in one leader epoch. Any thread may append; reads take no lock."""
 
     __slots__ = (
+        "_all_in_sync",
         "_follower_ends",
         "_isr_lock",
         "_queue",
@@ -120,13 +121,13 @@ class Partition:
         """Return NOT_ENOUGH_REPLICAS if `acks` is -1 (all) and the ISR is smaller than min.insync.replicas,
         else None.
         """
-        if acks != -1 or self._has_min_isr():
+        if acks != -1 or self._all_in_sync or self._has_min_isr():
             return None
         return KafkaError(Errors.NOT_ENOUGH_REPLICAS, f"{self._isr_in_words()}: nothing was appended")
 
     def _has_min_isr(self) -> bool:
-        in_sync, replicas = len(self.isr), len(self.replicas)
-        return in_sync == replicas or in_sync >= effective_min_isr(self.log.config.min_insync_replicas, replicas)
+        least = effective_min_isr(self.log.config.min_insync_replicas, len(self.replicas))
+        return self._all_in_sync or len(self.isr) >= least
 
     def _isr_in_words(self) -> str:
         wanted = self.log.config.min_insync_replicas
@@ -147,7 +148,7 @@ class Partition:
             # partition. That thread did not find this wait, so check again.
             self._complete_waits()
         else:
-            done(self._isr_error())
+            done(None if self._all_in_sync else self._isr_error())
 
     def set_replicas(self, replicas: Sequence[int], isr: Sequence[int]) -> None:
         """Set the replicas and the ISR, both broker ids. Keeps the known log end offsets of followers that stay in
@@ -155,6 +156,7 @@ class Partition:
         """
         with self._isr_lock:
             self.replicas, self.isr = tuple(replicas), tuple(isr)
+            self._all_in_sync = len(self.isr) == len(self.replicas)  # then min.insync.replicas is always reached
             known = self._follower_ends
             self._follower_ends = {one: known.get(one, -1) for one in self.isr if one != self.broker_id}
 

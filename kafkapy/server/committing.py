@@ -46,6 +46,7 @@ class Answers:
         self._open: list[Any] = []  # the results of `offsets`, in the same order
         self.offsets: list[GroupOffset] = []
         make_topic, make_answer = response.Topics, response.Topics.Partitions
+        to_commit, waiting = self.offsets.append, self._open.append
         for topic in topics:
             name = topic.name
             known = known_topics.get(name)
@@ -61,9 +62,9 @@ class Answers:
                     committed = CommittedOffset(
                         one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "", at_ms, expire_ms
                     )
-                    self.offsets.append(GroupOffset(name, index, committed))
-                    answer = make_answer(partition_index=index, error_code=Errors.NONE)
-                    self._open.append(answer)
+                    to_commit(GroupOffset(name, index, committed))
+                    answer = make_answer(partition_index=index)
+                    waiting(answer)
                 else:
                     answer = make_answer(partition_index=index, error_code=missing)
                 answers.append(answer)
