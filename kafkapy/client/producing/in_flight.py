@@ -67,10 +67,12 @@ class InFlightRequests(Generic[T]):
                 yield from self._take_responses(node)
 
     def _take_responses(self, node: int) -> list[tuple[T, Any | ClientError]]:
-        """Receive the next response from the broker with id `node`. Return (context, response) for its request.
+        """Receive the next response from the broker with id `node`, and forget the requests that are finished then.
 
-        If the connection is broken or the response overdue, return (context, error) for every request sent on that
-        connection. Return (context, error) also for each earlier request whose response another call has dropped.
+        Return a list of pairs. The last pair is (context, response) of the request that was answered. Before it there
+        is a pair (context, BrokerTimedOut) for each earlier request whose response was lost, because a
+        `Connection.call` on the same connection drops the responses to earlier requests. If the connection is broken or
+        the response overdue, the list has instead a pair (context, error) for every request sent on that connection.
         """
         requests = self._by_node[node]
         connection = requests[0].connection

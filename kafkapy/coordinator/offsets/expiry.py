@@ -37,8 +37,11 @@ class GroupExpiry:
         self.removed = 0
 
     def step(self, machine: GroupMachine) -> Effects | None:
-        """Check the next offsets of the group and return the tombstones of the expired ones to append, or None. If the
-        group is empty and has no offsets left, the group is deleted too."""
+        """Check a limited number of the group's offsets for expiry, beginning where the previous step ended. Return the
+        tombstones of the expired offsets, which the shard appends, or None if this step deletes nothing.
+
+        If the group has no members and no offsets left, it is deleted too. Sets `is_done` if nothing is left to check.
+        """
         group = machine.groups.get(self._group_id)
         if group is None or group.state == DEAD:
             self.is_done = True

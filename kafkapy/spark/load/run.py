@@ -96,7 +96,11 @@ class WriteWork:
 
 
 class Load:
-    """One run of a load. The run has exclusive use of the directory until it ends."""
+    """One run of `kafkapy spark load`: copies the records of topics to Parquet files in a directory, exactly once.
+
+    `state` is the opened state of that directory. It holds the directory's lock, so no other load can use the directory
+    at the same time.
+    """
 
     def __init__(
         self,
