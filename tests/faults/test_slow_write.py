@@ -15,7 +15,7 @@ from kafkapy.runtime.disk_pool import DiskPool
 fd = os.open(sys.argv[1], os.O_RDWR)
 pool = DiskPool(1)
 written = []
-pool.submit(getattr(syscalls, sys.argv[2]), fd, eval(sys.argv[3]), 10, done=lambda *result: written.append(result))
+pool.submit(syscalls.pwritev, fd, [b"sho", b"rt"], 10, done=lambda *result: written.append(result))
 for line in sys.stdin:
     print("at work", written, flush=True)
 pool.stop()
@@ -26,23 +26,22 @@ print("in the end", written)
 def test_a_short_write_that_waits_for_the_disk_blocks_no_other_thread(tmp_path: Path) -> None:
     """The write goes to a page that has bytes and is not in memory: the kernel reads the page first, which waits."""
     with slow_disk(tmp_path / "slow") as disk:
-        for call, data in (("pwrite", b"short"), ("pwritev", [b"sho", b"rt"])):
-            (disk.source / call).write_bytes(bytes(4096))
-            disk.hold(call)
-            asked = [sys.executable, "-c", PROGRAM, str(disk.path / call), call, repr(data)]
-            with subprocess.Popen(
-                [*disk.prefix, *asked], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            ) as program:
-                assert program.stdin is not None
-                assert program.stdout is not None
-                try:
-                    disk.wait_until_held(1 + (call == "pwritev"))
-                    program.stdin.write("\n")
-                    program.stdin.flush()
-                    answered, _, _ = select.select([program.stdout], [], [], PATIENCE_S)
-                    assert answered, f"{call} held up the whole program"
-                    assert program.stdout.readline() == "at work []\n"
-                finally:
-                    disk.release()
-                assert program.communicate(timeout=PATIENCE_S)[0] == "in the end [(5, None)]\n"
-            assert (disk.source / call).read_bytes()[10:15] == b"short"
+        (disk.source / "file").write_bytes(bytes(4096))
+        disk.hold("file")
+        asked = [sys.executable, "-c", PROGRAM, str(disk.path / "file")]
+        with subprocess.Popen(
+            [*disk.prefix, *asked], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as program:
+            assert program.stdin is not None
+            assert program.stdout is not None
+            try:
+                disk.wait_until_held()
+                program.stdin.write("\n")
+                program.stdin.flush()
+                answered, _, _ = select.select([program.stdout], [], [], PATIENCE_S)
+                assert answered, "the write held up the whole program"
+                assert program.stdout.readline() == "at work []\n"
+            finally:
+                disk.release()
+            assert program.communicate(timeout=PATIENCE_S)[0] == "in the end [(5, None)]\n"
+        assert (disk.source / "file").read_bytes()[10:15] == b"short"

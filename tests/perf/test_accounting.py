@@ -70,5 +70,5 @@ def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     child = Child([sys.executable, "-c", stubborn], tmp_path / "out", keep_stdout=True)
     assert child.process.stdout
     child.process.stdout.readline()
-    child.stop(patience=0.05)
+    child.stop(timeout=0.05)
     assert child.process.returncode == -9
