@@ -46,7 +46,7 @@ class Answers:
         self._open: list[Any] = []  # the results of `offsets`, in the same order
         self.offsets: list[GroupOffset] = []
         make_topic, make_answer = response.Topics, response.Topics.Partitions
-        to_commit, waiting = self.offsets.append, self._open.append
+        to_commit, waiting, new = self.offsets.append, self._open.append, tuple.__new__
         for topic in topics:
             name = topic.name
             known = known_topics.get(name)
@@ -59,10 +59,10 @@ class Answers:
                 index = one.partition_index
                 if index in indexes:
                     at_ms = one.commit_timestamp if own_times and one.commit_timestamp != NO_TIMESTAMP else now_ms
-                    committed = CommittedOffset(
-                        one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "", at_ms, expire_ms
-                    )
-                    to_commit(GroupOffset(name, index, committed))
+                    metadata = one.committed_metadata or ""
+                    values = one.committed_offset, one.committed_leader_epoch, metadata, at_ms, expire_ms
+                    # Without the constructors in Python, which take a tenth of the time of a small commit:
+                    to_commit(new(GroupOffset, (name, index, new(CommittedOffset, values))))
                     answer = make_answer(partition_index=index)
                     waiting(answer)
                 else:
