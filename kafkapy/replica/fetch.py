@@ -13,6 +13,7 @@ from kafkapy.log.results import Busy
 from kafkapy.network.pieces import Pieces
 from kafkapy.record.file_region import FileRegion
 from kafkapy.replica.partition import READ_COMMITTED, Partition
+from kafkapy.replica.truncation import EpochEnd, divergence
 from kafkapy.runtime.purgatory import DelayedOperation
 
 Wanted = Sequence[tuple[Partition | KafkaError, Any]]
@@ -186,9 +187,7 @@ def _divergence(partition: Partition, asked: Any) -> tuple[int, int] | None:
         raise KafkaError(
             Errors.OFFSET_OUT_OF_RANGE, f"epoch {asked.last_fetched_epoch} is not in the log of {partition}"
         )
-    if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
-        return epoch, end_offset
-    return None
+    return divergence(EpochEnd(epoch, end_offset), asked.last_fetched_epoch, asked.fetch_offset)
 
 
 class DelayedFetch(DelayedOperation):

@@ -43,10 +43,8 @@ class Append:
     called with the lock held, once or more often, each time with the next validated batches. For each record set it
     adds a verdict, which is an AppendResult or a KafkaError, to `verdicts`.
 
-    Clients' batches and the broker's own batches get their offsets and leader epoch here (`assign` in `_take`). A
-    follower's append will differ in these places: its batches keep their offsets and leader epochs, so `_take` uses the
-    base offset of the batch and does not call `assign`; `write` begins the leader epochs of the batches; and the
-    sequences are not checked, as those of an OwnBatch are not.
+    Clients' batches and the broker's own batches get their offsets and leader epoch here (`assign` in `_take`). The
+    batches that a follower fetches keep theirs and are not checked again: see `kafkapy.log.append.follower`.
     """
 
     __slots__ = (

@@ -16,7 +16,6 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.failures import no_memory
 from kafkapy.log.indexes.txn_index import AbortedTxn
 from kafkapy.log.producers.producer_rebuild import replay
-from kafkapy.log.producers.producer_state import CompletedTxn
 from kafkapy.log.retention.cleanup import undo_append
 from kafkapy.log.segments.segment import MAX_RELATIVE_OFFSET, Segment
 
@@ -149,14 +148,4 @@ def _write(log: PartitionLog, segment: Segment, data: memoryview, found: Scan) -
 
 def _producers(log: PartitionLog, data: memoryview, position: int, found: Scan) -> list[AbortedTxn]:
     """Apply the batches to the producer state, and return the aborted transactions for the transaction index."""
-    if not found.producers:
-        return []
-    state, aborted = log.producers, []
-
-    def completed(txn: CompletedTxn) -> None:
-        if txn.aborted:
-            last_stable = state.last_stable_offset(txn)
-            aborted.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, last_stable))
-
-    replay(state, lambda size, at: bytes(data[at - position : at - position + size]), found.producers, completed)
-    return aborted
+    return replay(log.producers, lambda size, at: bytes(data[at - position : at - position + size]), found.producers)

@@ -74,7 +74,7 @@ class LogLoader:
     ) -> None:
         """`clean`: the log directory has the clean-shutdown marker. Both offsets come from its checkpoint files.
 
-        `watch` is told about the progress of recovery.
+        The progress of a recovery is reported to `watch`.
         """
         self._env = env
         self._files = env.files

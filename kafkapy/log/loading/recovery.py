@@ -15,7 +15,7 @@ from kafkapy.log.leader_epochs import LeaderEpochCache
 from kafkapy.log.loading.load_progress import LoadReport
 from kafkapy.log.producers.producer_rebuild import reader_of, rebuild_producer_state, replay, take_snapshot
 from kafkapy.log.producers.producer_snapshots import SnapshotFiles
-from kafkapy.log.producers.producer_state import CompletedTxn, ProducerState
+from kafkapy.log.producers.producer_state import ProducerState
 from kafkapy.log.segments.segment import MAX_RELATIVE_OFFSET, WITHOUT_ENTRIES, Segment
 from kafkapy.log.segments.segment_list import SegmentList
 
@@ -105,16 +105,8 @@ class Recovery:
         """Apply the batches of the segment to the producer state; return the aborted transactions whose marker is in
         the segment.
         """
-        state = self.state
-        aborted = []
-
-        def completed(txn: CompletedTxn) -> None:
-            if txn.aborted:
-                last_stable = state.last_stable_offset(txn)
-                aborted.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, last_stable))
-
-        replay(state, reader_of(segment), found.producers, completed)
-        state.end_offset = max(state.end_offset, found.next_offset)
+        aborted = replay(self.state, reader_of(segment), found.producers)
+        self.state.end_offset = max(self.state.end_offset, found.next_offset)
         return aborted
 
 

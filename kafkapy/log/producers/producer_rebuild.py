@@ -9,6 +9,7 @@ from collections.abc import Callable
 from struct import Struct
 
 from kafkapy._ext.batch import read_header
+from kafkapy.log.indexes.txn_index import AbortedTxn
 from kafkapy.log.producers.producer_snapshots import SnapshotError, SnapshotFiles
 from kafkapy.log.producers.producer_state import NO_OFFSET, BatchNote, CompletedTxn, ProducerEntry, ProducerState
 from kafkapy.log.segments.segment import WITHOUT_ENTRIES, Segment
@@ -96,7 +97,7 @@ def _replay_segment(state: ProducerState, segment: Segment, start: int, end_offs
     end = segment.locate(end_offset, segment.size)
     stop = end[0] if end is not None else segment.size
     found = segment.files.scan(segment.handle(), begin[0], stop, segment.base_offset, WITHOUT_ENTRIES, False)
-    replay(state, reader_of(segment), found.producers, lambda txn: None)
+    replay(state, reader_of(segment), found.producers)
 
 
 def reader_of(segment: Segment) -> Callable[[int, int], bytes]:
@@ -104,18 +105,14 @@ def reader_of(segment: Segment) -> Callable[[int, int], bytes]:
     return lambda size, position: segment.files.pread(segment.handle(), size, position)
 
 
-def replay(
-    state: ProducerState,
-    read: Callable[[int, int], bytes],
-    collected: bytes,
-    completed: Callable[[CompletedTxn], None],
-) -> None:
-    """Apply the batches of producers that a scan of batches has collected to the producer state.
+def replay(state: ProducerState, read: Callable[[int, int], bytes], collected: bytes) -> list[AbortedTxn]:
+    """Apply the batches of producers that a scan of batches has collected to the producer state. Return the aborted
+    transactions that end in these batches, as the transaction index has them.
 
     Nothing is refused, as the batches are in this log or in the leader's log. `collected` is the `producers` of the
-    scan's result, and `read(size, position)` returns the bytes of a batch. `completed` is called for each transaction
-    that ends, before the state counts the transaction as ended.
+    scan's result, and `read(size, position)` returns the bytes of a batch.
     """
+    aborted = []
     for base, last, producer_id, timestamp, position, _, last_sequence, size, epoch, flags in _BATCH.iter_unpack(
         collected
     ):
@@ -134,5 +131,8 @@ def replay(
         state.put(entry)
         if first != NO_OFFSET:
             txn = CompletedTxn(producer_id, first, base, marker.type == ABORT)
-            completed(txn)
+            if txn.aborted:  # computed before the state counts the transaction as ended
+                last_stable = state.last_stable_offset(txn)
+                aborted.append(AbortedTxn(producer_id, first, base, last_stable))
             state.complete(txn)
+    return aborted

@@ -73,7 +73,7 @@ class Progress:
     """The progress of a load, which is reported after each batch.
 
     Attributes:
-        done: The number of offsets that are loaded so far. In follow mode, counted anew at each look for records.
+        done: The number of offsets that are loaded so far. In follow mode, it begins again at each look for records.
         total: The number of offsets to load, counted like `done`.
         summary: The result of the run so far.
     """
