@@ -12,7 +12,8 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.results import Busy
 from kafkapy.network.pieces import Pieces
 from kafkapy.record.file_region import FileRegion
-from kafkapy.replica.partition import READ_COMMITTED, Partition
+from kafkapy.replica.hosted_partition import READ_COMMITTED
+from kafkapy.replica.partition import Partition
 from kafkapy.replica.truncation import EpochEnd, divergence
 from kafkapy.runtime.purgatory import DelayedOperation
 

@@ -14,7 +14,10 @@ from typing import Any
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
 from kafkapy.log.manager import LogManager
+from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.roles import PartitionRole
+from kafkapy.replica.followed_partition import FollowedPartition
+from kafkapy.replica.hosted_partition import HostedPartition
 from kafkapy.replica.partition import Partition
 from kafkapy.replica.stall import StallMonitor
 from kafkapy.runtime.disk_pool import DiskPool
@@ -40,12 +43,20 @@ def check_later(role: PartitionRole, epoch: int) -> None:
         )
 
 
-def _nothing(partition: Partition) -> None:
-    """Do nothing: the default of the callbacks `on_led` and `on_lost`."""
+def _known(topic_id: bytes) -> bytes | None:
+    """Return the topic id, None if it is zero: controllers before Kafka 2.8 send none."""
+    return None if topic_id == ZERO_ID else topic_id
+
+
+def _nothing(partition: HostedPartition) -> None:
+    """Do nothing: the default of the callbacks."""
 
 
 class ReplicaManager:
-    """The partitions of this broker, by topic and partition index. Looking up a partition takes no lock; changes do."""
+    """The partitions that this broker leads or follows, by topic and partition index.
+
+    Looking up a partition takes no lock; changes do.
+    """
 
     def __init__(
         self,
@@ -70,12 +81,17 @@ class ReplicaManager:
         self._stalls: dict[str, StallMonitor] = {}
         self._lock = threading.Lock()
         self._topics: dict[str, dict[int, Partition]] = {}
+        self._followed: dict[str, dict[int, FollowedPartition]] = {}
         # Partitions of this broker that it does not lead, by topic and index; None while the log is loading.
         self._absent: dict[str, dict[int, Absence | None]] = {}
         self._verifies_transactions = False
         # Called with each partition that this broker begins to lead, or ceases to lead. On any thread.
         self.on_led: Callable[[Partition], object] = _nothing
         self.on_lost: Callable[[Partition], object] = _nothing
+        # Called with each partition that this broker begins to follow, or ceases to follow, on any thread. When
+        # `on_followed` is called, no append of an earlier role can come any more.
+        self.on_followed: Callable[[FollowedPartition], object] = _nothing
+        self.on_unfollowed: Callable[[FollowedPartition], object] = _nothing
 
     def get(self, topic: str, index: int, *, hasten: bool = True) -> Partition:
         """Return the Partition. Raise KafkaError if this broker does not lead it.
@@ -106,6 +122,20 @@ class ReplicaManager:
         if partition.gone is not None:
             partition.check_there()
         return partition
+
+    def readable(self, topic: str, index: int) -> HostedPartition:
+        """Return the partition that this broker leads or follows, for reads. Raises the KafkaError of `get` otherwise."""
+        followed = self.followed(topic, index)
+        return self.get(topic, index) if followed is None or followed.gone is not None else followed
+
+    def followed(self, topic: str, index: int) -> FollowedPartition | None:
+        """Return the partition if this broker follows it, also if its log directory has failed, else None."""
+        return self._followed.get(topic, {}).get(index)
+
+    def all_followed(self) -> Iterator[FollowedPartition]:
+        """Return an iterator of the partitions that this broker follows."""
+        for partitions in list(self._followed.values()):
+            yield from list(partitions.values())
 
     def _find(self, topic: str, index: int) -> Partition | None:
         partitions = self._topics.get(topic)
@@ -176,7 +206,7 @@ class ReplicaManager:
         meantime.
         """
         topic, index = role.topic, role.partition
-        partition_log = self.log_manager.create(topic, index, role.topic_id, config, is_new=role.is_new)
+        partition_log = self.log_manager.create(topic, index, _known(role.topic_id), config, is_new=role.is_new)
         partition_log.assign_leader_epoch(role.leader_epoch)
         partition = Partition(
             partition_log,
@@ -188,7 +218,7 @@ class ReplicaManager:
             conversion_pool=self._conversion_pool,
             stall=self._stall_of(partition_log.env.log_dir),
             timer=self._timer,
-            on_append=self.fetch_purgatory.check,
+            on_change=self.fetch_purgatory.check,
         )
         if set(role.isr) <= {self.broker_id}:  # other replicas may lack what is above the high watermark
             partition_log.advance_high_watermark(partition_log.log_end_offset, role.leader_epoch)
@@ -206,33 +236,61 @@ class ReplicaManager:
                 # lock: a look-up of a topic or an index is atomic, and so is the list() of those that iterate.
                 self._topics.setdefault(topic, {})[index] = partition
                 absent.pop(index, None)
+                followed = self._pop(self._followed, topic, index)
         if not is_known:
             if partition_log.topic_id == role.topic_id:  # the deletion ended before this log was created
                 self.log_manager.delete(topic, index)
             raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} was deleted")
         if before is not None:  # the log refuses its appends from now on
             before.remove(KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} has a later leader epoch"))
+        if followed is not None:
+            self._end_following(followed, KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "this broker leads it now"))
         partition_log.tell()
         self.on_led(partition)
         return partition
 
-    def make_follower(self, role: PartitionRole, reason: KafkaError) -> None:
-        """End this broker's leadership of the partition, if it is the leader; `get` raises `reason` from now on.
+    def make_follower(self, role: PartitionRole, config: LogConfig, reason: KafkaError) -> FollowedPartition:
+        """Make this broker a follower of the partition, creating the log if there is none, and return the new
+        FollowedPartition. From now on `get` raises `reason`.
 
-        Raises KafkaError STALE_CONTROLLER_EPOCH if another thread has applied a later role in the meantime.
+        Waits for the disk. Raises KafkaError if the log cannot be created, or is in a log directory that is offline,
+        and STALE_CONTROLLER_EPOCH if another thread has applied a later role in the meantime.
         """
         topic, index = role.topic, role.partition
-        partition_log = self.log_manager.get(topic, index)
-        if partition_log is not None:
-            partition_log.assign_topic_id(role.topic_id)
-            partition_log.fence(role.leader_epoch)  # first: a later append would not be replicated
+        partition_log = self.log_manager.create(topic, index, _known(role.topic_id), config, is_new=role.is_new)
+        partition_log.fence(role.leader_epoch)  # first: a later append would not be replicated
+        followed = FollowedPartition(
+            partition_log,
+            broker_id=self.broker_id,
+            leader=role.leader,
+            leader_epoch=role.leader_epoch,
+            topic_id=role.topic_id,
+            on_change=self.fetch_purgatory.check,
+        )
         with self._lock:
             self.check_later(role)
+            partition_log.check_open()
             partition = self._topics.get(topic, {}).pop(index, None)
+            before = self.followed(topic, index)
             self._absent.setdefault(topic, {})[index] = role.leader_epoch, reason
+            self._followed.setdefault(topic, {})[index] = followed
         if partition is not None:
             partition.remove(reason)
             self.on_lost(partition)
+        if before is not None:
+            self._end_following(before, KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "a later leader epoch has begun"))
+        self.on_followed(followed)
+        return followed
+
+    def stop_fetching(self, topic: str, index: int) -> None:
+        """Stop fetching a partition that this broker follows, until its next role. Ignore other partitions."""
+        followed = self.followed(topic, index)
+        if followed is not None and followed.gone is None:
+            self.on_unfollowed(followed)
+
+    def _end_following(self, followed: FollowedPartition, why: KafkaError) -> None:
+        followed.remove(why)
+        self.on_unfollowed(followed)
 
     def delete(self, topic: str, index: int) -> None:
         """Remove a partition from this broker, and delete its log. Waits for the disk.
@@ -242,10 +300,14 @@ class ReplicaManager:
         """
         with self._lock:
             partition = self._pop(self._topics, topic, index)
+            followed = self._pop(self._followed, topic, index)
             self._pop(self._absent, topic, index)
+        deleted = KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} was deleted from this broker")
         if partition is not None:
-            partition.remove(KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} was deleted"))
+            partition.remove(deleted)
             self.on_lost(partition)
+        if followed is not None:
+            self._end_following(followed, deleted)
         self.log_manager.delete(topic, index)
 
     @staticmethod
@@ -257,14 +319,15 @@ class ReplicaManager:
         return found
 
     def config_of(self, topic: str, index: int) -> LogConfig | None:
-        """Return the settings of the log of a partition that this broker leads, None for any other partition."""
-        partition = self._find(topic, index)
+        """Return the settings of the log of a partition that this broker hosts, None for any other partition."""
+        partition = self._find(topic, index) or self.followed(topic, index)
         return partition.log.config if partition is not None else None
 
     def update_config(self, topic: str, config: LogConfig) -> None:
-        """Apply new settings of a topic to the logs of all its partitions that this broker leads."""
-        for partition in list(self._topics.get(topic, {}).values()):
-            partition.log.update_config(config)
+        """Apply new settings of a topic to the logs of all its partitions that this broker hosts."""
+        for hosted in (self._topics, self._followed):
+            for partition in list(hosted.get(topic, {}).values()):
+                partition.log.update_config(config)
 
     def verify_transactions(self, enabled: bool) -> None:
         """Set whether the first append of a transaction to a partition must be verified with the transaction
@@ -283,11 +346,16 @@ class ReplicaManager:
         Requests to these partitions fail with KAFKA_STORAGE_ERROR from now on.
         """
         gone = KafkaError(Errors.KAFKA_STORAGE_ERROR, f"log directory {directory} is offline: {error}")
-        lost = [partition for partition in self if partition.log.dir.parent == directory and partition.gone is None]
+        lost = [one for one in self if one.log.dir.parent == directory and one.gone is None]
+        followed = [one for one in self.all_followed() if one.log.dir.parent == directory and one.gone is None]
         for partition in lost:
             partition.remove(gone)
             self.on_lost(partition)
-        log.error("log directory %s is offline (%s); partitions lost: %d", directory, error, len(lost))
+        for one in followed:
+            with self._lock:
+                self._absent.setdefault(one.topic, {})[one.index] = one.leader_epoch, gone
+            self._end_following(one, gone)
+        log.error("log directory %s is offline (%s); partitions lost: %d", directory, error, len(lost) + len(followed))
 
     def end_long_work(self) -> None:
         """Refuse the queued appends that need a format conversion, because the broker is stopping and sends no more

@@ -1,4 +1,4 @@
-"""A partition that this broker leads: the log, the leader epoch, the replicas and the high watermark.
+"""A partition that this broker leads: appends, the replicas and the high watermark.
 
 Source: kafka.cluster.Partition.
 """
@@ -11,20 +11,18 @@ from typing import Any
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.append.rules import Records
-from kafkapy.log.partition_log import AppendResult, PartitionLog, ReadResult
+from kafkapy.log.partition_log import AppendResult, PartitionLog
 from kafkapy.log.results import Busy
 from kafkapy.replica.append_queue import AppendQueue
 from kafkapy.replica.high_watermark import Replicated, ReplicationWaits, advanced, effective_min_isr
-
-READ_UNCOMMITTED = 0
-READ_COMMITTED = 1
+from kafkapy.replica.hosted_partition import HostedPartition
 
 CONVERTED_AT_ONCE = 8  # record sets of old formats that are converted between two checks whether to stop
 
 Verdict = AppendResult | KafkaError
 
 
-class Partition:
+class Partition(HostedPartition):
     """A partition that this broker leads, in one leader epoch. Any thread may append; reads take no lock."""
 
     __slots__ = (
@@ -34,16 +32,9 @@ class Partition:
         "_queue",
         "_stall",
         "_waits",
-        "broker_id",
         "ending",
-        "gone",
-        "index",
         "isr",
-        "leader_epoch",
-        "log",
-        "on_append",
         "replicas",
-        "topic",
     )
 
     def __init__(
@@ -58,19 +49,13 @@ class Partition:
         conversion_pool: Any = None,
         stall: Any,
         timer: Any = None,
-        on_append: Callable[[Partition], object],
+        on_change: Callable[[HostedPartition], object],
     ) -> None:
         """`replicas` and `isr` are broker ids, by default this broker only. More than one replica needs `timer`, for
         time-outs.
         """
-        self.topic = log.topic
-        self.index = log.partition
-        self.log = log
-        self.broker_id = broker_id
-        self.leader_epoch = leader_epoch
-        self.on_append = on_append
+        super().__init__(log, broker_id=broker_id, leader_epoch=leader_epoch, on_change=on_change)
         self.ending: KafkaError | None = None  # set once when the broker stops: no long work begins from then on
-        self.gone: KafkaError | None = None  # set once when this broker ceases to lead the partition: see `remove`
         self._stall = stall
         # Guards `replicas`, `isr` and `_follower_ends`, so that the high watermark moves by the ISR of that moment.
         # Taken before the locks of the log.
@@ -82,12 +67,6 @@ class Partition:
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index}, leader epoch {self.leader_epoch}, {self.log})"
-
-    def check_there(self) -> None:
-        """Raise the KafkaError with which `remove` was called, if this broker has ceased to lead the partition."""
-        # A new exception for each call: an object that is raised many times keeps the tracebacks of all callers.
-        if self.gone is not None:
-            raise KafkaError(self.gone.code, self.gone.message)
 
     # --- appends
 
@@ -264,48 +243,7 @@ class Partition:
             log.tell()
         if self._waits.pending:
             self._complete_waits()
-        self.on_append(self)
-
-    # --- reads
-
-    def check_epoch(self, current_leader_epoch: int) -> None:
-        """Raise KafkaError if the leader epoch in a client's request is not the leader epoch of this partition
-        (KIP-320).
-
-        FENCED_LEADER_EPOCH for an older epoch: the client's metadata is stale. UNKNOWN_LEADER_EPOCH for a later one:
-        this broker does not know of that epoch yet. -1 is not checked. Also raises the error of `remove`.
-        """
-        self.check_there()
-        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
-            return
-        if current_leader_epoch < self.leader_epoch:
-            raise KafkaError(
-                Errors.FENCED_LEADER_EPOCH,
-                f"leader epoch {current_leader_epoch} is over: {self.topic}-{self.index} is at {self.leader_epoch}",
-            )
-        raise KafkaError(
-            Errors.UNKNOWN_LEADER_EPOCH,
-            f"leader epoch {current_leader_epoch} has not come to {self.topic}-{self.index}: {self.leader_epoch}",
-        )
-
-    def end_offset(self, isolation: int) -> int:
-        """Return the offset at which a consumer's reads end: the high watermark; with read_committed the last stable
-        offset.
-        """
-        log = self.log
-        return log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
-
-    def read(
-        self, offset: int, max_bytes: int, isolation: int, *, min_one: bool, cut: bool = False, blocking: bool
-    ) -> ReadResult | Busy:
-        """Return the batches from `offset` on as a region of a segment file, whose last batch may be cut off.
-
-        `max_bytes`, `min_one` and `cut` are those of PartitionLog.read. Returns BUSY if `blocking` is False and the
-        look-up of the position would have to wait for the disk. Raises KafkaError OFFSET_OUT_OF_RANGE.
-        """
-        return self.log.read(
-            offset, max_bytes, min_one=min_one, cut=cut, max_offset=self.end_offset(isolation), blocking=blocking
-        )
+        self.on_change(self)
 
     def delete_records(self, before: int) -> int:
         """Advance the log start offset to `before` (-1: to the high watermark), and return the new log start offset.
@@ -329,15 +267,11 @@ class Partition:
                 f"{log.high_watermark}",
             )
         log.delete_records(target)
-        self.on_append(self)  # fetches that wait below the new start get an error now
+        self.on_change(self)  # fetches that wait below the new start get an error now
         return log.log_start_offset
 
     def remove(self, why: KafkaError) -> None:
-        """End this broker's leadership. Requests that wait for the partition, and later requests, get the error
-        `why`.
-        """
         self.gone = why
         self._queue.end(why)
         self._waits.end(why)
-        self.log.tell()
-        self.on_append(self)
+        super().remove(why)

@@ -15,6 +15,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.metadata.cache import MetadataCache
+from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.roles import ANY_EPOCH, NO_LEADER, TOPIC_DELETED, PartitionRole, StopPartition
 from kafkapy.replica.manager import NO_EPOCH, ReplicaManager, check_later
 
@@ -39,7 +40,7 @@ class Roles:
         cache: MetadataCache | None = None,
     ) -> None:
         """`config_of(topic)` returns the settings of the topic's logs. `reload_config(topic)` applies the present
-        settings to all logs of the topic that this broker leads. Both raise KafkaError if the settings are invalid.
+        settings to all logs of the topic on this broker. Both raise KafkaError if the settings are invalid.
         `cache` gets the partition leaders for Metadata responses.
         """
         self._replicas = replicas
@@ -132,11 +133,13 @@ class Roles:
                 Errors.FENCED_LEADER_EPOCH,
                 f"leader epoch {stop.leader_epoch} of {topic}-{index} is over: {epoch} is the latest",
             )
-        if stop.delete:  # else there is nothing to stop: followers do not fetch yet, and leaders keep their role
-            with self._lock:
-                self._waiting.pop((topic, index), None)
-                self._refused.pop((topic, index), None)
-            self._replicas.delete(topic, index)
+        if not stop.delete:  # a leader keeps its role
+            self._replicas.stop_fetching(topic, index)
+            return
+        with self._lock:
+            self._waiting.pop((topic, index), None)
+            self._refused.pop((topic, index), None)
+        self._replicas.delete(topic, index)
 
     def _check_online(self, topic: str, index: int) -> PartitionLog | None:
         """Return the partition's log, None if this broker has none. Raise LogDirFailure if its log directory is
@@ -171,7 +174,7 @@ class Roles:
 
     def _take(self, role: PartitionRole) -> None:
         partition_log = self._check_online(role.topic, role.partition)
-        if partition_log is not None:
+        if partition_log is not None and role.topic_id != ZERO_ID:
             partition_log.check_topic_id(role.topic_id)
         self._replicas.check_later(role)
         if self._replicas.broker_id not in role.replicas:
@@ -220,10 +223,21 @@ class Roles:
                 self._reload_config(role.topic)
 
     def _follow(self, role: PartitionRole) -> None:
-        # Followers do not fetch from the leader yet: the log stays as it is, and this broker's appends are fenced.
         where = f"{role.topic}-{role.partition}"
         if role.leader == NO_LEADER:
             reason = KafkaError(Errors.LEADER_NOT_AVAILABLE, f"{where} has no leader: its ISR is {list(role.isr)}")
         else:
             reason = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, f"broker {role.leader} leads {where}")
-        self._replicas.make_follower(role, reason)
+        followed = self._replicas.make_follower(role, self._valid_config_of(role.topic), reason)
+        self._apply_changed_settings(role, followed.log.config)
+
+    def _valid_config_of(self, topic: str) -> LogConfig:
+        """Return the settings of the topic's logs; the broker's defaults, if the topic's settings are invalid.
+
+        A follower must replicate in any case, and a leader with these settings refuses to lead.
+        """
+        try:
+            return self._config_of(topic)
+        except KafkaError as error:
+            log.error("%s is followed with the broker's default settings: %s", topic, error.message)
+            return self._replicas.log_manager.defaults

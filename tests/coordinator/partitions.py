@@ -45,5 +45,5 @@ def lead(
         append_pool=pool or AtOnce(),
         stall=StallMonitor(10.0),
         timer=timer,
-        on_append=lambda _: None,
+        on_change=lambda _: None,
     )

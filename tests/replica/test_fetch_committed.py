@@ -8,7 +8,8 @@ import pytest
 from kafkapy.log.append.rules import OwnBatch
 from kafkapy.record.control import marker_batch
 from kafkapy.replica.fetch import DelayedFetch, FetchPlan
-from kafkapy.replica.partition import READ_COMMITTED, Partition
+from kafkapy.replica.hosted_partition import READ_COMMITTED
+from kafkapy.replica.partition import Partition
 from kafkapy.replica.stall import StallMonitor
 from tests.harness.appends import AtOnce, append_to
 from tests.log.support import NOW, Bench, Files, idempotent
@@ -47,7 +48,7 @@ def partition(tmp_path, disk):
     bench = Bench(tmp_path, files=disk, segment_bytes=1000, index_interval_bytes=1, segment_ms=1 << 40)
     log = bench.load()
     partition = Partition(
-        log, broker_id=0, leader_epoch=0, append_pool=AtOnce(), stall=StallMonitor(9.0), on_append=lambda _: None
+        log, broker_id=0, leader_epoch=0, append_pool=AtOnce(), stall=StallMonitor(9.0), on_change=lambda _: None
     )
     for number in range(20):
         data = idempotent("x" * 50, producer_id=number, transactional=True)

@@ -40,7 +40,7 @@ class Replicas:
             leader_epoch=0,
             append_pool=self.pool,
             stall=StallMonitor(10.0),
-            on_append=self.woken.append,
+            on_change=self.woken.append,
         )
         data = build([(-1, None, b"v", [])], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
         append_to(partition, [memoryview(bytearray(data))])

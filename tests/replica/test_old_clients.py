@@ -28,7 +28,7 @@ def partition_of(tmp_path):
         bench = Bench(tmp_path / str(next(count)))
         log = bench.load()
         partition = Partition(
-            log, broker_id=0, leader_epoch=0, append_pool=pool, stall=StallMonitor(1), on_append=lambda _: None
+            log, broker_id=0, leader_epoch=0, append_pool=pool, stall=StallMonitor(1), on_change=lambda _: None
         )
         for value in values:
             (verdict,) = append_to(partition, [batch(value)])

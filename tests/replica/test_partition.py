@@ -34,7 +34,7 @@ def load(directory, **settings):
 def lead(log, leader_epoch=0, **options):
     """Return a new Partition over the log, as created for a role with this leader epoch."""
     log.assign_leader_epoch(leader_epoch)
-    options = {"append_pool": AtOnce(), "stall": StallMonitor(1.0), "on_append": lambda _: None} | options
+    options = {"append_pool": AtOnce(), "stall": StallMonitor(1.0), "on_change": lambda _: None} | options
     return Partition(log, broker_id=0, leader_epoch=leader_epoch, **options)
 
 
@@ -115,7 +115,7 @@ def test_with_flush_messages_producers_and_readers_wait_for_the_sync(tmp_path):
     stall = StallMonitor(0.5)
     seen = threading.Semaphore(0)
     partition = Partition(
-        log, broker_id=0, leader_epoch=0, append_pool=pool, stall=stall, on_append=lambda _: seen.release()
+        log, broker_id=0, leader_epoch=0, append_pool=pool, stall=stall, on_change=lambda _: seen.release()
     )
     answers = []
     assert partition.append([batch()], answers.append) is None
@@ -178,7 +178,7 @@ def test_converting_is_no_stall_of_the_disk(tmp_path):
         append_pool=pool,
         conversion_pool=long_pool,
         stall=stall,
-        on_append=lambda _: None,
+        on_change=lambda _: None,
     )
     answers = []
     old = memoryview(bytearray(build_set([(1_600_000_000_000, None, b"old")] * 3, 1, GZIP)))
@@ -199,7 +199,7 @@ def test_old_sets_are_not_converted_after_the_partition_refused_them(tmp_path):
     env = Environment(str(tmp_path), Files(), SYSTEM_CLOCK, scheduler)
     log = PartitionLog.load(env, str(tmp_path / "t-0"), "t", 0, LogConfig({}))
     partition = Partition(
-        log, broker_id=0, leader_epoch=0, append_pool=AtOnce(), stall=StallMonitor(1.0), on_append=lambda _: None
+        log, broker_id=0, leader_epoch=0, append_pool=AtOnce(), stall=StallMonitor(1.0), on_change=lambda _: None
     )
     refusal = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
     partition.log = hesitant = Hesitant(log)

@@ -15,7 +15,7 @@ from kafkapy.log.append.rules import OwnBatch
 from kafkapy.metadata.roles import PartitionRole
 from kafkapy.protocol.apis import CREATE_TOPICS, DELETE_TOPICS, FETCH
 from kafkapy.record.control import marker_batch
-from kafkapy.replica.partition import READ_COMMITTED, READ_UNCOMMITTED
+from kafkapy.replica.hosted_partition import READ_COMMITTED, READ_UNCOMMITTED
 from tests.harness.appends import append_to
 from tests.harness.wire import Wire
 from tests.server.requests import batch, produce, start_broker

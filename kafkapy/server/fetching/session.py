@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors
-from kafkapy.replica.partition import READ_COMMITTED
+from kafkapy.replica.hosted_partition import READ_COMMITTED
 
 if TYPE_CHECKING:
     from kafkapy.log.partition_log import PartitionLog

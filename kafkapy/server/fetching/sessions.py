@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from kafkapy.errors import Errors
-from kafkapy.replica.partition import READ_UNCOMMITTED
+from kafkapy.replica.hosted_partition import READ_UNCOMMITTED
 from kafkapy.server.fetching.session import INITIAL_EPOCH, FetchPartition, FetchSession, Key
 
 NO_SESSION = 0

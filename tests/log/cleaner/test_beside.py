@@ -8,7 +8,8 @@ from kafkapy.errors import Errors
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.record.batch import build
 from kafkapy.replica.fetch import FetchPlan
-from kafkapy.replica.partition import READ_COMMITTED, Partition
+from kafkapy.replica.hosted_partition import READ_COMMITTED
+from kafkapy.replica.partition import Partition
 from kafkapy.replica.stall import StallMonitor
 from tests.harness.appends import AtOnce, append_to
 
@@ -37,7 +38,7 @@ def filled(tmp_path, **settings):
 
 def partition_of(log):
     return Partition(
-        log, broker_id=0, leader_epoch=0, append_pool=AtOnce(), stall=StallMonitor(1.0), on_append=lambda _: None
+        log, broker_id=0, leader_epoch=0, append_pool=AtOnce(), stall=StallMonitor(1.0), on_change=lambda _: None
     )
 
 

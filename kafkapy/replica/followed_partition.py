@@ -1,0 +1,35 @@
+"""A partition that this broker follows: its records come from the leader, by the fetches of this broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafkapy.log.partition_log import PartitionLog
+from kafkapy.replica.hosted_partition import HostedPartition
+
+
+class FollowedPartition(HostedPartition):
+    """A partition that another broker leads and this broker replicates, in one leader epoch.
+
+    leader      the id of the leading broker, NO_LEADER (-1) if there is none
+    topic_id    the topic id of the controller's request; zero bytes if the controller sent none
+    """
+
+    __slots__ = ("leader", "topic_id")
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        *,
+        broker_id: int,
+        leader: int,
+        leader_epoch: int,
+        topic_id: bytes,
+        on_change: Callable[[HostedPartition], object],
+    ) -> None:
+        super().__init__(log, broker_id=broker_id, leader_epoch=leader_epoch, on_change=on_change)
+        self.leader = leader
+        self.topic_id = topic_id
+
+    def __repr__(self) -> str:
+        return f"FollowedPartition({self.topic}-{self.index}, leader epoch {self.leader_epoch}, {self.log})"
