@@ -52,6 +52,11 @@ class ControllerFence:
         """The controller epoch to write into partition states, 1 if no term was set."""
         return self._term.epoch if self._term is not None else 1
 
+    @property
+    def is_held(self) -> bool:
+        """True while this broker is the controller, as far as it knows."""
+        return self._term is not None and self._term.version != _NO_VERSION
+
     def set_term(self, term: Term | None) -> None:
         """Make changes succeed from now on only during this controller term. None means that this broker is not the
         controller, so that all fenced changes fail."""

@@ -15,8 +15,8 @@ class PartitionRole(NamedTuple):
     """One partition of a LeaderAndIsr request. The broker `leader` is the partition's leader, the other brokers in
     `replicas` are followers.
 
-    `partition_epoch` is the version of the partition's state node. No broker reads it yet: it is meant for leaders that
-    change the ISR by AlterPartition, whose response may come before or after a LeaderAndIsr request. `is_new` says that
+    `partition_epoch` is the version of the partition's state node. The response to AlterPartition, by which a leader
+    changes the ISR, may come before or after a LeaderAndIsr request: the higher version wins. `is_new` says that
     the partition has no records yet, so that a broker may create its log although one of its log directories is
     offline.
     """

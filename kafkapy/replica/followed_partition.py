@@ -24,10 +24,17 @@ class FollowedPartition(HostedPartition):
         broker_id: int,
         leader: int,
         leader_epoch: int,
+        partition_epoch: int,
         topic_id: bytes,
         on_change: Callable[[HostedPartition], object],
     ) -> None:
-        super().__init__(log, broker_id=broker_id, leader_epoch=leader_epoch, on_change=on_change)
+        super().__init__(
+            log,
+            broker_id=broker_id,
+            leader_epoch=leader_epoch,
+            partition_epoch=partition_epoch,
+            on_change=on_change,
+        )
         self.leader = leader
         self.topic_id = topic_id
 

@@ -91,7 +91,7 @@ class Link:
         self._network = network
         self._run = run
         self._client_id = client_id
-        self._connect_timeout_s = connect_timeout_s
+        self.connect_timeout_s = connect_timeout_s
         self._lock = threading.Lock()
         self._queue: deque[_Request] = deque()
         self._connecting = False
@@ -182,7 +182,7 @@ class Link:
             else:
                 self._opened(conn)
 
-        self._network.open(address, self, opened, self._connect_timeout_s)
+        self._network.open(address, self, opened, self.connect_timeout_s)
 
     def _opened(self, conn: Connection) -> None:
         conn.on_close = lambda: self._lost(conn)
@@ -195,7 +195,7 @@ class Link:
             lambda *it: self._versions(conn, *it),
             (version, version),
             None,
-            self._connect_timeout_s,
+            self.connect_timeout_s,
         )
         self._send(conn, request, version, self._frame(request, version))
 

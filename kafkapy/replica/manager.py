@@ -68,8 +68,11 @@ class ReplicaManager:
         conversion_pool: DiskPool | None = None,
         stall_threshold: float,
         is_known: Callable[[str, int], bool] = lambda topic, index: False,
+        is_deleted: Callable[[str, bytes], bool] = lambda topic, topic_id: False,
     ) -> None:
-        """`is_known(topic, index)` returns True if the cluster has the partition, maybe on other brokers."""
+        """`is_known(topic, index)` returns True if the cluster has the partition, maybe on other brokers.
+        `is_deleted(topic, topic_id)` returns True if this broker is the controller and has deleted the topic.
+        """
         self.log_manager = log_manager
         self.broker_id = broker_id
         self.fetch_purgatory = Purgatory("fetch", timer)
@@ -78,6 +81,7 @@ class ReplicaManager:
         self._conversion_pool = conversion_pool
         self._stall_threshold = stall_threshold
         self._is_known = is_known
+        self._is_deleted = is_deleted
         self._stalls: dict[str, StallMonitor] = {}
         self._lock = threading.Lock()
         self._topics: dict[str, dict[int, Partition]] = {}
@@ -124,13 +128,18 @@ class ReplicaManager:
         return partition
 
     def readable(self, topic: str, index: int) -> HostedPartition:
-        """Return the partition that this broker leads or follows, for reads. Raises the KafkaError of `get` otherwise."""
+        """Return the partition, for reads, if this broker leads or follows it. Raises the KafkaError of `get`."""
         followed = self.followed(topic, index)
         return self.get(topic, index) if followed is None or followed.gone is not None else followed
 
     def followed(self, topic: str, index: int) -> FollowedPartition | None:
         """Return the partition if this broker follows it, also if its log directory has failed, else None."""
         return self._followed.get(topic, {}).get(index)
+
+    def partition_epoch(self, topic: str, index: int) -> int:
+        """Return the version of the partition's state node that this broker knows, -1 if it has no role for it."""
+        partition = self._find(topic, index) or self.followed(topic, index)
+        return -1 if partition is None else partition.partition_epoch
 
     def all_followed(self) -> Iterator[FollowedPartition]:
         """Return an iterator of the partitions that this broker follows."""
@@ -201,9 +210,8 @@ class ReplicaManager:
         """Make this broker the partition's leader, creating the log if there is none, and return the new Partition.
 
         Waits for the disk. Raises KafkaError if the log cannot be created, or is in a log directory that is offline.
-        Raises UNKNOWN_TOPIC_OR_PARTITION for a partition that is neither new nor known to this broker, because its
-        topic was deleted in the meantime, and STALE_CONTROLLER_EPOCH if another thread has applied a later role in the
-        meantime.
+        Raises UNKNOWN_TOPIC_OR_PARTITION if this broker, as controller, has deleted the topic in the meantime, and
+        STALE_CONTROLLER_EPOCH if another thread has applied a later role in the meantime.
         """
         topic, index = role.topic, role.partition
         partition_log = self.log_manager.create(topic, index, _known(role.topic_id), config, is_new=role.is_new)
@@ -212,6 +220,7 @@ class ReplicaManager:
             partition_log,
             broker_id=self.broker_id,
             leader_epoch=role.leader_epoch,
+            partition_epoch=role.partition_epoch,
             replicas=role.replicas,
             isr=role.isr,
             append_pool=self._append_pool,
@@ -226,8 +235,8 @@ class ReplicaManager:
             partition_log.verifies_transactions = self._verifies_transactions
             absent = self._absent.get(topic, {})
             before = self._find(topic, index)
-            is_known = role.is_new or index in absent or before is not None
-            if is_known:
+            is_deleted = not role.is_new and self._is_deleted(topic, role.topic_id)
+            if not is_deleted:
                 # Since the log began this leader epoch, another thread may have given the partition a later role, or
                 # have deleted its log.
                 self.check_later(role)
@@ -237,7 +246,7 @@ class ReplicaManager:
                 self._topics.setdefault(topic, {})[index] = partition
                 absent.pop(index, None)
                 followed = self._pop(self._followed, topic, index)
-        if not is_known:
+        if is_deleted:
             if partition_log.topic_id == role.topic_id:  # the deletion ended before this log was created
                 self.log_manager.delete(topic, index)
             raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} was deleted")
@@ -264,6 +273,7 @@ class ReplicaManager:
             broker_id=self.broker_id,
             leader=role.leader,
             leader_epoch=role.leader_epoch,
+            partition_epoch=role.partition_epoch,
             topic_id=role.topic_id,
             on_change=self.fetch_purgatory.check,
         )

@@ -43,6 +43,7 @@ class Partition(HostedPartition):
         *,
         broker_id: int,
         leader_epoch: int,
+        partition_epoch: int = 0,
         replicas: Sequence[int] | None = None,
         isr: Sequence[int] | None = None,
         append_pool: Any,
@@ -54,7 +55,13 @@ class Partition(HostedPartition):
         """`replicas` and `isr` are broker ids, by default this broker only. More than one replica needs `timer`, for
         time-outs.
         """
-        super().__init__(log, broker_id=broker_id, leader_epoch=leader_epoch, on_change=on_change)
+        super().__init__(
+            log,
+            broker_id=broker_id,
+            leader_epoch=leader_epoch,
+            partition_epoch=partition_epoch,
+            on_change=on_change,
+        )
         self.ending: KafkaError | None = None  # set once when the broker stops: no long work begins from then on
         self._stall = stall
         # Guards `replicas`, `isr` and `_follower_ends`, so that the high watermark moves by the ISR of that moment.

@@ -64,7 +64,7 @@ class Roles:
         not later than the present one, and with UNKNOWN_TOPIC_OR_PARTITION if this broker is not among the replicas. A
         stop of an earlier leader epoch fails with FENCED_LEADER_EPOCH.
         """
-        if not self._is_latest(controller_epoch):
+        if not self.accepts(controller_epoch):
             stale = KafkaError(
                 Errors.STALE_CONTROLLER_EPOCH,
                 f"controller epoch {controller_epoch} is over, {self._controller_epoch} is the latest",
@@ -83,7 +83,7 @@ class Roles:
 
         Does nothing if a controller with a later epoch has called before.
         """
-        if self._is_latest(controller_epoch):
+        if self.accepts(controller_epoch):
             self._cache.update(partitions)
 
     def loaded(self, topic: str, index: int) -> None:
@@ -110,8 +110,12 @@ class Roles:
         except KafkaError as error:
             log.error("the role of %s-%d is not applied: %s", role.topic, role.partition, error.message)
 
-    def _is_latest(self, controller_epoch: int) -> bool:
-        """Return False if a controller with a later epoch has called before. Otherwise remember this epoch."""
+    def accepts(self, controller_epoch: int) -> bool:
+        """Return False if a controller with a later epoch has called before. Otherwise remember this epoch.
+
+        One epoch is remembered for all kinds of requests: UpdateMetadata of a new controller also ends what the former
+        one may ask by LeaderAndIsr or StopReplica.
+        """
         with self._lock:
             self._controller_epoch = max(self._controller_epoch, controller_epoch)
             return self._controller_epoch == controller_epoch
@@ -176,18 +180,48 @@ class Roles:
         partition_log = self._check_online(role.topic, role.partition)
         if partition_log is not None and role.topic_id != ZERO_ID:
             partition_log.check_topic_id(role.topic_id)
+        if partition_log is not None and self._only_topic_id(role, partition_log):
+            return
         self._replicas.check_later(role)
         if self._replicas.broker_id not in role.replicas:
             raise KafkaError(
                 Errors.UNKNOWN_TOPIC_OR_PARTITION,
                 f"this broker is not among the replicas {list(role.replicas)} of {role.topic}-{role.partition}",
             )
+        known = self._replicas.partition_epoch(role.topic, role.partition)
+        if role.partition_epoch < known:
+            log.info(
+                "the role of %s-%d is skipped: its partition epoch is %d, the controller has answered a change of the "
+                "ISR with %d already",
+                role.topic,
+                role.partition,
+                role.partition_epoch,
+                known,
+            )
+            return
         with self._lock:
             self._refused.pop((role.topic, role.partition), None)
         if role.leader == self._replicas.broker_id:
             self._lead(role)
         else:
             self._follow(role)
+
+    def _only_topic_id(self, role: PartitionRole, partition_log: PartitionLog) -> bool:
+        """Take over the topic id of a role that changes nothing else. Return False for any other role.
+
+        A cluster that is upgraded to topic ids sends them without a new leader epoch, and one that is downgraded sends
+        roles without them.
+        """
+        if role.leader_epoch != self._replicas.leader_epoch(role.topic, role.partition):
+            return False
+        followed = self._replicas.followed(role.topic, role.partition)
+        if role.topic_id != ZERO_ID and partition_log.topic_id is None:
+            partition_log.assign_topic_id(role.topic_id)
+        elif role.topic_id != ZERO_ID or partition_log.topic_id is None or followed is None:
+            return False
+        if followed is not None:
+            followed.topic_id = role.topic_id
+        return True
 
     def _lead(self, role: PartitionRole) -> None:
         try:

@@ -44,6 +44,7 @@ from kafkapy.server.log_loading import LogLoading
 from kafkapy.server.metadata_store import StartError, check_libraries, metadata_directory, open_tree
 from kafkapy.server.metrics import broker as broker_metrics
 from kafkapy.server.metrics.requests import RequestMeters
+from kafkapy.server.peers import Peers
 from kafkapy.server.services import Services
 
 if TYPE_CHECKING:
@@ -90,6 +91,9 @@ class BrokerServer:
         services.read_pools = ReadPools(config.kafkapy_read_threads_per_disk)
         services.append_pool = DiskPool(config.kafkapy_append_pool_threads, "append")
         services.conversion_pool = DiskPool(CONVERSION_THREADS, "conversion")
+        services.cluster_pool = DiskPool(
+            1, "cluster"
+        )  # one thread: requests of the controller are carried out in order
         # Rolled segments are synced on separate threads: many small segments must not delay the appends and the
         # administrative requests that use the disk pool.
         self._background_pool = DiskPool(2, "background")
@@ -147,6 +151,7 @@ class BrokerServer:
         logs.defaults = services.config.log_config
         logs.compaction.configure(cleaner_settings(services.config))
         self._network = network = self._make_network()
+        services.peers = Peers(services, network)
         ports = network.bind()  # before the logs are loaded, so that a port in use is reported at once
         if services.config["zookeeper.connect"]:
             from kafkapy.server.shared_cluster import SharedCluster
@@ -159,7 +164,7 @@ class BrokerServer:
             lambda done: services.controller.allocate_producer_ids(services.broker_id, done), lambda: tree.is_reachable
         )
         self._stand_for_election(cluster, fence)
-        self._make_replicas(tree)
+        self._make_replicas(tree, fence)
         if self._shared is not None:
             self._shared.complete_topics(self._controller)
         self._log_loading = LogLoading(services, self._controller, self._fail)
@@ -211,8 +216,13 @@ class BrokerServer:
             services.clock,
         )
 
-    def _make_replicas(self, tree: Tree) -> None:
+    def _make_replicas(self, tree: Tree, fence: ControllerFence) -> None:
         services = self.services
+
+        def is_deleted(topic: str, topic_id: bytes) -> bool:
+            known = services.topics.get(topic)
+            return fence.is_held and (known is None or known.id != topic_id)
+
         services.replicas = ReplicaManager(
             services.log_manager,
             broker_id=services.broker_id,
@@ -221,6 +231,7 @@ class BrokerServer:
             conversion_pool=services.conversion_pool,
             stall_threshold=services.config.kafkapy_stall_threshold_ms / 1000,
             is_known=lambda topic, index: services.cache.leader(topic, index) is not None,
+            is_deleted=is_deleted,
         )
         services.replicas.verify_transactions(services.config["transaction.partition.verification.enable"])
         services.topic_settings = settings = TopicSettings(services)
@@ -285,6 +296,8 @@ class BrokerServer:
             self._fail(f"the directory with the metadata failed: {error}")
         elif not self.services.log_manager.online_dirs():
             self._fail(f"the last log directory failed: {error}")
+        elif self._shared is not None:
+            self._shared.directory_failed()
 
     def _metadata_failed(self, error: Exception) -> None:
         self._fail(f"the metadata in {metadata_directory(self.services.config)} cannot be written any more: {error}")
@@ -299,6 +312,10 @@ class BrokerServer:
     def stop(self) -> None:
         """Stop the broker: answer pending requests, flush the logs, and mark the directories as cleanly closed."""
         began = time.monotonic()
+        if self._shared is not None:
+            from kafkapy.server.leaving import move_leadership_away
+
+            move_leadership_away(self.services)
         self._stop(clean=True)
         log.info("stopped", extra=fields(seconds=f"{time.monotonic() - began:.3f}"))
 
@@ -314,6 +331,7 @@ class BrokerServer:
                 self.services.coordinators.stop()
             if clean and hasattr(self.services, "replicas"):
                 self.services.replicas.answer_waiting(self.services.fetch_sessions)
+            self.services.peers.close()
             self._network.stop()
             if hasattr(self.services, "replicas"):
                 self.services.replicas.end_long_work()
@@ -321,6 +339,7 @@ class BrokerServer:
             self._metrics.stop()
         self._scheduler.stop()
         self._timer.stop()
+        self.services.cluster_pool.stop()
         self.services.disk_pool.stop()
         self.services.read_pools.stop()
         self.services.conversion_pool.stop()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kafkapy.server.coordinators import Coordinators
     from kafkapy.server.fetching.sessions import FetchSessionCache
     from kafkapy.server.metrics.requests import RequestMeters
+    from kafkapy.server.peers import Peers
 
 
 class Services:
@@ -39,9 +40,11 @@ class Services:
 
     append_pool: DiskPool
     authorizer: Authorizer | None = None
+    broker_epoch: int = -1  # of the present registration in ZooKeeper, replaced when the broker registers again
     broker_id: int
     cluster_id: str
     clock: Clock
+    cluster_pool: DiskPool
     config: BrokerConfig  # replaced by each change of dynamic settings
     configs: ConfigRegistry
     consumer_offsets: ConsumerOffsets
@@ -54,6 +57,7 @@ class Services:
     fetch_sessions: FetchSessionCache
     log_manager: LogManager
     meters: RequestMeters
+    peers: Peers
     producer_ids: ProducerIds
     quotas: Quotas | None = None
     read_pools: ReadPools

@@ -13,6 +13,7 @@ from kafkapy.controller.topic_changes import TopicController
 from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.metadata.controller_fence import ControllerFence
 from kafkapy.metadata.tree import Tree
+from kafkapy.server.leaving import DirectoryFailures
 from kafkapy.server.membership import Membership
 from kafkapy.server.services import Services
 
@@ -39,6 +40,7 @@ class SharedCluster:
         self._fence = fence
         self._on_failure = on_failure
         self._changes: OutsideChanges | None = None
+        self._directory_failures = DirectoryFailures(tree, services.broker_id)
         self._membership = Membership(tree, cluster, services.broker_id, services.config["zookeeper.connect"])
 
     def wait_for_other_brokers(self, own_ports: Collection[int]) -> None:
@@ -86,8 +88,13 @@ class SharedCluster:
         changes.start()
         self._services.producer_ids.prefetch()  # so that the first producers need no access to ZooKeeper
 
+    def directory_failed(self) -> None:
+        """Tell the controller that a log directory of this broker has failed. Returns at once."""
+        self._directory_failures.tell()
+
     def stop(self) -> None:
         """Stop following changes in ZooKeeper, and stop keeping this broker registered."""
+        self._directory_failures.stop()
         self._membership.stop()
         if self._changes is not None:
             self._changes.stop()

@@ -1,0 +1,177 @@
+"""LeaderAndIsr (versions 0 to 7) and StopReplica (versions 0 to 4), which the controller sends to brokers.
+
+Both are carried out in the order of their arrival, on a thread of their own: a request may create thousands of logs.
+Source: KafkaApis.handleLeaderAndIsrRequest, handleStopReplicaRequest.
+
+Differences from Kafka: this broker registers before its logs are loaded. A role for a log that is loading is answered
+without an error, and begins when the log is loaded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.errors import Errors
+from kafkapy.metadata.ids import ZERO_ID
+from kafkapy.metadata.roles import ANY_EPOCH, PartitionRole, StopPartition
+from kafkapy.protocol.apis import LEADER_AND_ISR, STOP_REPLICA
+from kafkapy.server.admission import CLUSTER, Action
+from kafkapy.server.api_table import serves
+from kafkapy.server.call import Call
+
+if TYPE_CHECKING:
+    from kafkapy.runtime.disk_pool import DiskPool
+    from kafkapy.server.services import Services
+
+log = logging.getLogger("kafkapy.server.controller_requests")
+
+_TOPIC_IDS_SINCE = 5
+_BY_TOPIC_SINCE = 2
+_ONE_FLAG_UNTIL = 2
+_UNGROUPED_UNTIL = 0
+
+
+def pool(broker: Services, request: Any) -> DiskPool:
+    """Return the pool for requests of the controller: its only thread keeps them in order."""
+    return broker.cluster_pool
+
+
+def from_broker(broker: Services, call: Call) -> list[Action]:
+    """Return the action that a request between brokers must be allowed."""
+    return [Action("CLUSTER_ACTION", "CLUSTER", CLUSTER)]
+
+
+def refusal(broker: Services, call: Call) -> int:
+    """Return the error code of a request that is not meant for this broker, or not allowed; NONE for any other.
+
+    A broker epoch lower than the present one belongs to an earlier registration of this broker: its controller did not
+    know yet that the broker had restarted. A higher one may be known to the controller before this broker knows it.
+    """
+    if call.denied:
+        return Errors.CLUSTER_AUTHORIZATION_FAILED
+    epoch = call.request.broker_epoch
+    if epoch != ANY_EPOCH and epoch < broker.broker_epoch:
+        log.warning(
+            "%s of controller %d, epoch %d, is ignored: it is for broker epoch %d, and this is %d",
+            call.served.api.name,
+            call.request.controller_id,
+            call.request.controller_epoch,
+            epoch,
+            broker.broker_epoch,
+        )
+        return Errors.STALE_BROKER_EPOCH
+    return Errors.NONE
+
+
+@serves(LEADER_AND_ISR, pooled=pool, authorizes=from_broker)
+def leader_and_isr(broker: Services, call: Call, request: Any) -> Any:
+    """Handle LeaderAndIsr: apply the roles, and return an error code for each partition."""
+    code = refusal(broker, call)
+    if code == Errors.NONE and not broker.roles.accepts(request.controller_epoch):
+        code = Errors.STALE_CONTROLLER_EPOCH
+    roles = list(_roles(request, call.version))
+    if code != Errors.NONE:
+        codes = dict.fromkeys(((one.topic, one.partition) for one in roles), code)
+    else:
+        failures = broker.roles.apply(request.controller_epoch, roles)
+        codes = {key: error.code for key, error in failures.items()}
+        log.info(
+            "roles of %d partitions taken from controller %d, epoch %d; refused: %d",
+            len(roles),
+            request.controller_id,
+            request.controller_epoch,
+            len(failures),
+        )
+    return _roles_response(call, code, roles, codes)
+
+
+def _roles(request: Any, version: int) -> Iterable[PartitionRole]:
+    if version < _BY_TOPIC_SINCE:
+        for one in request.ungrouped_partition_states:
+            yield _role(one.topic_name, ZERO_ID, one)
+    else:
+        for topic in request.topic_states:
+            topic_id = topic.topic_id if version >= _TOPIC_IDS_SINCE else ZERO_ID
+            for one in topic.partition_states:
+                yield _role(topic.topic_name, topic_id, one)
+
+
+def _role(topic: str, topic_id: bytes, one: Any) -> PartitionRole:
+    return PartitionRole(
+        topic,
+        one.partition_index,
+        topic_id,
+        one.leader,
+        one.leader_epoch,
+        one.partition_epoch,
+        tuple(one.isr),
+        tuple(one.replicas),
+        one.is_new,
+    )
+
+
+def _roles_response(call: Call, code: int, roles: list[PartitionRole], codes: dict[tuple[str, int], int]) -> Any:
+    make = LEADER_AND_ISR.Response
+    if call.version < _TOPIC_IDS_SINCE:
+        return make(
+            error_code=code,
+            partition_errors=[
+                make.PartitionErrors(
+                    topic_name=one.topic,
+                    partition_index=one.partition,
+                    error_code=codes.get((one.topic, one.partition), Errors.NONE),
+                )
+                for one in roles
+            ],
+        )
+    topics: dict[bytes, Any] = {}
+    for one in roles:
+        topic = topics.setdefault(one.topic_id, make.Topics(topic_id=one.topic_id, partition_errors=[]))
+        topic.partition_errors.append(
+            make.Topics.PartitionErrors(
+                partition_index=one.partition, error_code=codes.get((one.topic, one.partition), Errors.NONE)
+            )
+        )
+    return make(error_code=code, topics=list(topics.values()))
+
+
+@serves(STOP_REPLICA, pooled=pool, authorizes=from_broker)
+def stop_replica(broker: Services, call: Call, request: Any) -> Any:
+    """Handle StopReplica: stop fetching partitions or delete them, and return an error code for each."""
+    make = STOP_REPLICA.Response
+    code = refusal(broker, call)
+    if code == Errors.NONE and not broker.roles.accepts(request.controller_epoch):
+        code = Errors.STALE_CONTROLLER_EPOCH
+    if code != Errors.NONE:
+        return make(error_code=code, partition_errors=[])
+    stops = list(_stops(request, call.version))
+    failures = broker.roles.apply(request.controller_epoch, stops)
+    return make(
+        error_code=code,
+        partition_errors=[
+            make.PartitionErrors(
+                topic_name=one.topic,
+                partition_index=one.partition,
+                error_code=failures[one.topic, one.partition].code
+                if (one.topic, one.partition) in failures
+                else Errors.NONE,
+            )
+            for one in stops
+        ],
+    )
+
+
+def _stops(request: Any, version: int) -> Iterable[StopPartition]:
+    if version == _UNGROUPED_UNTIL:
+        for one in request.ungrouped_partitions:
+            yield StopPartition(one.topic_name, one.partition_index, ANY_EPOCH, request.delete_partitions)
+    elif version <= _ONE_FLAG_UNTIL:
+        for topic in request.topics:
+            for index in topic.partition_indexes:
+                yield StopPartition(topic.name, index, ANY_EPOCH, request.delete_partitions)
+    else:
+        for topic in request.topic_states:
+            for one in topic.partition_states:
+                yield StopPartition(topic.topic_name, one.partition_index, one.leader_epoch, one.delete_partition)

@@ -1,0 +1,81 @@
+"""The connections on which this broker sends requests to other brokers of its cluster.
+
+Addresses come from the metadata cache, for the inter-broker listener. A link is opened with its first request, and
+again after a failure, so a broker that is alone has none.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from kafkapy.metadata.cache import NO_CONTROLLER
+
+if TYPE_CHECKING:
+    from kafkapy.network.socket_server import SocketServer
+    from kafkapy.replica.links import Address, Link
+    from kafkapy.server.services import Services
+
+_CONTROLLER = "to-controller"
+
+
+class Peers:
+    """The links to other brokers: one for each broker and purpose. Any thread may call all methods."""
+
+    def __init__(self, services: Services, network: SocketServer) -> None:
+        self._services = services
+        self._network = network
+        self._lock = threading.Lock()
+        self._links: dict[tuple[int, str], Link] = {}
+        self._closed = False
+
+    def link(self, broker_id: int, purpose: str) -> Link:
+        """Return the link to a broker for a purpose, such as "markers", which becomes part of its client id.
+
+        Requests on one link are sent and answered in order. If the broker is not alive, requests fail with LinkError.
+        """
+        key = broker_id, purpose
+        link = self._links.get(key)
+        if link is not None:
+            return link
+        with self._lock:
+            link = self._links.get(key)
+            if link is None:
+                link = self._links[key] = self.make(broker_id, purpose)
+                if self._closed:
+                    link.close()
+        return link
+
+    def make(self, broker_id: int, purpose: str) -> Link:
+        """Return a new link to a broker, which the caller must close."""
+        from kafkapy.replica.links import Link  # imported only when needed, for a fast start
+
+        services = self._services
+        return Link(
+            f"broker {broker_id}",
+            lambda: self.address(broker_id),
+            self._network,
+            services.disk_pool.submit,
+            client_id=f"broker-{services.broker_id}-{purpose}",
+            connect_timeout_s=services.config["socket.connection.setup.timeout.ms"] / 1000,
+        )
+
+    def address(self, broker_id: int) -> Address | None:
+        """Return the broker's address on the inter-broker listener, None if the broker is not alive."""
+        node = self._services.cache.node(broker_id, self._services.config.inter_broker_listener)
+        return None if node is None else (node.host, node.port)
+
+    def controller(self) -> Link | None:
+        """Return the link to the controller, None if there is no controller or this broker is the controller."""
+        controller = self._services.cache.controller_id
+        if controller in (NO_CONTROLLER, self._services.broker_id):
+            return None
+        return self.link(controller, _CONTROLLER)
+
+    def close(self) -> None:
+        """Close all links. Requests that have no response yet, and later ones, fail with LinkError."""
+        with self._lock:
+            self._closed = True
+            links = list(self._links.values())
+        for link in links:
+            link.close()

@@ -1,0 +1,149 @@
+"""A controller on another broker sends LeaderAndIsr and StopReplica; the test is that controller."""
+
+import pytest
+
+from kafkapy.errors import Errors
+from kafkapy.protocol.apis import LEADER_AND_ISR, METADATA, STOP_REPLICA
+from tests.harness.wire import Wire
+from tests.server.requests import start_broker
+
+ME, OTHER = 0, 7
+TOPIC_ID = bytes(range(16))
+LISR_VERSIONS = range(LEADER_AND_ISR.min_version, LEADER_AND_ISR.max_version + 1)
+STOP_VERSIONS = range(STOP_REPLICA.min_version, STOP_REPLICA.max_version + 1)
+
+
+class Controller:
+    """The controller of a cluster, with a connection to broker 0."""
+
+    def __init__(self, directory):
+        self.server = start_broker(directory, broker_id=ME)
+        self.server.services.topics._fence.set_term(None)  # broker 0 is not the controller
+        self.replicas = self.server.services.replicas
+        self.wire = Wire(self.server.bootstrap_servers)
+
+    def send_roles(self, version=7, *, epoch=5, broker_epoch=-1, partitions=(0,), **fields):
+        make = LEADER_AND_ISR.Request
+        role = {"leader": ME, "leader_epoch": 0, "isr": [ME, OTHER], "replicas": [ME, OTHER], "partition_epoch": 0}
+        role |= {"controller_epoch": epoch} | fields
+        request = make(controller_id=OTHER, controller_epoch=epoch, broker_epoch=broker_epoch, live_leaders=[])
+        if version < 2:
+            shape = make.UngroupedPartitionStates
+            request.ungrouped_partition_states = [
+                shape(topic_name="t", partition_index=index, is_new=version >= 1, **role) for index in partitions
+            ]
+        else:
+            shape = make.TopicStates.PartitionStates
+            states = [shape(partition_index=index, is_new=True, **role) for index in partitions]
+            request.topic_states = [make.TopicStates(topic_name="t", topic_id=TOPIC_ID, partition_states=states)]
+        response = self.wire.call(LEADER_AND_ISR, version, request)
+        if version < 5:
+            assert all(one.topic_name == "t" for one in response.partition_errors)
+            found = response.partition_errors
+        else:
+            found = [one for topic in response.topics for one in topic.partition_errors]
+        return response.error_code, {one.partition_index: one.error_code for one in found}
+
+    def stop_partition(self, version=4, *, epoch=5, broker_epoch=-1, leader_epoch=0, delete=True):
+        make = STOP_REPLICA.Request
+        request = make(controller_id=OTHER, controller_epoch=epoch, broker_epoch=broker_epoch)
+        if version <= 2:
+            request.delete_partitions = delete
+        if version == 0:
+            request.ungrouped_partitions = [make.UngroupedPartitions(topic_name="t", partition_index=0)]
+        elif version <= 2:
+            request.topics = [make.Topics(name="t", partition_indexes=[0])]
+        else:
+            state = make.TopicStates.PartitionStates(
+                partition_index=0, leader_epoch=leader_epoch, delete_partition=delete
+            )
+            request.topic_states = [make.TopicStates(topic_name="t", partition_states=[state])]
+        response = self.wire.call(STOP_REPLICA, version, request)
+        return response.error_code, [one.error_code for one in response.partition_errors]
+
+    def close(self):
+        self.wire.close()
+        self.server.stop()
+
+
+@pytest.fixture
+def controller(tmp_path):
+    controller = Controller(tmp_path)
+    yield controller
+    controller.close()
+
+
+@pytest.mark.parametrize("version", LISR_VERSIONS)
+def test_every_version_of_leader_and_isr_makes_leaders_and_followers(controller, version):
+    assert controller.send_roles(version, partitions=[0, 1]) == (Errors.NONE, {0: Errors.NONE, 1: Errors.NONE})
+    partition = controller.replicas.get("t", 0)
+    assert (partition.leader_epoch, partition.isr, partition.replicas) == (0, (ME, OTHER), (ME, OTHER))
+    assert partition.log.topic_id == (TOPIC_ID if version >= 5 else None)
+    assert controller.send_roles(version, leader=OTHER, leader_epoch=1) == (Errors.NONE, {0: Errors.NONE})
+    followed = controller.replicas.followed("t", 0)
+    assert (followed.leader, followed.leader_epoch) == (OTHER, 1)
+    assert partition.gone.code == Errors.NOT_LEADER_OR_FOLLOWER
+    assert controller.replicas.get("t", 1).leader_epoch == 0
+
+
+@pytest.mark.parametrize("version", STOP_VERSIONS)
+def test_every_version_of_stop_replica_deletes_the_log(controller, version):
+    controller.send_roles()
+    directory = controller.replicas.get("t", 0).log.dir
+    assert controller.stop_partition(version, delete=False) == (Errors.NONE, [Errors.NONE])
+    assert directory.exists()
+    assert controller.stop_partition(version) == (Errors.NONE, [Errors.NONE])
+    assert not directory.exists()
+
+
+def test_requests_of_an_earlier_registration_are_refused_as_a_whole(controller):
+    controller.server.services.broker_epoch = 100
+    assert controller.send_roles(broker_epoch=99) == (Errors.STALE_BROKER_EPOCH, {0: Errors.STALE_BROKER_EPOCH})
+    assert controller.replicas.followed("t", 0) is None
+    for epoch in (-1, 100, 101):
+        assert controller.send_roles(broker_epoch=epoch, leader_epoch=epoch + 1) == (Errors.NONE, {0: Errors.NONE})
+    assert controller.stop_partition(broker_epoch=99) == (Errors.STALE_BROKER_EPOCH, [])
+    assert controller.replicas.get("t", 0).leader_epoch == 102
+
+
+def test_requests_of_a_former_controller_are_refused_as_a_whole(controller):
+    assert controller.send_roles(epoch=5)[0] == Errors.NONE
+    late = controller.send_roles(epoch=4, leader_epoch=9)
+    assert late == (Errors.STALE_CONTROLLER_EPOCH, {0: Errors.STALE_CONTROLLER_EPOCH})
+    assert controller.stop_partition(epoch=4) == (Errors.STALE_CONTROLLER_EPOCH, [])
+    assert controller.replicas.get("t", 0).leader_epoch == 0
+
+
+def test_a_stop_of_an_earlier_leader_epoch_is_refused_for_its_partition(controller):
+    controller.send_roles(leader_epoch=3)
+    assert controller.stop_partition(leader_epoch=2) == (Errors.NONE, [Errors.FENCED_LEADER_EPOCH])
+    assert controller.stop_partition(leader_epoch=-2) == (Errors.NONE, [Errors.NONE])
+
+
+def test_a_role_with_a_lower_partition_epoch_than_an_isr_change_is_skipped(controller):
+    controller.send_roles()
+    controller.replicas.get("t", 0).partition_epoch = 4  # as after the response to AlterPartition
+    assert controller.send_roles(leader_epoch=1, partition_epoch=3) == (Errors.NONE, {0: Errors.NONE})
+    assert controller.replicas.get("t", 0).leader_epoch == 0
+    assert controller.send_roles(leader_epoch=1, partition_epoch=4) == (Errors.NONE, {0: Errors.NONE})
+    assert controller.replicas.get("t", 0).leader_epoch == 1
+
+
+def test_a_topic_id_comes_without_a_new_leader_epoch_when_a_cluster_is_upgraded(controller):
+    assert controller.send_roles(4, leader=OTHER) == (Errors.NONE, {0: Errors.NONE})
+    followed = controller.replicas.followed("t", 0)
+    assert followed.log.topic_id is None
+    assert controller.send_roles(7, leader=OTHER) == (Errors.NONE, {0: Errors.NONE})
+    assert followed.log.topic_id == followed.topic_id == TOPIC_ID
+    assert controller.send_roles(7, leader=OTHER) == (Errors.NONE, {0: Errors.STALE_CONTROLLER_EPOCH})
+    assert controller.send_roles(4, leader=OTHER) == (Errors.NONE, {0: Errors.NONE})  # downgraded
+    assert followed.topic_id == bytes(16)
+    assert followed.log.topic_id == TOPIC_ID
+
+
+def test_the_broker_goes_on_serving_clients_while_it_takes_thousands_of_roles(controller):
+    count = 2000
+    assert controller.send_roles(partitions=range(count)) == (Errors.NONE, dict.fromkeys(range(count), Errors.NONE))
+    assert sum(1 for _ in controller.replicas) == count
+    answer = controller.wire.call(METADATA, 12, METADATA.Request(topics=[], allow_auto_topic_creation=False))
+    assert answer.brokers
