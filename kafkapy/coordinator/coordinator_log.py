@@ -17,6 +17,7 @@ from kafkapy.record.compression import NONE
 if TYPE_CHECKING:
     from kafkapy.replica.partition import Partition, Verdict
     from kafkapy.runtime.clock import Clock
+    from kafkapy.runtime.timer import Timer
 
 log = logging.getLogger("kafkapy.coordinator.log")
 
@@ -48,18 +49,31 @@ class CoordinatorLog:
     """Appends a coordinator's records to one partition of an internal topic whose leader is this broker. It implements
     ShardLog.
 
+    When this broker begins another leader epoch without having followed in between, appends go to that epoch, and those
+    that wait for replication go on waiting.
+
     `codec`, `acks` and `timeout_ms` are called at each append and return the compression codec, the acks and the
     time-out. acks=all checks min.insync.replicas and waits up to `timeout_ms` until the records are replicated.
     `base_sequence` returns the base sequence to write into the batch of these records: no broker checks it, but Kafka
     sets it in some batches.
     """
 
-    __slots__ = ("_acks", "_base_sequence", "_clock", "_codec", "_partition", "_refusal_is_logged", "_timeout_ms")
+    __slots__ = (
+        "_acks",
+        "_base_sequence",
+        "_clock",
+        "_codec",
+        "_partition",
+        "_refusal_is_logged",
+        "_timeout_ms",
+        "_timer",
+    )
 
     def __init__(
         self,
         partition: Partition,
         clock: Clock,
+        timer: Timer,
         codec: Callable[[], int],
         base_sequence: Callable[[Sequence[Record]], int],
         acks: Callable[[], int],
@@ -69,6 +83,7 @@ class CoordinatorLog:
         self._timeout_ms = timeout_ms
         self._acks = acks
         self._clock = clock
+        self._timer = timer
         self._codec = codec
         self._base_sequence = base_sequence
         self._refusal_is_logged = False
@@ -82,7 +97,8 @@ class CoordinatorLog:
         another thread. `producer` is the producer whose transaction the batch belongs to, or None.
         """
         acks = self._acks()
-        refusal = self._partition.refusal(acks)
+        partition = self._latest()
+        refusal = partition.refusal(acks)
         if refusal is not None:
             self._log_refusal(refusal)
             done(refusal)
@@ -95,13 +111,28 @@ class CoordinatorLog:
             if isinstance(verdict, KafkaError):
                 done(verdict)
             elif acks == ALL:
-                self._partition.when_replicated(verdict.last_offset + 1, self._timeout_ms() / 1000, done)
+                partition.when_replicated(verdict.last_offset + 1, self._timeout_ms() / 1000, replicated)
             else:
                 done(None)
 
-        verdicts = self._partition.append([batch], finished)
+        def replicated(error: KafkaError | None) -> None:
+            # `done` takes the shard's lock. With an error it is called on the timer's thread, because the present
+            # thread may hold the lock of another shard: a log directory that fails during an append of that shard ends
+            # the leadership of all partitions in it. Two such threads would wait for each other.
+            if error is None:
+                done(None)
+            else:
+                self._timer.schedule(0, lambda: done(error))
+
+        verdicts = partition.append([batch], finished)
         if verdicts is not None:
             finished(verdicts)
+
+    def _latest(self) -> Partition:
+        """Return the partition in the latest leader epoch that followed without a change of the leader."""
+        while self._partition.successor is not None:
+            self._partition = self._partition.successor
+        return self._partition
 
     def _log_refusal(self, refusal: KafkaError) -> None:
         """Log why the partition refuses an append, once for a run of consecutive refusals: clients retry without end,

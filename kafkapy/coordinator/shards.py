@@ -64,6 +64,9 @@ class Shards(Generic[M]):
 
     make_machine   creates the empty state machine of a partition; the machine's `shard` attribute is set afterwards
     partitions     returns the number of partitions that the topic will be created with, used while it does not exist
+    is_elsewhere   returns True if the metadata cache names another broker as the leader of the partition, or none
+    outlives_epoch  True: a loaded shard stays when this broker begins another leader epoch of the partition without
+                   having followed in between. False: the partition is loaded again.
     block_bytes    returns how many bytes of the log a load reads at a time
     replay         loads a block of the log into a state machine
     codec, base_sequence, acks, timeout_ms   see CoordinatorLog
@@ -81,6 +84,8 @@ class Shards(Generic[M]):
         timer: Timer,
         partitions: Callable[[], int],
         block_bytes: Callable[[], int],
+        is_elsewhere: Callable[[int], bool] = lambda index: False,
+        outlives_epoch: bool = False,
         replay: Replay = replay_batches,
         codec: Callable[[], int] = not_compressed,
         base_sequence: Callable[[Sequence[Record]], int] = no_sequence,
@@ -96,6 +101,8 @@ class Shards(Generic[M]):
         self._timer = timer
         self._partitions = partitions
         self._block_bytes = block_bytes
+        self._is_elsewhere = is_elsewhere
+        self._outlives_epoch = outlives_epoch
         self._replay = replay
         self._codec = codec
         self._base_sequence = base_sequence
@@ -164,12 +171,15 @@ class Shards(Generic[M]):
     def _will_load(self, index: int) -> bool:
         """Return True if this broker leads the partition, or is about to lead it, and the partition's shard does not
         exist yet."""
-        if index in self._shards:
-            return False
+        return index not in self._shards and self._is_coming(index)
+
+    def _is_coming(self, index: int) -> bool:
+        """Return True if this broker leads the partition, or is about to lead it once its log is loaded."""
         # `is_expected` must be checked first: the replica manager adds the partition before it clears `is_expected`,
         # and calls `start_loading` after both. In the other order, both could be False for a partition that is just
         # getting this broker as leader.
-        return self._replicas.is_expected(self.topic, index) or self._replicas.holds(self.topic, index)
+        is_expected = self._replicas.is_expected(self.topic, index) and not self._is_elsewhere(index)
+        return is_expected or self._replicas.holds(self.topic, index)
 
     def each(self, act: Callable[[Shard[M]], object]) -> None:
         """Call `act` with the shard of every partition that this broker leads: at once for loaded shards, and at the
@@ -191,7 +201,7 @@ class Shards(Generic[M]):
             # this also moves the partition's log to the front of the loading queue
             self._replicas.get(self.topic, index)
         except KafkaError as error:
-            if not self._replicas.is_expected(self.topic, index) and not self._replicas.holds(self.topic, index):
+            if not self._is_coming(index):
                 return KafkaError(Errors.NOT_COORDINATOR, f"{name} is not led by this broker: {error.message}")
         return KafkaError(Errors.COORDINATOR_LOAD_IN_PROGRESS, f"{name} is about to be loaded")
 
@@ -200,11 +210,15 @@ class Shards(Generic[M]):
     def start_loading(self, partition: Partition) -> None:
         """Create the shard of a partition that this broker now leads, and start to load it.
 
-        If a shard of a later leader epoch exists, this does nothing: two threads may make their calls in any order.
+        If a shard of a later leader epoch exists, this does nothing: two threads may make their calls in any order. If
+        the loaded shard of an earlier epoch has the state that a load would find, that shard may stay, and members
+        that wait for a rebalance notice nothing. Kafka, too, keeps the groups that it has in memory.
         """
+        if self._outlives_epoch and self._keep(partition):
+            return
         machine = self._make_machine(partition.index)
         shard_log = CoordinatorLog(
-            partition, self._clock, self._codec, self._base_sequence, self._acks, self._timeout_ms
+            partition, self._clock, self._timer, self._codec, self._base_sequence, self._acks, self._timeout_ms
         )
         shard: Shard[M] = Shard(self.topic, partition.index, machine, shard_log, clock=self._clock, timer=self._timer)
         shard.leader_epoch = partition.leader_epoch
@@ -224,6 +238,25 @@ class Shards(Generic[M]):
             load(shard, partition, self._replay, 0, self._is_stopped)
         else:
             self._queue.put(shard, partial(load, shard, partition, self._replay, self._block_bytes(), self._is_stopped))
+
+    def _keep(self, partition: Partition) -> bool:
+        """Let the loaded shard of an earlier leader epoch go on in the epoch of `partition`. Return False if there is
+        no such shard, or if its state may be another than that of the log.
+
+        Nobody else can have appended to the partition if this broker has led it in all epochs in between.
+        """
+        with self._lock:
+            found = self._shards.get(partition.index)
+            if found is None:
+                return False
+            before, shard = found
+            if shard.is_loading or shard.has_ended or not before.precedes(partition):
+                return False
+            shard.leader_epoch = partition.leader_epoch
+            self._shards = {**self._shards, partition.index: (partition, shard)}
+        if partition.gone is not None:  # `unload` may have been called before the partition was registered
+            self.unload(partition)
+        return True
 
     def unload(self, partition: Partition) -> None:
         """End the shard of a partition that this broker no longer leads. The shard ends on a load thread, after this

@@ -241,6 +241,8 @@ class ReplicaManager:
                 # have deleted its log.
                 self.check_later(role)
                 partition_log.check_open()
+                if before is not None:
+                    before.hand_over(partition)
                 # Changed in place: to copy the dict of all topics for each partition would be slow. Readers take no
                 # lock: a look-up of a topic or an index is atomic, and so is the list() of those that iterate.
                 self._topics.setdefault(topic, {})[index] = partition

@@ -35,6 +35,7 @@ class Partition(HostedPartition):
         "ending",
         "isr",
         "replicas",
+        "successor",
     )
 
     def __init__(
@@ -63,6 +64,7 @@ class Partition(HostedPartition):
             on_change=on_change,
         )
         self.ending: KafkaError | None = None  # set once when the broker stops: no long work begins from then on
+        self.successor: Partition | None = None  # set once: this broker's next leader epoch, see `hand_over`
         self._stall = stall
         # Guards `replicas`, `isr` and `_follower_ends`, so that the high watermark moves by the ISR of that moment.
         # Taken before the locks of the log.
@@ -126,7 +128,7 @@ class Partition(HostedPartition):
 
         `done` is called before this call returns, or later on any thread. The errors are REQUEST_TIMED_OUT after
         `timeout_s` seconds, NOT_ENOUGH_REPLICAS_AFTER_APPEND if the ISR is too small by then, and the error of
-        `remove`.
+        `remove`, unless this broker goes on leading the partition.
         """
         if self.log.high_watermark < offset:
             self._waits.add(offset, timeout_s, done)
@@ -171,7 +173,9 @@ class Partition(HostedPartition):
         )
 
     def _complete_waits(self) -> None:
-        if self.gone is not None:
+        if self.successor is not None:
+            self.successor._complete_waits()
+        elif self.gone is not None:
             self._waits.end(self.gone)
         elif self._waits.pending:
             self._waits.advance(self.log.high_watermark, self._isr_error())
@@ -277,8 +281,24 @@ class Partition(HostedPartition):
         self.on_change(self)  # fetches that wait below the new start get an error now
         return log.log_start_offset
 
+    def hand_over(self, successor: Partition) -> None:
+        """Let appends that wait for replication wait in `successor`, in which this broker leads the partition in a
+        later leader epoch: the records stay in the log, so their producers get no error, as in Kafka.
+
+        Called before `successor` takes appends. `remove` is called afterwards.
+        """
+        successor._waits = self._waits
+        self.successor = successor
+
+    def precedes(self, later: Partition) -> bool:
+        """Return True if this broker has led the partition in all leader epochs from this one to `later`."""
+        partition = self.successor
+        while partition is not None and partition is not later:
+            partition = partition.successor
+        return partition is later
+
     def remove(self, why: KafkaError) -> None:
         self.gone = why
         self._queue.end(why)
-        self._waits.end(why)
+        self._complete_waits()
         super().remove(why)

@@ -151,6 +151,7 @@ class Coordinators:
             block_bytes=lambda: int(services.config["offsets.load.buffer.size"]),
             replay=GroupMachine.replay_block,
             codec=lambda: int(services.config["offsets.topic.compression.codec"]),
+            outlives_epoch=True,
             base_sequence=base_sequence_of,
             acks=lambda: int(services.config["offsets.commit.required.acks"]),
             timeout_ms=lambda: int(services.config["offsets.commit.timeout.ms"]),
@@ -185,8 +186,14 @@ class Coordinators:
             clock=services.clock,
             timer=self._timer,
             partitions=lambda: self.topics.partitions_of(topic),
+            is_elsewhere=lambda index: self._is_elsewhere(topic, index),
             **how,
         )
+
+    def _is_elsewhere(self, topic: str, index: int) -> bool:
+        """Return True if the metadata cache knows the partition, and its leader is another broker or none."""
+        leader = self._services.cache.leader(topic, index)
+        return leader is not None and leader.id != self._services.broker_id
 
     def _transaction_settings(self) -> TransactionSettings:
         from kafkapy.coordinator.transactions.maintenance import TransactionSettings

@@ -16,6 +16,8 @@ from kafkapy.record.compression import GZIP
 from kafkapy.replica.partition import Partition
 from kafkapy.runtime.clock import ManualClock
 from kafkapy.runtime.disk_pool import PoolStopped
+from kafkapy.runtime.timer import Timer
+from tests.coordinator.groups.world import HandTimer
 from tests.coordinator.partitions import lead
 from tests.harness.appends import append_to
 from tests.harness.batches import iter_batches
@@ -29,7 +31,9 @@ class Stopped:
 
 
 def shard_log(partition: Partition, clock: ManualClock, codec: int = 0) -> CoordinatorLog:
-    return CoordinatorLog(partition, clock, lambda: codec, base_sequence_of, all_replicas, default_timeout_ms)
+    return CoordinatorLog(
+        partition, clock, Timer(clock), lambda: codec, base_sequence_of, all_replicas, default_timeout_ms
+    )
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets-0", "__consumer_offsets-1", "__transaction_state-0"])
@@ -41,7 +45,7 @@ def test_batches_are_byte_for_byte_kafkas(tmp_path: Path, name: str) -> None:
     clock = ManualClock(0)
     partition = lead(tmp_path, clock, topic=topic, index=int(index))
     sequence = base_sequence_of if "offsets" in topic else no_sequence
-    log = CoordinatorLog(partition, clock, not_compressed, sequence, all_replicas, default_timeout_ms)
+    log = CoordinatorLog(partition, clock, Timer(clock), not_compressed, sequence, all_replicas, default_timeout_ms)
     outcomes: list[KafkaError | None] = []
     written = bytearray()
     for header in iter_batches(expected):
@@ -106,6 +110,20 @@ def test_an_append_to_a_stopping_broker_is_answered(tmp_path: Path) -> None:
     outcomes: list[Any] = []
     partition = lead(tmp_path, pool=Stopped(), flush_messages=1)  # each append has to wait for a flush
     shard_log(partition, ManualClock()).append([(b"\0\1k", b"v")], None, outcomes.append)
+    assert [coordinator_error(one) for one in outcomes] == [Errors.NOT_COORDINATOR]
+
+
+def test_an_append_that_waits_learns_of_the_lost_leadership_on_the_timers_thread(tmp_path: Path) -> None:
+    """The thread that ends the leadership may hold the lock of another shard."""
+    outcomes: list[Any] = []
+    clock = ManualClock()
+    timer: Any = HandTimer(clock)
+    partition = lead(tmp_path, clock, replicas=(0, 1), isr=(0, 1), timer=timer)
+    log = CoordinatorLog(partition, clock, timer, not_compressed, no_sequence, all_replicas, default_timeout_ms)
+    log.append([(b"\0\1k", b"v")], None, outcomes.append)
+    partition.remove(KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "broker 1 leads it"))
+    assert outcomes == []
+    timer.advance(0)
     assert [coordinator_error(one) for one in outcomes] == [Errors.NOT_COORDINATOR]
 
 

@@ -33,7 +33,7 @@ def partition(tmp_path: Path) -> Partition:
 
 def shard_of(partition: Partition) -> Shard[KeyValues]:
     clock = ManualClock()
-    log = CoordinatorLog(partition, clock, not_compressed, no_sequence, all_replicas, default_timeout_ms)
+    log = CoordinatorLog(partition, clock, Timer(clock), not_compressed, no_sequence, all_replicas, default_timeout_ms)
     shard = Shard(partition.topic, partition.index, KeyValues(), log, clock=clock, timer=Timer(clock))
     shard.machine.shard = shard
     return shard

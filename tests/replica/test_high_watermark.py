@@ -173,3 +173,34 @@ def test_waiting_producers_get_an_error_when_the_partition_is_removed(tmp_path):
     partition.remove(KafkaError(Errors.NOT_LEADER_OR_FOLLOWER))
     after = wait(partition, 1)
     assert [one.code for one in before + after] == [Errors.NOT_LEADER_OR_FOLLOWER] * 2
+
+
+def test_appends_that_wait_go_on_waiting_in_the_next_leader_epoch_of_this_broker(tmp_path):
+    partition, timer = replicated(tmp_path)
+    append_to(partition, [batch()])
+    before = wait(partition, 1)
+    later = lead(tmp_path / "later", replicas=(0, 1, 2), isr=(0, 1, 2), timer=timer)
+    later.log, later.leader_epoch = partition.log, 1
+    partition.log.assign_leader_epoch(1)
+    partition.hand_over(later)
+    partition.remove(KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "a later epoch has begun"))
+    after = wait(partition, 1)  # the append ended just before the former epoch was over
+    assert (before, after) == ([], [])
+    for follower in (1, 2):
+        later.follower_at(follower, 1)
+    assert (before, after) == ([None], [None])
+    assert partition.precedes(later)
+    assert not later.precedes(partition)
+
+
+def test_appends_that_wait_end_with_the_last_leader_epoch_of_this_broker(tmp_path):
+    partition, timer = replicated(tmp_path)
+    append_to(partition, [batch()])
+    before = wait(partition, 1)
+    later = lead(tmp_path / "later", replicas=(0, 1, 2), isr=(0, 1, 2), timer=timer)
+    partition.hand_over(later)
+    partition.remove(KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "a later epoch has begun"))
+    later.remove(KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "broker 1 leads it"))
+    (error,) = before
+    assert error.message == "broker 1 leads it"
+    assert [one.message for one in wait(partition, 1)] == ["broker 1 leads it"]

@@ -9,6 +9,7 @@ TransactionMarkerChannelManager and TransactionMarkerRequestCompletionHandler.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -91,6 +92,7 @@ class _PreparedTransaction:
         self._attempts = 0
         self._delay_s = FIRST_RETRY_S
         self._unanswered = 0
+        self._writer: int | None = None  # the thread that is in a call of `markers.write`
         self._failed: dict[TopicPartition, int] = {}
         self._unmarked = entry.unmarked = dict.fromkeys(transitions.flattened(entry.state.partitions))
         entry.pending = transitions.completed(entry.state, 0).state
@@ -122,9 +124,19 @@ class _PreparedTransaction:
             self._machine.shard.leader_epoch,
             prepared.state == PREPARE_COMMIT,
         )
-        self._completion.markers.write(marker, partitions, self._written)
+        self._writer = threading.get_ident()
+        try:
+            self._completion.markers.write(marker, partitions, self._written)
+        finally:
+            self._writer = None
 
     def _written(self, codes: Mapping[TopicPartition, int]) -> None:
+        if self._writer != threading.get_ident():
+            # This thread may hold the lock of a group shard: a commit that is appended there may raise the high
+            # watermark that this marker was waiting for. A thread that has the lock of a group shard must not wait for
+            # that of a transaction shard, see `Shard`. So the timer's thread, which holds none, goes on.
+            self._machine.shard.after(0, lambda _: self._handle_codes(codes))
+            return
         try:
             self._machine.shard.run(lambda _: self._handle_codes(codes))
         except KafkaError as error:  # the shard has ended; its next load resumes this

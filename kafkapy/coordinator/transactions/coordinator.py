@@ -69,7 +69,7 @@ class TransactionCoordinator:
                 log.debug("transactional id %r has %s", transactional_id, found)
                 answer(Errors.NONE, found)
             else:
-                answer(coordinator_error(found), NO_PRODUCER)
+                answer(_append_error(found), NO_PRODUCER)
 
         def refused(error: KafkaError) -> None:
             _log_refusal("a producer", transactional_id, error)
@@ -135,7 +135,7 @@ class TransactionCoordinator:
         step: Callable[[TransactionMachine, Callable[[KafkaError | None], None]], Effects],
     ) -> None:
         def done(error: KafkaError | None) -> None:
-            answer(Errors.NONE if error is None else coordinator_error(error))
+            answer(Errors.NONE if error is None else _append_error(error))
 
         try:
             _check_id(transactional_id)
@@ -192,6 +192,12 @@ class TransactionCoordinator:
         for shard in self.shards.active():
             found += shard.read(lambda machine: views.listed(machine, filters, now))
         return found
+
+
+def _append_error(error: KafkaError) -> int:
+    """Return the error code to send to a producer when the state of its transactional id could not be appended. After a
+    time-out the producer tries again, as in Kafka (TransactionStateManager)."""
+    return Errors.COORDINATOR_NOT_AVAILABLE if error.code == Errors.REQUEST_TIMED_OUT else coordinator_error(error)
 
 
 def _log_refusal(what: str, transactional_id: str, error: KafkaError) -> None:

@@ -1,5 +1,7 @@
 """A decided transaction is completed in spite of failing partitions, failing appends and restarts."""
 
+import threading
+
 import pytest
 
 from kafkapy.coordinator.shard import Producer
@@ -113,7 +115,7 @@ def test_the_record_of_the_complete_state_is_retried_until_it_is_written(world: 
     world.markers.held = True
     world.commit("tx", producer)
     world.log.fails = KafkaError(Errors.NOT_ENOUGH_REPLICAS)
-    world.markers.release()
+    world.release_markers()
     world.timer.advance(10)
     assert world.state("tx") == "PrepareCommit"
     assert world.add("tx", producer, Q) == Errors.CONCURRENT_TRANSACTIONS
@@ -173,6 +175,22 @@ def test_a_record_that_cannot_be_read_stops_the_load(world: World) -> None:
         world.restart()
 
 
+def test_the_answer_to_a_marker_waits_for_no_lock_of_the_shard(world: World) -> None:
+    """The thread that brings the answer may hold the lock of a group shard. The other order of the two locks is that
+    of a transaction's end, which writes a marker to the group's partition."""
+    producer = world.producer("tx")
+    world.add("tx", producer, P)
+    world.markers.held = True
+    world.commit("tx", producer)
+    with world.shard._lock:
+        answering = threading.Thread(target=world.markers.release, daemon=True)
+        answering.start()
+        answering.join(10)
+        assert not answering.is_alive()
+    world.timer.advance(0)
+    assert world.state("tx") == "CompleteCommit"
+
+
 def test_an_ended_shard_completes_no_transactions(world: World) -> None:
     producer = world.producer("tx")
     world.add("tx", producer, P)
@@ -180,7 +198,7 @@ def test_an_ended_shard_completes_no_transactions(world: World) -> None:
     world.commit("tx", producer)
     world.shard.end()
     recorded = len(world.log.batches)
-    world.markers.release()
+    world.release_markers()
     world.timer.advance(10)
     assert len(world.log.batches) == recorded
 

@@ -91,7 +91,7 @@ def test_a_new_client_waits_until_the_transaction_before_is_complete(world: Worl
     world.markers.held = True
     world.commit("tx", old)
     assert world.init("tx") == Errors.CONCURRENT_TRANSACTIONS
-    world.markers.release()
+    world.release_markers()
     assert world.init("tx") == Producer(old.id, 1)
 
 
@@ -165,7 +165,7 @@ def test_each_partition_is_verified(world: World) -> None:
     world.markers.held = True
     world.commit("tx", producer)
     assert world.verify("tx", producer, P) == [Errors.CONCURRENT_TRANSACTIONS]
-    world.markers.release()
+    world.release_markers()
     assert world.verify("tx", producer, P) == [Errors.TRANSACTION_ABORTABLE]
 
 
@@ -203,7 +203,7 @@ def test_requests_while_markers_are_written_get_concurrent_transactions(world: W
     assert world.state("tx") == "PrepareCommit"
     for code in (world.add("tx", producer, Q), world.commit("tx", producer), world.abort("tx", producer)):
         assert code == Errors.CONCURRENT_TRANSACTIONS
-    world.markers.release()
+    world.release_markers()
     assert world.state("tx") == "CompleteCommit"
 
 
@@ -211,6 +211,7 @@ def test_requests_while_markers_are_written_get_concurrent_transactions(world: W
     ("failure", "code"),
     [
         (Errors.NOT_ENOUGH_REPLICAS, Errors.COORDINATOR_NOT_AVAILABLE),
+        (Errors.REQUEST_TIMED_OUT, Errors.COORDINATOR_NOT_AVAILABLE),
         (Errors.KAFKA_STORAGE_ERROR, Errors.NOT_COORDINATOR),
         (Errors.MESSAGE_TOO_LARGE, Errors.UNKNOWN_SERVER_ERROR),
     ],

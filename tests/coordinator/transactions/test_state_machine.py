@@ -205,7 +205,7 @@ class Transactions(RuleBasedStateMachine):
         world.markers.codes.clear()
         world.log.fails = None
         world.log.release()
-        world.markers.release()
+        world.release_markers()
         world.timer.advance(80)
         for entry in world.machine.entries.values():
             assert entry.pending is None

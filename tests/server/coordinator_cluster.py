@@ -1,0 +1,223 @@
+"""Brokers of one cluster in one process, with their coordinators: the test is the controller and the network.
+
+Each broker has its own log directory, replicas, roles, metadata cache and coordinators. All have one manual clock and
+one timer, whose callbacks run only in `Cluster.pass_time`. Records reach the followers in `Cluster.replicate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from kafkapy.coordinator.groups.coordinator import GroupCoordinator
+from kafkapy.coordinator.internal_topic_config import GROUPS, TRANSACTIONS
+from kafkapy.coordinator.offset_records import CommittedOffset
+from kafkapy.coordinator.offsets.commits import Commit
+from kafkapy.coordinator.offsets.store import GroupOffset
+from kafkapy.coordinator.shard_loader import LoadQueue
+from kafkapy.errors import KafkaError
+from kafkapy.log.config import LogConfig
+from kafkapy.log.manager import LogManager
+from kafkapy.metadata.cache import LEADER_DURING_DELETE
+from kafkapy.metadata.roles import NO_LEADER, PartitionRole
+from kafkapy.metadata.topics import Topic
+from kafkapy.replica.manager import ReplicaManager
+from kafkapy.replica.roles import Roles
+from kafkapy.runtime.clock import ManualClock
+from kafkapy.runtime.scheduler import Scheduler
+from kafkapy.server.config.broker_config import BrokerConfig
+from kafkapy.server.coordinators import Coordinators
+from kafkapy.server.services import Services
+from tests.coordinator.groups.world import HandTimer
+from tests.coordinator.groups.world import World as GroupClients
+from tests.harness.appends import AtOnce
+
+TOPIC_IDS = {name: bytes([number]) * 16 for number, name in enumerate((GROUPS, TRANSACTIONS, "t", "u"), 1)}
+
+
+class Loads(LoadQueue):
+    """A queue that runs its jobs at once, or in `run` while `held`."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.held = False
+        self._jobs: list[Callable[[], None]] = []
+
+    def put(self, key: Any, job: Callable[[], None]) -> None:
+        self._jobs.append(job)
+        if not self.held:
+            self.run()
+
+    def prioritize(self, key: Any) -> None:
+        """Do nothing: the test decides when the jobs run."""
+
+    def run(self) -> None:
+        while self._jobs:
+            self._jobs.pop(0)()
+
+
+class Member:
+    """One broker of the cluster. `is_alive` False: it gets no requests and no roles."""
+
+    def __init__(self, cluster: Cluster, broker_id: int, directory: Path) -> None:
+        self.id = broker_id
+        self.is_alive = True
+        self.loads = Loads()
+        self.services = services = Services()
+        services.broker_id = broker_id
+        services.clock = cluster.clock
+        services.config = BrokerConfig(
+            {
+                "log.dirs": str(directory),
+                "broker.id": str(broker_id),
+                "group.initial.rebalance.delay.ms": "0",
+                "offsets.topic.num.partitions": "1",
+                "transaction.state.log.num.partitions": "1",
+            }
+        )
+        pool: Any = AtOnce()
+        timer: Any = cluster.timer
+        topics: Any = cluster
+        ids: Any = cluster
+        services.topics, services.producer_ids, services.disk_pool = topics, ids, pool
+        directory.mkdir()
+        self._scheduler = Scheduler(cluster.clock)
+        self.logs = LogManager([directory], LogConfig({}), clock=cluster.clock, scheduler=self._scheduler)
+        self.logs.load()
+        services.replicas = self.replicas = ReplicaManager(
+            self.logs, broker_id=broker_id, timer=timer, append_pool=pool, stall_threshold=1.0
+        )
+        services.roles = self.roles = Roles(self.replicas, lambda topic: LogConfig({}), cache=services.cache)
+        services.coordinators = self.coordinators = Coordinators(services, timer, self._scheduler)
+        self.replicas.on_led = self.coordinators.led
+        self.replicas.on_lost = self.coordinators.lost
+        services.cache.on_deleted = self.coordinators.topic_deleted
+        self.coordinators._made["load queue"] = self.loads
+
+    @property
+    def groups(self) -> GroupClients:
+        """Clients of groups, whose requests go to this broker."""
+        return Clients(self.coordinators.groups)
+
+    def commit(self, offset: int, group: str = "readers") -> list[list[int]]:
+        """Commit the offset of partition 0 of topic "t". Return a list that gets the codes when they are known."""
+        codes: list[list[int]] = []
+        offsets = [GroupOffset("t", 0, CommittedOffset(offset, -1, "", self.services.clock.time_ms(), -1))]
+        self.coordinators.offsets.commit(Commit(group, "", None, -1, offsets), codes.append)
+        return codes
+
+    def committed(self, group: str = "readers") -> int:
+        """Return the committed offset of partition 0 of topic "t", or the negative error code."""
+        try:
+            ((_, found),) = self.coordinators.offsets.fetch(group, [("t", 0)], require_stable=False)
+        except KafkaError as error:
+            return -error.code
+        return found.offset
+
+    def close(self) -> None:
+        self.coordinators.stop()
+        self._scheduler.stop()
+        self.logs.close()
+
+
+class Clients(GroupClients):
+    """Clients of a group coordinator."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self.coordinator = coordinator
+
+
+class Cluster:
+    """Brokers 0, 1, ... and the topics `__consumer_offsets`, `__transaction_state`, "t" and "u", each with one
+    partition that all brokers replicate and broker 0 leads."""
+
+    def __init__(self, directory: Path, brokers: int = 2) -> None:
+        self.clock = ManualClock()
+        self.timer = HandTimer(self.clock)
+        self._ids = count(1000)
+        self._epochs: dict[str, int] = {}
+        self.members = [Member(self, number, directory / str(number)) for number in range(brokers)]
+        for topic in TOPIC_IDS:
+            self.elect(topic, 0)
+        for member in self.members:
+            member.services.cache.is_complete = True
+
+    def close(self) -> None:
+        for member in self.members:
+            member.close()
+
+    # --- the brokers' topics and producer ids
+
+    def get(self, topic: str) -> Topic | None:
+        replicas = [member.id for member in self.members]
+        return Topic(topic, TOPIC_IDS[topic], {0: replicas}) if topic in self._epochs else None
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._epochs
+
+    def give(self, done: Callable[[int], object], in_pool: object) -> None:
+        done(next(self._ids))
+
+    # --- the controller
+
+    def elect(self, topic: str, leader: int, *, isr: Sequence[int] | None = None, tell: bool = True) -> None:
+        """Begin the next leader epoch of partition 0 of the topic. By default all brokers are in the ISR. Without
+        `tell`, the metadata caches are not updated yet."""
+        everyone = [member.id for member in self.members]
+        is_new = topic not in self._epochs
+        epoch = self._epochs[topic] = self._epochs.get(topic, -1) + 1
+        role = PartitionRole(topic, 0, TOPIC_IDS[topic], leader, epoch, epoch, isr or everyone, everyone, is_new=is_new)
+        self._role = role
+        for member in self.members:
+            if member.is_alive:
+                assert member.roles.apply(1, [role]) == {}
+                followed = member.replicas.followed(topic, 0)
+                if followed is not None and leader != NO_LEADER:
+                    self._truncate(member, topic, leader)
+        if tell:
+            self.tell(role)
+
+    def tell(self, *roles: PartitionRole) -> None:
+        """Update the metadata caches; by default with the last election."""
+        for member in self.members:
+            if member.is_alive:
+                member.roles.update_metadata(1, roles or [self._role])
+
+    def delete(self, topic: str) -> None:
+        """Remove partition 0 of the topic from all metadata caches."""
+        gone = self._role._replace(topic=topic, topic_id=TOPIC_IDS[topic], leader=LEADER_DURING_DELETE)
+        del self._epochs[topic]
+        self.tell(gone)
+
+    def _truncate(self, member: Member, topic: str, leader: int) -> None:
+        """Cut off what the new leader does not have."""
+        end = self.members[leader].replicas.log_manager.get(topic, 0)
+        log = member.replicas.log_manager.get(topic, 0)
+        assert end is not None
+        assert log is not None
+        if log.log_end_offset > end.log_end_offset:
+            log.truncate_to(end.log_end_offset)
+
+    # --- the followers and the time
+
+    def replicate(self, topic: str) -> None:
+        """Copy the leader's records to the followers in the ISR, and let them fetch once more, with their new ends."""
+        (leader,) = [member for member in self.members if member.is_alive and member.replicas.holds(topic, 0)]
+        partition = leader.replicas.get(topic, 0)
+        for member in self.members:
+            followed = member.replicas.followed(topic, 0)
+            if followed is None or not member.is_alive or member.id not in partition.isr:
+                continue
+            log = followed.log
+            while log.log_end_offset < partition.log.log_end_offset:
+                read: Any = partition.log.read(
+                    log.log_end_offset, 1 << 20, min_one=True, max_offset=partition.log.log_end_offset
+                )
+                log.append_as_follower(memoryview(read.region.read()), partition.leader_epoch)
+            partition.follower_at(member.id, log.log_end_offset)
+        self.pass_time(0)
+
+    def pass_time(self, seconds: float) -> None:
+        self.timer.advance(seconds)
