@@ -245,18 +245,27 @@ class LogManager:
             log_dir.not_loaded.discard(key)
             log_dir.not_recovered.discard(key)
 
-    def truncate_to(self, topic: str, partition: int, offset: int) -> bool:
-        """Remove the records of a log from `offset` on. Return True if there were any. Raises LogDirFailure.
+    def truncate_to(self, log: PartitionLog, offset: int, leader_epoch: int | None = None) -> bool:
+        """Remove the records of a log from `offset` on. Return True if there were any.
+
+        Raises LogDirFailure, and KafkaError NOT_LEADER_OR_FOLLOWER if an epoch later than `leader_epoch` has begun.
 
         The lower recovery point is checkpointed first; Kafka does it last. A start after a crash trusts everything
         below the checkpointed recovery point, so with the old one it would not notice that a truncation was only half
         done.
         """
-        log = self._logs[topic, partition]
+        self._lower_recovery_point(log, offset)
+        return log.truncate_to(offset, leader_epoch)
+
+    def truncate_fully(self, log: PartitionLog, offset: int, leader_epoch: int | None = None) -> None:
+        """Remove all records of a log, which then begins and ends at `offset`. Raises the errors of `truncate_to`."""
+        self._lower_recovery_point(log, min(offset, log.log_start_offset))
+        log.truncate_fully(offset, leader_epoch)
+
+    def _lower_recovery_point(self, log: PartitionLog, offset: int) -> None:
         if log.recovery_point > offset:
             log.move_recovery_point_back(offset)
             self.checkpoint([self.dirs.of(log.env)])
-        return log.truncate_to(offset)
 
     def delete(self, topic: str, partition: int) -> None:
         """Rename the log's directory to `-delete`, and remove the files after file.delete.delay.ms.

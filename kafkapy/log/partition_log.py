@@ -226,6 +226,20 @@ class PartitionLog:
             self.high_watermark = offset
         self._high_watermark_moved()
 
+    def follow_high_watermark(self, offset: int, leader_epoch: int) -> bool:
+        """Set the high watermark of a follower to `offset`, the leader's, which may be lower. Return True if it moved.
+
+        An `offset` outside the log is replaced by the log start offset or by the end offset. Does nothing if an epoch
+        later than `leader_epoch`, in which the offset was fetched, has begun. Source: UnifiedLog.updateHighWatermark.
+        """
+        with self._high_watermark_lock:
+            offset = max(min(offset, self.end[0]), self.log_start_offset)
+            if offset == self.high_watermark or leader_epoch < self._writer_epoch:
+                return False
+            self.high_watermark = offset
+        self._high_watermark_moved()
+        return True
+
     def _high_watermark_moved(self) -> None:
         # Network threads take the lock only if a transaction may become stable. This test needs no lock: the append of
         # the transaction's marker is complete, so `awaits_high_watermark` is already true.
@@ -490,20 +504,24 @@ class PartitionLog:
                 return [refusal] * len(sets)
         return verdicts
 
-    def append_as_follower(self, data: memoryview, leader_epoch: int) -> Followed:
+    def append_as_follower(self, data: memoryview, leader_epoch: int, *, blocking: bool = True) -> Followed | Busy:
         """Append what a follower has fetched in `leader_epoch`: whole batches, with their offsets and leader epochs.
 
-        Waits for the disk. Does not flush: see `is_flush_due`. Raises KafkaError CORRUPT_MESSAGE for a damaged batch,
-        NOT_LEADER_OR_FOLLOWER if a later leader epoch has begun, UnexpectedOffset if the first batch begins below the
-        log end offset, and LogDirFailure.
+        With `blocking=False`, returns BUSY without any change if the lock is taken, or if a new segment, a new leader
+        epoch or a read from the disk is due. Does not flush: see `is_flush_due`. Raises KafkaError CORRUPT_MESSAGE for
+        a damaged batch, after the batches before it were written, NOT_LEADER_OR_FOLLOWER if a later leader epoch has
+        begun, UnexpectedOffset if a batch begins below the log end offset, and LogDirFailure.
         """
         self.env.check()
-        with self.lock:
+        if not self.lock.acquire(blocking=blocking):
+            return BUSY
+        try:
             self.check_writer(leader_epoch)
-            try:
-                return write_followed(self, data, leader_epoch)
-            except OSError as error:
-                raise self.disk_error(f"appending to {self.name}", error) from error
+            return write_followed(self, data, leader_epoch, blocking)
+        except OSError as error:
+            raise self.disk_error(f"appending to {self.name}", error) from error
+        finally:
+            self.lock.release()
 
     def is_long_work(self, sets: Sequence[Records]) -> bool:
         """Return True if a set may have to be converted or recompressed. A malicious set can make this take seconds."""
@@ -717,6 +735,18 @@ class PartitionLog:
             )
         self.changed("moving the start of", lambda: self.move_start_locked(offset))
 
+    def follow_log_start(self, offset: int, leader_epoch: int) -> None:
+        """Move the log start offset of a follower up to `offset`, the leader's, but not above the high watermark.
+
+        Raises KafkaError NOT_LEADER_OR_FOLLOWER if an epoch later than `leader_epoch` has begun, and LogDirFailure.
+        """
+
+        def move() -> None:
+            self.check_writer(leader_epoch)
+            self.move_start_locked(min(offset, self.high_watermark))
+
+        self.changed("moving the start of", move)
+
     def delete_old_segments(self, policy: RetentionPolicy | None = None) -> int:
         """Delete old segments as `policy`, or else the log's own retention policy, demands.
 
@@ -731,20 +761,33 @@ class PartitionLog:
         finally:
             self.upkeep.end()
 
-    def truncate_to(self, offset: int) -> bool:
+    def truncate_to(self, offset: int, leader_epoch: int | None = None) -> bool:
         """Remove the records from `offset` on. Return True if there were any.
 
-        Raises LogDirFailure, KafkaError if closed.
+        Raises LogDirFailure, KafkaError if closed, and NOT_LEADER_OR_FOLLOWER if an epoch later than `leader_epoch` has
+        begun.
         """
-        with self.upkeep.interrupting():
-            self._lower_cleaned(offset)
-            return self.changed("truncating", lambda: cleanup.truncate_to(self, offset))
 
-    def truncate_fully(self, offset: int) -> None:
-        """Remove all records. The log then begins and ends at `offset`. Raises LogDirFailure, KafkaError if closed."""
+        def cut() -> bool:
+            if leader_epoch is not None:
+                self.check_writer(leader_epoch)
+            return cleanup.truncate_to(self, offset)
+
         with self.upkeep.interrupting():
             self._lower_cleaned(offset)
-            self.changed("truncating", lambda: cleanup.truncate_fully(self, offset))
+            return self.changed("truncating", cut)
+
+    def truncate_fully(self, offset: int, leader_epoch: int | None = None) -> None:
+        """Remove all records. The log then begins and ends at `offset`. Raises the errors of `truncate_to`."""
+
+        def empty() -> None:
+            if leader_epoch is not None:
+                self.check_writer(leader_epoch)
+            cleanup.truncate_fully(self, offset)
+
+        with self.upkeep.interrupting():
+            self._lower_cleaned(offset)
+            self.changed("truncating", empty)
 
     def _lower_cleaned(self, offset: int) -> None:
         """Lower the log's offset in cleaner-offset-checkpoint to `offset` at most, before a truncation to `offset`.

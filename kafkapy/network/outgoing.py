@@ -29,7 +29,7 @@ Opened = Callable[["Connection | None", "Exception | None"], object]
 class Opening:
     """A connection to another server that is being opened. `Processor.open` describes the attributes."""
 
-    __slots__ = ("address", "done", "flags", "handler", "prepare", "sock", "timeout_s")
+    __slots__ = ("address", "done", "flags", "handler", "prepare", "receive_buffer", "sock", "timeout_s")
 
     def __init__(
         self,
@@ -38,12 +38,14 @@ class Opening:
         done: Opened,
         timeout_s: float,
         prepare: Prepare | None,
+        receive_buffer: int,
     ) -> None:
         self.address = address
         self.handler = handler
         self.done = done
         self.timeout_s = timeout_s
         self.prepare = prepare
+        self.receive_buffer = receive_buffer
         self.sock: socket.socket | None = None
         self.flags = 0  # epoll events so far
 
@@ -58,6 +60,8 @@ class Opening:
         self.sock = sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self.receive_buffer > 0:  # before connecting, because the window scale is negotiated then
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             sock.connect(where)
         except BlockingIOError:  # EINPROGRESS: an epoll event tells the result

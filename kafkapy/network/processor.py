@@ -131,6 +131,7 @@ class Processor:
         done: Opened,
         timeout_s: float,
         prepare: Prepare | None = None,
+        receive_buffer: int = -1,
     ) -> None:
         """Connect to `address`, an IP address and a port, and call `done(connection, None)` on the processor's thread.
 
@@ -140,7 +141,7 @@ class Processor:
         connection closes, its `on_close` is called. The connection counts for no limit, is never closed for being idle,
         and may receive frames of any size.
         """
-        self.post(self._open, Opening(address, handler, done, timeout_s, prepare))
+        self.post(self._open, Opening(address, handler, done, timeout_s, prepare, receive_buffer))
 
     def post_ready(self, conn: Connection) -> None:
         """Have the connection served as if its socket had become readable and writable.

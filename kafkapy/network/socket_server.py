@@ -117,12 +117,13 @@ class SocketServer:
         done: Opened,
         timeout_s: float,
         prepare: Prepare | None = None,
+        receive_buffer: int = -1,
     ) -> None:
         """Connect to another server, on the next processor in turn. The arguments are those of `Processor.open`.
 
         Must not be called after `stop`.
         """
-        next(self._next_opener).open(address, handler, done, timeout_s, prepare)
+        next(self._next_opener).open(address, handler, done, timeout_s, prepare, receive_buffer)
 
     def stop_accepting(self) -> None:
         """Stop the acceptor and close the listening sockets. Open connections stay."""

@@ -50,7 +50,9 @@ class LinkError(Exception):
 class Network(Protocol):
     """The part of the network server that opens outgoing connections: see SocketServer.open."""
 
-    def open(self, address: Address, handler: Any, done: Callable[..., object], timeout_s: float) -> None: ...
+    def open(
+        self, address: Address, handler: Any, done: Callable[..., object], timeout_s: float, *, receive_buffer: int
+    ) -> None: ...
 
 
 class _Request(NamedTuple):
@@ -81,10 +83,11 @@ class Link:
         *,
         client_id: str,
         connect_timeout_s: float,
+        receive_buffer: int = -1,
     ) -> None:
         """`address()` returns the broker's present address, None if the broker is not alive. `run(fn, *args)` calls a
         function that may block, such as looking up a host name, on a pool. `name` is for log lines and errors, as
-        "broker 3".
+        "broker 3". `receive_buffer` is the connection's SO_RCVBUF in bytes, -1 for the system's default.
         """
         self.name = name
         self._address = address
@@ -92,6 +95,7 @@ class Link:
         self._run = run
         self._client_id = client_id
         self.connect_timeout_s = connect_timeout_s
+        self._receive_buffer = receive_buffer
         self._lock = threading.Lock()
         self._queue: deque[_Request] = deque()
         self._connecting = False
@@ -182,7 +186,7 @@ class Link:
             else:
                 self._opened(conn)
 
-        self._network.open(address, self, opened, self.connect_timeout_s)
+        self._network.open(address, self, opened, self.connect_timeout_s, receive_buffer=self._receive_buffer)
 
     def _opened(self, conn: Connection) -> None:
         conn.on_close = lambda: self._lost(conn)
@@ -217,6 +221,16 @@ class Link:
             self._send_queued(conn)
 
     # --- on the connection's network thread
+
+    def keep_buffer(self) -> Pending:
+        """Return a Pending for `done` to return, which keeps the receive buffer until it is completed with NO_REPLY.
+
+        May only be called inside `done`, with a response.
+        """
+        assert self._conn is not None, "there is a response, so there is a connection"
+        pending = Pending(self._conn)
+        pending.keeps_buffer = True
+        return pending
 
     def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
         """Decode received responses and call the callbacks of their requests, see `kafkapy.network.replies.Handler`."""

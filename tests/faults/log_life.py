@@ -245,7 +245,7 @@ class Life:
         last = [batch.base_offset for batch in stored(log)[-4:] if batch.base_offset >= log.log_start_offset]
         if not last:
             return "nothing to truncate"
-        self.manager.truncate_to(topic.name, 0, self.rng.choice(last))
+        self.manager.truncate_to(log, self.rng.choice(last))
         topic.truncate(log.log_end_offset)
         topic.sequences |= {one.producer_id: one.last_sequence + 1 for one in log.active_producers()}
         return f"truncate to {log.log_end_offset}"

@@ -16,6 +16,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.failures import no_memory
 from kafkapy.log.indexes.txn_index import AbortedTxn
 from kafkapy.log.producers.producer_rebuild import replay
+from kafkapy.log.results import BUSY, Busy
 from kafkapy.log.retention.cleanup import undo_append
 from kafkapy.log.segments.segment import MAX_RELATIVE_OFFSET, Segment
 
@@ -28,6 +29,9 @@ _MAX_TIMESTAMP = struct.Struct(">35xq")
 _MESSAGE_TIMESTAMP = struct.Struct(">18xq")
 _UP_TO_MAGIC = 17
 _MAGIC_AT = 16
+_BATCH_EPOCH = struct.Struct(">12xi")
+_LAST_OFFSET_DELTA = struct.Struct(">23xi")
+_IN_USE_MS = 10_000  # for this long after an append, the end of the log is assumed to be in the page cache
 
 
 class Followed(NamedTuple):
@@ -42,26 +46,33 @@ class Followed(NamedTuple):
 
 
 class UnexpectedOffset(Exception):
-    """The first batch begins below the log end offset: the leader's log is not the one that this log was cut to."""
+    """A batch begins below the log end offset: the leader's log is not the one that this log was cut to.
 
-    def __init__(self, name: str, first_offset: int, end_offset: int) -> None:
+    `first_offset` and `last_offset` are those of the batch; the last is the first in the message formats 0 and 1.
+    """
+
+    def __init__(self, name: str, first_offset: int, last_offset: int, end_offset: int) -> None:
         super().__init__(f"the leader sent offset {first_offset} of {name}, whose log ends at {end_offset}")
         self.first_offset = first_offset
+        self.last_offset = last_offset
 
 
-def write_followed(log: PartitionLog, data: memoryview, leader_epoch: int) -> Followed:
+def write_followed(log: PartitionLog, data: memoryview, leader_epoch: int, blocking: bool) -> Followed | Busy:
     """Append the whole batches of `data`, under the log's lock. Return what was written, see Followed.
 
-    Raises KafkaError CORRUPT_MESSAGE for a damaged batch, after the batches before it were written, and for a batch of
-    a later epoch than `leader_epoch`, in which the data was fetched. Raises UnexpectedOffset and OSError.
+    With `blocking=False`, returns BUSY without any change if the append would probably wait for a disk. Raises
+    KafkaError CORRUPT_MESSAGE for a damaged batch, after the batches before it were written, and for a batch of a later
+    epoch than `leader_epoch`, in which the data was fetched. Raises UnexpectedOffset and OSError.
     """
     log.write_seconds = 0.0
+    if not blocking and _may_wait(log, data):
+        return BUSY
     written = 0
     while len(data) - written >= _UP_TO_MAGIC:
         rest = data[written:]
         first_offset, length = _HEAD.unpack_from(rest)
         if first_offset < log.end[0]:
-            raise UnexpectedOffset(log.name, first_offset, log.end[0])
+            raise UnexpectedOffset(log.name, first_offset, _last_offset(rest, first_offset), log.end[0])
         size = _HEAD.size + length
         if size > len(rest) and length > 0:
             return Followed(written, log.end[0], True)
@@ -70,12 +81,49 @@ def write_followed(log: PartitionLog, data: memoryview, leader_epoch: int) -> Fo
         found = _scan(log, segment, rest[: max(size, room)])
         if found.batches:
             _check_epochs(log, found, leader_epoch)
+            if not (blocking or written) and _begins_epoch(log, found):
+                return BUSY
             count = found.valid_end - segment.size
             _write(log, segment, rest[:count], found)
             written += count
         if not found.batches or (found.stopped_by is not None and not (found.incomplete or found.too_far)):
             raise KafkaError(Errors.CORRUPT_MESSAGE, f"the leader's data for {log.name}: {found.stopped_by}")
     return Followed(written, log.end[0], written < len(data))
+
+
+def _last_offset(data: memoryview, first_offset: int) -> int:
+    if data[_MAGIC_AT] < 2 or len(data) < _LAST_OFFSET_DELTA.size:
+        return first_offset
+    delta: int = _LAST_OFFSET_DELTA.unpack_from(data)[0]
+    return first_offset + delta
+
+
+def _may_wait(log: PartitionLog, data: memoryview) -> bool:
+    """Return True if an append of `data` would probably wait for a disk: for a roll, the file of the leader epochs, or
+    a page of the segment that is not in memory.
+    """
+    segment = log.segments.active
+    if len(data) < _UP_TO_MAGIC or data[_MAGIC_AT] < 2 or not segment.growing:
+        return True
+    if segment.size and segment.first_timestamp_in_memory is None:  # the first append since the start has to read it
+        return True
+    if _BATCH_EPOCH.unpack_from(data)[0] != log.leader_epochs.latest_epoch:
+        return True
+    room = min(log.config.segment_bytes - segment.size, (segment.entries_left() - 1) * segment.index_interval)
+    first_offset = _HEAD.unpack_from(data)[0]
+    if len(data) > room or first_offset - segment.base_offset > MAX_RELATIVE_OFFSET or _is_old(log, segment, data):
+        return True
+    now_ms = log.clock.time_ms()
+    if now_ms - log.appended_ms > _IN_USE_MS:
+        if not segment.ends_in_memory():
+            return True
+        log.appended_ms = now_ms
+    return False
+
+
+def _begins_epoch(log: PartitionLog, found: Scan) -> bool:
+    latest = log.leader_epochs.latest_epoch
+    return any(epoch > latest for epoch, _ in _EPOCH.iter_unpack(found.epochs))
 
 
 def _room(log: PartitionLog, first_offset: int, size: int, data: memoryview) -> Segment:

@@ -1,0 +1,138 @@
+"""The follower's side of an incremental fetch session: a request names only partitions that changed (KIP-227).
+
+Source: org.apache.kafka.clients.FetchSessionHandler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from kafkapy.errors import Errors
+from kafkapy.protocol.apis import FETCH
+from kafkapy.replica.fetch_state import FetchState, Position
+
+IDS_FROM = 13  # from this version on Fetch names topics by their ids (KIP-516)
+_STATE_FROM = 15  # from this version on the broker id and the broker epoch are in replica_state (KIP-903)
+_LAST_EPOCH = 0x7FFFFFFF
+
+Key = tuple[bytes | str, int]  # topic id or name, and partition index
+
+
+class FetchSettings(NamedTuple):
+    """Settings of a follower's fetches; the names in comments are Kafka's."""
+
+    partition_bytes: int = 1 << 20  # replica.fetch.max.bytes
+    response_bytes: int = 10 << 20  # replica.fetch.response.max.bytes
+    min_bytes: int = 1  # replica.fetch.min.bytes
+    wait_ms: int = 500  # replica.fetch.wait.max.ms
+    backoff_s: float = 1.0  # replica.fetch.backoff.ms
+    timeout_s: float = 30.0  # replica.socket.timeout.ms
+
+
+class FetchSession:
+    """The session of one connection, and what the leader knows of its partitions. Not safe for several threads.
+
+    `sent` has, for each partition of the session, the state and the position that the leader was told last.
+    """
+
+    def __init__(self) -> None:
+        self.sent: dict[Key, tuple[FetchState, Position]] = {}
+        self._by_id = False
+        self._id = 0
+        self._epoch = 0  # of the next request; 0 opens a new session, and closes the one with this id
+
+    @property
+    def is_new(self) -> bool:
+        """Return True if the next request opens a session, and so has to name all partitions."""
+        return self._epoch == 0
+
+    def begin(self, version: int) -> None:
+        """Prepare for a request of this version. A session that used topic names is not continued with topic ids."""
+        by_id = version >= IDS_FROM
+        if by_id != self._by_id:
+            self._by_id = by_id
+            self.reset()
+
+    def key(self, state: FetchState) -> Key:
+        """Return how requests and responses of this session name the partition."""
+        partition = state.partition
+        return (partition.topic_id if self._by_id else partition.topic), partition.index
+
+    def reset(self, *, forget_id: bool = False) -> None:
+        """Have the next request open a new session. It closes the present one, unless the leader does not know it."""
+        self._epoch = 0
+        self.sent = {}
+        if forget_id:
+            self._id = 0
+
+    def request(
+        self,
+        version: int,
+        changed: Iterable[FetchState],
+        gone: Iterable[FetchState],
+        settings: FetchSettings,
+        broker_id: int,
+        broker_epoch: int,
+    ) -> Any:
+        """Return the next Fetch request, and note in `sent` what it says.
+
+        Adds the partitions `changed` whose position is not the one that the leader knows, and takes those in `gone` out
+        of the session.
+        """
+        added: dict[bytes | str, list[Any]] = {}
+        make = FETCH.Request.Topics.Partitions
+        sent, size = self.sent, settings.partition_bytes
+        for state in changed:
+            key, position = self.key(state), state.position
+            if sent.get(key) != (state, position):
+                sent[key] = state, position
+                epoch, offset, last_epoch, log_start = position
+                added.setdefault(key[0], []).append(
+                    make(
+                        partition=key[1],
+                        current_leader_epoch=epoch,
+                        fetch_offset=offset,
+                        last_fetched_epoch=last_epoch,
+                        log_start_offset=log_start,
+                        partition_max_bytes=size,
+                    )
+                )
+        forgotten: dict[bytes | str, list[int]] = {}
+        for state in gone:
+            key = self.key(state)
+            known = sent.get(key)
+            if known is not None and known[0] is state:  # a later role of the partition may have taken its place
+                del sent[key]
+                if self._epoch:
+                    forgotten.setdefault(key[0], []).append(key[1])
+        name = "topic_id" if self._by_id else "topic"
+        request = FETCH.Request(
+            max_wait_ms=settings.wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_bytes,
+            session_id=self._id,
+            session_epoch=self._epoch,
+            topics=[FETCH.Request.Topics(**{name: topic, "partitions": parts}) for topic, parts in added.items()],
+            forgotten_topics_data=[
+                FETCH.Request.ForgottenTopicsData(**{name: topic, "partitions": indexes})
+                for topic, indexes in forgotten.items()
+            ],
+        )
+        if version >= _STATE_FROM:
+            request.replica_state = FETCH.Request.ReplicaState(replica_id=broker_id, replica_epoch=broker_epoch)
+        else:
+            request.replica_id = broker_id
+        return request
+
+    def answered(self, session_id: int) -> None:
+        """Continue the session after a response without an error. Session id 0: the leader keeps no session."""
+        if session_id == 0:
+            self.reset(forget_id=True)
+        else:
+            self._id = session_id
+            self._epoch = self._epoch % _LAST_EPOCH + 1
+
+    def refused(self, error_code: int) -> None:
+        """Begin again after a response with an error of the whole request."""
+        self.reset(forget_id=error_code == Errors.FETCH_SESSION_ID_NOT_FOUND)

@@ -1,0 +1,57 @@
+"""A Fetch response as a follower needs it: the records of each partition are views of the frame."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkapy.protocol.apis import FETCH
+from kafkapy.replica.truncation import EpochEnd
+
+NO_RECORDS = memoryview(b"")
+
+
+class FetchedPartition(NamedTuple):
+    """One partition of a Fetch response.
+
+    topic       the topic id (16 bytes) from version 13 on, before that the topic's name
+    diverging   where the leader's log parts from the follower's (KIP-595), None if the follower's log is a part of it
+    records     whole batches, of which the last may be cut off; a view of the frame
+    """
+
+    topic: bytes | str
+    partition: int
+    error_code: int
+    high_watermark: int
+    log_start: int
+    diverging: EpochEnd | None
+    records: memoryview
+
+
+class Fetched(NamedTuple):
+    """A decoded Fetch response: the error of the whole response, the id of the fetch session, and the partitions."""
+
+    error_code: int
+    session_id: int
+    partitions: list[FetchedPartition]
+
+
+def decode_fetched(frame: memoryview, version: int, start: int) -> Fetched:
+    """Decode a Fetch response of version 12 or later, which begins at `start` of the frame. Raises ProtocolError."""
+    response = FETCH.decode_response(frame, version, start)
+    partitions = []
+    for topic in response.responses:
+        name = topic.topic_id if version >= 13 else topic.topic
+        for one in topic.partitions:
+            epoch, end_offset = one.diverging_epoch.epoch, one.diverging_epoch.end_offset
+            partitions.append(
+                FetchedPartition(
+                    name,
+                    one.partition_index,
+                    one.error_code,
+                    one.high_watermark,
+                    one.log_start_offset,
+                    EpochEnd(epoch, end_offset) if epoch >= 0 else None,
+                    NO_RECORDS if one.records is None else one.records,
+                )
+            )
+    return Fetched(response.error_code, response.session_id, partitions)

@@ -1,0 +1,436 @@
+"""One connection on which this broker fetches partitions from their leader, one Fetch request at a time.
+
+No thread runs the loop: a response is handled on the connection's network thread, which sends the next request. What
+may wait for a disk runs on a pool, and the next request follows when that is done. Source: AbstractFetcherThread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from kafkapy.errors import Errors, KafkaError, message_of
+from kafkapy.log.append.follower import UnexpectedOffset
+from kafkapy.log.failures import LogDirFailure
+from kafkapy.log.manager import LogManager
+from kafkapy.log.results import Busy
+from kafkapy.metadata.ids import ZERO_ID
+from kafkapy.network.replies import NO_REPLY, Pending
+from kafkapy.protocol.apis import FETCH
+from kafkapy.replica.fetch_session import FetchSession, FetchSettings
+from kafkapy.replica.fetch_state import FetchState, Position, release
+from kafkapy.replica.fetched import Fetched, FetchedPartition, decode_fetched
+from kafkapy.replica.follower_log import take, truncate_diverging
+from kafkapy.replica.links import Link, LinkError
+from kafkapy.replica.out_of_range import OffsetReset
+from kafkapy.runtime.disk_pool import DiskPool, PoolStopped
+from kafkapy.runtime.threads import NoThread
+from kafkapy.runtime.timer import Timer
+
+log = logging.getLogger("kafkapy.replica.fetcher")
+
+LOWEST_VERSION = 12  # the first with last_fetched_epoch: each response says if the logs diverge (KIP-595)
+NAMES_UNTIL = 12  # the last version that names topics by their names
+# Records of a response up to this size are appended on the network thread: handing them to a pool takes longer.
+APPENDED_AT_ONCE = 64 << 10
+
+
+class Following(NamedTuple):
+    """What all fetchers of a broker share.
+
+    broker_epoch    returns the epoch of this broker's registration
+    settings        called for each request
+    is_throttled    returns True if a partition that is not in sync may not be fetched now (KIP-73)
+    on_append       called with a partition and the number of bytes that were appended to it
+    on_failed       called with a partition that is not fetched any more until its next role
+    """
+
+    broker_id: int
+    broker_epoch: Callable[[], int]
+    logs: LogManager
+    pool: DiskPool
+    timer: Timer
+    settings: Callable[[], FetchSettings]
+    is_throttled: Callable[[FetchState], bool] | None
+    on_append: Callable[[FetchState, int], object]
+    on_failed: Callable[[FetchState], object]
+
+
+class _Item(NamedTuple):
+    """A partition of a response, and the position that the leader was told last."""
+
+    state: FetchState
+    asked: Position
+    fetched: FetchedPartition
+
+
+class Fetcher:
+    """The fetch loop of one connection. Any thread may add and remove partitions."""
+
+    def __init__(self, link: Link, following: Following) -> None:
+        self.link = link
+        self._following = following
+        self._offset_reset = OffsetReset(self, following)
+        # Guards the attributes up to `_on_end`.
+        self._lock = threading.Lock()
+        self._states: dict[FetchState, None] = {}
+        self._active: dict[FetchState, None] = {}  # those that are not held
+        self._changed: dict[FetchState, None] = {}  # those that the next request has to look at
+        self._without_id = 0  # how many have no topic id
+        self._session = FetchSession()
+        self._asking = False  # a request is under way, or its response is being dealt with
+        self._backing_off = False  # after a failure of the link
+        self._closed = False
+        self._on_end: Callable[[list[FetchState]], object] | None = None
+        # Only the thread that deals with the response uses these.
+        self._failure = ""  # the failure of the link that was logged last
+        self._delayed: list[FetchState] = []
+        self._unflushed: list[FetchState] = []
+
+    def __repr__(self) -> str:
+        return f"Fetcher({self.link}, {len(self._states)} partitions)"
+
+    # --- for any thread
+
+    def add(self, state: FetchState) -> bool:
+        """Fetch a partition from now on, or when it is not held any more. Return False if this fetcher is closed."""
+        with self._lock:
+            if self._closed:
+                return False
+            state.fetcher = self
+            self._states[state] = self._changed[state] = None
+            self._without_id += state.partition.topic_id == ZERO_ID
+            if not state.held:
+                self._active[state] = None
+        self._next()
+        return True
+
+    def remove(self, state: FetchState) -> None:
+        """Cease to fetch a partition. A response that is under way is not used for it."""
+        with self._lock:
+            if state in self._states:
+                del self._states[state]
+                self._without_id -= state.partition.topic_id == ZERO_ID
+                self._active.pop(state, None)
+                self._changed[state] = None
+                state.fetcher = None
+
+    def fail(self, state: FetchState) -> None:
+        """Cease to fetch a partition until its next role."""
+        self.remove(state)
+        self._following.on_failed(state)
+
+    def hold(self, state: FetchState) -> None:
+        """Leave a partition out of the next requests, until `fetch_state.release`."""
+        with self._lock:
+            state.held = True
+            self._active.pop(state, None)
+            self._changed[state] = None
+
+    def released(self, states: Iterable[FetchState]) -> None:
+        """Fetch partitions again that are not held any more: called by `fetch_state.release`."""
+        with self._lock:
+            for state in states:
+                if state in self._states and not state.held:
+                    self._active[state] = self._changed[state] = None
+        self._next()
+
+    def delay(self, states: list[FetchState]) -> None:
+        """Hold partitions for replica.fetch.backoff.ms."""
+        for state in states:
+            self.hold(state)
+        if states:
+            self._following.timer.schedule(self._following.settings().backoff_s, lambda: release(states))
+
+    def close(self, then: Callable[[list[FetchState]], object] | None = None) -> None:
+        """End the loop, and close the connection.
+
+        `then` is called with the partitions when no thread uses this fetcher's last response any more: from then on
+        another fetcher may fetch them.
+        """
+        with self._lock:
+            self._closed = True
+            self._on_end = then
+        self.link.close()
+        self._ended()
+
+    def _ended(self) -> None:
+        with self._lock:
+            if self._asking:
+                return  # the link calls `_answered`, or the thread that deals with the response calls `_end_turn`
+            then, self._on_end = self._on_end, None
+            states = list(self._states)
+        if then is not None:
+            for state in states:
+                self.remove(state)
+            then(states)
+
+    # --- requests
+
+    def _next(self) -> None:
+        """Send the next request, unless one is under way or there is nothing to fetch. Close an unused fetcher."""
+        throttled = self._throttled() if self._following.is_throttled is not None else []
+        if throttled:
+            self.delay(throttled)
+        with self._lock:
+            if self._asking or self._backing_off or self._closed:
+                return
+            if self._active:
+                self._asking = True
+            elif not self._states:
+                self._closed = True
+            asking, closed = self._asking, self._closed
+            highest = NAMES_UNTIL if self._without_id else FETCH.max_version
+        if asking:
+            self.link.ask(
+                FETCH,
+                self._request,
+                self._answered,
+                timeout_s=self._following.settings().timeout_s,
+                versions=(LOWEST_VERSION, highest),
+                decode=decode_fetched,
+            )
+        elif closed:
+            self.link.close()
+
+    def _throttled(self) -> list[FetchState]:
+        is_throttled = self._following.is_throttled
+        assert is_throttled is not None
+        with self._lock:
+            looked_at = list(self._active if self._session.is_new else self._changed)
+        return [state for state in looked_at if not state.held and state.lag != 0 and is_throttled(state)]
+
+    def _request(self, version: int) -> Any:
+        """Return the next request, as the link's network thread sends it."""
+        following = self._following
+        with self._lock:
+            session = self._session
+            session.begin(version)
+            looked_at, self._changed = self._changed, {}
+            gone = [state for state in looked_at if state not in self._active]
+            wanted = list(self._active) if session.is_new else [state for state in looked_at if state in self._active]
+            if self._without_id and version > NAMES_UNTIL:  # such a partition was added since the version was chosen
+                self._changed.update((state, None) for state in wanted if state.partition.topic_id == ZERO_ID)
+                wanted = [state for state in wanted if state not in self._changed]
+            return session.request(
+                version, wanted, gone, following.settings(), following.broker_id, following.broker_epoch()
+            )
+
+    # --- responses, on the network thread of the link
+
+    def _answered(self, fetched: Fetched | None, error: LinkError | None) -> Pending | None:
+        if fetched is None:
+            self._link_failed(str(error))
+            return None
+        try:
+            return self._use(fetched)
+        except Exception as failure:
+            log.exception("a fetch response of %s cannot be used", self.link.name)
+            self._link_failed(str(failure))
+            return None
+
+    def _use(self, fetched: Fetched) -> Pending | None:
+        """Use a response, and send the next request when all of it has been dealt with.
+
+        Returns a Pending if the receive buffer is needed until then.
+        """
+        if fetched.error_code:
+            self._session_refused(fetched.error_code)
+            return None
+        later = self._take_at_once(self._items(fetched))
+        if not later and not self._unflushed:
+            self._end_turn()
+            return None
+        pending = self.link.keep_buffer() if later else None
+        try:
+            self._following.pool.submit(self._take_later, later, pending)
+        except (PoolStopped, NoThread) as failure:
+            for item in later:
+                self._problem(item.state, f"its records cannot be appended: {failure}")
+            self._delayed += [item.state for item in later]
+            self._unflushed = []
+            self._end_turn()
+            return None
+        return pending
+
+    def _link_failed(self, reason: str) -> None:
+        """Fetch again, in a new session, after replica.fetch.backoff.ms."""
+        with self._lock:
+            self._session.reset()
+            count, closed = len(self._states), self._closed
+        if closed:
+            with self._lock:
+                self._asking = False
+            self._ended()
+            return
+        if reason != self._failure:
+            self._failure = reason
+            log.warning("%d partitions are not fetched for now: %s", count, reason)
+        self._back_off()
+
+    def _back_off(self) -> None:
+        with self._lock:
+            self._asking, self._backing_off = False, True
+        self._following.timer.schedule(self._following.settings().backoff_s, self._go_on)
+
+    def _go_on(self) -> None:
+        with self._lock:
+            self._backing_off = False
+        self._next()
+
+    def _session_refused(self, code: int) -> None:
+        """Begin a new session after an error of the whole response: at once, if there was one that can be replaced."""
+        with self._lock:
+            incremental = not self._session.is_new
+            self._session.refused(code)
+            self._asking = not incremental
+        log.log(
+            logging.INFO if incremental else logging.WARNING,
+            "%s refused a fetch of %d partitions: %s", self.link.name, len(self._states), message_of(code),
+        )  # fmt: skip
+        if incremental:
+            self._next()
+        else:
+            self._back_off()
+
+    def _items(self, fetched: Fetched) -> list[_Item]:
+        """Return the partitions of a response that are still fetched."""
+        if self._failure:
+            log.info("%d partitions are fetched again from %s", len(self._states), self.link.name)
+            self._failure = ""
+        items, unknown = [], []
+        with self._lock:
+            session = self._session
+            for one in fetched.partitions:
+                known = session.sent.get((one.topic, one.partition))
+                if known is None:
+                    unknown.append(one)
+                elif known[0] in self._active:
+                    items.append(_Item(*known, one))
+            session.answered(fetched.session_id)
+            if unknown:
+                session.reset()
+        if unknown:
+            topic = unknown[0].topic
+            log.error(
+                "%s sent %d partitions that it was not asked for, such as %s partition %d: ignored",
+                self.link.name, len(unknown), topic if isinstance(topic, str) else topic.hex(), unknown[0].partition,
+            )  # fmt: skip
+        return items
+
+    def _take_at_once(self, items: list[_Item]) -> list[_Item]:
+        """Deal with what need not wait for the disk. Return the rest."""
+        size = 0
+        for item in items:
+            size += len(item.fetched.records)
+        small = size <= APPENDED_AT_ONCE
+        return [item for item in items if not ((small or not item.fetched.records) and self._deal_with(item, False))]
+
+    def _take_later(self, items: list[_Item], pending: Pending | None) -> None:
+        """Deal with partitions that may wait for the disk, on a thread of the pool."""
+        try:
+            for item in items:
+                self._deal_with(item, True)
+            for state in self._unflushed:
+                self._guarded(state, state.partition.log.flush)
+        finally:
+            self._unflushed = []
+            if pending is not None:
+                pending.complete(NO_REPLY)
+            self._end_turn()
+
+    def _end_turn(self) -> None:
+        """Send the next request, when the response has been dealt with."""
+        delayed, self._delayed = self._delayed, []
+        self.delay(delayed)
+        with self._lock:
+            self._asking = False
+            closed = self._closed
+        if closed:
+            self._ended()
+        else:
+            self._next()
+
+    # --- one partition of a response
+
+    def _deal_with(self, item: _Item, blocking: bool) -> bool:
+        """Use the response for one partition. Return False, without any effect, if that may wait for the disk."""
+        state, asked, fetched = item
+        partition = state.partition
+        if partition.gone is not None or state not in self._active:
+            return True
+        if fetched.error_code:
+            self._refused(state, fetched.error_code)
+            return True
+        if partition.log.end[0] == asked.offset:
+            dealt_with = self._guarded(state, lambda: self._take(item, blocking))
+            if dealt_with is False:
+                return False
+        if state.position != asked:
+            with self._lock:
+                self._changed[state] = None
+        return True
+
+    def _take(self, item: _Item, blocking: bool) -> bool:
+        state, _, fetched = item
+        logs = self._following.logs
+        if fetched.diverging is not None:
+            if blocking:
+                truncate_diverging(state.partition, fetched.diverging, logs)
+            return blocking
+        done = take(state.partition, fetched, logs, blocking=blocking)
+        if isinstance(done, Busy):
+            return False
+        state.lag = max(0, fetched.high_watermark - done.end_offset)
+        state.problem = ""
+        if done.size:
+            self._following.on_append(state, done.size)
+            if state.partition.log.is_flush_due:
+                self._unflushed.append(state)
+        return True
+
+    def _guarded(self, state: FetchState, act: Callable[[], Any]) -> Any:
+        """Return the result of `act`. After an error deal with this partition alone, and return None."""
+        partition = state.partition
+        try:
+            return act()
+        except LogDirFailure:  # logged by the log directory
+            self.fail(state)
+        except UnexpectedOffset as error:
+            self._problem(state, str(error), logging.ERROR)
+            self.fail(state)
+        except KafkaError as error:
+            if partition.gone is None and not partition.log.closed:
+                self._problem(state, error.message, logging.ERROR)
+                self._delayed.append(state)
+        except Exception:
+            log.exception("%s is not fetched any more until its next leader epoch", partition)
+            self.fail(state)
+        return None
+
+    def _refused(self, state: FetchState, code: int) -> None:
+        """Deal with an error of one partition in the leader's response."""
+        if code == Errors.OFFSET_OUT_OF_RANGE:
+            self._offset_reset.begin(state)
+        elif code == Errors.FENCED_LEADER_EPOCH:
+            self.fenced(state)
+        else:
+            self._problem(state, f"the leader refuses the fetch: {message_of(code)}")
+            self._delayed.append(state)
+
+    def fenced(self, state: FetchState) -> None:
+        """Cease to fetch a partition whose leader is in a later epoch than this broker knows, until its next role."""
+        self._problem(state, f"the leader is in a later epoch than {state.partition.leader_epoch}", logging.INFO)
+        self.fail(state)
+
+    def _problem(self, state: FetchState, what: str, level: int = logging.WARNING) -> None:
+        """Log why a partition cannot be fetched, unless this was logged last for it."""
+        if state.problem != what:
+            state.problem = what
+            partition = state.partition
+            log.log(
+                level, "%s-%d at offset %d from %s: %s",
+                partition.topic, partition.index, partition.log.end[0], self.link.name, what,
+            )  # fmt: skip
