@@ -1,6 +1,7 @@
 """Bare loops: they only move bytes, to show what the same bytes cost without a broker.
 
-`receive FILE` accepts a connection and writes the received bytes to FILE. `append FILE` appends each received frame
+`receive FILE` accepts a connection and writes the received bytes to FILE; `follow FILE` also computes their CRC-32C,
+as a follower has to. `append FILE` appends each received frame
 (the first 4 bytes are its size) to FILE and sends ANSWER. `sendfile FILE` and `copy FILE` receive an offset and a
 length, 8 bytes each, and send that part of FILE: with sendfile, or with read and send. `bare_loop` starts each loop as
 a process, like a broker. The interpreter's share of the CPU time is below 1 % at 1 MiB per system call and about 10 %
@@ -17,6 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from crc32c import crc32c
+
 from perf.processes import Child
 
 CHUNK = 1 << 20
@@ -26,7 +29,7 @@ SEND_BUFFER = 204_800  # kafkapy's default of socket.send.buffer.bytes; Apache K
 
 @contextmanager
 def bare_loop(what: str, file: Path) -> Iterator[tuple[int, int]]:
-    """Run the loop `what` ("receive", "append", "sendfile" or "copy") on `file`; yield its pid and its port."""
+    """Run the loop `what` (a name in LOOPS) on `file`; yield its pid and its port."""
     child = Child([sys.executable, "-m", "perf.bare", what, str(file)], file.with_suffix(".out"), keep_stdout=True)
     try:
         assert child.process.stdout is not None
@@ -45,6 +48,15 @@ def receive(connection: socket.socket, file: Path) -> None:
     buffer = memoryview(bytearray(CHUNK))
     fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     while count := connection.recv_into(buffer):
+        os.write(fd, buffer[:count])
+
+
+def follow(connection: socket.socket, file: Path) -> None:
+    """Write everything that arrives to the file and compute the CRC-32C of it."""
+    buffer = memoryview(bytearray(CHUNK))
+    fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    while count := connection.recv_into(buffer):
+        crc32c(buffer[:count])
         os.write(fd, buffer[:count])
 
 
@@ -86,6 +98,9 @@ def _asked(connection: socket.socket) -> Iterator[tuple[int, int]]:
         yield struct.unpack(">qq", request)
 
 
+LOOPS = {loop.__name__: loop for loop in (receive, follow, append, sendfile, copy)}
+
+
 def main(what: str, file: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         print(server.getsockname()[1], flush=True)
@@ -93,7 +108,7 @@ def main(what: str, file: str) -> None:
             connection, _ = server.accept()
             with connection:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                {"receive": receive, "append": append, "sendfile": sendfile, "copy": copy}[what](connection, Path(file))
+                LOOPS[what](connection, Path(file))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from perf import jars
 from perf.processes import Child, accepts, free_port, wait_until
 
 # The options of bin/kafka-run-class.sh and bin/kafka-server-start.sh in Kafka's distribution.
-KAFKA_JVM = ["-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true"]
+HEAP = "1G"
+KAFKA_JVM = ["-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true"]
 KAFKA_JVM += ["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15"]
 
 LOG4J = """log4j.rootLogger=INFO, out
@@ -113,7 +114,7 @@ class Kafkapy(Broker):
 class Kafka(Broker):
     kind = "kafka"
 
-    def __init__(self, data: Path, settings: Mapping[str, str], zookeeper: str) -> None:
+    def __init__(self, data: Path, settings: Mapping[str, str], zookeeper: str, heap: str = HEAP) -> None:
         super().__init__(data)
         self.port = free_port()
         options = {
@@ -126,7 +127,8 @@ class Kafka(Broker):
         }
         properties = data / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
-        self.child = Child(java(data, "kafka.Kafka", str(properties), options=KAFKA_JVM), data / "kafka.out")
+        options_of_java = [f"-Xmx{heap}", f"-Xms{heap}", *KAFKA_JVM]
+        self.child = Child(java(data, "kafka.Kafka", str(properties), options=options_of_java), data / "kafka.out")
         try:
             wait_until(lambda: accepts(self.port), self.child, "Apache Kafka")
         except BaseException:
@@ -151,14 +153,19 @@ class Fleet:
         self._zookeeper_port = 0
 
     @contextmanager
-    def running(self, kind: str, data: Path, settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
-        """Run a broker on `data` (created if missing, kept afterwards) in the block; then stop it cleanly."""
+    def running(
+        self, kind: str, data: Path, settings: Mapping[str, str] | None = None, heap: str = HEAP
+    ) -> Iterator[Broker]:
+        """Run a broker on `data` (created if missing, kept afterwards) in the block; then stop it cleanly.
+
+        `heap`: the size of the heap of a JVM.
+        """
         data.mkdir(parents=True, exist_ok=True)
         broker: Broker
         if kind == Kafkapy.kind:
             broker = Kafkapy(data, settings or {}, checkout=self._other if self.start_other else None)
         else:
-            broker = Kafka(data, settings or {}, self.zookeeper(data.name))
+            broker = Kafka(data, settings or {}, self.zookeeper(data.name), heap)
         try:
             yield broker
         finally:

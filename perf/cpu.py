@@ -35,9 +35,9 @@ def cpu_seconds(pid: int) -> float:
     return sum(_times(pid))
 
 
-def _times(pid: int) -> tuple[float, float]:
+def _times(*pids: int) -> tuple[float, float]:
     user = system = 0
-    for member in tree(pid):
+    for member in (member for pid in pids for member in tree(pid)):
         fields = _stat(member)
         if fields:
             utime, stime, cutime, cstime = map(int, fields[11:15])
@@ -70,13 +70,13 @@ class Usage:
 
 
 @contextmanager
-def used(pid: int) -> Iterator[Usage]:
-    """Measure the tree of `pid` while the block runs."""
+def used(*pids: int) -> Iterator[Usage]:
+    """Measure the trees of all `pids` together while the block runs."""
     usage = Usage()
-    (user, system), wall = _times(pid), time.perf_counter()
+    (user, system), wall = _times(*pids), time.perf_counter()
     yield usage
     usage.wall = time.perf_counter() - wall
-    user_after, system_after = _times(pid)
+    user_after, system_after = _times(*pids)
     usage.system = system_after - system
     usage.cpu = user_after - user + usage.system
 

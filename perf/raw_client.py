@@ -7,11 +7,11 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafkapy.errors import name_of
-from kafkapy.protocol.apis import CREATE_TOPICS, LIST_OFFSETS, METADATA, PRODUCE
+from kafkapy.protocol.apis import ALTER_PARTITION_REASSIGNMENTS, CREATE_TOPICS, LIST_OFFSETS, METADATA, PRODUCE
 from kafkapy.protocol.headers import read_response_header, request_frame
 from perf import frames
 
@@ -58,9 +58,37 @@ class RawClient:
         request = CREATE_TOPICS.Request
         configs = [request.Topics.Configs(name=name.replace("_", "."), value=value) for name, value in settings.items()]
         wanted = request.Topics(name=topic, num_partitions=partitions, replication_factor=1, configs=configs)
-        answer = self.ask(CREATE_TOPICS, CREATE_TOPICS_VERSION, request(topics=[wanted], timeout_ms=30_000))
-        check(answer.topics[0].error_code, f"creating topic {topic}")
+        self._create(request(topics=[wanted], timeout_ms=30_000))
         self.wait_for_topic(topic, create=False)
+
+    def create_assigned(self, topic: str, replicas: Sequence[Sequence[int]], **settings: str) -> None:
+        """Create a topic with these replicas of each partition. This connection must lead to the controller."""
+        request = CREATE_TOPICS.Request
+        topics = request.Topics
+        wanted = topics(
+            name=topic,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[topics.Assignments(partition_index=at, broker_ids=[*ids]) for at, ids in enumerate(replicas)],
+            configs=[topics.Configs(name=name.replace("_", "."), value=value) for name, value in settings.items()],
+        )
+        self._create(request(topics=[wanted], timeout_ms=int(TIMEOUT * 1000)))
+
+    def _create(self, request: Any) -> None:
+        answer = self.ask(CREATE_TOPICS, CREATE_TOPICS_VERSION, request)
+        check(answer.topics[0].error_code, f"creating topic {request.topics[0].name}")
+
+    def reassign(self, topic: str, replicas: Sequence[Sequence[int]]) -> None:
+        """Ask the controller, to which this connection must lead, to move the partitions of a topic to these
+        replicas."""
+        request = ALTER_PARTITION_REASSIGNMENTS.Request
+        topics = request.Topics
+        partitions = [topics.Partitions(partition_index=at, replicas=[*ids]) for at, ids in enumerate(replicas)]
+        message = request(topics=[topics(name=topic, partitions=partitions)])
+        answer = self.ask(ALTER_PARTITION_REASSIGNMENTS, 0, message)
+        check(answer.error_code, f"moving {topic}")
+        for partition in answer.responses[0].partitions:
+            check(partition.error_code, f"moving partition {partition.partition_index} of {topic}")
 
     def wait_for_topic(self, topic: str, *, create: bool) -> None:
         """Request metadata until every partition has a leader; with `create` the broker creates a missing topic."""
@@ -75,6 +103,16 @@ class RawClient:
         """Return the number of partitions without a leader."""
         found = self._metadata(topic).topics[0]
         return sum(partition.error_code != 0 for partition in found.partitions)
+
+    def brokers(self) -> set[int]:
+        """Return the ids of the brokers that this broker knows."""
+        return {broker.node_id for broker in self._metadata(None).brokers}
+
+    def in_sync(self, topic: str) -> list[int]:
+        """Return the number of in-sync replicas of each partition, 0 without a leader; empty if the broker does not
+        know the topic."""
+        found = self._metadata(topic).topics[0]
+        return [0 if partition.error_code else len(partition.isr_nodes) for partition in found.partitions]
 
     def _metadata(self, topic: str | None, create: bool = False) -> Any:
         request = METADATA.Request

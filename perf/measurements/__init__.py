@@ -31,6 +31,11 @@ from perf.measurements.rebalance import Rebalance
 from perf.measurements.rebalance_zookeeper import RebalanceZooKeeper
 from perf.measurements.recovery import Recovery
 from perf.measurements.recovery_beside import RecoveryBeside
+from perf.measurements.replication_beside import ReplicationBeside
+from perf.measurements.replication_catch_up import ReplicationCatchUp
+from perf.measurements.replication_idle import ReplicationIdle
+from perf.measurements.replication_latency import ReplicationLatency
+from perf.measurements.replication_produce import ReplicationProduce
 from perf.measurements.requests import Requests
 from perf.measurements.segments import Segments
 from perf.measurements.small_requests import SmallRequests
@@ -81,4 +86,9 @@ ALL: tuple[Measurement, ...] = (
     OriginalProducer(),
     OriginalConsumer(),
     RebalanceZooKeeper(),
+    ReplicationProduce(),
+    ReplicationLatency(),
+    ReplicationCatchUp(),
+    ReplicationBeside(),
+    ReplicationIdle(),
 )

@@ -44,10 +44,26 @@ def test_pinning_ends_with_the_block() -> None:
     assert os.sched_getaffinity(0) == before
 
 
-def test_the_receiving_loop_writes_every_byte(bench: Bench) -> None:
+def test_several_processes_are_measured_together() -> None:
+    shells = [
+        subprocess.Popen([sys.executable, "-c", SHELL], stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in "ab"
+    ]
+    try:
+        with used(*(shell.pid for shell in shells)) as usage:
+            for shell in shells:
+                assert shell.stdout
+                shell.stdout.readline()
+        assert usage.cpu >= 0.28
+    finally:
+        for shell in shells:
+            shell.communicate()
+
+
+@pytest.mark.parametrize("how", ["receive", "follow"])
+def test_the_receiving_loops_write_every_byte(bench: Bench, how: str) -> None:
     block = os.urandom(300_000)
     with bench.data() as path:
-        with bare_loop("receive", path / "bare") as (_, port), socket.create_connection(("127.0.0.1", port)) as client:
+        with bare_loop(how, path / "bare") as (_, port), socket.create_connection(("127.0.0.1", port)) as client:
             for _ in range(7):
                 client.sendall(block)
             client.shutdown(socket.SHUT_WR)

@@ -6,7 +6,8 @@ from perf.measurement import KAFKAPY, Bench, Measurement
 from perf.measurements import ALL
 
 OTHERS = {"java", "rebalance_zookeeper"}  # they need other programs, or wait long
-MEASUREMENTS = [each for each in ALL if each.name not in OTHERS and not each.name.startswith("spark-")]
+WITH_JAVA = ("spark-", "replication_")
+MEASUREMENTS = [each for each in ALL if each.name not in OTHERS and not each.name.startswith(WITH_JAVA)]
 # One of each family: writing, reading, small requests, processes, coordinators, many topics, files, clients.
 QUICK = {
     "produce",
