@@ -39,6 +39,7 @@ from kafkapy.server.config.topics import TopicSettings
 from kafkapy.server.coordinators import Coordinators
 from kafkapy.server.dispatcher import Dispatcher
 from kafkapy.server.fetching.sessions import FetchSessionCache
+from kafkapy.server.following import Following
 from kafkapy.server.identity import advertise, identify
 from kafkapy.server.log_loading import LogLoading
 from kafkapy.server.metadata_store import StartError, check_libraries, metadata_directory, open_tree
@@ -107,6 +108,7 @@ class BrokerServer:
         self._metrics: MetricsPage | None = None
         self._logs: LogManager | None = None
         self._log_loading: LogLoading | None = None
+        self._following: Following | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -250,6 +252,9 @@ class BrokerServer:
         services.coordinators = coordinators = Coordinators(services, self._timer, self._scheduler)
         services.replicas.on_led = coordinators.led
         services.replicas.on_lost = coordinators.lost
+        following = self._following = Following(services, self._timer)
+        services.replicas.on_followed = following.follow
+        services.replicas.on_unfollowed = following.stop
         services.cache.on_deleted = coordinators.topic_deleted
 
     def _stand_for_election(self, cluster: ClusterRegistry, fence: ControllerFence) -> None:
@@ -288,6 +293,8 @@ class BrokerServer:
             overrides=config.max_connections_per_ip_overrides,
         )
         self.services.topic_settings.refresh_all()
+        if self._following is not None:
+            self._following.resize()
 
     def _directory_failed(self, directory: Path, error: BaseException) -> None:
         if hasattr(self.services, "replicas"):
@@ -331,6 +338,8 @@ class BrokerServer:
                 self.services.coordinators.stop()
             if clean and hasattr(self.services, "replicas"):
                 self.services.replicas.answer_waiting(self.services.fetch_sessions)
+            if self._following is not None:
+                self._following.close()
             self.services.peers.close()
             self._network.stop()
             if hasattr(self.services, "replicas"):

@@ -1,0 +1,84 @@
+"""Fetches the partitions that this broker follows. Its parts are made with the first of them, for a fast start."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from kafkapy.metadata.roles import NO_LEADER
+
+if TYPE_CHECKING:
+    from kafkapy.replica.fetch_session import FetchSettings
+    from kafkapy.replica.fetchers import FollowerFetching
+    from kafkapy.replica.followed_partition import FollowedPartition
+    from kafkapy.runtime.timer import Timer
+    from kafkapy.server.config.broker_config import BrokerConfig
+    from kafkapy.server.services import Services
+
+
+class Following:
+    """Makes the fetchers of this broker with the first partition to fetch. Any thread may call all methods.
+
+    `follow` and `stop` are the callbacks of ReplicaManager for partitions that this broker begins or ceases to follow.
+    """
+
+    def __init__(self, services: Services, timer: Timer) -> None:
+        self._services = services
+        self._timer = timer
+        self._lock = threading.Lock()
+        self._closed = False
+        self.fetching: FollowerFetching | None = None
+
+    def follow(self, partition: FollowedPartition) -> None:
+        """Fetch a partition from its leader, instead of what its former role said."""
+        if self.fetching is None and partition.leader != NO_LEADER:
+            with self._lock:
+                if self.fetching is None and not self._closed:
+                    self.fetching = self._make()
+        if self.fetching is not None:
+            self.fetching.follow(partition)
+
+    def stop(self, partition: FollowedPartition) -> None:
+        """Cease to fetch a partition."""
+        if self.fetching is not None:
+            self.fetching.stop(partition)
+
+    def resize(self) -> None:
+        """Apply a change of num.replica.fetchers."""
+        if self.fetching is not None:
+            self.fetching.resize(self._services.config["num.replica.fetchers"])
+
+    def close(self) -> None:
+        """End all fetching."""
+        with self._lock:
+            self._closed = True
+        if self.fetching is not None:
+            self.fetching.close()
+
+    def _make(self) -> FollowerFetching:
+        from kafkapy.replica.fetchers import FollowerFetching
+
+        services = self._services
+        return FollowerFetching(
+            lambda leader, index: services.peers.make(leader, f"fetcher-{index}"),
+            broker_id=services.broker_id,
+            broker_epoch=lambda: services.broker_epoch,
+            logs=services.log_manager,
+            pool=services.append_pool,
+            timer=self._timer,
+            settings=lambda: _settings(services.config),
+            fetchers=services.config["num.replica.fetchers"],
+        )
+
+
+def _settings(config: BrokerConfig) -> FetchSettings:
+    from kafkapy.replica.fetch_session import FetchSettings
+
+    return FetchSettings(
+        partition_bytes=config["replica.fetch.max.bytes"],
+        response_bytes=config["replica.fetch.response.max.bytes"],
+        min_bytes=config["replica.fetch.min.bytes"],
+        wait_ms=config["replica.fetch.wait.max.ms"],
+        backoff_s=config["replica.fetch.backoff.ms"] / 1000,
+        timeout_s=config["replica.socket.timeout.ms"] / 1000,
+    )
