@@ -43,8 +43,12 @@ Decode = Callable[[memoryview, int, int], Any]
 class LinkError(Exception):
     """Passed to the callback of a request when there is no response.
 
-    The broker cannot be reached, is too slow, or does not serve the request's version.
+    The broker cannot be reached, is too slow, or does not serve the request's version: then `unsupported` is True.
     """
+
+    def __init__(self, reason: str, *, unsupported: bool = False) -> None:
+        super().__init__(reason)
+        self.unsupported = unsupported
 
 
 class Network(Protocol):
@@ -278,7 +282,8 @@ class Link:
             low, high = self._ranges.get(api.key, (0, -1))
             version = min(highest, high)
             if version < max(lowest, low):
-                _fail(request, f"{self.name} serves {api.name} v{low} to v{high}, not v{lowest} to v{highest}")
+                wanted = f"not v{lowest} to v{highest}"
+                _fail(request, f"{self.name} serves {api.name} v{low} to v{high}, {wanted}", unsupported=True)
                 continue
             try:
                 frame = self._frame(request, version)
@@ -341,11 +346,11 @@ class Link:
             _fail(request, reason)
 
 
-def _fail(request: _Request, reason: str) -> None:
+def _fail(request: _Request, reason: str, *, unsupported: bool = False) -> None:
     """Call the request's `done` with a LinkError. An exception of `done` is logged, because the other requests must
     fail too.
     """
     try:
-        request.done(None, LinkError(reason))
+        request.done(None, LinkError(reason, unsupported=unsupported))
     except Exception:
         log.exception("the callback of a failed %s request failed", request.api.name)

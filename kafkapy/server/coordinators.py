@@ -122,9 +122,7 @@ class Coordinators:
             self.offsets.transaction_ended(index, producer_id, committed, then)
 
         services = self._services
-        return MarkerWriter(
-            services.replicas, services.clock, offsets_ended, lambda: services.config["request.timeout.ms"] / 1000
-        )
+        return MarkerWriter(services.replicas, services.clock, offsets_ended, self._request_timeout_s)
 
     def _make_verifier(self) -> TransactionVerifier:
         from kafkapy.replica.verification import TransactionVerifier
@@ -133,7 +131,9 @@ class Coordinators:
         services = self._services
         return TransactionVerifier(
             services.replicas,
-            Verification(services.cache, services.broker_id, self.transactions).ask,
+            Verification(
+                services.cache, services.broker_id, self.transactions, services.peers, self._request_timeout_s
+            ).ask,
             lambda: bool(services.config["transaction.partition.verification.enable"]),
         )
 
@@ -163,14 +163,15 @@ class Coordinators:
         from kafkapy.coordinator.transactions.maintenance import Maintenance
         from kafkapy.server.transaction_peers import MarkerSender
 
-        sender = MarkerSender(self._services.cache, self._services.broker_id, self.markers)
-        completion = Completion(sender, sender.exists, self._services.disk_pool.submit)
+        services = self._services
+        sender = MarkerSender(services.cache, services.broker_id, self.markers, services.peers, self._request_timeout_s)
+        completion = Completion(sender, sender.exists, services.disk_pool.submit)
         maintenance = Maintenance(self._transaction_settings)
         return self._make_shards(
             TRANSACTIONS,
             lambda index: TransactionMachine(completion, maintenance),
-            block_bytes=lambda: int(self._services.config["transaction.state.log.load.buffer.size"]),
-            timeout_ms=lambda: int(self._services.config["request.timeout.ms"]),
+            block_bytes=lambda: int(services.config["transaction.state.log.load.buffer.size"]),
+            timeout_ms=lambda: int(services.config["request.timeout.ms"]),
         )
 
     def _make_shards(self, topic: str, make_machine: Callable[[int], Any], **how: Any) -> Shards[Any]:
@@ -189,6 +190,9 @@ class Coordinators:
             is_elsewhere=lambda index: self._is_elsewhere(topic, index),
             **how,
         )
+
+    def _request_timeout_s(self) -> float:
+        return float(self._services.config["request.timeout.ms"] / 1000)
 
     def _is_elsewhere(self, topic: str, index: int) -> bool:
         """Return True if the metadata cache knows the partition, and its leader is another broker or none."""

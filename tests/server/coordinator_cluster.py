@@ -1,38 +1,47 @@
 """Brokers of one cluster in one process, with their coordinators: the test is the controller and the network.
 
 Each broker has its own log directory, replicas, roles, metadata cache and coordinators. All have one manual clock and
-one timer, whose callbacks run only in `Cluster.pass_time`. Records reach the followers in `Cluster.replicate`.
+one timer, whose callbacks run only in `Cluster.pass_time`. Records reach the followers in `Cluster.replicate`. Requests
+between the brokers are encoded and decoded as on a connection, see `Network`.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from kafkapy.coordinator.groups.coordinator import GroupCoordinator
 from kafkapy.coordinator.internal_topic_config import GROUPS, TRANSACTIONS
 from kafkapy.coordinator.offset_records import CommittedOffset
 from kafkapy.coordinator.offsets.commits import Commit
 from kafkapy.coordinator.offsets.store import GroupOffset
+from kafkapy.coordinator.shard import Producer
 from kafkapy.coordinator.shard_loader import LoadQueue
-from kafkapy.errors import KafkaError
+from kafkapy.errors import Errors, KafkaError, name_of
 from kafkapy.log.config import LogConfig
 from kafkapy.log.manager import LogManager
 from kafkapy.metadata.cache import LEADER_DURING_DELETE
 from kafkapy.metadata.roles import NO_LEADER, PartitionRole
 from kafkapy.metadata.topics import Topic
+from kafkapy.protocol.apis import WRITE_TXN_MARKERS, Api
+from kafkapy.record.batch import records_of
+from kafkapy.replica.links import LinkError
 from kafkapy.replica.manager import ReplicaManager
 from kafkapy.replica.roles import Roles
 from kafkapy.runtime.clock import ManualClock
 from kafkapy.runtime.scheduler import Scheduler
 from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.coordinators import Coordinators
+from kafkapy.server.handlers import markers, transaction_partitions
 from kafkapy.server.services import Services
 from tests.coordinator.groups.world import HandTimer
 from tests.coordinator.groups.world import World as GroupClients
 from tests.harness.appends import AtOnce
+from tests.harness.batches import iter_batches
 
 TOPIC_IDS = {name: bytes([number]) * 16 for number, name in enumerate((GROUPS, TRANSACTIONS, "t", "u"), 1)}
 
@@ -58,10 +67,91 @@ class Loads(LoadQueue):
             self._jobs.pop(0)()
 
 
+class Request(NamedTuple):
+    """A request from one broker to another. `version` is that of its encoding."""
+
+    sender: int
+    receiver: int
+    api: Api
+    version: int
+    message: Any
+
+
+class Network:
+    """The connections between the brokers. `requests` has all requests that were sent.
+
+    held        while True, the test delivers the requests, by `deliver`
+    lost        pairs of brokers (sender, receiver): requests get no response
+    versions    the highest version that a broker serves, by (broker, API)
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.requests: list[Request] = []
+        self.held = False
+        self.lost: set[tuple[int, int]] = set()
+        self.versions: dict[tuple[int, Api], int] = {}
+        self._waiting: list[Callable[[], object]] = []
+
+    def ask(self, sender: int, receiver: int, api: Api, message: Any, done: Any, versions: tuple[int, int]) -> None:
+        version = min(versions[1], self.versions.get((receiver, api), api.max_version))
+        if version < versions[0]:
+            done(None, LinkError(f"broker {receiver} serves {api.name} up to v{version}", unsupported=True))
+            return
+        frame = api.encode_request(message, version)
+        request = Request(sender, receiver, api, version, api.decode_request(frame, version))
+        self.requests.append(request)
+        self._waiting.append(lambda: self._carry_out(request, done))
+        if not self.held:
+            self.deliver()
+
+    def deliver(self) -> None:
+        """Deliver the requests that wait, and those that are sent meanwhile unless `held`."""
+        waiting, self._waiting = self._waiting, []
+        for carry_out in waiting:
+            carry_out()
+
+    def _carry_out(self, request: Request, done: Any) -> None:
+        receiver = self._cluster.members[request.receiver]
+        if (request.sender, request.receiver) in self.lost or not receiver.is_alive:
+            done(None, LinkError(f"the connection to broker {request.receiver} was lost"))
+            return
+
+        def reply(message: Any) -> None:
+            frame = request.api.encode_response(message, request.version)
+            done(request.api.decode_response(frame, request.version), None)
+
+        if request.api is WRITE_TXN_MARKERS:
+            markers._write_all(receiver.services, request.message, reply)
+        else:
+            call: Any = SimpleNamespace(version=request.version)
+            transaction_partitions._begin_all(receiver.services, call, request.message, reply)
+
+
+class Links:
+    """The links of one broker, in the place of `kafkapy.server.peers.Peers`."""
+
+    def __init__(self, cluster: Cluster, broker_id: int) -> None:
+        self._cluster = cluster
+        self._broker_id = broker_id
+
+    def address(self, broker_id: int) -> tuple[str, int] | None:
+        is_alive = broker_id >= 0 and self._cluster.members[broker_id].is_alive
+        return ("localhost", 9092 + broker_id) if is_alive else None
+
+    def link(self, broker_id: int, purpose: str) -> Any:
+        def ask(api: Api, message: Any, done: Any, *, timeout_s: float, versions: Any = None) -> None:
+            served = versions or (api.min_version, api.max_version)
+            self._cluster.network.ask(self._broker_id, broker_id, api, message, done, served)
+
+        return SimpleNamespace(ask=ask)
+
+
 class Member:
     """One broker of the cluster. `is_alive` False: it gets no requests and no roles."""
 
     def __init__(self, cluster: Cluster, broker_id: int, directory: Path) -> None:
+        self._cluster = cluster
         self.id = broker_id
         self.is_alive = True
         self.loads = Loads()
@@ -81,7 +171,8 @@ class Member:
         timer: Any = cluster.timer
         topics: Any = cluster
         ids: Any = cluster
-        services.topics, services.producer_ids, services.disk_pool = topics, ids, pool
+        links: Any = Links(cluster, broker_id)
+        services.topics, services.producer_ids, services.disk_pool, services.peers = topics, ids, pool, links
         directory.mkdir()
         self._scheduler = Scheduler(cluster.clock)
         self.logs = LogManager([directory], LogConfig({}), clock=cluster.clock, scheduler=self._scheduler)
@@ -101,11 +192,11 @@ class Member:
         """Clients of groups, whose requests go to this broker."""
         return Clients(self.coordinators.groups)
 
-    def commit(self, offset: int, group: str = "readers") -> list[list[int]]:
+    def commit(self, offset: int, group: str = "readers", producer: Producer | None = None) -> list[list[int]]:
         """Commit the offset of partition 0 of topic "t". Return a list that gets the codes when they are known."""
         codes: list[list[int]] = []
         offsets = [GroupOffset("t", 0, CommittedOffset(offset, -1, "", self.services.clock.time_ms(), -1))]
-        self.coordinators.offsets.commit(Commit(group, "", None, -1, offsets), codes.append)
+        self.coordinators.offsets.commit(Commit(group, "", None, -1, offsets, producer), codes.append)
         return codes
 
     def committed(self, group: str = "readers") -> int:
@@ -115,6 +206,69 @@ class Member:
         except KafkaError as error:
             return -error.code
         return found.offset
+
+    # --- transactions
+
+    def init(self, transactional_id: str = "tx") -> Producer:
+        """Return the producer of the transactional id, whose state is replicated."""
+        found: list[Producer] = []
+
+        def answer(code: int, producer: Producer) -> None:
+            assert code == Errors.NONE
+            found.append(producer)
+
+        self.coordinators.transactions.init_producer_id(transactional_id, 60_000, -1, -1, answer)
+        self._cluster.replicate(TRANSACTIONS)
+        return found[0]
+
+    def add(self, producer: Producer, *partitions: tuple[str, int], transactional_id: str = "tx") -> list[int]:
+        """Add the partitions to the transaction. Return a list that gets the code."""
+        codes: list[int] = []
+        self.coordinators.transactions.add_partitions(transactional_id, *producer, partitions, codes.append)
+        self._cluster.replicate(TRANSACTIONS)
+        return codes
+
+    def end(self, producer: Producer, commit: bool = True, transactional_id: str = "tx") -> list[int]:
+        """End the transaction. Return a list that gets the code."""
+        codes: list[int] = []
+        self.coordinators.transactions.end(transactional_id, *producer, commit, codes.append)
+        self._cluster.replicate(TRANSACTIONS)
+        return codes
+
+    def state(self, transactional_id: str = "tx") -> str:
+        """Return the state of the transactional id, or the code of the error."""
+        try:
+            return self.coordinators.transactions.describe(transactional_id).state_name
+        except KafkaError as error:
+            return name_of(error.code)
+
+    def verify(self, producer: Producer, *partitions: tuple[str, int], transactional_id: str = "tx") -> list[Any]:
+        """Ask the coordinator whether the partitions are in the transaction, as before an append. Return a list that
+        gets the codes of the refused ones."""
+        answers: list[Any] = []
+        self.coordinators.verifier.verify(
+            transactional_id,
+            *producer,
+            [(topic, index, 0) for topic, index in partitions],
+            lambda refused: answers.append({one: error.code for one, error in refused.items()}),
+            abortable=True,
+        )
+        return answers
+
+    def markers(self, topic: str) -> list[tuple[int, int, bool]]:
+        """Return (producer id, coordinator epoch, commit) of the markers in partition 0 of the topic."""
+        log = self.logs.get(topic, 0)
+        assert log is not None
+        read: Any = log.read(0, 1 << 20, min_one=True, max_offset=log.log_end_offset)
+        data = read.region.read() if read.region is not None else b""
+        found = []
+        for header in iter_batches(data):
+            if header.is_control:
+                (record,) = records_of(data, header)
+                _, kind = struct.unpack(">hh", record.key)
+                _, epoch = struct.unpack(">hi", record.value)
+                found.append((header.producer_id, epoch, kind == 1))
+        return found
 
     def close(self) -> None:
         self.coordinators.stop()
@@ -136,6 +290,7 @@ class Cluster:
     def __init__(self, directory: Path, brokers: int = 2) -> None:
         self.clock = ManualClock()
         self.timer = HandTimer(self.clock)
+        self.network = Network(self)
         self._ids = count(1000)
         self._epochs: dict[str, int] = {}
         self.members = [Member(self, number, directory / str(number)) for number in range(brokers)]

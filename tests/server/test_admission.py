@@ -7,6 +7,7 @@ import pytest
 
 from kafkapy.errors import Errors
 from kafkapy.protocol.apis import (
+    ADD_PARTITIONS_TO_TXN,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
@@ -16,6 +17,7 @@ from kafkapy.protocol.apis import (
     METADATA,
     OFFSET_COMMIT,
     PRODUCE,
+    WRITE_TXN_MARKERS,
 )
 from kafkapy.server.admission import CLUSTER, Action
 from kafkapy.server.api_table import TABLE
@@ -283,6 +285,34 @@ def test_a_denied_topic_by_name_looks_the_same_whether_it_exists(server, wires, 
     for topic in ("nowhere", "closed"):
         (one,) = wires[0].call(FETCH, 12, fetch_of_partitions(topic, [0])).responses[0].partitions
         assert (one.error_code, one.high_watermark, one.records) == (TOPIC_DENIED, -1, b"")
+
+
+# --- requests between brokers
+
+
+@pytest.mark.parametrize("denied", [["ALTER"], ["CLUSTER_ACTION"], ["ALTER", "CLUSTER_ACTION"]])
+def test_transaction_markers_need_one_of_two_rights_on_the_cluster(server, wires, denies, denied):
+    denies(*map(cluster_action, denied))
+    make = WRITE_TXN_MARKERS.Request
+    topics = [
+        make.Markers.Topics(name="open", partition_indexes=[0]),
+        make.Markers.Topics(name="x", partition_indexes=[1]),
+    ]
+    marker = make.Markers(producer_id=5, producer_epoch=0, transaction_result=True, coordinator_epoch=0, topics=topics)
+    (one,) = wires[0].call(WRITE_TXN_MARKERS, 1, make(markers=[marker])).markers
+    expected = [Errors.CLUSTER_AUTHORIZATION_FAILED] * 2
+    if len(denied) == 1:
+        expected = [Errors.NONE, Errors.UNKNOWN_TOPIC_OR_PARTITION]
+    assert [topic.partitions[0].error_code for topic in one.topics] == expected
+
+
+def test_verifications_of_transactions_need_a_right_on_the_cluster(server, wires, denies):
+    denies(cluster_action("CLUSTER_ACTION"))
+    for version in (4, 5):
+        response = wires[0].call(ADD_PARTITIONS_TO_TXN, version, ADD_PARTITIONS_TO_TXN.Request(transactions=[]))
+        assert response.error_code == Errors.CLUSTER_AUTHORIZATION_FAILED
+    old = ADD_PARTITIONS_TO_TXN.Request(v3_and_below_transactional_id="tx", v3_and_below_producer_id=1)
+    assert wires[0].call(ADD_PARTITIONS_TO_TXN, 3, old).error_code == Errors.NONE
 
 
 # --- Metadata

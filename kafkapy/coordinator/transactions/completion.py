@@ -41,11 +41,16 @@ class Markers(Protocol):
     """The interface that writes transaction markers to partitions.
 
     `write` appends the marker to each of the partitions and calls `done`, at once or later on any thread, with an error
-    code for each partition. `done` may be called several times, each time with some of the partitions.
+    code for each partition. `done` may be called several times, each time with some of the partitions. A marker that
+    must wait is dropped without a call of `done` if `is_needed()` returns False by then.
     """
 
     def write(
-        self, marker: Marker, partitions: Sequence[TopicPartition], done: Callable[[Mapping[TopicPartition, int]], None]
+        self,
+        marker: Marker,
+        partitions: Sequence[TopicPartition],
+        done: Callable[[Mapping[TopicPartition, int]], None],
+        is_needed: Callable[[], bool],
     ) -> None: ...
 
 
@@ -126,9 +131,13 @@ class _PreparedTransaction:
         )
         self._writer = threading.get_ident()
         try:
-            self._completion.markers.write(marker, partitions, self._written)
+            self._completion.markers.write(marker, partitions, self._written, self._is_needed)
         finally:
             self._writer = None
+
+    def _is_needed(self) -> bool:
+        """Return False once the shard has ended: the next coordinator, or the next epoch, sends markers of its own."""
+        return not self._machine.shard.has_ended
 
     def _written(self, codes: Mapping[TopicPartition, int]) -> None:
         if self._writer != threading.get_ident():

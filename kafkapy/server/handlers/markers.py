@@ -16,8 +16,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kafkapy.errors import Errors
 from kafkapy.protocol.apis import WRITE_TXN_MARKERS
 from kafkapy.record.control import Marker
+from kafkapy.server.admission import is_denied
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
 
@@ -32,9 +34,23 @@ MOST_INLINE = 200
 def write_txn_markers(broker: Services, call: Call, request: Any) -> Any:
     """Handle WriteTxnMarkers: append a transaction marker to each named partition. Return an error code for each
     partition."""
+    if is_denied(broker, call, "ALTER", logged=False) and is_denied(broker, call, "CLUSTER_ACTION"):
+        return _denied(request)
     count = sum(1 + sum(len(topic.partition_indexes) for topic in marker.topics) for marker in request.markers)
     pool = broker.disk_pool if count > MOST_INLINE else None
     return answered(call, lambda reply: _write_all(broker, request, reply), pool)
+
+
+def _denied(request: Any) -> Any:
+    code = Errors.CLUSTER_AUTHORIZATION_FAILED
+    return _response(
+        {
+            marker.producer_id: {
+                (topic.name, index): code for topic in marker.topics for index in topic.partition_indexes
+            }
+            for marker in request.markers
+        }
+    )
 
 
 def _write_all(broker: Services, request: Any, reply: Callable[[Any], None]) -> None:

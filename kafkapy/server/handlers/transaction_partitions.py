@@ -18,6 +18,7 @@ from kafkapy.coordinator.internal_topic_config import GROUPS
 from kafkapy.errors import Errors
 from kafkapy.metadata.topics import is_internal
 from kafkapy.protocol.apis import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN
+from kafkapy.server.admission import is_denied
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
 from kafkapy.server.handlers.transactions import known_to
@@ -38,6 +39,8 @@ MOST_INLINE = 500
 def add_partitions_to_txn(broker: Services, call: Call, request: Any) -> Any:
     """Handle AddPartitionsToTxn: add partitions to transactions, or verify that they were added. Return an error code
     for each partition."""
+    if call.version >= BATCHED_SINCE and is_denied(broker, call, "CLUSTER_ACTION"):  # brokers only
+        return ADD_PARTITIONS_TO_TXN.Response(error_code=Errors.CLUSTER_AUTHORIZATION_FAILED)
     if call.version < BATCHED_SINCE:
         count = sum(len(topic.partitions) for topic in request.v3_and_below_topics)
         begin = partial(_begin_one, broker, call, request)
@@ -113,9 +116,18 @@ def _refused(broker: Services, partitions: list[TopicPartition], is_client: bool
     for topic, index in partitions:
         if is_client and is_internal(topic):
             codes[topic, index] = Errors.TOPIC_AUTHORIZATION_FAILED
-        elif (known := broker.topics.get(topic)) is None or index not in known.assignment:
+        elif not _exists(broker, topic, index):
             codes[topic, index] = Errors.UNKNOWN_TOPIC_OR_PARTITION
     return {one: codes.get(one, Errors.OPERATION_NOT_ATTEMPTED) for one in partitions} if codes else {}
+
+
+def _exists(broker: Services, topic: str, index: int) -> bool:
+    if broker.cache.leader(topic, index) is not None:
+        return True
+    if broker.cache.is_complete:
+        return False
+    known = broker.topics.get(topic)  # the controller has not sent all partitions yet
+    return known is not None and index in known.assignment
 
 
 def _partitions(topics: Iterable[Any]) -> list[TopicPartition]:

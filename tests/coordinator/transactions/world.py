@@ -63,7 +63,11 @@ class MemoryMarkers:
         self._waiting: list[Callable[[], None]] = []
 
     def write(
-        self, marker: Marker, partitions: Sequence[TopicPartition], done: Callable[[Mapping[TopicPartition, int]], None]
+        self,
+        marker: Marker,
+        partitions: Sequence[TopicPartition],
+        done: Callable[[Mapping[TopicPartition, int]], None],
+        is_needed: Callable[[], bool],
     ) -> None:
         producer = Producer(marker.producer_id, marker.producer_epoch)
         asked = list(partitions)
