@@ -56,8 +56,7 @@ class FetchSession:
 
     def key(self, state: FetchState) -> Key:
         """Return how requests and responses of this session name the partition."""
-        partition = state.partition
-        return (partition.topic_id if self._by_id else partition.topic), partition.index
+        return (state.topic_id if self._by_id else state.partition.topic), state.partition.index
 
     def reset(self, *, forget_id: bool = False) -> None:
         """Have the next request open a new session. It closes the present one, unless the leader does not know it."""

@@ -35,6 +35,7 @@ class FetchState:
     """One followed partition, in one leader epoch, while it is fetched. Each role of the partition gets a new object.
 
     partition   the followed partition
+    topic_id    its topic id when this object was made
     fetcher     the Fetcher that fetches the partition; another one after a change of num.replica.fetchers
     held        True while the partition is not fetched: after an error until the back-off is over, and while its log is
                 truncated outside the fetch loop
@@ -42,10 +43,11 @@ class FetchState:
     problem     the problem that was logged last, so that an error that repeats is logged once
     """
 
-    __slots__ = ("fetcher", "held", "lag", "partition", "problem")
+    __slots__ = ("fetcher", "held", "lag", "partition", "problem", "topic_id")
 
     def __init__(self, partition: FollowedPartition) -> None:
         self.partition = partition
+        self.topic_id = partition.topic_id
         self.fetcher: Fetcher | None = None
         self.held = False
         self.lag = UNKNOWN_LAG

@@ -101,7 +101,7 @@ class Fetcher:
                 return False
             state.fetcher = self
             self._states[state] = self._changed[state] = None
-            self._without_id += state.partition.topic_id == ZERO_ID
+            self._without_id += state.topic_id == ZERO_ID
             if not state.held:
                 self._active[state] = None
         self._next()
@@ -112,7 +112,7 @@ class Fetcher:
         with self._lock:
             if state in self._states:
                 del self._states[state]
-                self._without_id -= state.partition.topic_id == ZERO_ID
+                self._without_id -= state.topic_id == ZERO_ID
                 self._active.pop(state, None)
                 self._changed[state] = None
                 state.fetcher = None
@@ -212,7 +212,7 @@ class Fetcher:
             gone = [state for state in looked_at if state not in self._active]
             wanted = list(self._active) if session.is_new else [state for state in looked_at if state in self._active]
             if self._without_id and version > NAMES_UNTIL:  # such a partition was added since the version was chosen
-                self._changed.update((state, None) for state in wanted if state.partition.topic_id == ZERO_ID)
+                self._changed.update((state, None) for state in wanted if state.topic_id == ZERO_ID)
                 wanted = [state for state in wanted if state not in self._changed]
             return session.request(
                 version, wanted, gone, following.settings(), following.broker_id, following.broker_epoch()

@@ -221,6 +221,7 @@ class Roles:
             return False
         if followed is not None:
             followed.topic_id = role.topic_id
+            self._replicas.on_followed(followed)  # from now on it is fetched by the id, or by the name
         return True
 
     def _lead(self, role: PartitionRole) -> None:

@@ -252,7 +252,7 @@ class BrokerServer:
         services.coordinators = coordinators = Coordinators(services, self._timer, self._scheduler)
         services.replicas.on_led = coordinators.led
         services.replicas.on_lost = coordinators.lost
-        following = self._following = Following(services, self._timer)
+        services.following = following = self._following = Following(services, self._timer)
         services.replicas.on_followed = following.follow
         services.replicas.on_unfollowed = following.stop
         services.cache.on_deleted = coordinators.topic_deleted

@@ -55,18 +55,37 @@ class Following:
         if self.fetching is not None:
             self.fetching.close()
 
+    # --- for the metrics
+
+    @property
+    def bytes_in(self) -> int:
+        """Return how many bytes this broker has appended as follower."""
+        return 0 if self.fetching is None else self.fetching.bytes_in
+
+    @property
+    def max_lag(self) -> int:
+        """Return the largest lag of a followed partition behind its leader, in records."""
+        return 0 if self.fetching is None else self.fetching.max_lag
+
+    @property
+    def failed(self) -> int:
+        """Return the number of followed partitions that are not fetched until their next leader epoch."""
+        return 0 if self.fetching is None else self.fetching.failed
+
     def _make(self) -> FollowerFetching:
         from kafkapy.replica.fetchers import FollowerFetching
 
         services = self._services
+        settings = _settings(services.config)  # none of them changes while the broker runs
+        receive_buffer = services.config["replica.socket.receive.buffer.bytes"]
         return FollowerFetching(
-            lambda leader, index: services.peers.make(leader, f"fetcher-{index}"),
+            lambda leader, index: services.peers.make(leader, f"fetcher-{index}", receive_buffer=receive_buffer),
             broker_id=services.broker_id,
             broker_epoch=lambda: services.broker_epoch,
             logs=services.log_manager,
             pool=services.append_pool,
             timer=self._timer,
-            settings=lambda: _settings(services.config),
+            settings=lambda: settings,
             fetchers=services.config["num.replica.fetchers"],
         )
 

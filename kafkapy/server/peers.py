@@ -46,8 +46,8 @@ class Peers:
                     link.close()
         return link
 
-    def make(self, broker_id: int, purpose: str) -> Link:
-        """Return a new link to a broker, which the caller must close."""
+    def make(self, broker_id: int, purpose: str, *, receive_buffer: int = -1) -> Link:
+        """Return a new link to a broker, which the caller must close. `receive_buffer` is that of Link."""
         from kafkapy.replica.links import Link  # imported only when needed, for a fast start
 
         services = self._services
@@ -58,6 +58,7 @@ class Peers:
             services.disk_pool.submit,
             client_id=f"broker-{services.broker_id}-{purpose}",
             connect_timeout_s=services.config["socket.connection.setup.timeout.ms"] / 1000,
+            receive_buffer=receive_buffer,
         )
 
     def address(self, broker_id: int) -> Address | None:

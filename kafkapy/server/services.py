@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kafkapy.server.config.topics import TopicSettings
     from kafkapy.server.coordinators import Coordinators
     from kafkapy.server.fetching.sessions import FetchSessionCache
+    from kafkapy.server.following import Following
     from kafkapy.server.metrics.requests import RequestMeters
     from kafkapy.server.peers import Peers
 
@@ -55,6 +56,7 @@ class Services:
     disk_pool: DiskPool
     dynamic_config: DynamicConfig
     fetch_sessions: FetchSessionCache
+    following: Following
     log_manager: LogManager
     meters: RequestMeters
     peers: Peers

@@ -27,6 +27,14 @@ METRICS = metric_table(
            "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions"),
     Metric("fetch_session_evictions", "counter", (), "Fetch sessions that were removed to make room for others.",
            "kafka.server:type=FetchSessionCache,name=IncrementalFetchSessionEvictionsPerSec"),
+    Metric("replication_bytes_in", "counter", (), "Bytes that this broker has appended as follower.",
+           "kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesInPerSec"),
+    Metric("replica_fetcher_max_lag", "gauge", (),
+           "Records by which the slowest partition that this broker follows is behind its leader.",
+           "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica"),
+    Metric("replica_fetcher_failed_partitions", "gauge", (),
+           "Partitions that this broker follows but does not fetch until their next leader epoch.",
+           "kafka.server:type=ReplicaFetcherManager,name=FailedPartitionsCount,clientId=Replica"),
     Metric("topics", "gauge", (), "Topics.", "kafka.controller:type=KafkaController,name=GlobalTopicCount"),
     Metric("offline_log_directories", "gauge", (), "Log directories that failed.",
            f"{_LOG_MANAGER},name=OfflineLogDirectoryCount"),
@@ -58,6 +66,9 @@ def register(services: Services) -> None:
         "read_pools_depth": lambda: services.read_pools.depth,
         "fetch_sessions": lambda: len(services.fetch_sessions),
         "fetch_session_evictions": lambda: services.fetch_sessions.evictions,
+        "replication_bytes_in": lambda: services.following.bytes_in,
+        "replica_fetcher_max_lag": lambda: services.following.max_lag,
+        "replica_fetcher_failed_partitions": lambda: services.following.failed,
         "topics": lambda: len(services.topics),
         "offline_log_directories": lambda: sum(error is not None for _, error in logs.directories()),
         "log_open_files": lambda: logs.open_files,
@@ -88,7 +99,7 @@ def _register_loading(services: Services) -> None:
 
 
 def _logs(services: Services) -> Iterator[tuple[Metric, Labels, float]]:
-    for partition in services.replicas:
+    for partition in (*services.replicas, *services.replicas.all_followed()):
         labels = (partition.topic, str(partition.index))
         yield METRICS["log_size_bytes"], labels, partition.log.size
         yield METRICS["log_start_offset"], labels, partition.log.log_start_offset
