@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from kafkapy.tools.topics.kafka import KafkaTopics
+
 
 @pytest.fixture
 def run(kafkapy, kafkapy_broker, monkeypatch):
@@ -172,6 +174,27 @@ def test_topics_are_created_shown_changed_and_deleted(run, fails):
     assert run("topics", "delete", "made") == "Deleted topic made.\n"
     assert run("topics", "delete", "made", "--if-exists") == "Topic made is not there.\n"
     assert "(UNKNOWN_TOPIC_OR_PARTITION)" in fails("topics", "delete", "made")
+
+
+def test_only_partitions_with_replicas_that_are_not_in_sync_are_shown(run, kafkapy, kafkapy_topic, monkeypatch):
+    words = ["topics", "describe", kafkapy_topic, "--under-replicated"]
+    assert run(*words) == "All replicas are in sync.\n"
+    assert json.loads(run(*words, "--json")) == []
+    described = KafkaTopics.descriptions
+
+    def with_a_lost_replica(self, names, *, with_offsets):
+        (topic,) = described(self, names, with_offsets=with_offsets)
+        (first,) = topic["partitions"]
+        lost = {**first, "partition": 1, "replicas": [first["leader"], 77]}
+        return [{**topic, "partitions": [first, lost]}]
+
+    monkeypatch.setattr(KafkaTopics, "descriptions", with_a_lost_replica)
+    code, out, _ = kafkapy(*words, "--json")
+    assert code == 1
+    assert [one["partition"] for one in json.loads(out)[0]["partitions"]] == [1]
+    code, out, _ = kafkapy(*words)
+    assert code == 1
+    assert "end offset" not in out
 
 
 def test_settings_are_shown_and_changed(run, fails, kafkapy_topic):

@@ -10,6 +10,7 @@ from kafkapy.tools.common.errors import CallError
 from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Json, Servers, key_values
 from kafkapy.tools.common.output import counted, print_json, print_table
 from kafkapy.tools.topics.backend import topic_backend
+from kafkapy.tools.topics.interface import Document
 
 app = typer.Typer(no_args_is_help=True, help="List, create, describe, alter and delete topics.")
 
@@ -108,6 +109,13 @@ def create_topics(
 def describe_topics(
     context: typer.Context,
     names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Default: all topics.")] = None,
+    under_replicated: Annotated[
+        bool,
+        typer.Option(
+            "--under-replicated",
+            help="Only partitions with replicas that are not in sync; the exit code is 1 if there are any.",
+        ),
+    ] = False,
     servers: Servers = DEFAULT_SERVER,
     zookeeper: ThroughZooKeeper = None,
     command_config: CommandConfig = None,
@@ -115,13 +123,38 @@ def describe_topics(
 ) -> None:
     """Show partitions with leader, replicas, offsets, and the settings that differ from the broker's.
 
-    Example: kafkapy topics describe flights
+    Examples:
+
+        kafkapy topics describe flights
+
+        kafkapy topics describe --under-replicated
     """
     with topic_backend(context, servers, zookeeper, command_config) as backend:
-        topics = backend.descriptions(names or ())
+        # Without offsets: the leaders of such partitions may not respond.
+        topics = backend.descriptions(names or (), with_offsets=not under_replicated)
+    if under_replicated:
+        topics = _under_replicated(topics)
     if as_json:
         print_json(topics)
-        return
+    else:
+        _show(topics)
+        if under_replicated and not topics:
+            print("All replicas are in sync.")
+    if under_replicated and topics:
+        raise typer.Exit(1)
+
+
+def _under_replicated(topics: list[Document]) -> list[Document]:
+    """Return the topics that have partitions with replicas that are not in sync, with these partitions only."""
+    found = []
+    for topic in topics:
+        partitions = [one for one in topic["partitions"] if not set(one["replicas"]) <= set(one["isr"])]
+        if partitions:
+            found.append({**topic, "partitions": partitions})
+    return found
+
+
+def _show(topics: list[Document]) -> None:
     for topic in topics:
         settings = ", ".join(f"{key}={value}" for key, value in topic["configs"].items()) or "as the broker is set"
         marked = ", marked for deletion" if topic.get("markedForDeletion") else ""

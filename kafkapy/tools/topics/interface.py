@@ -16,9 +16,9 @@ class TopicBackend(Protocol):
     def summaries(self) -> list[Document]:
         """Return a document for each topic: name, id, internal, partitionCount, replicationFactor."""
 
-    def descriptions(self, names: Sequence[str]) -> list[Document]:
+    def descriptions(self, names: Sequence[str], *, with_offsets: bool) -> list[Document]:
         """Return a document for each named topic, or for all topics if `names` is empty: the summary with `configs` and
-        `partitions`."""
+        `partitions`. With `with_offsets`, the partitions have their first and end offsets, if brokers are asked."""
 
     def create(
         self, name: str, partitions: int, replicas: int, settings: Mapping[str, str], *, validate_only: bool

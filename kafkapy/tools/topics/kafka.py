@@ -20,9 +20,9 @@ class KafkaTopics:
     def summaries(self) -> list[Document]:
         return [_summary(topic) for topic in self._admin.list_topics()]
 
-    def descriptions(self, names: Sequence[str]) -> list[Document]:
+    def descriptions(self, names: Sequence[str], *, with_offsets: bool) -> list[Document]:
         topics = [self._admin.describe_topic(name) for name in names] if names else self._admin.list_topics()
-        return [self._description(topic) for topic in topics]
+        return [self._description(topic, with_offsets) for topic in topics]
 
     def create(
         self, name: str, partitions: int, replicas: int, settings: Mapping[str, str], *, validate_only: bool
@@ -42,10 +42,8 @@ class KafkaTopics:
         self._admin.delete_topics([name])
         return f"Deleted topic {name}."
 
-    def _description(self, topic: Topic) -> Document:
-        with_leader: list[TopicPartition] = [(topic.name, i) for i, one in topic.partitions.items() if one.leader >= 0]
-        starts = self._admin.offsets(dict.fromkeys(with_leader, EARLIEST))
-        ends = self._admin.offsets(dict.fromkeys(with_leader, LATEST))
+    def _description(self, topic: Topic, with_offsets: bool) -> Document:
+        offsets = self._offsets(topic) if with_offsets else {}
         entries = self._admin.describe_configs(TOPIC, topic.name)
         return {
             **_summary(topic),
@@ -57,11 +55,20 @@ class KafkaTopics:
                     "leaderEpoch": one.leader_epoch,
                     "replicas": list(one.replicas),
                     "isr": list(one.isr),
-                    "start": _offset(starts.get((topic.name, one.index))),
-                    "end": _offset(ends.get((topic.name, one.index))),
+                    **offsets.get(one.index, {}),
                 }
                 for one in topic.partitions.values()
             ],
+        }
+
+    def _offsets(self, topic: Topic) -> dict[int, Document]:
+        """Return the keys `start` and `end` of each partition; None without a leader."""
+        with_leader: list[TopicPartition] = [(topic.name, i) for i, one in topic.partitions.items() if one.leader >= 0]
+        starts = self._admin.offsets(dict.fromkeys(with_leader, EARLIEST))
+        ends = self._admin.offsets(dict.fromkeys(with_leader, LATEST))
+        return {
+            index: {"start": _offset(starts.get((topic.name, index))), "end": _offset(ends.get((topic.name, index)))}
+            for index in topic.partitions
         }
 
 

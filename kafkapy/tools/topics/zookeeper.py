@@ -64,7 +64,7 @@ class ZooKeeperTopics:
     def summaries(self) -> list[Document]:
         return self._each_readable(self._summary)
 
-    def descriptions(self, names: Sequence[str]) -> list[Document]:
+    def descriptions(self, names: Sequence[str], *, with_offsets: bool) -> list[Document]:
         return [self._description(name) for name in names] if names else self._each_readable(self._description)
 
     def create(
