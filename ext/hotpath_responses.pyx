@@ -6,7 +6,7 @@ The counterpart of `hotpath`; tests compare the bytes with the codec's.
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int16_t, int32_t, uint32_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t
 
 from kafkapy._ext.cursor cimport store32
 
@@ -20,6 +20,7 @@ cdef enum:
     FETCH_FIRST = 0
     FETCH_LAST = 17
     FETCH_FLEXIBLE = 12
+    ENDPOINTS_SINCE = 16
     MAX_STRING = 0x7FFF
     MAX_FRAME = 0x7FFFFFFF
     INLINE_BYTES = 4096         # records in memory up to this size are copied into the bytes around them
@@ -83,15 +84,22 @@ cdef int write_record_errors(Writer writer, object record_errors, bint flexible)
 
 
 def encode_fetch_response(
-    int version, int32_t correlation_id, int32_t throttle_ms, int16_t error_code, int32_t session_id, topics
+    int version,
+    int32_t correlation_id,
+    int32_t throttle_ms,
+    int16_t error_code,
+    int32_t session_id,
+    topics,
+    endpoints=(),
 ) -> list:
     """Return the frame of a Fetch response as a list of parts, to be sent one after the other.
 
     `topics`: [(name, topic_id, [(partition, error_code, high_watermark, last_stable_offset, log_start_offset,
-    aborted, preferred_read_replica, records), ...]), ...]; aborted is None (null) or [(producer_id, first_offset),
-    ...]; records is None (null), bytes-like, or any object with a `length` in bytes, such as a FileRegion. That object
-    becomes a part of its own, as do bytes above 4 KiB. Diverging epochs, leaders and node endpoints (tagged, v12+) are
-    not supported: encode such a response with the codec.
+    aborted, preferred_read_replica, records, tagged), ...]), ...]; aborted is None (null) or [(producer_id,
+    first_offset), ...]; records is None (null), bytes-like, or any object with a `length` in bytes, such as a
+    FileRegion. That object becomes a part of its own, as do bytes above 4 KiB. tagged is None or (diverging epoch,
+    current leader), each of them None, (epoch, end offset) or (broker id, leader epoch); before v12 it is left out.
+    `endpoints`: [(broker id, host, port, rack or None), ...]; before v16 they are left out.
     """
     cdef bint flexible = version >= FETCH_FLEXIBLE
     cdef Writer writer
@@ -118,7 +126,7 @@ def encode_fetch_response(
         else:
             write_string(writer, name, flexible)
         write_count(writer, len(parts), flexible)
-        for index, code, high_watermark, stable_offset, log_start_offset, aborted, replica, records in parts:
+        for index, code, high_watermark, stable_offset, log_start_offset, aborted, replica, records, tagged in parts:
             writer.put_int32(index)
             writer.put_int16(code)
             writer.put_int64(high_watermark)
@@ -132,11 +140,17 @@ def encode_fetch_response(
                 writer.put_int32(replica)
             frame.write_records(records, flexible)
             if flexible:
-                writer.put_int8(0)
+                if tagged is None:
+                    writer.put_int8(0)
+                else:
+                    write_partition_tags(writer, tagged[0], tagged[1])
         if flexible:
             writer.put_int8(0)
     if flexible:
-        writer.put_int8(0)
+        if endpoints and version >= ENDPOINTS_SINCE:
+            write_endpoints(writer, endpoints)
+        else:
+            writer.put_int8(0)
     return frame.finish()
 
 
@@ -212,6 +226,44 @@ cdef int write_aborted(Writer writer, object aborted, bint flexible) except -1:
         if flexible:
             writer.put_int8(0)
     return 0
+
+
+# The tagged fields of a partition: 0 is the diverging epoch, 1 is the current leader.
+cdef int write_partition_tags(Writer writer, object diverging, object leader) except -1:
+    cdef int32_t number
+    cdef int64_t offset
+    writer.put_uvarint((diverging is not None) + (leader is not None))
+    if diverging is not None:
+        number, offset = diverging
+        writer.put_uvarint(0)
+        writer.put_uvarint(13)  # bytes: epoch, end offset, and no tagged fields
+        writer.put_int32(number)
+        writer.put_int64(offset)
+        writer.put_int8(0)
+    if leader is not None:
+        writer.put_uvarint(1)
+        writer.put_uvarint(9)  # bytes: broker id, leader epoch, and no tagged fields
+        number, offset = leader
+        writer.put_int32(number)
+        writer.put_int32(<int32_t>offset)
+        writer.put_int8(0)
+    return 0
+
+
+# The addresses of brokers are the only tagged field of a response. The size in front of it is that of another Writer.
+cdef int write_endpoints(Writer writer, object endpoints) except -1:
+    cdef Writer field = Writer(64)
+    write_count(field, len(endpoints), True)
+    for broker_id, host, port, rack in endpoints:
+        field.put_int32(broker_id)
+        write_string(field, host, True)
+        field.put_int32(port)
+        write_string(field, rack, True)
+        field.put_int8(0)
+    writer.put_uvarint(1)
+    writer.put_uvarint(0)
+    writer.put_uvarint(<uint32_t>field.size)
+    return writer.put_raw(field.data, field.size)
 
 
 cdef int write_count(Writer writer, Py_ssize_t count, bint flexible) except -1:

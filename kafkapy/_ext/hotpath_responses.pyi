@@ -9,7 +9,8 @@ class HasLength(Protocol):
 
 Records = Buffer | HasLength | None
 ProducedPartition = tuple[int, int, int, int, int, list[tuple[int, str | None]] | None, str | None]
-FetchedPartition = tuple[int, int, int, int, int, list[tuple[int, int]] | None, int, Records]
+Tagged = tuple[tuple[int, int] | None, tuple[int, int] | None]
+FetchedPartition = tuple[int, int, int, int, int, list[tuple[int, int]] | None, int, Records, Tagged | None]
 
 def encode_produce_response(
     version: int,
@@ -24,4 +25,5 @@ def encode_fetch_response(
     error_code: int,
     session_id: int,
     topics: Sequence[tuple[str, bytes, list[FetchedPartition]]],
+    endpoints: Sequence[tuple[int, str, int, str | None]] = (),
 ) -> list[Buffer | HasLength]: ...

@@ -55,9 +55,12 @@ _log = logging.getLogger(__name__)
 
 
 class Watcher(Protocol):
-    """The interface of an object that must know when a log changes. PartitionLog.tell calls its `changed` method."""
+    """The interface of an object that must know when a log changes. PartitionLog.tell calls its `changed` method, and
+    PartitionLog.tell_end its `end_moved` method."""
 
     def changed(self) -> object: ...
+
+    def end_moved(self) -> object: ...
 
 
 class PartitionLog:
@@ -153,7 +156,8 @@ class PartitionLog:
         # Whether a transaction must be verified before its first append (KIP-890). The ReplicaManager sets it, and the
         # next append uses it.
         self.verifies_transactions = False
-        self.watchers: dict[Watcher, None] = {}
+        self.watchers: dict[Watcher, None] = {}  # for all readers
+        self.end_watchers: dict[Watcher, None] = {}  # for followers, which read up to the log end offset
         self.rules = rules_of(config, self.env.max_decompressed)
         repair_later = self._repair_later
         for segment in loaded.segments:
@@ -370,20 +374,24 @@ class PartitionLog:
                 f"{self.directory} belongs to topic id {self.topic_id.hex()}, not {topic_id.hex()}",
             )
 
-    def assign_leader_epoch(self, epoch: int) -> None:
+    def assign_leader_epoch(self, epoch: int) -> int:
         """Begin leader epoch `epoch` at the end of the log, and refuse appends of earlier leader epochs from now on.
+
+        Return the log end offset at which the leader epoch begins.
 
         In message formats 0 and 1, whose batches have no leader epoch, nothing is written to the leader epoch
         checkpoint. Raises KafkaError NOT_LEADER_OR_FOLLOWER if a later epoch has begun, and LogDirFailure.
         """
 
-        def begin() -> None:
+        def begin() -> int:
             self.check_writer(epoch)
+            start = self.end[0]
             if self.config.record_magic >= 2:
-                self.leader_epochs.assign(epoch, self.end[0])
+                self.leader_epochs.assign(epoch, start)
             self._fence_locked(epoch)
+            return start
 
-        self.changed("noting a leader epoch of", begin)
+        return self.changed("noting a leader epoch of", begin)
 
     def fence(self, leader_epoch: int) -> None:
         """Refuse appends of epochs earlier than `leader_epoch` from now on, including appends that are already queued.
@@ -671,6 +679,13 @@ class PartitionLog:
         """
         for watcher in list(self.watchers):
             watcher.changed()
+
+    def tell_end(self) -> None:
+        """Call every watcher of the log's end, after records were appended or the log was truncated. As `tell`, on any
+        thread and without the lock.
+        """
+        for watcher in list(self.end_watchers):
+            watcher.end_moved()
 
     def changed(self, doing: str, change: Callable[[], _T]) -> _T:
         """Call `change` with the lock held, then the watchers, and return the result of `change`.

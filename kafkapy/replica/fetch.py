@@ -12,17 +12,19 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.results import Busy
 from kafkapy.network.pieces import Pieces
 from kafkapy.record.file_region import FileRegion
-from kafkapy.replica.hosted_partition import READ_COMMITTED
+from kafkapy.replica.hosted_partition import READ_COMMITTED, READ_TO_LOG_END, HostedPartition
 from kafkapy.replica.partition import Partition
 from kafkapy.replica.truncation import EpochEnd, divergence
 from kafkapy.runtime.purgatory import DelayedOperation
 
-Wanted = Sequence[tuple[Partition | KafkaError, Any]]
+Wanted = Sequence[tuple[HostedPartition | KafkaError, Any]]
 
 
 class FetchRead:
     """The result of a Fetch request for one partition. After most errors the offsets are -1, as in Kafka's
     responses.
+
+    `log_end_offset` is the log end offset before the records were read, only for followers.
     """
 
     __slots__ = (
@@ -31,6 +33,7 @@ class FetchRead:
         "error_code",
         "high_watermark",
         "last_stable_offset",
+        "log_end_offset",
         "log_start_offset",
         "records",
     )
@@ -44,6 +47,7 @@ class FetchRead:
         records: FileRegion | Pieces | None = None,
         aborted: list[tuple[int, int]] | None = None,
         diverging: tuple[int, int] | None = None,
+        log_end_offset: int = -1,
     ) -> None:
         self.error_code = error_code
         self.high_watermark = high_watermark
@@ -52,6 +56,7 @@ class FetchRead:
         self.records = records
         self.aborted = aborted
         self.diverging = diverging
+        self.log_end_offset = log_end_offset
 
 
 class FetchPlan:
@@ -61,10 +66,20 @@ class FetchPlan:
     FetchPartition. If `cut` is True, the byte limits also hold for the first batch, which is cut at the limit;
     otherwise the first batch is returned whole. `look` is for fetch sessions, whose partitions may change while the
     fetch waits: it returns the present `wanted`, an empty sequence if nothing has changed since the last call, or None
-    if the wait is over.
+    if the wait is over. `follower` is the id of the broker that fetches as a follower, None for a consumer.
     """
 
-    __slots__ = ("blocked", "cut", "isolation", "look", "max_bytes", "min_bytes", "wanted")
+    __slots__ = (
+        "_arrived",
+        "blocked",
+        "cut",
+        "follower",
+        "isolation",
+        "look",
+        "max_bytes",
+        "min_bytes",
+        "wanted",
+    )
 
     def __init__(
         self,
@@ -75,14 +90,17 @@ class FetchPlan:
         isolation: int,
         cut: bool = False,
         look: Callable[[], Wanted | None] | None = None,
+        follower: int | None = None,
     ) -> None:
+        self.follower = follower
+        self._arrived = follower is not None  # the partitions have not been told yet of the follower's fetch
         self.wanted = wanted
         self.look = look
         self.min_bytes = min_bytes
         self.max_bytes = max_bytes
-        self.isolation = isolation
+        self.isolation = isolation if follower is None else READ_TO_LOG_END
         self.cut = cut
-        self.blocked: Partition | None = None  # the partition whose read would have had to wait for the disk
+        self.blocked: HostedPartition | None = None  # the partition whose read would have had to wait for the disk
 
     def read(self, *, blocking: bool, busy_is_empty: bool = False) -> tuple[list[FetchRead], int, bool] | None:
         """Read the partitions; return (a FetchRead for each, the number of bytes in total, whether to respond without
@@ -97,7 +115,7 @@ class FetchPlan:
         for partition, asked in self.wanted:
             read = self._read_one(partition, asked, left, min_one, blocking)
             if read is None:
-                assert isinstance(partition, Partition)
+                assert isinstance(partition, HostedPartition)
                 if not busy_is_empty:
                     self.blocked = partition
                     return None
@@ -112,16 +130,22 @@ class FetchPlan:
                 total += size
                 left = max(0, left - size)
             reads.append(read)
+        self._arrived = False
         return reads, total, urgent
 
     def _read_one(
-        self, partition: Partition | KafkaError, asked: Any, left: int, min_one: bool, blocking: bool
+        self, partition: HostedPartition | KafkaError, asked: Any, left: int, min_one: bool, blocking: bool
     ) -> FetchRead | None:
         if isinstance(partition, KafkaError):
             return FetchRead(partition.code)
         log = partition.log
+        log_end = -1
         try:
             partition.check_epoch(asked.current_leader_epoch)
+            if self.follower is not None:
+                assert isinstance(partition, Partition)
+                partition.check_replica(self.follower, asked.current_leader_epoch)
+                log_end = log.log_end_offset  # before the read, so that later appends do not make the follower late
             if asked.last_fetched_epoch >= 0:
                 diverging = _divergence(partition, asked)
                 if diverging is not None:
@@ -136,14 +160,26 @@ class FetchPlan:
             if read is None:
                 return None
             region, aborted = read
+            if self._arrived:
+                assert isinstance(partition, Partition)
+                assert self.follower is not None
+                partition.follower_fetched(self.follower, asked.fetch_offset, asked.log_start_offset, log_end)
         except KafkaError as error:
             if error.code == Errors.OFFSET_OUT_OF_RANGE:
                 return FetchRead(error.code, log.high_watermark, log.last_stable_offset, log.log_start_offset)
             return FetchRead(error.code)
-        return FetchRead(Errors.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, region, aborted)
+        return FetchRead(
+            Errors.NONE,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            region,
+            aborted,
+            log_end_offset=log_end,
+        )
 
     def _read_log(
-        self, partition: Partition, asked: Any, left: int, min_one: bool, blocking: bool
+        self, partition: HostedPartition, asked: Any, left: int, min_one: bool, blocking: bool
     ) -> tuple[FileRegion | None, list[tuple[int, int]] | None] | None:
         """Return (records, aborted transactions among the records) of one partition; the latter only with
         read_committed.
@@ -176,13 +212,16 @@ class FetchPlan:
                 return region, aborted
 
 
-def _divergence(partition: Partition, asked: Any) -> tuple[int, int] | None:
-    """Return (epoch, end offset) where the log of the fetching follower diverges from this leader's log, else None
-    (KIP-595).
+def _divergence(partition: HostedPartition, asked: Any) -> tuple[int, int] | None:
+    """Return (epoch, end offset) where the log of the follower diverges from this log, else None (KIP-595). A consumer
+    can ask this too, about the records that it has read.
 
-    The logs diverge if the follower's last fetched epoch ends, on this leader, before the follower's fetch offset.
-    Raises KafkaError OFFSET_OUT_OF_RANGE if this leader's log has no epoch up to that epoch.
+    The logs diverge if the follower's last fetched epoch ends, in this log, before the follower's fetch offset.
+    Raises KafkaError OFFSET_OUT_OF_RANGE if this leader's log has no epoch up to that epoch, and if it begins after the
+    fetch offset: then it cannot be said where the logs diverge.
     """
+    if asked.fetch_offset < partition.log.log_start_offset:
+        raise KafkaError(Errors.OFFSET_OUT_OF_RANGE, f"offset {asked.fetch_offset} is below the start of {partition}")
     epoch, end_offset = partition.log.end_offset_for_epoch(asked.last_fetched_epoch)
     if epoch < 0 or end_offset < 0:
         raise KafkaError(

@@ -1,7 +1,6 @@
-"""The high watermark of a partition, and the acks=all appends that wait for the high watermark to reach their offsets.
+"""The acks=all appends of a partition, which wait for the high watermark to reach their offsets.
 
-Source: Kafka's Partition.maybeIncrementLeaderHW, effectiveMinIsr and checkEnoughReplicasReachOffset; KIP-497 and
-KAFKA-15583.
+Source: Kafka's DelayedProduce, Partition.effectiveMinIsr and checkEnoughReplicasReachOffset.
 """
 
 from __future__ import annotations
@@ -25,19 +24,6 @@ def effective_min_isr(min_insync_replicas: int, replicas: int) -> int:
     replicas.
     """
     return min(min_insync_replicas, replicas)
-
-
-def advanced(current: int, log_end: int, follower_ends: Iterable[int], in_sync: int, min_isr: int) -> int:
-    """Return the new high watermark of a leader: the smallest log end offset of the ISR, but never lower than
-    `current`.
-
-    log_end: the leader's log end offset; the end of the flushed part, where acknowledgements wait for a flush.
-    follower_ends: the log end offsets of the followers in the maximal ISR, -1 for a follower that has not fetched yet.
-    in_sync: the size of the committed ISR, with the leader; below `min_isr` the high watermark does not advance.
-    """
-    if in_sync < min_isr:
-        return current
-    return max(current, min((log_end, *follower_ends)))
 
 
 class ReplicationWaits:

@@ -100,4 +100,5 @@ class HostedPartition:
         """
         self.gone = why
         self.log.tell()
+        self.log.tell_end()
         self.on_change(self)

@@ -27,7 +27,7 @@ class Follower(NamedTuple):
 
     end_offset: int = UNKNOWN
     start_offset: int = UNKNOWN
-    fetched_at: float = 0.0
+    fetched_at: float = float("-inf")
     leader_end: int = 0
     caught_up_at: float = float("-inf")
 
@@ -76,7 +76,7 @@ def at_election(follower: Follower | None, now: float, leader_end: int, in_sync:
     caught_up_at = now if in_sync else float("-inf")
     if follower is None:
         return Follower(leader_end=UNKNOWN, caught_up_at=caught_up_at)
-    return follower._replace(fetched_at=now if in_sync else 0.0, leader_end=leader_end, caught_up_at=caught_up_at)
+    return follower._replace(fetched_at=caught_up_at, leader_end=leader_end, caught_up_at=caught_up_at)
 
 
 def is_caught_up(follower: Follower, leader_end: int, now: float, max_lag_s: float) -> bool:

@@ -73,6 +73,7 @@ class IsrChanges:
         self._lock = threading.Lock()
         self._waiting: dict[tuple[str, int], tuple[IsrChange, Done]] = {}
         self._in_flight = False
+        self._trouble = ""  # why the last request failed, empty after a response
         self._stopped = False
 
     def submit(self, change: IsrChange, done: Done) -> bool:
@@ -140,6 +141,7 @@ class IsrChanges:
         if response.error_code != Errors.NONE:  # such as STALE_BROKER_EPOCH or NOT_CONTROLLER
             self._retry(f"the controller answers {name_of(response.error_code)}")
             return
+        self._trouble = ""
         results = _results(sent, response)
         calls = []
         with self._lock:
@@ -158,7 +160,9 @@ class IsrChanges:
             self._send_again()
 
     def _retry(self, why: str) -> None:
-        log.warning("changes of ISRs wait: %s", why)
+        # Once for each reason: without a controller there are twenty tries a second.
+        log.log(logging.DEBUG if why == self._trouble else logging.WARNING, "changes of ISRs wait: %s", why)
+        self._trouble = why
         self._timer.schedule(RETRY_S, self._send_again)
 
     def _send_again(self) -> None:

@@ -14,10 +14,12 @@ from typing import Any
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
 from kafkapy.log.manager import LogManager
+from kafkapy.log.partition_log import PartitionLog
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.roles import PartitionRole
 from kafkapy.replica.followed_partition import FollowedPartition
 from kafkapy.replica.hosted_partition import HostedPartition
+from kafkapy.replica.in_sync_replicas import InSyncReplicas, IsrEnvironment
 from kafkapy.replica.partition import Partition
 from kafkapy.replica.stall import StallMonitor
 from kafkapy.runtime.disk_pool import DiskPool
@@ -69,9 +71,11 @@ class ReplicaManager:
         stall_threshold: float,
         is_known: Callable[[str, int], bool] = lambda topic, index: False,
         is_deleted: Callable[[str, bytes], bool] = lambda topic, topic_id: False,
+        isr_env: IsrEnvironment | None = None,
     ) -> None:
         """`is_known(topic, index)` returns True if the cluster has the partition, maybe on other brokers.
         `is_deleted(topic, topic_id)` returns True if this broker is the controller and has deleted the topic.
+        `isr_env` is what partitions with several replicas need.
         """
         self.log_manager = log_manager
         self.broker_id = broker_id
@@ -82,6 +86,7 @@ class ReplicaManager:
         self._stall_threshold = stall_threshold
         self._is_known = is_known
         self._is_deleted = is_deleted
+        self.isr_env = IsrEnvironment() if isr_env is None else isr_env
         self._stalls: dict[str, StallMonitor] = {}
         self._lock = threading.Lock()
         self._topics: dict[str, dict[int, Partition]] = {}
@@ -215,22 +220,23 @@ class ReplicaManager:
         """
         topic, index = role.topic, role.partition
         partition_log = self.log_manager.create(topic, index, _known(role.topic_id), config, is_new=role.is_new)
-        partition_log.assign_leader_epoch(role.leader_epoch)
+        epoch_start = partition_log.assign_leader_epoch(role.leader_epoch)
+        in_sync = self._in_sync_replicas(role, partition_log, epoch_start)
         partition = Partition(
             partition_log,
             broker_id=self.broker_id,
             leader_epoch=role.leader_epoch,
             partition_epoch=role.partition_epoch,
-            replicas=role.replicas,
-            isr=role.isr,
+            in_sync=in_sync,
+            isr_env=self.isr_env,
             append_pool=self._append_pool,
             conversion_pool=self._conversion_pool,
             stall=self._stall_of(partition_log.env.log_dir),
             timer=self._timer,
             on_change=self.fetch_purgatory.check,
         )
-        if set(role.isr) <= {self.broker_id}:  # other replicas may lack what is above the high watermark
-            partition_log.advance_high_watermark(partition_log.log_end_offset, role.leader_epoch)
+        if in_sync is None:  # else other replicas may lack what is above the high watermark
+            partition_log.advance_high_watermark(epoch_start, role.leader_epoch)
         with self._lock:
             partition_log.verifies_transactions = self._verifies_transactions
             absent = self._absent.get(topic, {})
@@ -256,9 +262,35 @@ class ReplicaManager:
             before.remove(KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} has a later leader epoch"))
         if followed is not None:
             self._end_following(followed, KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "this broker leads it now"))
+        if in_sync is not None:
+            partition.advance()
         partition_log.tell()
         self.on_led(partition)
         return partition
+
+    def _in_sync_replicas(
+        self, role: PartitionRole, partition_log: PartitionLog, epoch_start: int
+    ) -> InSyncReplicas | None:
+        """Return the ISR and the followers of a partition to lead, None if this broker is its only replica."""
+        if set(role.replicas) | set(role.isr) == {self.broker_id}:
+            return None
+        return InSyncReplicas(
+            partition_log,
+            self.isr_env,
+            broker_id=self.broker_id,
+            leader_epoch=role.leader_epoch,
+            partition_epoch=role.partition_epoch,
+            replicas=role.replicas,
+            isr=role.isr,
+            epoch_start=epoch_start,
+        )
+
+    def shrink_isrs(self) -> None:
+        """Remove followers that are not caught up from the ISRs of the partitions that this broker leads. Run every
+        replica.lag.time.max.ms / 2.
+        """
+        for partition in self:
+            partition.shrink_isr()
 
     def make_follower(self, role: PartitionRole, config: LogConfig, reason: KafkaError) -> FollowedPartition:
         """Make this broker a follower of the partition, creating the log if there is none, and return the new

@@ -12,7 +12,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.network.pieces import MOST_HELD, Pieces, held
 from kafkapy.record.file_region import FileRegion
 from kafkapy.replica.fetch import FetchRead
-from kafkapy.replica.partition import Partition
+from kafkapy.replica.hosted_partition import HostedPartition
 
 # The first batch of each partition is converted before anything is sent, because the response needs its size. Converted
 # batches are kept until they are sent, up to so many bytes for each response.
@@ -30,7 +30,7 @@ class OldClientReads:
     """
 
     def __init__(
-        self, wanted: Sequence[tuple[Partition | KafkaError, Any]], reads: Sequence[FetchRead], magic: int
+        self, wanted: Sequence[tuple[HostedPartition | KafkaError, Any]], reads: Sequence[FetchRead], magic: int
     ) -> None:
         self.reads = list(reads)
         self._wanted = wanted
@@ -46,7 +46,7 @@ class OldClientReads:
         while self._done < len(self.reads):
             partition, asked = self._wanted[self._done]
             read = self.reads[self._done]
-            if isinstance(partition, Partition):
+            if isinstance(partition, HostedPartition):
                 most = MOST_KEPT - self._kept if held.total < MOST_HELD else 0
                 try:
                     self._kept += _convert(partition, asked.fetch_offset, read, self._magic, most)
@@ -58,7 +58,7 @@ class OldClientReads:
         return self._done == len(self.reads)
 
 
-def _convert(partition: Partition, offset: int, read: FetchRead, magic: int, most_kept: int) -> int:
+def _convert(partition: HostedPartition, offset: int, read: FetchRead, magic: int, most_kept: int) -> int:
     """Replace `read.records` by Pieces if the records have to be converted to the message format `magic`.
 
     Returns how many bytes of converted records are kept in memory, at most `most_kept`. Raises KafkaError

@@ -5,8 +5,8 @@ Source: kafka.cluster.Partition.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from kafkapy.errors import Errors, KafkaError
@@ -14,8 +14,10 @@ from kafkapy.log.append.rules import Records
 from kafkapy.log.partition_log import AppendResult, PartitionLog
 from kafkapy.log.results import Busy
 from kafkapy.replica.append_queue import AppendQueue
-from kafkapy.replica.high_watermark import Replicated, ReplicationWaits, advanced, effective_min_isr
+from kafkapy.replica.high_watermark import Replicated, ReplicationWaits
 from kafkapy.replica.hosted_partition import HostedPartition
+from kafkapy.replica.in_sync_replicas import InSyncReplicas, IsrEnvironment
+from kafkapy.replica.isr_changes import RETRY_S, IsrChange, WrittenIsr
 
 CONVERTED_AT_ONCE = 8  # record sets of old formats that are converted between two checks whether to stop
 
@@ -25,18 +27,7 @@ Verdict = AppendResult | KafkaError
 class Partition(HostedPartition):
     """A partition that this broker leads, in one leader epoch. Any thread may append; reads take no lock."""
 
-    __slots__ = (
-        "_all_in_sync",
-        "_follower_ends",
-        "_isr_lock",
-        "_queue",
-        "_stall",
-        "_waits",
-        "ending",
-        "isr",
-        "replicas",
-        "successor",
-    )
+    __slots__ = ("_isr_env", "_queue", "_stall", "_timer", "_waits", "ending", "in_sync", "successor")
 
     def __init__(
         self,
@@ -45,16 +36,16 @@ class Partition(HostedPartition):
         broker_id: int,
         leader_epoch: int,
         partition_epoch: int = 0,
-        replicas: Sequence[int] | None = None,
-        isr: Sequence[int] | None = None,
+        in_sync: InSyncReplicas | None = None,
+        isr_env: IsrEnvironment | None = None,
         append_pool: Any,
         conversion_pool: Any = None,
         stall: Any,
         timer: Any = None,
         on_change: Callable[[HostedPartition], object],
     ) -> None:
-        """`replicas` and `isr` are broker ids, by default this broker only. More than one replica needs `timer`, for
-        time-outs.
+        """`in_sync` has the replicas, None if this broker is the only one; otherwise `isr_env` and `timer` are needed
+        too.
         """
         super().__init__(
             log,
@@ -65,12 +56,10 @@ class Partition(HostedPartition):
         )
         self.ending: KafkaError | None = None  # set once when the broker stops: no long work begins from then on
         self.successor: Partition | None = None  # set once: this broker's next leader epoch, see `hand_over`
+        self.in_sync = in_sync
+        self._isr_env = isr_env
         self._stall = stall
-        # Guards `replicas`, `isr` and `_follower_ends`, so that the high watermark moves by the ISR of that moment.
-        # Taken before the locks of the log.
-        self._isr_lock = threading.Lock()
-        self._follower_ends: dict[int, int] = {}  # log end offsets of the in-sync followers, -1: not known yet
-        self.set_replicas((broker_id,) if replicas is None else replicas, (broker_id,) if isr is None else isr)
+        self._timer = timer
         self._waits = ReplicationWaits(timer)
         self._queue = AppendQueue(append_pool, self._write, self._flush, conversion_pool)
 
@@ -109,19 +98,28 @@ class Partition(HostedPartition):
         """Return NOT_ENOUGH_REPLICAS if `acks` is -1 (all) and the ISR is smaller than min.insync.replicas,
         else None.
         """
-        if acks != -1 or self._all_in_sync or self._has_min_isr():
+        if self.in_sync is None or acks != -1:
             return None
-        return KafkaError(Errors.NOT_ENOUGH_REPLICAS, f"{self._isr_in_words()}: nothing was appended")
+        isr = self.in_sync.state.isr
+        if len(isr) >= self.in_sync.min_isr:
+            return None
+        return KafkaError(Errors.NOT_ENOUGH_REPLICAS, f"{self._in_words(isr)}: nothing was appended")
 
-    def _has_min_isr(self) -> bool:
-        least = effective_min_isr(self.log.config.min_insync_replicas, len(self.replicas))
-        return self._all_in_sync or len(self.isr) >= least
-
-    def _isr_in_words(self) -> str:
+    def _in_words(self, isr: Sequence[int]) -> str:
         wanted = self.log.config.min_insync_replicas
-        return f"the ISR of {self.topic}-{self.index} is {list(self.isr)} and min.insync.replicas is {wanted}"
+        return f"the ISR of {self.topic}-{self.index} is {list(isr)} and min.insync.replicas is {wanted}"
 
     # --- replication
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """The committed ISR, as broker ids."""
+        return (self.broker_id,) if self.in_sync is None else self.in_sync.state.isr
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """The ids of the brokers that the partition is assigned to."""
+        return (self.broker_id,) if self.in_sync is None else self.in_sync.replicas
 
     def when_replicated(self, offset: int, timeout_s: float, done: Replicated) -> None:
         """Call `done(None)` when the high watermark has reached `offset`, or `done(error)` if it does not reach it.
@@ -136,40 +134,74 @@ class Partition(HostedPartition):
             # partition. That thread did not find this wait, so check again.
             self._complete_waits()
         else:
-            done(None if self._all_in_sync else self._isr_error())
+            done(self._isr_error())
 
-    def set_replicas(self, replicas: Sequence[int], isr: Sequence[int]) -> None:
-        """Set the replicas and the ISR, both broker ids. Keeps the known log end offsets of followers that stay in
-        sync.
-        """
-        with self._isr_lock:
-            self.replicas, self.isr = tuple(replicas), tuple(isr)
-            self._all_in_sync = len(self.isr) == len(self.replicas)  # then min.insync.replicas is always reached
-            known = self._follower_ends
-            self._follower_ends = {one: known.get(one, -1) for one in self.isr if one != self.broker_id}
+    def check_replica(self, broker_id: int, current_leader_epoch: int) -> None:
+        """Raise KafkaError if a Fetch request comes from a broker that is not, or not yet, among the replicas.
 
-    def follower_at(self, broker_id: int, end_offset: int) -> None:
-        """Set the log end offset of an in-sync follower, which may advance the high watermark. Does nothing for other
-        followers.
+        UNKNOWN_LEADER_EPOCH if the request has a leader epoch, else NOT_LEADER_OR_FOLLOWER; the broker retries.
         """
-        with self._isr_lock:
-            if broker_id not in self._follower_ends:
-                return
-            self._follower_ends[broker_id] = end_offset
-        self.advance()
+        if self.in_sync is None or broker_id not in self.in_sync.followers:
+            code = Errors.UNKNOWN_LEADER_EPOCH if current_leader_epoch >= 0 else Errors.NOT_LEADER_OR_FOLLOWER
+            raise KafkaError(code, f"broker {broker_id} is not among the replicas {list(self.replicas)} of {self}")
+
+    def follower_fetched(self, broker_id: int, fetch_offset: int, start_offset: int, leader_end: int) -> None:
+        """Note the Fetch request of a follower: it has all records below `fetch_offset`, and its log starts at
+        `start_offset`.
+
+        Called when the request arrives, with the log end offset before its records were read. May advance the high
+        watermark, and ask the controller to add the follower to the ISR. Does nothing if the broker is no replica.
+        """
+        in_sync = self.in_sync
+        if in_sync is None:
+            return
+        moved, change = in_sync.fetched(broker_id, fetch_offset, start_offset, leader_end, self._end())
+        if moved:
+            self._high_watermark_moved()
+        if change is not None:
+            self._ask_controller(change)
+
+    def shrink_isr(self) -> None:
+        """Ask the controller to remove followers from the ISR that are not caught up. For the task that runs every
+        replica.lag.time.max.ms / 2.
+        """
+        if self.in_sync is not None and self.gone is None:
+            change = self.in_sync.shrink()
+            if change is not None:
+                self._ask_controller(change)
 
     def advance(self) -> None:
-        """Advance the high watermark as far as possible, after a change of the ISR or of a follower's log end
-        offset.
-        """
-        end = self._end_without_flush()
-        self._advance(self.log.recovery_point if end is None else end)
+        """Advance the high watermark as far as possible."""
+        self._advance(self._end())
+
+    def _ask_controller(self, change: IsrChange) -> None:
+        assert self._isr_env is not None
+        if not self._isr_env.submit(change, partial(self._isr_answered, change)):
+            self._isr_answered(change, KafkaError(Errors.OPERATION_NOT_ATTEMPTED, "another change is waiting"))
+
+    def _isr_answered(self, change: IsrChange, result: WrittenIsr | KafkaError) -> None:
+        """Apply the controller's answer to a change of the ISR. Called on any thread, without a lock."""
+        assert self.in_sync is not None
+        moved, again = self.in_sync.answered(change, result, self._end())
+        self.partition_epoch = self.in_sync.state.partition_epoch
+        if moved:
+            self._high_watermark_moved()
+        if again:
+            self._timer.schedule(RETRY_S, partial(self._ask_again, change))
+
+    def _ask_again(self, change: IsrChange) -> None:
+        assert self.in_sync is not None
+        if self.in_sync.is_pending(change):
+            self._ask_controller(change)
 
     def _isr_error(self) -> KafkaError | None:
-        if self._has_min_isr():
+        if self.in_sync is None:
+            return None
+        isr = self.in_sync.state.maximal
+        if len(isr) >= self.in_sync.min_isr:
             return None
         return KafkaError(
-            Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND, f"{self._isr_in_words()}: the ISR shrank after the append"
+            Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND, f"{self._in_words(isr)}: the ISR shrank after the append"
         )
 
     def _complete_waits(self) -> None:
@@ -225,7 +257,10 @@ class Partition(HostedPartition):
 
     def _flush(self) -> None:
         self.log.flush()
-        self._advance(self.log.recovery_point)
+        partition = self
+        while partition.successor is not None:  # only it may move the high watermark now
+            partition = partition.successor
+        partition._advance(self.log.recovery_point)
 
     def _end_without_flush(self) -> int | None:
         """Return the log end offset if records up to it may be acknowledged now, None if the records need a flush
@@ -236,22 +271,38 @@ class Partition(HostedPartition):
         end = self.log.end[0]
         return None if self.log.is_flush_due else end
 
+    def _end(self) -> int:
+        """Return the offset up to which this leader may acknowledge records now."""
+        end = self._end_without_flush()
+        return self.log.recovery_point if end is None else end
+
     def _advance(self, end: int) -> None:
         """Advance the high watermark as far as `end` (the leader's log end offset) and the followers allow, and wake
         the waiters.
 
-        The waiters are delayed fetches and acks=all appends.
+        The waiters are delayed fetches, of consumers and of followers, and acks=all appends.
         """
         log = self.log
-        if len(self.replicas) == 1:
+        if self.in_sync is None:
             log.advance_high_watermark(end, self.leader_epoch)
+            if log.watchers:
+                log.tell()
+            if self._waits.pending:
+                self._complete_waits()
+            self.on_change(self)
+            return
+        moved = self.in_sync.advance(end)
+        if log.end_watchers:
+            log.tell_end()
+        if moved:
+            self._high_watermark_moved()
         else:
-            with self._isr_lock:
-                min_isr = effective_min_isr(log.config.min_insync_replicas, len(self.replicas))
-                end = advanced(log.high_watermark, end, self._follower_ends.values(), len(self.isr), min_isr)
-                log.advance_high_watermark(end, self.leader_epoch)
-        if log.watchers:
-            log.tell()
+            self.on_change(self)  # followers may wait for the log's end
+
+    def _high_watermark_moved(self) -> None:
+        """Wake what waits for the high watermark of a partition with several replicas."""
+        if self.log.watchers:
+            self.log.tell()
         if self._waits.pending:
             self._complete_waits()
         self.on_change(self)
@@ -283,11 +334,14 @@ class Partition(HostedPartition):
 
     def hand_over(self, successor: Partition) -> None:
         """Let appends that wait for replication wait in `successor`, in which this broker leads the partition in a
-        later leader epoch: the records stay in the log, so their producers get no error, as in Kafka.
+        later leader epoch: the records stay in the log, so their producers get no error, as in Kafka. What is known of
+        the followers is kept, too.
 
         Called before `successor` takes appends. `remove` is called afterwards.
         """
         successor._waits = self._waits
+        if self.in_sync is not None and successor.in_sync is not None:
+            successor.in_sync.take_over(self.in_sync)
         self.successor = successor
 
     def precedes(self, later: Partition) -> bool:
@@ -300,5 +354,7 @@ class Partition(HostedPartition):
     def remove(self, why: KafkaError) -> None:
         self.gone = why
         self._queue.end(why)
+        if self.in_sync is not None:
+            self.in_sync.end()
         self._complete_waits()
         super().remove(why)

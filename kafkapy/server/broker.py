@@ -20,6 +20,8 @@ from kafkapy.metadata.topics import TopicRegistry
 from kafkapy.metadata.tree import Tree
 from kafkapy.network.settings import Listener
 from kafkapy.network.socket_server import SocketServer
+from kafkapy.replica.in_sync_replicas import IsrEnvironment
+from kafkapy.replica.isr_changes import IsrChanges
 from kafkapy.replica.manager import ReplicaManager
 from kafkapy.replica.roles import Roles
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
@@ -109,6 +111,7 @@ class BrokerServer:
         self._logs: LogManager | None = None
         self._log_loading: LogLoading | None = None
         self._following: Following | None = None
+        self._isr_changes: IsrChanges | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -234,6 +237,7 @@ class BrokerServer:
             stall_threshold=services.config.kafkapy_stall_threshold_ms / 1000,
             is_known=lambda topic, index: services.cache.leader(topic, index) is not None,
             is_deleted=is_deleted,
+            isr_env=self._isr_environment(),
         )
         services.replicas.verify_transactions(services.config["transaction.partition.verification.enable"])
         services.topic_settings = settings = TopicSettings(services)
@@ -256,6 +260,28 @@ class BrokerServer:
         services.replicas.on_followed = following.follow
         services.replicas.on_unfollowed = following.stop
         services.cache.on_deleted = coordinators.topic_deleted
+
+    def _isr_environment(self) -> IsrEnvironment:
+        """Return what partitions with several replicas need: who is alive, and the way to the controller."""
+        services, config = self.services, self.services.config
+        changes = self._isr_changes = IsrChanges(
+            services.peers.controller,
+            services.broker_id,
+            lambda: services.broker_epoch,
+            self._timer,
+            config["controller.socket.timeout.ms"] / 1000,
+        )
+        max_lag_s = config["replica.lag.time.max.ms"] / 1000
+        self._scheduler.schedule("isr-shrinking", self._shrink_isrs, max_lag_s / 2, max_lag_s / 2)
+        return IsrEnvironment(
+            services.clock,
+            max_lag_s,
+            lambda broker_id: services.cache.node(broker_id, config.inter_broker_listener) is not None,
+            changes.submit,
+        )
+
+    def _shrink_isrs(self) -> None:
+        self.services.replicas.shrink_isrs()
 
     def _stand_for_election(self, cluster: ClusterRegistry, fence: ControllerFence) -> None:
         """Try to become the controller of the cluster. Nothing is done if another broker is the controller."""
@@ -346,6 +372,8 @@ class BrokerServer:
                 self.services.replicas.end_long_work()
         if self._metrics is not None:
             self._metrics.stop()
+        if self._isr_changes is not None:
+            self._isr_changes.stop()
         self._scheduler.stop()
         self._timer.stop()
         self.services.cluster_pool.stop()

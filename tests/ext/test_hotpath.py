@@ -244,6 +244,14 @@ def test_produce_responses_are_the_codecs_bytes(version: int) -> None:
     run()
 
 
+def tagged(diverging: Any, leader: Any) -> tuple[Any, Any] | None:
+    """Return the tagged fields of a partition as `encode_fetch_response` takes them."""
+    epoch_end = diverging.epoch, diverging.end_offset
+    leader_epoch = leader.leader_id, leader.leader_epoch
+    fields = (None if epoch_end == (-1, -1) else epoch_end, None if leader_epoch == (-1, -1) else leader_epoch)
+    return None if fields == (None, None) else fields
+
+
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_fetch_responses_are_the_codecs_bytes_with_regions_between_them(version: int) -> None:
     layout = layout_of(FETCH, "response", version)
@@ -253,14 +261,17 @@ def test_fetch_responses_are_the_codecs_bytes_with_regions_between_them(version:
     def run(seed: int) -> None:
         rng = random.Random(seed)
         message = random_message(layout, rng)
-        message.node_endpoints = []
+        endpoints = [(one.node_id, one.host, one.port, one.rack) for one in message.node_endpoints]
         topics, regions = [], []
         for topic in message.responses:
             parts = []
             for part in topic.partitions:
                 cls = type(part)
-                part.diverging_epoch, part.current_leader = cls.DivergingEpoch(), cls.CurrentLeader()
                 part.snapshot_id = cls.SnapshotId()
+                if rng.random() < 0.3:
+                    part.diverging_epoch = cls.DivergingEpoch()
+                if rng.random() < 0.3:
+                    part.current_leader = cls.CurrentLeader()
                 if part.records is not None and rng.random() < 0.2:
                     part.records = rng.randbytes(5000)
                 records = part.records
@@ -278,11 +289,12 @@ def test_fetch_responses_are_the_codecs_bytes_with_regions_between_them(version:
                         None if aborted is None else [(one.producer_id, one.first_offset) for one in aborted],
                         part.preferred_read_replica,
                         records,
+                        tagged(part.diverging_epoch, part.current_leader),
                     )
                 )
             topics.append((topic.topic, topic.topic_id, parts))
         sent = hotpath.encode_fetch_response(
-            version, 77, message.throttle_time_ms, message.error_code, message.session_id, topics
+            version, 77, message.throttle_time_ms, message.error_code, message.session_id, topics, endpoints
         )
         assert [part for part in sent if isinstance(part, Region)] == [region for region in regions if region.length]
         content = b"".join(part.content if isinstance(part, Region) else part for part in sent)
@@ -293,7 +305,7 @@ def test_fetch_responses_are_the_codecs_bytes_with_regions_between_them(version:
 
 def test_large_bytes_are_a_part_of_their_own_and_small_ones_are_not() -> None:
     def parts_of(*records: Any) -> list[Any]:
-        parts = [(index, 0, 9, 9, 0, None, -1, data) for index, data in enumerate(records)]
+        parts = [(index, 0, 9, 9, 0, None, -1, data, None) for index, data in enumerate(records)]
         return hotpath.encode_fetch_response(11, 1, 0, 0, 0, [("t", ZERO_UUID, parts)])
 
     large = bytearray(4097)
@@ -309,7 +321,7 @@ def test_large_bytes_are_a_part_of_their_own_and_small_ones_are_not() -> None:
 def test_a_response_that_is_no_frame_is_refused(length: int, sentence: str) -> None:
     region = Region(b"")
     region.length = length
-    parts = [(0, 0, 9, 9, 0, None, -1, region)]
+    parts = [(0, 0, 9, 9, 0, None, -1, region, None)]
     with pytest.raises(ValueError, match=sentence):
         hotpath.encode_fetch_response(11, 1, 0, 0, 0, [("t", ZERO_UUID, parts)])
 

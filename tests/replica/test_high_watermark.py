@@ -8,37 +8,14 @@ from hypothesis import strategies as st
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.record.batch import build
-from kafkapy.replica.high_watermark import ReplicationWaits, advanced, effective_min_isr
-from tests.coordinator.partitions import lead
+from kafkapy.replica.high_watermark import ReplicationWaits, effective_min_isr
+from tests.coordinator.partitions import lead, lead_log
 from tests.harness.appends import append_to
-
-offsets = st.integers(0, 100)
+from tests.harness.followers import follower_at
 
 
 def batch():
     return memoryview(bytearray(build([(1_600_000_000_000, None, b"v", [])])))
-
-
-@settings(deadline=None)
-@given(offsets, offsets, st.lists(st.integers(-1, 120)), st.integers(1, 5), st.integers(1, 5))
-def test_the_high_watermark_is_the_lowest_end_in_the_isr_and_never_goes_back(current, log_end, ends, in_sync, min_isr):
-    found = advanced(current, log_end, ends, in_sync, min_isr)
-    if in_sync < min_isr:
-        assert found == current
-    else:
-        assert found >= current
-        assert found == current or all(found <= end for end in [log_end, *ends])
-        assert found >= min([log_end, *ends])
-
-
-@settings(deadline=None)
-@given(offsets, st.lists(st.integers(-1, 120), min_size=1), st.data())
-def test_progress_of_one_follower_never_lowers_the_high_watermark(log_end, ends, data):
-    before = advanced(0, log_end, ends, 1, 1)
-    one = data.draw(st.integers(0, len(ends) - 1))
-    ends[one] += data.draw(st.integers(0, 50))
-    assert advanced(before, log_end, ends, 1, 1) >= before
-    assert advanced(0, log_end, ends, 1, 1) >= before
 
 
 @pytest.mark.parametrize(("wanted", "replicas", "needed"), [(1, 1, 1), (2, 1, 1), (2, 3, 2), (3, 3, 3), (5, 3, 3)])
@@ -115,10 +92,10 @@ def test_an_append_waits_for_every_follower_that_is_in_sync(tmp_path):
     append_to(partition, [batch(), batch()])
     assert partition.log.high_watermark == 0
     first, second = wait(partition, 1), wait(partition, 2)
-    partition.follower_at(1, 2)
-    partition.follower_at(2, 1)
+    follower_at(partition, 1, 2)
+    follower_at(partition, 2, 1)
     assert (first, second, partition.log.high_watermark) == ([None], [], 1)
-    partition.follower_at(2, 2)
+    follower_at(partition, 2, 2)
     assert (second, partition.log.high_watermark) == ([None], 2)
     assert all(entry.cancelled for entry in timer.entries)
 
@@ -126,8 +103,8 @@ def test_an_append_waits_for_every_follower_that_is_in_sync(tmp_path):
 def test_a_follower_outside_of_the_isr_is_not_waited_for(tmp_path):
     partition, _ = replicated(tmp_path, isr=(0, 2))
     append_to(partition, [batch()])
-    partition.follower_at(1, 0)
-    partition.follower_at(2, 1)
+    follower_at(partition, 1, 0)
+    follower_at(partition, 2, 1)
     assert wait(partition, 1) == [None]
 
 
@@ -142,16 +119,6 @@ def test_below_min_insync_replicas_nothing_is_appended_or_visible(tmp_path):
     assert partition.log.high_watermark == 0
 
 
-def test_an_isr_that_shrank_after_the_append_has_an_error_code_of_its_own(tmp_path):
-    partition, _ = replicated(tmp_path, min_insync_replicas=2)
-    append_to(partition, [batch()])
-    outcome = wait(partition, 1)
-    partition.set_replicas((0, 1, 2), (0,))
-    partition.log.advance_high_watermark(1, 0)  # the followers had the record before they fell behind
-    partition.advance()
-    assert [one.code for one in outcome] == [Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
-
-
 def test_the_time_out_leaves_the_records_in_the_log(tmp_path):
     partition, timer = replicated(tmp_path)
     append_to(partition, [batch()])
@@ -160,8 +127,8 @@ def test_the_time_out_leaves_the_records_in_the_log(tmp_path):
     assert entry.delay_s == 5.0
     entry.callback()
     assert [one.code for one in outcome] == [Errors.REQUEST_TIMED_OUT]
-    partition.follower_at(1, 1)
-    partition.follower_at(2, 1)
+    follower_at(partition, 1, 1)
+    follower_at(partition, 2, 1)
     assert len(outcome) == 1
     assert (partition.log.log_end_offset, partition.log.high_watermark) == (1, 1)
 
@@ -179,15 +146,13 @@ def test_appends_that_wait_go_on_waiting_in_the_next_leader_epoch_of_this_broker
     partition, timer = replicated(tmp_path)
     append_to(partition, [batch()])
     before = wait(partition, 1)
-    later = lead(tmp_path / "later", replicas=(0, 1, 2), isr=(0, 1, 2), timer=timer)
-    later.log, later.leader_epoch = partition.log, 1
-    partition.log.assign_leader_epoch(1)
+    later = lead_log(partition.log, 1, replicas=(0, 1, 2), isr=(0, 1, 2), timer=timer)
     partition.hand_over(later)
     partition.remove(KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "a later epoch has begun"))
     after = wait(partition, 1)  # the append ended just before the former epoch was over
     assert (before, after) == ([], [])
     for follower in (1, 2):
-        later.follower_at(follower, 1)
+        follower_at(later, follower, 1)
     assert (before, after) == ([None], [None])
     assert partition.precedes(later)
     assert not later.precedes(partition)
@@ -197,7 +162,7 @@ def test_appends_that_wait_end_with_the_last_leader_epoch_of_this_broker(tmp_pat
     partition, timer = replicated(tmp_path)
     append_to(partition, [batch()])
     before = wait(partition, 1)
-    later = lead(tmp_path / "later", replicas=(0, 1, 2), isr=(0, 1, 2), timer=timer)
+    later = lead_log(partition.log, 1, replicas=(0, 1, 2), isr=(0, 1, 2), timer=timer)
     partition.hand_over(later)
     partition.remove(KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "a later epoch has begun"))
     later.remove(KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "broker 1 leads it"))

@@ -18,6 +18,7 @@ from kafkapy.runtime.clock import SYSTEM_CLOCK
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.scheduler import Scheduler
 from tests.harness.appends import append_to
+from tests.harness.followers import replicas_of
 
 
 class Replicas:
@@ -31,7 +32,7 @@ class Replicas:
         self._partitions = {}
         self.woken = []
 
-    def make(self, topic, index, **config):
+    def make(self, topic, index, replicas=(0,), **config):
         log = PartitionLog.load(self._env, str(self._directory / f"{topic}-{index}"), topic, index, LogConfig(config))
         log.assign_leader_epoch(0)
         self._partitions[topic, index] = partition = Partition(
@@ -41,6 +42,7 @@ class Replicas:
             append_pool=self.pool,
             stall=StallMonitor(10.0),
             on_change=self.woken.append,
+            **replicas_of(log, replicas, (0,)),
         )
         data = build([(-1, None, b"v", [])], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
         append_to(partition, [memoryview(bytearray(data))])
@@ -79,7 +81,7 @@ class Offsets:
 
 def test_markers_for_all_partitions_are_answered_together(replicas):
     one, other = replicas.make("t", 0), replicas.make("t", 1)
-    replicas.make("few", 0, **{"min.insync.replicas": 2}).set_replicas([0, 1], [0])
+    replicas.make("few", 0, replicas=(0, 1), **{"min.insync.replicas": 2})
     answers = []
     MarkerWriter(replicas, SYSTEM_CLOCK, Offsets()).write(
         Marker(7, 0, 3, True), [("t", 0), ("few", 0), ("t", 1), ("gone", 0)], answers.append

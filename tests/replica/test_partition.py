@@ -18,6 +18,7 @@ from kafkapy.runtime.clock import SYSTEM_CLOCK
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.scheduler import Scheduler
 from tests.harness.appends import AtOnce, append_to
+from tests.harness.followers import follower_at, replicas_of
 
 
 def batch():
@@ -31,9 +32,10 @@ def load(directory, **settings):
     return PartitionLog.load(env, str(directory / "t-0"), "t", 0, config), scheduler
 
 
-def lead(log, leader_epoch=0, **options):
-    """Return a new Partition over the log, as created for a role with this leader epoch."""
+def lead(log, leader_epoch=0, replicas=(0,), **options):
+    """Return a new Partition over the log, as created for a role with this leader epoch. All replicas are in sync."""
     log.assign_leader_epoch(leader_epoch)
+    options |= replicas_of(log, replicas, replicas, leader_epoch)
     options = {"append_pool": AtOnce(), "stall": StallMonitor(1.0), "on_change": lambda _: None} | options
     return Partition(log, broker_id=0, leader_epoch=leader_epoch, **options)
 
@@ -71,11 +73,11 @@ def test_an_append_that_a_later_leader_epoch_overtakes_does_not_move_the_high_wa
     log, scheduler = load(tmp_path)
     partition = lead(log)
     later = []
-    partition.log = Hesitant(log, lambda: later.append(lead(log, 1, replicas=(0, 1), isr=(0, 1))))
+    partition.log = Hesitant(log, lambda: later.append(lead(log, 1, replicas=(0, 1))))
     append_to(partition, [batch()])
     assert (log.log_end_offset, log.high_watermark) == (1, 0)
     append_to(later[0], [batch()])
-    later[0].follower_at(1, 1)
+    follower_at(later[0], 1, 1)
     assert log.high_watermark == 1
     partition.advance()
     assert log.high_watermark == 1

@@ -42,6 +42,7 @@ from tests.coordinator.groups.world import HandTimer
 from tests.coordinator.groups.world import World as GroupClients
 from tests.harness.appends import AtOnce
 from tests.harness.batches import iter_batches
+from tests.harness.followers import follower_at
 
 TOPIC_IDS = {name: bytes([number]) * 16 for number, name in enumerate((GROUPS, TRANSACTIONS, "t", "u"), 1)}
 
@@ -371,7 +372,7 @@ class Cluster:
                     log.log_end_offset, 1 << 20, min_one=True, max_offset=partition.log.log_end_offset
                 )
                 log.append_as_follower(memoryview(read.region.read()), partition.leader_epoch)
-            partition.follower_at(member.id, log.log_end_offset)
+            follower_at(partition, member.id, log.log_end_offset)
         self.pass_time(0)
 
     def pass_time(self, seconds: float) -> None:

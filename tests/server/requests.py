@@ -2,6 +2,7 @@
 
 from kafkapy._ext.batch import next_batch
 from kafkapy.errors import Errors
+from kafkapy.metadata.roles import PartitionRole
 from kafkapy.protocol.apis import FETCH, LIST_OFFSETS, METADATA, PRODUCE
 from kafkapy.record.batch import build, records_of
 from kafkapy.server.broker import BrokerServer
@@ -30,6 +31,25 @@ def start_broker(log_dir, *, files=None, wait=True, **settings):
     if wait:
         server.wait_until_loaded()
     return server
+
+
+def lead_with(server, topic, replicas, isr, index=0):
+    """Make the broker lead the partition with these replicas and this ISR, in the next leader epoch. Return the
+    Partition."""
+    services = server.services
+    before = services.replicas.get(topic, index)
+    role = PartitionRole(
+        topic,
+        index,
+        before.log.topic_id,
+        services.broker_id,
+        before.leader_epoch + 1,
+        before.partition_epoch + 1,
+        isr,
+        replicas,
+    )
+    assert services.roles.apply(services.topics.controller_epoch, [role]) == {}
+    return services.replicas.get(topic, index)
 
 
 def batch(*values, **settings):
@@ -100,6 +120,9 @@ def fetch_request(
     index=0,
     epoch=-1,
     fetched_epoch=-1,
+    replica=-1,
+    start=-1,
+    rack="",
 ):
     make = FETCH.Request
     part = make.Topics.Partitions(
@@ -108,9 +131,11 @@ def fetch_request(
         partition_max_bytes=part_max,
         current_leader_epoch=epoch,
         last_fetched_epoch=fetched_epoch,
+        log_start_offset=start,
     )
     return make(
-        replica_id=-1,
+        replica_id=replica,
+        rack_id=rack,
         max_wait_ms=wait,
         min_bytes=min_bytes,
         max_bytes=max_bytes,

@@ -24,7 +24,16 @@ from kafkapy.server.api_table import TABLE
 from tests.harness.group_wire import GroupWire
 from tests.harness.wire import Wire
 from tests.server.lab import busy, held, turns_of
-from tests.server.requests import VERSION, batch, end_offset, fetch_of_partitions, make_topic, request, start_broker
+from tests.server.requests import (
+    VERSION,
+    batch,
+    end_offset,
+    fetch_of_partitions,
+    lead_with,
+    make_topic,
+    request,
+    start_broker,
+)
 from tests.server.test_commit_together import commit_of
 
 MANY = 10
@@ -273,8 +282,11 @@ def test_a_session_is_authorized_again_when_another_principal_uses_it(server, wi
 def test_a_follower_needs_a_right_on_the_cluster_and_none_on_topics(server, wires, denies, names):
     wire = wires[0]
     topic_ids = ids(wire)
+    me = server.services.broker_id
+    for name in names:
+        lead_with(server, name, [me, me + 1], [me])
     authorizer = denies(topic_action("READ"))
-    asked = fetch_by_id([topic_ids[name] for name in names], (0, -1), replica=1)
+    asked = fetch_by_id([topic_ids[name] for name in names], (0, -1), replica=me + 1)
     assert {code for code, _, _ in fetched(wire.call(FETCH, 16, asked)).values()} == {Errors.NONE}
     authorizer.change(cluster_action("CLUSTER_ACTION"))
     assert {code for code, _, _ in fetched(wire.call(FETCH, 16, asked)).values()} == {TOPIC_DENIED}

@@ -7,7 +7,7 @@ import pytest
 from kafkapy.errors import Errors
 from kafkapy.replica.fetch import FetchRead
 from kafkapy.server.fetching.session import FetchPartition
-from kafkapy.server.fetching.sessions import FINAL_EPOCH, FetchSessionCache
+from kafkapy.server.fetching.sessions import FINAL_EPOCH, NO_SESSION, FetchSessionCache
 
 ZERO = bytes(16)
 
@@ -231,3 +231,38 @@ def test_all_sessions_together_hold_no_more_partitions_than_they_may():
     stale = fetch(cache, 0, 0, [part(index=index) for index in range(4)], now=500).respond([read()] * 4, 500.0)[1]
     assert stale != 0
     assert (len(cache), cache.partitions) == (1, 4)
+
+
+def follow(cache, count, now):
+    """Open the session of a follower with `count` partitions, and return its id, NO_SESSION if there is no room."""
+    parts = [part(index=index) for index in range(count)]
+    context = fetch(cache, 0, 0, parts, now=now, is_follower=True)
+    return context.respond([read() for _ in parts], now)[1]
+
+
+def test_a_followers_session_takes_the_place_of_a_consumers_of_any_age_and_size():
+    cache = FetchSessionCache(2, eviction_seconds=120)
+    large = open_session(cache, [part(index=index) for index in range(3)])
+    small = open_session(cache, [part(index=index) for index in range(2)])
+    first = follow(cache, 1, now=1.0)
+    assert {one.id for one in cache} == {large, first}
+    second = follow(cache, 1, now=1.0)
+    assert {one.id for one in cache} == {first, second}
+    assert small not in {first, second}
+
+
+def test_a_followers_session_gives_way_to_a_consumers_only_if_it_is_unused():
+    cache = FetchSessionCache(1, eviction_seconds=120)
+    follower = follow(cache, 1, now=0.0)
+    fetch(cache, follower, 1, now=100.0)
+    assert fetch(cache, 0, 0, [part()], now=200.0).respond([read()], 200.0)[1] == NO_SESSION
+    assert fetch(cache, 0, 0, [part()], now=221.0).respond([read()], 221.0)[1] != NO_SESSION
+
+
+def test_a_followers_session_replaces_an_old_one_of_another_follower_only_if_that_is_not_larger():
+    cache = FetchSessionCache(1, eviction_seconds=120)
+    other = follow(cache, 2, now=0.0)
+    assert follow(cache, 2, now=100.0) == NO_SESSION
+    fetch(cache, other, 1, now=119.0)
+    assert follow(cache, 1, now=121.0) == NO_SESSION
+    assert follow(cache, 2, now=121.0) != NO_SESSION

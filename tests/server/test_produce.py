@@ -9,9 +9,20 @@ from kafkapy.protocol.apis import PRODUCE
 from kafkapy.protocol.headers import request_frame
 from kafkapy.replica import stall
 from kafkapy.server.producing import gather as produce_gather
+from tests.harness.followers import follower_at
 from tests.harness.wire import Wire, eventually
 from tests.server.lab import held
-from tests.server.requests import VERSION, batch, end_offset, fetch_values, make_topic, produce, request, start_broker
+from tests.server.requests import (
+    VERSION,
+    batch,
+    end_offset,
+    fetch_values,
+    lead_with,
+    make_topic,
+    produce,
+    request,
+    start_broker,
+)
 
 
 @pytest.fixture
@@ -143,20 +154,17 @@ def test_each_request_of_a_gather_follows_its_own_acks(wire, broker):
     topic = make_topic(wire, "p-own-acks")
     broker.services.topic_settings.alter(topic, lambda _: {"min.insync.replicas": "2"}, validate_only=False)
     me = broker.services.broker_id
-    partition = broker.services.replicas.get(topic, 0)
-    partition.set_replicas([me, me + 1], [me])
+    lead_with(broker, topic, [me, me + 1], [me])
     gather_with_acks(wire, topic, [1, -1, 1])
     assert answers_of(wire, 3) == [(Errors.NONE, 0), (Errors.NOT_ENOUGH_REPLICAS, -1), (Errors.NONE, 1)]
-    partition.set_replicas([me], [me])
-    partition.advance()
+    lead_with(broker, topic, [me], [me])
     assert fetch_values(wire, topic) == [b"0", b"2"]
 
 
 def test_acks_all_waits_for_the_followers_and_acks_one_does_not(wire, broker):
     topic = make_topic(wire, "p-followers")
     me = broker.services.broker_id
-    partition = broker.services.replicas.get(topic, 0)
-    partition.set_replicas([me, me + 1], [me, me + 1])
+    partition = lead_with(broker, topic, [me, me + 1], [me, me + 1])
     gather_with_acks(wire, topic, [1])
     assert answers_of(wire, 1) == [(Errors.NONE, 0)]
     gather_with_acks(wire, topic, [-1, -1], timeout_ms=60_000)
@@ -164,7 +172,7 @@ def test_acks_all_waits_for_the_followers_and_acks_one_does_not(wire, broker):
     other = Wire(broker.bootstrap_servers)
     assert end_offset(other, topic) == 0  # nothing is replicated yet
     other.close()
-    partition.follower_at(me + 1, 3)
+    follower_at(partition, me + 1, 3)
     assert answers_of(wire, 2) == [(Errors.NONE, 1), (Errors.NONE, 2)]
     assert fetch_values(wire, topic) == [b"0", b"0", b"1"]
 
@@ -172,8 +180,7 @@ def test_acks_all_waits_for_the_followers_and_acks_one_does_not(wire, broker):
 def test_acks_all_is_answered_when_the_time_of_the_request_is_up(wire, broker):
     topic = make_topic(wire, "p-late-followers")
     me = broker.services.broker_id
-    partition = broker.services.replicas.get(topic, 0)
-    partition.set_replicas([me, me + 1], [me, me + 1])
+    lead_with(broker, topic, [me, me + 1], [me, me + 1])
     gather_with_acks(wire, topic, [-1, 1], timeout_ms=50)
     assert answers_of(wire, 2) == [(Errors.REQUEST_TIMED_OUT, -1), (Errors.NONE, 1)]
 
@@ -183,14 +190,13 @@ def test_a_large_request_that_waits_for_followers_gives_its_receive_buffer_back(
     topic = make_topic(wire, "p-buffers")
     broker.services.topic_settings.alter(topic, lambda _: {"flush.messages": "1"}, validate_only=False)
     me = broker.services.broker_id
-    partition = broker.services.replicas.get(topic, 0)
-    partition.set_replicas([me, me + 1], [me, me + 1])
+    partition = lead_with(broker, topic, [me, me + 1], [me, me + 1])
     asked = request(topic, batch(bytes(900_000)), acks=-1)
     asked.timeout_ms = 60_000
     wire.socket.sendall(request_frame(PRODUCE, VERSION, 0, "wire", asked))
     eventually(lambda: partition.log.log_end_offset == 1 and len(partition._waits.pending) == 1)
     eventually(lambda: kept_buffers(broker) == 0)
-    partition.follower_at(me + 1, 1)
+    follower_at(partition, me + 1, 1)
     assert answers_of(wire, 1) == [(Errors.NONE, 0)]
 
 

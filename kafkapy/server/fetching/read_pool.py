@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kafkapy.errors import KafkaError
-from kafkapy.replica.partition import Partition
+from kafkapy.replica.hosted_partition import HostedPartition
 from kafkapy.runtime.disk_pool import DiskPool
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
 
-def pool_of(broker: Services, partition: Partition) -> DiskPool:
+def pool_of(broker: Services, partition: HostedPartition) -> DiskPool:
     """Return the thread pool for reads from the disk that holds the partition."""
     return broker.read_pools.of_directory(os.path.dirname(partition.log.directory))
 

@@ -1,5 +1,5 @@
-"""One incremental fetch session (KIP-227): its partitions, the offsets last sent for them, and those that may have
-changed.
+"""One incremental fetch session (KIP-227) of a consumer or of a follower: its partitions, the offsets last sent for
+them, and those that may have changed.
 
 Source: kafka.server.FetchSession. In every fetch, Kafka reads every partition of the session. Here a fetch reads only
 the partitions that it names or that have changed.
@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors
-from kafkapy.replica.hosted_partition import READ_COMMITTED
+from kafkapy.replica.hosted_partition import READ_COMMITTED, READ_TO_LOG_END
 
 if TYPE_CHECKING:
     from kafkapy.log.partition_log import PartitionLog
@@ -26,14 +26,15 @@ Key = tuple[Any, int]  # topic id (from Fetch version 13 on) or topic name, and 
 
 
 class FetchPartition:
-    """One partition of a fetch: the consumer's fetch offset and limits, and the high watermark and log start offset
-    that were last sent to the consumer."""
+    """One partition of a fetch: the fetch offset and limits of the consumer or follower, and the high watermark and log
+    start offset that were last sent to it. `log_start_offset` is that of a follower's log."""
 
     __slots__ = (
         "current_leader_epoch",
         "fetch_offset",
         "index",
         "last_fetched_epoch",
+        "log_start_offset",
         "max_bytes",
         "sent_high_watermark",
         "sent_log_start",
@@ -53,6 +54,7 @@ class FetchPartition:
         max_bytes: int,
         current_leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
+        log_start_offset: int = -1,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -61,6 +63,7 @@ class FetchPartition:
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
         self.sent_high_watermark = -1
         self.sent_log_start = -1
         self.session: FetchSession | None = None
@@ -78,6 +81,7 @@ class FetchPartition:
         self.max_bytes = asked.max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
         self.last_fetched_epoch = asked.last_fetched_epoch
+        self.log_start_offset = asked.log_start_offset
 
     def news(self, read: Any) -> bool:
         """Return True if an incremental response must include this partition, given the result `read` of reading it: it
@@ -95,17 +99,33 @@ class FetchPartition:
             must = True
         return must
 
-    def has_nothing_to_send(self, read: Any, isolation: int) -> bool:
+    def has_nothing_to_send(self, read: Any, isolation: int | None) -> bool:
         """Return True if, after the result `read`, this partition has nothing to send until its log or the request
         changes."""
         if read.error_code != Errors.NONE or read.diverging is not None:
             return False
-        end: int = read.last_stable_offset if isolation == READ_COMMITTED else read.high_watermark
+        end: int
+        if isolation == READ_TO_LOG_END:
+            end = read.log_end_offset
+        else:
+            end = read.last_stable_offset if isolation == READ_COMMITTED else read.high_watermark
         return self.fetch_offset >= end
 
     def changed(self) -> None:
-        """Mark the partition in its session as changed, and wake the session's waiting fetch. Called when the
-        partition's log has changed. See FetchSession for the races."""
+        """Mark the partition in its session as changed, and wake the waiting fetch of a consumer's session. Called when
+        the high watermark, the last stable offset or the log start offset has changed. See FetchSession for the races.
+
+        A follower gets the new high watermark with its next response, but its fetch waits on, as in Kafka.
+        """
+        session = self.session
+        if session is not None:
+            session.marked.add(self)
+            if not session.is_follower:
+                session.wake(session)
+
+    def end_moved(self) -> None:
+        """Mark the partition in a follower's session as changed, and wake the session's waiting fetch. Called when the
+        log end offset has changed."""
         session = self.session
         if session is not None:
             session.marked.add(self)
@@ -113,8 +133,8 @@ class FetchPartition:
 
 
 class FetchSession:
-    """The partitions of a consumer's fetch session. A fetch reads only the partitions in `due`, those that may have
-    something to send.
+    """The partitions of a fetch session. A fetch reads only the partitions in `due`, those that may have something to
+    send.
 
     Due partitions are read in the order of their turns. A partition that has sent records gets the last turn, so that
     all partitions are read in turn.
@@ -156,11 +176,13 @@ class FetchSession:
         "due",
         "epoch",
         "id",
+        "is_follower",
         "isolation",
         "last_used",
         "lock",
         "marked",
         "partitions",
+        "read_all_at",
         "rights",
         "uses_topic_ids",
         "wake",
@@ -173,12 +195,15 @@ class FetchSession:
         uses_topic_ids: bool,
         now: float,
         wake: Callable[[FetchSession], object],
+        is_follower: bool = False,
     ) -> None:
         self.id = session_id
         self.partitions: dict[Key, FetchPartition] = {}
         self.uses_topic_ids = uses_topic_ids
         self.epoch = INITIAL_EPOCH + 1
-        self.isolation = -1
+        self.is_follower = is_follower
+        self.isolation: int | None = None  # of the last fetch
+        self.read_all_at = now  # the last time at which a fetch read all partitions
         self.rights: Hashable = None
         self.lock = threading.Lock()  # protects all but `marked`; acquired after the cache's lock, never before
         self.due: set[FetchPartition] = set()
@@ -247,8 +272,11 @@ def _watch(asked: FetchPartition, log: PartitionLog | None) -> None:
     before, asked.watched = asked.watched, log
     if before is not None:
         before.watchers.pop(asked, None)
+        before.end_watchers.pop(asked, None)
     if log is not None:
         log.watchers[asked] = None
+        if asked.session is not None and asked.session.is_follower:
+            log.end_watchers[asked] = None
 
 
 def _leave(asked: FetchPartition) -> None:

@@ -1,5 +1,5 @@
-"""The cache of incremental fetch sessions (KIP-227). A session holds a consumer's partitions, so that the consumer
-sends only changes.
+"""The cache of incremental fetch sessions (KIP-227). A session holds the partitions of a consumer or of a follower,
+which sends only changes.
 
 Source: kafka.server.FetchSession and FetchManager. In practice one connection uses a session, but Kafka lets any
 connection name it, so each session has a lock.
@@ -29,7 +29,16 @@ class FetchContext:
     """One fetch request, with the partitions to read. Its method `respond` chooses the results that go into the
     response."""
 
-    __slots__ = ("_answering", "_cache", "_epoch", "_uses_topic_ids", "error_code", "partitions", "session")
+    __slots__ = (
+        "_answering",
+        "_cache",
+        "_epoch",
+        "_is_follower",
+        "_uses_topic_ids",
+        "error_code",
+        "partitions",
+        "session",
+    )
 
     def __init__(
         self,
@@ -39,6 +48,7 @@ class FetchContext:
         session: FetchSession | None = None,
         cache: FetchSessionCache | None = None,
         uses_topic_ids: bool = False,
+        is_follower: bool = False,
     ) -> None:
         self.partitions = partitions
         self.error_code = error_code
@@ -46,6 +56,7 @@ class FetchContext:
         self._epoch = session.epoch if session is not None else INITIAL_EPOCH
         self._cache = cache
         self._uses_topic_ids = uses_topic_ids
+        self._is_follower = is_follower
         self._answering = False
 
     @property
@@ -85,7 +96,11 @@ class FetchContext:
             for asked, read in pairs:
                 asked.sent_high_watermark = -1 if read.error_code else read.high_watermark
                 asked.sent_log_start = read.log_start_offset
-            return Errors.NONE, self._cache.create(self.partitions, self._uses_topic_ids, now), pairs
+            return (
+                Errors.NONE,
+                self._cache.create(self.partitions, self._uses_topic_ids, now, is_follower=self._is_follower),
+                pairs,
+            )
         to_send = []
         with session.lock:
             if session.epoch != self._epoch:  # another request continued the session while this one waited
@@ -106,7 +121,9 @@ class FetchSessionCache:
 
     When the cache is full, a new session replaces the least recently used one if that was not used for more than
     `eviction_seconds`. Otherwise it replaces the smallest session that was created more than `eviction_seconds` ago, if
-    the new one has at least as many partitions. Without a session, a consumer's fetches are full fetches.
+    the new one has at least as many partitions. A follower's session replaces a consumer's session of any age and size,
+    and the session of another follower by the rules above; a consumer's replaces a follower's only if that was not
+    used. Without a session, fetches are full fetches.
 
     `wake(session)` is called without a lock when a fetch that waits in the session may be able to complete.
     """
@@ -153,19 +170,21 @@ class FetchSessionCache:
         isolation: int = READ_UNCOMMITTED,
         rights: Hashable = None,
         everything: bool = False,
+        is_follower: bool = False,
+        refresh_s: float = float("inf"),
     ) -> FetchContext:
         """Return the context of a fetch request: of a full fetch, of an incremental fetch, or of a session error
         (without partitions).
 
         `everything`: an incremental fetch reads all partitions of its session, not only the due ones. It also reads all
         of them if `isolation`, or `rights` (the value of `admission.rights_of`), differs from that of the session's
-        fetch before.
+        fetch before, and if no fetch has read all of them for `refresh_s` seconds.
         """
         with self._lock:
             if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
                 self._drop(session_id)
                 cache = None if epoch == FINAL_EPOCH else self
-                context = FetchContext(asked, cache=cache, uses_topic_ids=uses_topic_ids)
+                context = FetchContext(asked, cache=cache, uses_topic_ids=uses_topic_ids, is_follower=is_follower)
             else:
                 session = self._sessions.get(session_id)
                 if session is None:
@@ -174,7 +193,7 @@ class FetchSessionCache:
                     return FetchContext([], error_code=Errors.INVALID_FETCH_SESSION_EPOCH)
                 if session.uses_topic_ids != uses_topic_ids:
                     return FetchContext([], error_code=Errors.FETCH_SESSION_TOPIC_ID_ERROR)
-                context = self._go_on(session, asked, forgotten, now, isolation, rights, everything)
+                context = self._go_on(session, asked, forgotten, now, isolation, rights, everything, refresh_s)
         if self._ended:
             self._wake_ended()
         return context
@@ -188,6 +207,7 @@ class FetchSessionCache:
         isolation: int,
         rights: Hashable,
         everything: bool,
+        refresh_s: float,
     ) -> FetchContext:
         with session.lock:
             partitions = session.partitions
@@ -201,48 +221,59 @@ class FetchSessionCache:
                 session.last_used = now
                 session.epoch = 1 if session.epoch == MAX_INT32 else session.epoch + 1
                 self._sessions.move_to_end(session.id)
-                if everything or isolation != session.isolation or rights != session.rights:
-                    session.isolation, session.rights = isolation, rights
+                if (
+                    everything
+                    or now - session.read_all_at >= refresh_s
+                    or isolation != session.isolation
+                    or rights != session.rights
+                ):
+                    session.isolation, session.rights, session.read_all_at = isolation, rights, now
                     session.due.update(partitions.values())
                 return FetchContext(session.take(), session=session)
         self._drop(session.id)
         return FetchContext([], error_code=Errors.FETCH_SESSION_ID_NOT_FOUND if partitions else Errors.NONE)
 
-    def create(self, partitions: list[FetchPartition], uses_topic_ids: bool, now: float) -> int:
+    def create(
+        self, partitions: list[FetchPartition], uses_topic_ids: bool, now: float, *, is_follower: bool = False
+    ) -> int:
         """Create a fetch session and return its id. Return NO_SESSION if the cache has no room for that many
         partitions."""
         with self._lock:
-            session_id = self._create(partitions, uses_topic_ids, now)
+            session_id = self._create(partitions, uses_topic_ids, now, is_follower)
         if self._ended:
             self._wake_ended()
         return session_id
 
-    def _create(self, partitions: list[FetchPartition], uses_topic_ids: bool, now: float) -> int:
+    def _create(self, partitions: list[FetchPartition], uses_topic_ids: bool, now: float, is_follower: bool) -> int:
         keyed = {one.key(uses_topic_ids): one for one in partitions}
         if len(keyed) > self.max_partitions:
             return NO_SESSION
         while len(self._sessions) >= self.slots or self._held + len(keyed) > self.max_partitions:
-            if not self._evict(len(keyed), now):
+            if not self._evict(len(keyed), now, is_follower):
                 return NO_SESSION
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random.randint(1, MAX_INT32)
         self._held += len(keyed)
-        self._sessions[session_id] = FetchSession(session_id, keyed, uses_topic_ids, now, self._wake)
+        self._sessions[session_id] = FetchSession(session_id, keyed, uses_topic_ids, now, self._wake, is_follower)
         return session_id
 
-    def _evict(self, size: int, now: float) -> bool:
+    def _evict(self, size: int, now: float, for_follower: bool) -> bool:
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
             return False
         if now - oldest.last_used > self.eviction_seconds:
             victim = oldest
         else:
-            evictable = [one for one in self._sessions.values() if now - one.created > self.eviction_seconds]
+            old = [one for one in self._sessions.values() if now - one.created > self.eviction_seconds]
+            if for_follower:
+                evictable = [one for one in self._sessions.values() if not one.is_follower] or old
+            else:
+                evictable = [one for one in old if not one.is_follower]
             if not evictable:
                 return False
             victim = min(evictable, key=lambda one: (len(one.partitions), one.id))
-            if size < len(victim.partitions):
+            if size < len(victim.partitions) and not (for_follower and not victim.is_follower):
                 return False
         self._drop(victim.id)
         self.evictions += 1

@@ -5,10 +5,9 @@ ReplicaManager.fetchMessages.
 
 Differences from Kafka:
 
-- An incremental fetch reads only the partitions of its session that may have something new (see FetchSession).
-- A response that reports a diverging epoch carries no records.
-- A response with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH does not name the current leader, as Kafka does from
-  version 16 on (KIP-951).
+- An incremental fetch reads only the partitions of its session that may have something new (see FetchSession). For a
+  follower, all are read every quarter of replica.lag.time.max.ms, so that the leader knows that it is caught up.
+- A follower's response has the high watermark after its own fetch, not the one before.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from kafkapy.network.replies import CLOSE, Reply
 from kafkapy.protocol.apis import FETCH
 from kafkapy.record.file_region import FileRegion
 from kafkapy.replica.fetch import DelayedFetch, FetchPlan, FetchRead, Wanted
-from kafkapy.replica.partition import Partition
+from kafkapy.replica.hosted_partition import READ_TO_LOG_END, HostedPartition
 from kafkapy.runtime.disk_pool import PoolStopped
 from kafkapy.runtime.threads import NoThread
 from kafkapy.server.admission import denied_names, is_denied, rights_of
 from kafkapy.server.api_table import serves
-from kafkapy.server.call import Call, Later, as_reply
+from kafkapy.server.call import Call, Later
 from kafkapy.server.fetching.read_pool import pool_of, pool_of_first
 from kafkapy.server.fetching.session import FetchPartition, FetchSession
 from kafkapy.server.fetching.sessions import FetchContext
@@ -53,6 +52,7 @@ KNOWS_STORAGE_ERROR = 6
 SESSIONS_SINCE = 7
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 10
+FROM_FOLLOWERS_SINCE = 11  # KIP-392
 # A network thread reads up to this many partitions. Fetches with more take milliseconds (with a million: ten seconds),
 # so they run on a pool. A request of a few bytes can ask for very many partitions: those in its fetch session.
 MOST_INLINE = 1000
@@ -92,7 +92,13 @@ def _plan(broker: Services, call: Call, request: FetchRequest, context: FetchCon
         max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes),
         isolation=request.isolation_level,
         cut=request.api_version < FIRST_BATCH_WHOLE_SINCE,
+        follower=_follower(request),
     )
+
+
+def _follower(request: FetchRequest) -> int | None:
+    """Return the id of the broker that fetches as a follower, None for a consumer."""
+    return request.replica_id if request.replica_id >= 0 else None
 
 
 def _answers_now(broker: Services, request: FetchRequest, context: FetchContext, plan: FetchPlan, outcome: Any) -> bool:
@@ -195,7 +201,7 @@ def _delay(
         return
     keys: list[Hashable] = [context.session]
     if context.session is None:
-        keys = [partition for partition, _ in plan.wanted if isinstance(partition, Partition)]
+        keys = [partition for partition, _ in plan.wanted if isinstance(partition, HostedPartition)]
     broker.replicas.fetch_purgatory.watch(delayed, request.max_wait_ms / 1000, keys)
 
 
@@ -257,8 +263,8 @@ def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContex
     asked = []
     for name, topic_id, partitions in request.topics:
         topic = broker.topics.name_of(topic_id) if ids else name
-        for index, leader_epoch, offset, fetched_epoch, _, max_bytes in partitions:
-            asked.append(FetchPartition(topic, topic_id, index, offset, max_bytes, leader_epoch, fetched_epoch))
+        for index, leader_epoch, offset, fetched_epoch, start, max_bytes in partitions:
+            asked.append(FetchPartition(topic, topic_id, index, offset, max_bytes, leader_epoch, fetched_epoch, start))
     if call.version < FORMAT_2_SINCE:
         # Each partition once, as in Kafka: otherwise a small request could ask for a thousand conversions of one.
         asked = list({(one.topic, one.index): one for one in asked}.values())
@@ -267,13 +273,16 @@ def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContex
     forgotten = [
         (topic_id if ids else name, index) for name, topic_id, indexes in request.forgotten for index in indexes
     ]
+    is_follower = _follower(request) is not None
     return broker.fetch_sessions.context(
         request.session_id,
         request.session_epoch,
         asked,
         forgotten,
         uses_topic_ids=ids,
-        isolation=request.isolation_level,
+        isolation=READ_TO_LOG_END if is_follower else request.isolation_level,
+        is_follower=is_follower,
+        refresh_s=broker.replicas.isr_env.max_lag_s / 4 if is_follower else float("inf"),
         rights=rights_of(broker, call) if broker.authorizer is not None else None,
         everything=call.version < ZSTD_SINCE,  # a change of compression.type marks no partition in the session
         now=broker.clock.monotonic(),
@@ -284,7 +293,7 @@ def _wanted(broker: Services, call: Call, session: FetchSession | None, due: lis
     wanted = [(_resolve(broker, call, asked), asked) for asked in due]
     if session is not None:
         for partition, asked in wanted:
-            if isinstance(partition, Partition) and asked.watched is not partition.log:
+            if isinstance(partition, HostedPartition) and asked.watched is not partition.log:
                 session.watch(asked, partition.log)  # before the read, so that no later change is missed
     return wanted
 
@@ -312,15 +321,25 @@ def _look_again(broker: Services, call: Call, context: FetchContext) -> Wanted |
     return _wanted(broker, call, session, context.due_now()) if session.marked else ()
 
 
-def _resolve(broker: Services, call: Call, asked: FetchPartition) -> Partition | KafkaError:
+def _resolve(broker: Services, call: Call, asked: FetchPartition) -> HostedPartition | KafkaError:
     if asked.topic is None:  # the topic id was unknown before; the topic may exist by now
         asked.topic = broker.topics.name_of(asked.topic_id)
         if asked.topic is None:
             return KafkaError(Errors.UNKNOWN_TOPIC_ID, "no topic has this id")
+    partition: HostedPartition
     try:
         partition = broker.replicas.get(asked.topic, asked.index)
     except KafkaError as error:
-        return error
+        followed = broker.replicas.followed(asked.topic, asked.index)
+        if followed is None or followed.gone is not None:
+            return error
+        if _follower(call.request) is not None or call.version < FROM_FOLLOWERS_SINCE:
+            try:  # a wrong leader epoch is reported rather than the wrong broker
+                followed.check_epoch(asked.current_leader_epoch)
+            except KafkaError as wrong_epoch:
+                return wrong_epoch
+            return error
+        partition = followed
     if asked.topic_id != ZERO_ID and partition.log.topic_id not in (None, asked.topic_id):
         return KafkaError(Errors.INCONSISTENT_TOPIC_ID, f"{asked.topic} has another id in its log")
     if call.version < ZSTD_SINCE and partition.log.config.compression_type == "zstd":
@@ -332,7 +351,6 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
     error_code, session_id, to_send = context.respond(reads, broker.clock.monotonic())
     topics: list[tuple[str, bytes, list[Any]]] = []
     name, topic_id = None, ZERO_ID
-    diverging: dict[int, tuple[int, int]] = {}
     for asked, read in to_send:
         if not topics or asked.topic != name or asked.topic_id != topic_id:
             name, topic_id = asked.topic, asked.topic_id
@@ -347,60 +365,20 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
             records = read.records
             if name is not None:
                 broker.meters.bytes_out(name, read.records.length)
-        answer = (
-            asked.index,
-            code,
-            read.high_watermark,
-            read.last_stable_offset,
-            read.log_start_offset,
-            read.aborted,
-            -1,
-            records,
+        topics[-1][2].append(
+            (
+                asked.index,
+                code,
+                read.high_watermark,
+                read.last_stable_offset,
+                read.log_start_offset,
+                read.aborted,
+                -1,
+                records,
+                None if read.diverging is None else (read.diverging, None),
+            )
         )
-        topics[-1][2].append(answer)
-        if read.diverging is not None:
-            diverging[id(answer)] = read.diverging
-    if diverging:
-        return _send_with_divergence(call, error_code, session_id, topics, diverging)
     return cast(
         "Reply",
         encode_fetch_response(call.version, call.correlation_id, call.throttle_time_ms, error_code, session_id, topics),
     )
-
-
-def _send_with_divergence(
-    call: Call, error_code: int, session_id: int, topics: list[Any], diverging: dict[int, tuple[int, int]]
-) -> Reply:
-    """Return a Fetch response with diverging epochs, which have an entry in `diverging`. It is rare: only a consumer
-    that sends its last fetched epoch can diverge.
-
-    The generic codec encodes the response. It would need the records in memory, and this thread must not wait for a
-    disk, so all partitions are sent without records. The consumer fetches again.
-    """
-    make = FETCH.Response
-    responses = []
-    for name, topic_id, answers in topics:
-        partitions = []
-        for answer in answers:
-            index, code, high_watermark, last_stable, log_start, aborted, replica, _ = answer
-            one = make.Responses.Partitions(
-                partition_index=index,
-                error_code=code,
-                high_watermark=high_watermark,
-                last_stable_offset=last_stable,
-                log_start_offset=log_start,
-                aborted_transactions=None
-                if aborted is None
-                else [
-                    make.Responses.Partitions.AbortedTransactions(producer_id=producer, first_offset=first)
-                    for producer, first in aborted
-                ],
-                preferred_read_replica=replica,
-                records=NO_RECORDS,
-            )
-            if id(answer) in diverging:
-                one.diverging_epoch.epoch, one.diverging_epoch.end_offset = diverging[id(answer)]
-            partitions.append(one)
-        responses.append(make.Responses(topic=name, topic_id=topic_id, partitions=partitions))
-    message = make(error_code=error_code, session_id=session_id, responses=responses)
-    return as_reply(call, message)

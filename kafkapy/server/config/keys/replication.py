@@ -8,7 +8,7 @@ from kafkapy.runtime.config_def import Range
 from kafkapy.server.config.keys.row import HIGH, LOW, MEDIUM, Row
 
 ROWS: tuple[Row, ...] = (
-    ("replica.lag.time.max.ms", T.LONG, 30000, None, HIGH, "",
+    ("replica.lag.time.max.ms", T.LONG, 30000, None, HIGH, "E",
      "How long a follower may lag before it leaves the in-sync replicas."),
     ("replica.fetch.min.bytes", T.INT, 1, None, HIGH, "E", "Bytes for which a follower's fetch waits."),
     ("replica.fetch.max.bytes", T.INT, 1048576, Range(0), MEDIUM, "E",
