@@ -18,6 +18,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import names
 from kafkapy.log.append.appender import Append, Verdict
 from kafkapy.log.append.follower import Followed, write_followed
+from kafkapy.log.append.room import Room
 from kafkapy.log.append.rules import Records, rules_of
 from kafkapy.log.config import LogConfig
 from kafkapy.log.directories import partition_metadata
@@ -153,6 +154,7 @@ class PartitionLog:
         # makes one append wait, or not wait, for a thread of the pool.
         self.appended_ms = 0  # approximate time of the last append that did not wait
         self.write_seconds = 0.0  # how long the last append's write took
+        self.room: Room | None = None  # kept by appends; None until the first one
         # Whether a transaction must be verified before its first append (KIP-890). The ReplicaManager sets it, and the
         # next append uses it.
         self.verifies_transactions = False

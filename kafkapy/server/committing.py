@@ -28,7 +28,7 @@ class Answers:
     (version 1). `expire_ms`: the time at which the offsets expire, -1 if the broker's retention applies.
     """
 
-    __slots__ = ("_open", "_response", "_topics", "offsets")
+    __slots__ = ("_response", "_topics", "offsets")
 
     def __init__(
         self,
@@ -43,10 +43,9 @@ class Answers:
     ) -> None:
         self._response = response
         self._topics = []
-        self._open: list[Any] = []  # the results of `offsets`, in the same order
         self.offsets: list[GroupOffset] = []
         make_topic, make_answer = response.Topics, response.Topics.Partitions
-        to_commit, waiting, new = self.offsets.append, self._open.append, tuple.__new__
+        to_commit, new = self.offsets.append, tuple.__new__
         for topic in topics:
             name = topic.name
             known = known_topics.get(name)
@@ -63,17 +62,16 @@ class Answers:
                     values = one.committed_offset, one.committed_leader_epoch, metadata, at_ms, expire_ms
                     # Without the constructors in Python, which take a tenth of the time of a small commit:
                     to_commit(new(GroupOffset, (name, index, new(CommittedOffset, values))))
-                    answer = make_answer(partition_index=index)
-                    waiting(answer)
+                    answers.append(make_answer(partition_index=index))
                 else:
-                    answer = make_answer(partition_index=index, error_code=missing)
-                answers.append(answer)
+                    answers.append(make_answer(partition_index=index, error_code=missing))
             self._topics.append(make_topic(name=name, partitions=answers))
 
     def message(self, codes: list[int]) -> Any:
         """Return the response message. `codes` are the error codes for `offsets`, in the same order, or [] if there are
         none."""
         if any(codes):
-            for answer, code in zip(self._open, codes, strict=True):
+            each = (answer for topic in self._topics for answer in topic.partitions if not answer.error_code)
+            for answer, code in zip(each, codes, strict=True):
                 answer.error_code = code
         return self._response(topics=self._topics)

@@ -16,12 +16,13 @@ from kafkapy._ext.batch import read_header
 from kafkapy._ext.entry_walk import index_steps
 from kafkapy._ext.validation import ValidatedBatch, assign
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.append.room import Room
 from kafkapy.log.append.rules import OwnBatch, Records
 from kafkapy.log.failures import is_shortage, no_memory
 from kafkapy.log.producers.producer_updates import ProducerUpdates
 from kafkapy.log.results import AppendResult
 from kafkapy.log.retention.cleanup import undo_append
-from kafkapy.log.segments.segment import MAX_RELATIVE_OFFSET, Segment
+from kafkapy.log.segments.segment import Segment
 from kafkapy.log.storage.files import Buffer
 from kafkapy.record.control import control_record_of
 
@@ -50,29 +51,17 @@ class Append:
     __slots__ = (
         "_append_time",
         "_buffers",
-        "_created_ms",
-        "_end",
-        "_entries_left",
         "_epoch",
-        "_filled",
-        "_first_timestamp",
-        "_last_possible",
         "_log",
-        "_max_age_ms",
-        "_next",
         "_now_ms",
         "_pending",
-        "_segment",
-        "_segment_bytes",
+        "_room",
         "_sets",
         "_updates",
         "verdicts",
     )
 
-    _next: int
-    _filled: int
-    _entries_left: int
-    _first_timestamp: int | None
+    _room: Room
 
     def __init__(
         self, log: PartitionLog, sets: Sequence[Records], leader_epoch: int, now_ms: int, append_time: int
@@ -87,7 +76,6 @@ class Append:
         self._now_ms = now_ms
         self._append_time = append_time
         self.verdicts: list[Verdict] = []
-        self._measure()
 
     def would_wait(self) -> bool:
         """Return True if the append would probably wait for a disk.
@@ -95,24 +83,27 @@ class Append:
         Called before the validation, so the answer is based on the sizes of the sets and the largest timestamp of the
         last set.
         """
-        log, sets, segment = self._log, self._sets, self._segment
-        if (
-            self._epoch != log.leader_epochs.latest_epoch
-            or not segment.growing
-            or (self._filled and self._first_timestamp is None)  # the first append since the start has to read it
-        ):
+        log, sets = self._log, self._sets
+        if self._epoch != log.leader_epochs.latest_epoch:
             return True
+        room = log.room
+        if room is None or not room.is_valid_for(log):
+            segment = log.end[1]
+            # The first append since the start loads the indexes and reads the first timestamp.
+            if not segment.growing or (log.end[2] and segment.first_timestamp_in_memory is None):
+                return True
+            room = log.room = Room(log)
         last = sets[-1] if sets else b""
         timestamp = _MAX_TIMESTAMP.unpack_from(last)[0] if len(last) >= _MAX_TIMESTAMP.size else -1
-        if self._must_roll(sum(map(len, sets)), len(sets), timestamp, self._next):
+        if not room.fits(sum(map(len, sets)), len(sets), timestamp, room.next_offset, self._now_ms):
             return True
         if self._now_ms - log.appended_ms > _IN_USE_MS:
-            if not segment.ends_in_memory():
+            if not room.segment.ends_in_memory():
                 return True
             log.appended_ms = self._now_ms
         if log.config.flush_messages != _NEVER:
             count = sum(_COUNT.unpack_from(one)[0] for one in sets if len(one) >= _COUNT.size)
-            unflushed: int = self._next + count - log.recovery_point
+            unflushed: int = room.next_offset + count - log.recovery_point
             return unflushed >= log.config.flush_messages
         return False
 
@@ -131,19 +122,23 @@ class Append:
         self._buffers: list[Buffer] = []
         self._pending: list[tuple[ValidatedBatch, int]] = []  # (batch, its base offset)
         self._updates: ProducerUpdates | None = None  # created on first use: most appends change no producer state
-        if verdicts or log.end is not self._end:
-            self._measure()  # this append or another thread has written since the last call
-        if self._epoch != log.leader_epochs.latest_epoch and log.config.record_magic >= 2:
-            log.leader_epochs.assign(self._epoch, self._next)
         try:
+            room = log.room
+            if room is None or not room.is_valid_for(log):
+                room = log.room = Room(log)
+            self._room = room
+            if self._epoch != log.leader_epochs.latest_epoch and log.config.record_magic >= 2:
+                log.leader_epochs.assign(self._epoch, room.next_offset)
             for batch in batches:
                 verdicts.append(self._take(batch) if isinstance(batch, ValidatedBatch) else batch)
             self._write()
         except OSError as error:
+            log.room = None
             if not is_shortage(error):
                 raise
             self._refuse_unwritten(count, error)
         except Exception as error:
+            log.room = None
             undo_append(log, producers=self._updates is not None)
             if not isinstance(error, MemoryError):
                 raise
@@ -155,7 +150,8 @@ class Append:
         Return the AppendResult of the first append if the batch is a duplicate, and a KafkaError if it is refused; the
         batch is then not written.
         """
-        base_offset = self._next
+        room = self._room
+        base_offset = room.next_offset
         last_offset = base_offset + batch.last_offset_delta
         has_producer = batch.producer_id >= 0
         check = has_producer and type(self._sets[len(self.verdicts)]) is not OwnBatch
@@ -170,7 +166,9 @@ class Append:
             # Assign offsets before using the size: a compressed set of format 0 contains its offsets, so it is only
             # built now.
             assign(batch, base_offset, self._epoch)
-            entries = self._make_room(batch, last_offset)
+            entries = 1 if batch.magic >= 2 else self._entries_of(batch)
+            if not room.fits(batch.size, entries, batch.max_timestamp, last_offset, self._now_ms):
+                self._make_room(batch, entries, last_offset)
             if batch.is_control:
                 self._end_transaction(batch, base_offset)
             elif has_producer:
@@ -189,11 +187,7 @@ class Append:
             return refusal.as_value()
         self._buffers.append(batch.data)
         self._pending.append((batch, base_offset))
-        self._next = last_offset + 1
-        if not self._filled:
-            self._first_timestamp = batch.max_timestamp
-        self._filled += batch.size
-        self._entries_left -= entries
+        self._room.add(batch.size, entries, batch.max_timestamp, last_offset)
         return AppendResult(base_offset, last_offset, self._append_time, self._log.log_start_offset)
 
     def _producers(self) -> ProducerUpdates:
@@ -210,69 +204,29 @@ class Append:
             raise KafkaError(Errors.INVALID_RECORD, f"a control batch for {self._log.name} is no transaction marker")
         self._producers().end(batch.producer_id, batch.producer_epoch, marker, base_offset, batch.max_timestamp)
 
-    # --- room in the active segment
-
-    def _measure(self) -> None:
-        """Store the log's end and the room left in the active segment in the attributes of this object.
-
-        Must be called again whenever another append or a roll has changed the log's end.
-        """
-        config = self._log.config
-        self._end = end = self._log.end
-        segment = end[1]
-        self._next = end[0]  # the offset of the next record; from here on `_take` updates these values
-        self._filled = end[2]
-        self._entries_left = segment.entries_left()
-        self._first_timestamp = segment.first_timestamp_in_memory
-        self._segment = segment
-        self._segment_bytes = config.segment_bytes
-        self._created_ms = segment.created_ms
-        self._max_age_ms = config.max_segment_ms - segment.roll_jitter_ms
-        self._last_possible = segment.base_offset + MAX_RELATIVE_OFFSET
-
-    def _must_roll(self, size: int, entries: int, max_timestamp: int, last_offset: int) -> bool:
-        """Return True if a batch does not fit into the active segment after the batches of the next write.
-
-        `size` is in bytes, and `entries` is how many index entries the batch may add. Source: Kafka's
-        LogSegment.shouldRoll.
-        """
-        if (
-            self._filled > self._segment_bytes - size
-            or self._entries_left < entries
-            or last_offset > self._last_possible
-        ):
-            return True
-        if not self._filled:
-            return False
-        first = self._first_timestamp
-        if first is None:
-            first = self._first_timestamp = self._segment.first_timestamp()
-        waited = max_timestamp - first if first >= 0 else self._now_ms - self._created_ms
-        return waited > self._max_age_ms
-
-    def _make_room(self, batch: ValidatedBatch, last_offset: int) -> int:
-        """Roll the log if the batch has to go to a new segment, and return how many index entries the batch may add.
+    def _make_room(self, batch: ValidatedBatch, entries: int, last_offset: int) -> None:
+        """Roll the log, unless the active segment has room for the batch after the waiting batches are written.
 
         Raises KafkaError if the batch is larger than a segment.
         """
-        size = batch.size
-        if size > self._segment_bytes:
+        size, log = batch.size, self._log
+        if size > self._room.segment_bytes:
             raise KafkaError(
                 Errors.RECORD_LIST_TOO_LARGE,
-                f"a batch of {size} bytes does not fit into a segment of {self._log.name} (segment.bytes "
-                f"{self._segment_bytes})",
+                f"a batch of {size} bytes does not fit into a segment of {log.name} (segment.bytes "
+                f"{self._room.segment_bytes})",
             )
-        entries = 1
-        if batch.magic < 2 and _is_set(batch):
-            entries = min(batch.count, 1 + size // (self._log.config.index_interval_bytes + 1))
-        if self._entries_left < entries:
-            self._write()  # after the write the exact number of free entries is known
-            self._measure()
-        if self._must_roll(size, entries, batch.max_timestamp, last_offset):
-            self._write()
-            self._log.roll_locked()
-            self._measure()
-        return entries
+        self._write()  # after the write the exact number of free index entries is known
+        self._room = log.room = Room(log)
+        if not self._room.fits(size, entries, batch.max_timestamp, last_offset, self._now_ms):
+            log.roll_locked()
+            self._room = log.room = Room(log)
+
+    def _entries_of(self, batch: ValidatedBatch) -> int:
+        """Return how many index entries a batch of format 0 or 1 may add."""
+        if not _is_set(batch):
+            return 1
+        return min(batch.count, 1 + batch.size // (self._log.config.index_interval_bytes + 1))
 
     def _write(self) -> None:
         """Write all pending batches at once, then update the indexes, the producer state and the log's end.
@@ -282,8 +236,8 @@ class Append:
         pending = self._pending
         if not pending:
             return
-        log, segment = self._log, self._segment
-        first_offset, _, position = self._end
+        log, room = self._log, self._room
+        first_offset, segment, position = room.end
         began = time.monotonic()
         segment.write(self._buffers)
         log.write_seconds += time.monotonic() - began
@@ -303,8 +257,9 @@ class Append:
         if self._updates is not None:
             for aborted in self._updates.apply():
                 segment.txn_index.append(aborted)
-        log.appended_locked(first_offset, position, self._next)
-        log.producers.end_offset = self._next  # last: if the line before fails, the records are undone
+        log.appended_locked(first_offset, position, room.next_offset)
+        log.producers.end_offset = room.next_offset  # last: if the line before fails, the records are undone
+        room.end = log.end
         self._buffers, self._pending = [], []
 
     def _refuse_unwritten(self, count: int, error: OSError) -> None:

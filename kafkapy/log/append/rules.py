@@ -93,7 +93,7 @@ class AppendRules:
                     batch = built_batch(memoryview(records))
                 else:
                     batch = self._validator(records, now_ms, not is_own)
-                if batch.codec == ZSTD and not self._zstd:
+                if not self._zstd and batch.codec == ZSTD:
                     raise KafkaError(
                         Errors.UNSUPPORTED_COMPRESSION_TYPE,
                         "zstd cannot be stored while inter.broker.protocol.version is below 2.1",
@@ -102,7 +102,7 @@ class AppendRules:
                 batches.append(error.as_value())
                 continue
             batches.append(batch)
-            if batch.rebuilt:
+            if batch.rebuilt and not is_own:  # an OwnBatch takes its memory already
                 held += batch.size if batch.remake is None else MOST_HELD  # its size is not known yet
                 if held >= MOST_HELD:
                     break
