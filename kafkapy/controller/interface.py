@@ -1,7 +1,6 @@
 """The interface through which a broker calls its cluster's controller.
 
-At present the controller is in the same process. In a cluster of several brokers the calls are requests to another
-broker.
+The controller is in the same process, or another broker is the controller: see `kafkapy.controller.elsewhere`.
 """
 
 from __future__ import annotations
@@ -19,8 +18,13 @@ class Controller(Protocol):
     """The methods of the controller that a broker calls.
 
     All methods raise KafkaError, with NOT_CONTROLLER if another broker is the controller. They may wait, so they must
-    not be called on network threads, except `elect_leader` and `allocate_producer_ids`, which do not wait.
+    not be called on network threads, except `check_active`, `elect_leader` and `allocate_producer_ids`, which do not
+    wait.
     """
+
+    def check_active(self) -> None:
+        """Raise KafkaError NOT_CONTROLLER unless this broker is the controller."""
+        ...
 
     def create(
         self,
@@ -39,9 +43,25 @@ class Controller(Protocol):
         """
         ...
 
+    def create_on_demand(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication: int = -1,
+        overrides: Mapping[str, str] | None = None,
+    ) -> object:
+        """Create a topic that clients need, which every broker may do. Raises KafkaError TOPIC_ALREADY_EXISTS if there
+        is such a topic.
+
+        When this returns, the partitions have leaders only if this broker is the controller. Otherwise the metadata
+        cache shows the topic when the controller has elected its leaders.
+        """
+        ...
+
     def auto_create(self, names: Iterable[str]) -> dict[str, KafkaError]:
-        """Create the topics that a Metadata request names; return the errors of those that could not be created, by
-        name.
+        """Create the topics that a Metadata request names; return the errors of those that could not be created, or
+        have no leaders yet, by name.
         """
         ...
 

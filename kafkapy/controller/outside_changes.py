@@ -3,7 +3,8 @@
 Other programs write new topics and partitions, topics marked for deletion, topic settings, and requests for elections
 and reassignments in `/admin`. A thread reads the paths for which a watch has fired, and compares them with the present
 state. Changes by this broker fire watches too, but by then there is nothing left to do. A node that is invalid, or a
-change that is impossible, is logged and left as it is. Source: KafkaController's handlers, ZkConfigManager.
+change that is impossible, is logged and left as it is. Only the controller handles topics and requests; all brokers
+follow the settings. Source: KafkaController's handlers, ZkConfigManager.
 """
 
 from __future__ import annotations
@@ -49,18 +50,21 @@ class OutsideChanges:
         topics: TopicRegistry,
         controller: TopicController,
         *,
+        is_controller: Callable[[], bool],
         may_delete: Callable[[], bool],
         on_topic_settings: Callable[[str], None],
         on_broker_settings: Callable[[], None],
     ) -> None:
-        """`may_delete` returns delete.topic.enable. `on_topic_settings(topic)` and `on_broker_settings()` are called
-        when settings were written to the tree; they raise KafkaError for invalid settings.
+        """`is_controller` returns True while this broker is the controller. `may_delete` returns delete.topic.enable.
+        `on_topic_settings(topic)` and `on_broker_settings()` are called when settings were written to the tree; they
+        raise KafkaError for invalid settings.
         """
         self._tree = tree
         self._fence = fence
         self._topics = topics
         self._controller = controller
         self._requests = AdminRequests(tree, fence, topics, controller)
+        self._is_controller = is_controller
         self._may_delete = may_delete
         self._on_topic_settings = on_topic_settings
         self._on_broker_settings = on_broker_settings
@@ -161,6 +165,19 @@ class OutsideChanges:
 
     def _look(self, path: str) -> None:
         parent, name = split_path(path)
+        if path == _TOPIC_CONFIGS:
+            for each in self._tree.children(path):
+                self._guarded(paths.config("topics", each), partial(self._on_topic_settings, each))
+        elif parent == _TOPIC_CONFIGS:
+            self._on_topic_settings(name)
+            if name in self._refused and self._is_controller():
+                self._topic(name)
+        elif path == _BROKER_CONFIGS or parent == _BROKER_CONFIGS:
+            self._on_broker_settings()
+        elif self._is_controller():
+            self._look_as_controller(path, parent, name)
+
+    def _look_as_controller(self, path: str, parent: str, name: str) -> None:
         if path == paths.DELETE_TOPICS:
             marked = self._tree.children(path)
             for name in marked:
@@ -174,15 +191,6 @@ class OutsideChanges:
                 self._guarded(paths.topic(each), partial(self._topic, each))
         elif parent == paths.TOPICS:
             self._topic(name)
-        elif path == _TOPIC_CONFIGS:
-            for each in self._topics.names():
-                self._guarded(paths.config("topics", each), partial(self._on_topic_settings, each))
-        elif parent == _TOPIC_CONFIGS:
-            self._on_topic_settings(name)
-            if name in self._refused:
-                self._topic(name)
-        elif path == _BROKER_CONFIGS or parent == _BROKER_CONFIGS:
-            self._on_broker_settings()
         elif path in _NOTES:
             for note in self._tree.children(path):
                 self._fence.discard(f"{path}/{note}")

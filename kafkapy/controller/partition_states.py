@@ -37,10 +37,11 @@ class Brokers(Protocol):
 
 
 def elect(replicas: Sequence[int], state: PartitionState | None, live: Collection[int], epoch: int) -> PartitionState:
-    """Return the state (leader, leader epoch, ISR) of a partition with a live leader: `state` itself if its leader is
-    live.
+    """Return the state (leader, leader epoch, ISR) of a partition with a live leader: `state` itself if its leader and
+    its whole ISR are live.
 
-    Otherwise the first replica that is live and in the ISR becomes the leader, in the next leader epoch. A partition
+    Otherwise a new leader epoch begins, and the ISR keeps its live replicas only. The leader stays if it is live, else
+    the first replica that is live and in the ISR becomes the leader. A partition
     without a state gets the first live replica as its leader, and all live replicas as its ISR. `live` are broker ids,
     and `epoch` is the controller epoch of a new state. Raises KafkaError LEADER_NOT_AVAILABLE if no such replica is
     live: any other replica may lack acknowledged records.
@@ -51,9 +52,9 @@ def elect(replicas: Sequence[int], state: PartitionState | None, live: Collectio
         raise KafkaError(Errors.LEADER_NOT_AVAILABLE, f"its replicas are on brokers {list(replicas)}, not on {brokers}")
     if state is None:
         return PartitionState(alive[0], 0, alive, epoch)
-    if state.leader in alive:
+    if state.leader in alive and all(one in alive for one in state.isr):
         return state
-    leader = next((one for one in alive if one in state.isr), None)
+    leader = state.leader if state.leader in alive else next((one for one in alive if one in state.isr), None)
     if leader is None:
         raise KafkaError(
             Errors.LEADER_NOT_AVAILABLE, f"the live replicas {alive} were not in sync, those of {state.isr} were"
@@ -86,12 +87,14 @@ class PartitionStates:
             try:
                 before = self._topics.state(topic.name, index)
                 state = elect(topic.assignment[index], before, self._live, self._topics.controller_epoch)
+                if before is not None and state is not before:
+                    elected[topic.name, index] = state
             except (KafkaError, ValueError) as error:
                 said = error.message if isinstance(error, KafkaError) else error
                 log.error("there is no leader for %s-%d: %s", topic.name, index, said)
+                if before is not None:
+                    state = before._replace(leader=NO_LEADER)
             states[index] = state
-            if state is not None and before is not None and state is not before:
-                elected[topic.name, index] = state
         if elected:  # before the roles: a leader must not append in an epoch that another may still get
             wait(self._topics.set_states, elected)
         return self._send([self._role(topic, index, state, is_new) for index, state in states.items()])
@@ -135,7 +138,6 @@ class PartitionStates:
         version = self._topics.state_version(topic.name, index)
         if state is None:
             return PartitionRole(topic.name, index, topic.id, NO_LEADER, -1, version, [], replicas, is_new)
-        isr = [one for one in state.isr if one in self._live] or [state.leader]
         return PartitionRole(
-            topic.name, index, topic.id, state.leader, state.leader_epoch, version, isr, replicas, is_new
+            topic.name, index, topic.id, state.leader, state.leader_epoch, version, state.isr, replicas, is_new
         )

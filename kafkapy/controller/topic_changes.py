@@ -71,6 +71,9 @@ class TopicController:
         # Taken after `_changing`.
         self._sending = threading.Lock()
 
+    def check_active(self) -> None:
+        """Do nothing: this is the controller."""
+
     def create(
         self,
         name: str,
@@ -102,6 +105,16 @@ class TopicController:
                 raise failures[0]
         log.info("topic %s made with partitions: %d, settings: %s", name, len(assignment), overrides or "defaults")
         return topic
+
+    def create_on_demand(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication: int = -1,
+        overrides: Mapping[str, str] | None = None,
+    ) -> None:
+        self.create(name, partitions=partitions, replication=replication, overrides=overrides)
 
     def auto_create(self, names: Iterable[str]) -> dict[str, KafkaError]:
         errors = {}

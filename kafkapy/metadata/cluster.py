@@ -6,7 +6,7 @@ that may block.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafkapy.metadata import paths
@@ -96,16 +96,29 @@ class ClusterRegistry:
             self._tree.commit([Set(path, data)])
         return self._tree.get(path).created
 
-    def broker_address(self, broker_id: int) -> tuple[str, int] | None:
-        """Return the host and port of the first endpoint of a registered broker, or None if the broker is not
-        registered or its node cannot be decoded."""
+    def broker_addresses(self, broker_id: int) -> list[tuple[str, int]]:
+        """Return the host and port of each endpoint of a registered broker, [] if the broker is not registered or its
+        node cannot be decoded."""
         node = self._tree.find(f"{paths.BROKER_IDS}/{broker_id}")
         try:
             endpoints = paths.from_json(node.data, paths.BROKER_IDS).get("endpoints") if node is not None else None
-            host, _, port = str(endpoints[0]).partition("://")[2].rpartition(":") if endpoints else ("", "", "")
-            return (host.strip("[]"), int(port)) if host else None
-        except (ValueError, TypeError, KeyError, IndexError):
-            return None
+            split = [str(endpoint).partition("://")[2].rpartition(":") for endpoint in endpoints or ()]
+            return [(host.strip("[]"), int(port)) for host, _, port in split if host]
+        except (ValueError, TypeError):
+            return []
+
+    def broker_address(self, broker_id: int) -> tuple[str, int] | None:
+        """Return the host and port of the first endpoint of a registered broker, or None if the broker is not
+        registered or its node cannot be decoded."""
+        return next(iter(self.broker_addresses(broker_id)), None)
+
+    def finalized_features(self) -> Mapping[str, object]:
+        """Return the features that the cluster has finalized, by name: no broker without them can join. {} if there are
+        none, or features are disabled. Raises ValueError if the node cannot be decoded."""
+        node = self._tree.find(paths.FEATURE)
+        value = paths.from_json(node.data, paths.FEATURE) if node is not None else {}
+        features = value.get("features") if value.get("status") == _FEATURES_ENABLED else None
+        return features if isinstance(features, dict) else {}
 
     def broker_ids(self) -> list[int]:
         """Return the ids of the registered brokers in ascending order."""

@@ -22,20 +22,25 @@ class KnownTopics:
 
     def __init__(self, tree: Tree, on_unreadable: Callable[[str, ValueError], None] | None = None) -> None:
         self._tree = tree
+        self._on_unreadable = on_unreadable
+        # the last decoded state: when a broker starts, it reads the equal states of thousands of partitions
+        self._last_state: tuple[bytes, PartitionState] | None = None
+        self.reload()
+
+    def reload(self) -> None:
+        """Read all topics from the metadata tree again. No topic may be changed meanwhile."""
         self.unreadable: set[str] = set()
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._marked: dict[str, Topic] = {}
-        # the last decoded state: when a broker starts, it reads the equal states of thousands of partitions
-        self._last_state: tuple[bytes, PartitionState] | None = None
-        for name in tree.children(paths.TOPICS):
+        for name in self._tree.children(paths.TOPICS):
             try:
                 self._load(name)
             except ValueError as error:
-                if on_unreadable is None:
+                if self._on_unreadable is None:
                     raise
                 self.unreadable.add(name)
-                on_unreadable(name, error)
+                self._on_unreadable(name, error)
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
@@ -46,6 +51,10 @@ class KnownTopics:
     def names(self) -> list[str]:
         """Return the names of all topics that are not being deleted."""
         return list(self._by_name)
+
+    def all(self) -> list[Topic]:
+        """Return all topics that are not being deleted."""
+        return list(self._by_name.values())
 
     def get(self, name: str) -> Topic | None:
         return self._by_name.get(name)

@@ -7,7 +7,9 @@ assignment must exist. The functions raise KafkaError if a rule is violated.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 
 from kafkapy.errors import Errors, KafkaError
 
@@ -163,6 +165,68 @@ def _check_number(new_partitions: int) -> None:
             Errors.POLICY_VIOLATION,
             f"{new_partitions} new partitions at once are too many; the limit is {MAX_NEW_PARTITIONS}",
         )
+
+
+def spread_over_racks(
+    racks: Mapping[int, str | None],
+    partition_count: int,
+    replication_factor: int,
+    *,
+    start: int | None = None,
+) -> dict[int, list[int]]:
+    """Return the broker ids of the replicas of each partition of a new topic, the preferred leader first, as Kafka
+    chooses them (AdminUtils.assignReplicasToBrokers).
+
+    `racks` has the rack of each broker that can get replicas. If brokers have racks, the replicas of a partition are on
+    as many racks as possible. `start` is the index of the broker with which to begin, and the shift of the second
+    replicas; by default both are random. Raises KafkaError if the numbers are invalid or only some brokers have racks.
+    """
+    if partition_count <= 0:
+        raise KafkaError(Errors.INVALID_PARTITIONS, f"a topic cannot have {partition_count} partitions")
+    if replication_factor <= 0:
+        raise KafkaError(Errors.INVALID_REPLICATION_FACTOR, f"a topic cannot have {replication_factor} replicas")
+    if replication_factor > len(racks):
+        raise KafkaError(
+            Errors.INVALID_REPLICATION_FACTOR,
+            f"replication factor {replication_factor} is more than the {len(racks)} brokers there are",
+        )
+    has_rack = [rack is not None for rack in racks.values()]
+    if any(has_rack) and not all(has_rack):
+        raise KafkaError(Errors.UNKNOWN_SERVER_ERROR, "some brokers have a rack and others have none")
+    brokers = _alternated(racks)
+    count, rack_count = len(brokers), len(set(racks.values()))
+    # Without racks each broker counts as a rack of its own, so that no broker is skipped.
+    rack_of = dict(racks) if any(has_rack) else {broker: str(broker) for broker in brokers}
+    stride = rack_count if any(has_rack) else 1
+    all_racks = len(set(rack_of.values()))
+    first_index = random.randrange(count) if start is None else start
+    shift = random.randrange(count) if start is None else start
+    assignment = {}
+    for partition in range(partition_count):
+        if partition and partition % count == 0:
+            shift += 1
+        first = (partition + first_index) % count
+        replicas = [brokers[first]]
+        used = {rack_of[brokers[first]]}
+        step = 0
+        while len(replicas) < replication_factor:
+            broker = brokers[(first + 1 + (shift * stride + step) % (count - 1)) % count]
+            step += 1
+            if broker not in replicas and (rack_of[broker] not in used or len(used) == all_racks):
+                replicas.append(broker)
+                used.add(rack_of[broker])
+        assignment[partition] = replicas
+    return assignment
+
+
+def _alternated(racks: Mapping[int, str | None]) -> list[int]:
+    """Return the brokers in an order in which neighbours are on different racks: the first brokers of all racks, then
+    the second ones."""
+    by_rack: dict[str, list[int]] = {}
+    for broker in sorted(racks):
+        by_rack.setdefault(racks[broker] or "", []).append(broker)
+    columns = [by_rack[rack] for rack in sorted(by_rack)]
+    return [broker for row in zip_longest(*columns) for broker in row if broker is not None]
 
 
 def _spread(brokers: Sequence[int], partitions: Iterable[int], replication_factor: int) -> dict[int, list[int]]:

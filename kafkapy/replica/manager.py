@@ -162,6 +162,21 @@ class ReplicaManager:
         """
         self._absent[topic] = dict.fromkeys(indexes)
 
+    def await_roles(self, topic: str, indexes: Iterable[int]) -> None:
+        """Record partitions of a topic that this broker may be told to lead or follow, though it has no role for them
+        yet.
+
+        Requests for them fail with NOT_LEADER_OR_FOLLOWER from now on, unless the broker has a role for them already.
+        """
+        with self._lock:
+            absent = self._absent.setdefault(topic, {})
+            for index in indexes:
+                if absent.get(index) is None and self._find(topic, index) is None:
+                    absent[index] = (
+                        NO_EPOCH,
+                        KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, f"this broker has no role yet for {topic}-{index}"),
+                    )
+
     def refuse(self, topic: str, index: int, reason: KafkaError) -> None:
         """Record the error `reason` because of which this broker cannot lead the partition; `get` raises it from now
         on.

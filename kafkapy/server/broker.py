@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkapy.controller.elsewhere import ControllerElsewhere
 from kafkapy.controller.topic_changes import TopicController
 from kafkapy.log.manager import LogManager
 from kafkapy.log.storage.files import Files
+from kafkapy.metadata.cache import LiveBroker
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint
 from kafkapy.metadata.configs import ConfigRegistry
 from kafkapy.metadata.consumer_offsets import ConsumerOffsets
 from kafkapy.metadata.controller_fence import ControllerFence
 from kafkapy.metadata.producer_ids import ProducerIdBlocks, ProducerIds
 from kafkapy.metadata.topics import TopicRegistry
-from kafkapy.metadata.tree import Tree
+from kafkapy.metadata.tree import NodeExists, Tree
 from kafkapy.network.settings import Listener
 from kafkapy.network.socket_server import SocketServer
 from kafkapy.replica.in_sync_replicas import IsrEnvironment
@@ -38,6 +40,7 @@ from kafkapy.server.config.dynamic import DynamicConfig
 from kafkapy.server.config.parts import cleaner_settings, log_settings, network_settings
 from kafkapy.server.config.security import check as check_security
 from kafkapy.server.config.topics import TopicSettings
+from kafkapy.server.controllership import Controllership
 from kafkapy.server.coordinators import Coordinators
 from kafkapy.server.dispatcher import Dispatcher
 from kafkapy.server.fetching.sessions import FetchSessionCache
@@ -158,22 +161,28 @@ class BrokerServer:
         self._network = network = self._make_network()
         services.peers = Peers(services, network)
         ports = network.bind()  # before the logs are loaded, so that a port in use is reported at once
+        self.listeners = [str(one._replace(port=ports[one.name])) for one in services.config.listeners]
+        self._endpoints, this = advertise(services, ports)
+        controllership = Controllership(services, tree, cluster, fence)
+        is_alone = True
         if services.config["zookeeper.connect"]:
             from kafkapy.server.shared_cluster import SharedCluster
 
-            self._shared = SharedCluster(services, tree, cluster, fence, self._fail)
-            self._shared.wait_for_other_brokers(ports.values())
+            self._shared = SharedCluster(services, tree, cluster, fence, controllership, self._fail)
+            is_alone = self._shared.check_start(self._endpoints, ports.values())
         services.topics = TopicRegistry(tree, self._shared.unreadable if self._shared is not None else None, fence)
         services.consumer_offsets = ConsumerOffsets(tree)
         services.producer_ids = ProducerIds(
             lambda done: services.controller.allocate_producer_ids(services.broker_id, done), lambda: tree.is_reachable
         )
-        self._stand_for_election(cluster, fence)
-        self._make_replicas(tree, fence)
+        if is_alone:
+            controllership.stand()
+        self._make_replicas(fence)
+        self._make_controllers(tree, controllership, this)
         if self._shared is not None:
             self._shared.complete_topics(self._controller)
         self._log_loading = LogLoading(services, self._controller, self._fail)
-        self._register(cluster, ports)
+        self._register(cluster)
         logs.dirs.write_identity(services.broker_id, services.cluster_id, services.clock.time_ms())
         services.log_manager.start()
         broker_metrics.register(services)
@@ -181,7 +190,7 @@ class BrokerServer:
         network.start()
         self._log_loading.start()
         if self._shared is not None:
-            self._shared.start(lambda: self._enter(cluster), lambda: self._stand_for_election(cluster, fence))
+            self._shared.start(lambda: self._enter(cluster))
 
     def wait_until_loaded(self, timeout: float | None = None) -> bool:
         """Wait until every partition either is served or has failed to load. Return False if the broker stops before
@@ -221,7 +230,7 @@ class BrokerServer:
             services.clock,
         )
 
-    def _make_replicas(self, tree: Tree, fence: ControllerFence) -> None:
+    def _make_replicas(self, fence: ControllerFence) -> None:
         services = self.services
 
         def is_deleted(topic: str, topic_id: bytes) -> bool:
@@ -235,16 +244,27 @@ class BrokerServer:
             append_pool=services.append_pool,
             conversion_pool=services.conversion_pool,
             stall_threshold=services.config.kafkapy_stall_threshold_ms / 1000,
-            is_known=lambda topic, index: services.cache.leader(topic, index) is not None,
+            is_known=services.cache.has,
             is_deleted=is_deleted,
             isr_env=self._isr_environment(),
         )
         services.replicas.verify_transactions(services.config["transaction.partition.verification.enable"])
         services.topic_settings = settings = TopicSettings(services)
         services.roles = Roles(services.replicas, settings.of, settings.reload, services.cache)
-        services.controller = self._controller = TopicController(
+        services.coordinators = coordinators = Coordinators(services, self._timer, self._scheduler)
+        services.replicas.on_led = coordinators.led
+        services.replicas.on_lost = coordinators.lost
+        services.following = following = self._following = Following(services, self._timer)
+        services.replicas.on_followed = following.follow
+        services.replicas.on_unfollowed = following.stop
+        services.cache.on_deleted = coordinators.topic_deleted
+
+    def _make_controllers(self, tree: Tree, controllership: Controllership, this: LiveBroker) -> None:
+        services, settings = self.services, self.services.topic_settings
+        blocks = ProducerIdBlocks(tree)
+        self._controller = TopicController(
             services.topics,
-            ProducerIdBlocks(tree),
+            blocks,
             services.roles,
             broker_id=services.broker_id,
             next_epoch=services.replicas.next_epoch,
@@ -253,13 +273,15 @@ class BrokerServer:
             default_partitions=lambda: services.config.num_partitions,
             default_replication=lambda: services.config.default_replication_factor,
         )
-        services.coordinators = coordinators = Coordinators(services, self._timer, self._scheduler)
-        services.replicas.on_led = coordinators.led
-        services.replicas.on_lost = coordinators.lost
-        services.following = following = self._following = Following(services, self._timer)
-        services.replicas.on_followed = following.follow
-        services.replicas.on_unfollowed = following.stop
-        services.cache.on_deleted = coordinators.topic_deleted
+        elsewhere = ControllerElsewhere(
+            tree,
+            services.cache,
+            check_settings=settings.check,
+            default_partitions=lambda: services.config.num_partitions,
+            default_replication=lambda: services.config.default_replication_factor,
+            allocate_producer_ids=lambda done: blocks.allocate(services.broker_id, done),
+        )
+        controllership.connect(this, self._controller, elsewhere)
 
     def _isr_environment(self) -> IsrEnvironment:
         """Return what partitions with several replicas need: who is alive, and the way to the controller."""
@@ -283,26 +305,21 @@ class BrokerServer:
     def _shrink_isrs(self) -> None:
         self.services.replicas.shrink_isrs()
 
-    def _stand_for_election(self, cluster: ClusterRegistry, fence: ControllerFence) -> None:
-        """Try to become the controller of the cluster. Nothing is done if another broker is the controller."""
-        term = cluster.become_controller(self.services.broker_id, self.services.clock.time_ms())
-        fence.set_term(term)
-        if term is not None:
-            cluster.prepare_controller(fence)
-
     def _enter(self, cluster: ClusterRegistry) -> None:
         """Register this broker in the metadata tree. In ZooKeeper the registration ends with this broker's session."""
-        config = self.services.config
-        cluster.register_broker(
-            self.services.broker_id, self._endpoints, config.broker_rack, self.services.clock.time_ms()
+        services = self.services
+        services.broker_epoch = cluster.register_broker(
+            services.broker_id, self._endpoints, services.config.broker_rack, services.clock.time_ms()
         )
 
-    def _register(self, cluster: ClusterRegistry, ports: Mapping[str, int]) -> None:
-        """Put the broker's addresses into the metadata cache, for clients, and register the broker in the metadata
-        tree."""
-        self.listeners = [str(one._replace(port=ports[one.name])) for one in self.services.config.listeners]
-        self._endpoints = advertise(self.services, ports)
-        self._enter(cluster)
+    def _register(self, cluster: ClusterRegistry) -> None:
+        """Register this broker for the first time. Raise StartError if another broker has its id."""
+        try:
+            self._enter(cluster)
+        except NodeExists:
+            if self._shared is None:
+                raise
+            raise StartError(self._shared.taken()) from None
 
     # --- changes while it runs
 

@@ -15,7 +15,7 @@ from kafkapy.coordinator.shard import Producer
 from kafkapy.errors import Errors
 
 if TYPE_CHECKING:
-    from kafkapy.metadata.topics import TopicRegistry
+    from kafkapy.metadata.cache import MetadataCache
 
 __all__ = ["Answers", "Commit", "Producer"]
 
@@ -32,7 +32,7 @@ class Answers:
 
     def __init__(
         self,
-        known_topics: TopicRegistry,
+        cache: MetadataCache,
         response: Any,
         topics: list[Any],
         now_ms: int,
@@ -48,8 +48,7 @@ class Answers:
         to_commit, new = self.offsets.append, tuple.__new__
         for topic in topics:
             name = topic.name
-            known = known_topics.get(name)
-            indexes: Container[int] = () if known is None else known.assignment
+            indexes: Container[int] = cache.indexes(name)
             missing: int = Errors.UNKNOWN_TOPIC_OR_PARTITION
             if refused is not None and name in refused:
                 indexes, missing = (), refused[name]

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Mapping
 
 from kafkapy.log.directories.log_dirs import LogDirs
-from kafkapy.metadata.cache import Node
+from kafkapy.metadata.cache import LiveBroker
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint
 from kafkapy.server.config.listeners import ANY_ADDRESSES
 from kafkapy.server.services import Services
@@ -29,21 +29,18 @@ def identify(services: Services, cluster: ClusterRegistry, dirs: LogDirs) -> Non
     dirs.check_identity(broker_id, services.cluster_id)
 
 
-def advertise(services: Services, ports: Mapping[str, int]) -> list[Endpoint]:
-    """Put this broker's addresses into the metadata cache, for clients, and return the advertised addresses. `ports`
-    has the bound port of each listener, by name."""
+def advertise(services: Services, ports: Mapping[str, int]) -> tuple[list[Endpoint], LiveBroker]:
+    """Return the addresses that this broker advertises, and this broker as its own clients see it. `ports` has the
+    bound port of each listener, by name."""
     config = services.config
     endpoints = []
-    nodes: dict[str, list[Node]] = {}
     for one in config.advertised_listeners:
         host = one.host
         if not host or host in ANY_ADDRESSES:
             host = socket.getfqdn()
-        port = one.port or ports[one.name]
-        endpoints.append(Endpoint(one.name, host, port, one.protocol))
-        nodes[one.name] = [Node(services.broker_id, host, port, config.broker_rack)]
+        endpoints.append(Endpoint(one.name, host, one.port or ports[one.name], one.protocol))
     first = endpoints[0]
+    addresses = {endpoint.listener: (endpoint.host, endpoint.port) for endpoint in endpoints}
     for listener in config.listeners:  # clients of an unadvertised listener get the first advertised address
-        nodes.setdefault(listener.name, [Node(services.broker_id, first.host, first.port, config.broker_rack)])
-    services.cache.set_brokers(services.broker_id, nodes)  # the only broker of the cluster, so also the controller
-    return endpoints
+        addresses.setdefault(listener.name, (first.host, first.port))
+    return endpoints, LiveBroker(services.broker_id, addresses, config.broker_rack)

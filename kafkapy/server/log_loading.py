@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.runtime.threads import Thread
 
 if TYPE_CHECKING:
@@ -30,26 +31,41 @@ class LogLoading:
         self._loading = services.log_manager.loading
         self._controller = controller
         # Partitions of topics that are created after this line get their leaders when the topic is created.
-        self._topics = [topic for name in services.topics.names() if (topic := services.topics.get(name)) is not None]
+        self._topics = services.topics.all()
         for topic in self._topics:
             mine = (index for index, replicas in topic.assignment.items() if services.broker_id in replicas)
             services.replicas.expect(topic.name, mine)
         self._loading.begin(services.topic_settings.of, self._is_stray, self._loaded)
+        if not services.is_controller:
+            for topic in self._topics:
+                absent = [index for index in topic.assignment if services.replicas.is_expected(topic.name, index)]
+                services.replicas.await_roles(
+                    topic.name, [index for index in absent if (topic.name, index) not in self._loading]
+                )
         self._taking_over = Thread(self._take_over, "take-over")
 
     def _is_stray(self, name: str, partition: int, topic_id: bytes | None) -> bool:
-        """Return True if a log belongs to no topic in the metadata tree. The logs of a topic that is being deleted are
-        not stray: the deletion removes them."""
+        """Return True if a log belongs to no topic in the metadata tree, or to another one of the same name. The logs
+        of a topic that is being deleted are not stray: the deletion removes them.
+
+        If another broker is the controller, it has StopReplica sent for partitions that this broker is to drop.
+        """
         topics = self._services.topics
         if name in topics.unreadable:  # the topic exists, though its node cannot be read
             return False
         topic = topics.get(name) or next((one for one in topics.marked() if one.name == name), None)
-        return topic is None or partition not in topic.assignment or topic_id not in (None, topic.id)
+        if topic is None or (self._services.is_controller and partition not in topic.assignment):
+            return True
+        return topic_id is not None and topic_id != topic.id and topic.id != ZERO_ID
 
     def _loaded(self, topic: str, index: int) -> None:
-        self._services.roles.loaded(topic, index)
-        if topic not in self._services.topics:
-            self._services.controller.finish_marked(topic)
+        services = self._services
+        services.roles.loaded(topic, index)
+        if not services.is_controller:  # which sends this broker its role
+            if services.replicas.is_expected(topic, index):
+                services.replicas.await_roles(topic, [index])
+        elif topic not in services.topics:
+            services.controller.finish_marked(topic)
 
     def start(self) -> None:
         """Start the threads that load the logs and finish topic deletions that were interrupted when the broker last
@@ -58,10 +74,16 @@ class LogLoading:
         self._taking_over.start()
 
     def _take_over(self) -> None:
+        services = self._services
+        if not services.is_controller:
+            return
         try:
-            if self._controller.start(self._topics, lambda: self._services.stopping):
-                self._services.cache.is_complete = True
+            if self._controller.start(self._topics, lambda: services.stopping or not services.is_controller):
+                services.cache.is_complete = True
         except Exception as error:
+            if not services.is_controller:
+                log.info("the topics are not taken over: this broker is not the controller any more")
+                return
             log.exception("the topics cannot be taken over")
             self._on_failure(f"the topics cannot be taken over: {error}")
 

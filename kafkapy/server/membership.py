@@ -1,10 +1,10 @@
-"""This broker's registration in ZooKeeper, and its election as controller.
+"""This broker's registration in ZooKeeper beside other brokers, and whether it stands for election as controller.
 
-When the broker starts, no other broker may be registered. The registration of a broker that died lasts until its
-session expires, so the start waits for that. If a registered broker accepts connections, the start is refused. If the
-session of this broker expires while it runs, this broker registers again, with a new controller epoch.
+kafkapy has no controller of several brokers yet: this broker is the controller only while it is the only registered
+broker. It resigns when another broker registers, so that an Apache Kafka broker can be elected. If the session of this
+broker expires while it runs, it registers again, with a new broker epoch.
 
-Source: KafkaZkClient.registerBroker, KafkaController.
+Source: KafkaServer.createBrokerInfo, KafkaZkClient.registerBroker, KafkaController.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
 
 from kafkapy.errors import KafkaError
 from kafkapy.metadata import paths
-from kafkapy.metadata.cluster import NO_CONTROLLER, ClusterRegistry
+from kafkapy.metadata.cluster import NO_CONTROLLER, ClusterRegistry, Endpoint
 from kafkapy.metadata.tree import Event, NodeExists, Tree, TreeError
 from kafkapy.runtime.addresses import host_port
 from kafkapy.runtime.threads import Thread
@@ -29,12 +30,31 @@ log = logging.getLogger("kafkapy.server.membership")
 _EXPIRY_MARGIN_S = 20.0
 _POLL_S = 0.5
 _CONNECT_S = 2.0
+# So long other brokers may take to elect a controller before the log says that there is none.
+_ELECTION_S = 10.0
+
+
+class Election(Protocol):
+    """What a broker does when it becomes, and ceases to be, the controller. All methods may raise TreeError or
+    KafkaError; then they are called again."""
+
+    def stand(self) -> None:
+        """Stand for election, and begin this broker's term if it is elected."""
+        ...
+
+    def resign(self) -> None:
+        """Give up the controller's node, and end this broker's term."""
+        ...
+
+    def end(self) -> None:
+        """End this broker's term, because another broker is the controller."""
+        ...
 
 
 class Membership:
     """Keeps this broker registered in ZooKeeper.
 
-    Call `wait_for_other_brokers` before the registration, `follow` after it, and `stop` at the end.
+    Call `check_start` before the registration, `follow` after it, and `stop` at the end.
     """
 
     def __init__(self, tree: Tree, cluster: ClusterRegistry, broker_id: int, where: str) -> None:
@@ -47,59 +67,73 @@ class Membership:
         self._expired = threading.Event()
         self._stopped = False
         self._thread: Thread | None = None
+        self._others: set[int] = set()
+        self._without_controller_since: float | None = None
         self._cancels = [tree.watch(path, self._note) for path in (paths.BROKER_IDS, paths.CONTROLLER)]
 
-    def wait_for_other_brokers(self, session_timeout_s: float, own_ports: Collection[int]) -> None:
-        """Wait until no broker and no controller is registered in ZooKeeper.
+    def other_brokers(self) -> list[int]:
+        """Return the ids of the other registered brokers in ascending order."""
+        return [one for one in self._cluster.broker_ids() if one != self._broker_id]
 
-        A registered broker whose port is one of `own_ports` is not tested for accepting connections: this broker would
-        answer.
+    def check_start(self, session_timeout_s: float, endpoints: Sequence[Endpoint], own_ports: Collection[int]) -> None:
+        """Wait until no earlier session of this broker is registered in ZooKeeper, and check that this broker may join.
+
+        `endpoints` are its advertised addresses. A registered broker whose port is one of `own_ports` is not tested for
+        accepting connections: this broker would answer.
 
         Raises:
-            StartError: A registered broker accepts connections, or a registration is still there after
-                `session_timeout_s` and a margin.
+            StartError: Another broker advertises one of the addresses. A broker with this broker's id accepts
+                connections, or is still registered after `session_timeout_s` and a margin.
         """
         deadline = time.monotonic() + session_timeout_s + _EXPIRY_MARGIN_S
         is_logged = False
         while True:
             self._changed.clear()
-            present = self._cluster.broker_ids()
-            if not present and self._cluster.controller_id() == NO_CONTROLLER:
+            self._check_endpoints(endpoints)
+            ours = self._cluster.broker_ids().count(self._broker_id)
+            if not ours and self._cluster.controller_id() != self._broker_id:
                 return
-            for broker_id in present:
-                address = self._cluster.broker_address(broker_id)
-                if address is not None and address[1] not in own_ports and _answers(*address):
-                    raise StartError(self._taken(broker_id, host_port(*address)))
+            address = self._cluster.broker_address(self._broker_id)
+            if address is not None and address[1] not in own_ports and _answers(*address):
+                raise StartError(self.taken(host_port(*address)))
             left = deadline - time.monotonic()
             if left < 0:
                 raise StartError(
-                    f"brokers {present} are still registered in ZooKeeper at {self._where}, or a controller is, though "
-                    "nobody answers there: are they alive elsewhere? This broker must be the only one of its cluster"
+                    f"broker {self._broker_id} is still registered in ZooKeeper at {self._where}, or is still the "
+                    "controller there, though nobody answers: is it alive elsewhere? Stop that one, or set another "
+                    "broker.id"
                 )
             if not is_logged:
                 is_logged = True
                 log.warning(
-                    "brokers %s are registered in ZooKeeper at %s and do not answer: waiting for their sessions to "
+                    "broker %d is registered in ZooKeeper at %s and does not answer: waiting for its session to "
                     "expire, %.0f s at most",
-                    present,
+                    self._broker_id,
                     self._where,
                     left,
                 )
             self._changed.wait(_POLL_S)
 
-    def follow(
-        self, register: Callable[[], None], elect: Callable[[], None], on_failure: Callable[[str], None]
-    ) -> None:
-        """Start the thread that keeps this broker registered.
+    def _check_endpoints(self, endpoints: Sequence[Endpoint]) -> None:
+        wanted = {(one.host, one.port) for one in endpoints}
+        for broker_id in self.other_brokers():
+            common = [host_port(*one) for one in self._cluster.broker_addresses(broker_id) if one in wanted]
+            if common:
+                raise StartError(
+                    f"broker {broker_id}, registered in ZooKeeper at {self._where}, advertises {', '.join(common)} as "
+                    "well: give this broker addresses of its own in advertised.listeners"
+                )
 
-        The thread calls `register` after each session expiry, as soon as there is a new session. It calls `elect` when
-        there is no controller: operators delete the controller's node to force an election. If `register` raises
+    def follow(self, register: Callable[[], None], election: Election, on_failure: Callable[[str], None]) -> None:
+        """Start the thread that keeps this broker registered, and has it stand for election or resign.
+
+        The thread calls `register` after each session expiry, as soon as there is a new session. If that raises
         NodeExists, another broker has taken the broker id. This broker cannot continue then, and the thread calls
         `on_failure(reason)`.
         """
         self._tree.on_new_session(self._session_expired)
-        work = (register, elect, on_failure)
-        thread = Thread(self._run, "membership", work)
+        thread = Thread(self._run, "membership", (register, election, on_failure))
+        self._changed.set()
         thread.start()
         self._thread = thread
 
@@ -119,11 +153,10 @@ class Membership:
         self._expired.set()
         self._changed.set()
 
-    def _run(self, register: Callable[[], None], elect: Callable[[], None], on_failure: Callable[[str], None]) -> None:
-        others: set[int] = set()
+    def _run(self, register: Callable[[], None], election: Election, on_failure: Callable[[str], None]) -> None:
         in_doubt = False  # a call failed, but ZooKeeper may have executed it
         while True:
-            self._changed.wait()
+            self._changed.wait(self._until_missed())
             self._changed.clear()
             if self._stopped:
                 return
@@ -132,35 +165,75 @@ class Membership:
                 self._expired.clear()  # a session that expires from now on is handled in the next round
             try:
                 if expired:
+                    election.end()  # the controller's node of the expired session is gone
                     register()
                     log.info("registered again as broker %d in ZooKeeper at %s", self._broker_id, self._where)
-                elif in_doubt or not self._tree.exists(paths.CONTROLLER):
-                    elect()
-                    log.info("there was no controller any more: this broker has stood for election")
+                self._elect(election, in_doubt=in_doubt)
                 in_doubt = False
             except NodeExists:
                 on_failure(f"broker id {self._broker_id} was taken by another while the session had expired")
             except (TreeError, KafkaError, ValueError) as error:
-                log.warning("not registered yet, or not the controller: %s", error)
+                log.warning("not registered yet, or the controller is not decided: %s", error)
                 in_doubt = True
                 if expired:
                     self._expired.set()
                 time.sleep(_POLL_S)
                 self._changed.set()
-            now = set(self._cluster.broker_ids()) - {self._broker_id}
-            for broker_id in sorted(now - others):
-                log.error("%s", self._taken(broker_id, "an address of its own"))
-            others = now
 
-    def _taken(self, broker_id: int, address: str) -> str:
-        if broker_id == self._broker_id:
-            return (
-                f"broker id {broker_id} is taken: a broker that answers at {address} is registered with it in "
-                f"ZooKeeper at {self._where}; stop that one, or set another broker.id"
-            )
+    def _elect(self, election: Election, *, in_doubt: bool) -> None:
+        """Stand for election, or resign, as the registered brokers and the controller's node require."""
+        others = set(self.other_brokers())
+        for broker_id in sorted(others - self._others):
+            log.info("broker %d is registered in ZooKeeper at %s", broker_id, self._where)
+        for broker_id in sorted(self._others - others):
+            log.info("broker %d is not registered in ZooKeeper at %s any more", broker_id, self._where)
+        self._others = others
+        controller = self._cluster.controller_id()
+        if controller == self._broker_id:
+            if others:
+                election.resign()
+                log.info("this broker is not the only one any more: it has left the control of the cluster to another")
+                controller = self._cluster.controller_id()
+            elif in_doubt:
+                election.stand()
+        elif controller != NO_CONTROLLER or others:
+            election.end()
+        else:
+            election.stand()
+            log.info("there was no controller: this broker, which is alone, has stood for election")
+            controller = self._cluster.controller_id()
+        self._note_controller(controller)
+
+    def _note_controller(self, controller: int) -> None:
+        if controller != NO_CONTROLLER:
+            self._without_controller_since = None
+        elif self._without_controller_since is None:
+            self._without_controller_since = time.monotonic()
+
+    def _until_missed(self) -> float | None:
+        """Return the seconds after which to log that there is no controller, None if there is one or it is logged. Log
+        it if that time has come."""
+        since = self._without_controller_since
+        if since is None or since < 0:
+            return None
+        left = since + _ELECTION_S - time.monotonic()
+        if left > 0:
+            return left
+        self._without_controller_since = -1.0
+        log.error(
+            "brokers %s are registered in ZooKeeper at %s and none is the controller: a cluster of several kafkapy "
+            "brokers needs an Apache Kafka broker among them for now; until there is one, partitions keep their "
+            "leaders, and topics cannot be created",
+            sorted({*self._others, self._broker_id}),
+            self._where,
+        )
+        return None
+
+    def taken(self, address: str) -> str:
+        """Return the message for a broker id that another broker has, which answers at `address`."""
         return (
-            f"broker {broker_id} at {address} is registered in ZooKeeper at {self._where}: kafkapy cannot share a "
-            "cluster with other brokers yet; stop that one, or name a chroot of its own in zookeeper.connect"
+            f"broker id {self._broker_id} is taken: a broker that answers at {address} is registered with it in "
+            f"ZooKeeper at {self._where}; stop that one, or set another broker.id"
         )
 
 

@@ -41,7 +41,7 @@ class Services:
 
     append_pool: DiskPool
     authorizer: Authorizer | None = None
-    broker_epoch: int = -1  # of the present registration in ZooKeeper, replaced when the broker registers again
+    broker_epoch: int = -1  # of the present registration, replaced when the broker registers again
     broker_id: int
     cluster_id: str
     clock: Clock
@@ -49,7 +49,7 @@ class Services:
     config: BrokerConfig  # replaced by each change of dynamic settings
     configs: ConfigRegistry
     consumer_offsets: ConsumerOffsets
-    controller: Controller
+    controller: Controller  # replaced when this broker becomes or ceases to be the controller
     conversion_pool: DiskPool
     coordinators: Coordinators
     counters: Registry
@@ -71,6 +71,11 @@ class Services:
     def __init__(self) -> None:
         self.stopping = False  # True: fetches do not wait for data any more
         self.cache = MetadataCache()
+
+    @property
+    def is_controller(self) -> bool:
+        """Return True if this broker is the controller of its cluster."""
+        return self.cache.controller_id == self.broker_id
 
     @property
     def groups(self) -> GroupCoordinator:

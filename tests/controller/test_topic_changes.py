@@ -103,10 +103,10 @@ def test_a_partition_that_is_moved_to_this_broker_alone_takes_acks_all_at_once(t
         eventually(lambda: partition.log.log_end_offset == 1)
         assert partition.log.high_watermark == 0
         services.controller.reassign("t", 0, [0])
-        assert services.topics.state("t", 0) == PartitionState(0, 1, [0], services.topics.controller_epoch)
-        assert services.cache.leader("t", 0) == Leader(0, 1, (0,))
+        assert services.topics.state("t", 0) == PartitionState(0, 2, [0], services.topics.controller_epoch)
+        assert services.cache.leader("t", 0) == Leader(0, 2, (0,), (0,), (), 2)
         again = services.replicas.get("t", 0)
-        assert (again.replicas, again.isr, again.leader_epoch) == ((0,), (0,), 1)
+        assert (again.replicas, again.isr, again.leader_epoch) == ((0,), (0,), 2)
         assert again.refusal(-1) is None
         assert again.log.high_watermark == 1
         assert partition.gone.code == Errors.NOT_LEADER_OR_FOLLOWER
@@ -133,8 +133,8 @@ def test_a_move_during_the_start_is_not_overwritten_by_the_state_before_it(tmp_p
         services.replicas.expect("t", [0])
         assert controller.start([services.topics.get("t")], lambda: False)
         moving.join()
-        assert services.cache.leader("t", 0) == Leader(0, 1, (0,))
-        assert services.replicas.leader_epoch("t", 0) == 1
+        assert services.cache.leader("t", 0) == Leader(0, 2, (0,), (0,), (), 2)
+        assert services.replicas.leader_epoch("t", 0) == 2
     finally:
         server.stop()
 
@@ -206,6 +206,7 @@ def test_a_topic_created_elsewhere_with_bad_settings_is_left_alone_until_they_ar
         ControllerFence(tree),
         services.topics,
         services.controller,
+        is_controller=lambda: True,
         may_delete=lambda: True,
         on_topic_settings=services.topic_settings.reload,
         on_broker_settings=services.dynamic_config.reload,
@@ -237,6 +238,7 @@ def test_a_topic_whose_stored_settings_others_correct_is_served_again(tmp_path):
         ControllerFence(tree),
         services.topics,
         services.controller,
+        is_controller=lambda: True,
         may_delete=lambda: True,
         on_topic_settings=services.topic_settings.reload,
         on_broker_settings=services.dynamic_config.reload,

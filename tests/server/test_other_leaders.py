@@ -3,7 +3,7 @@
 import pytest
 
 from kafkapy.errors import Errors
-from kafkapy.metadata.cache import Node
+from kafkapy.metadata.cache import LiveBroker
 from kafkapy.metadata.roles import PartitionRole
 from kafkapy.protocol.apis import FIND_COORDINATOR, HEARTBEAT, METADATA, PRODUCE
 from tests.harness.wire import Wire
@@ -28,8 +28,8 @@ class Cluster:
         self.services.roles.update_metadata(1, roles)
 
     def start_other(self):
-        nodes = self.services.cache.nodes("PLAINTEXT")
-        self.services.cache.set_brokers(OTHER, {"PLAINTEXT": [*nodes, Node(OTHER, "other", 9097, None)]})
+        other = LiveBroker(OTHER, {"PLAINTEXT": ("other", 9097)})
+        self.services.cache.set_brokers(OTHER, [*self.services.cache.live_brokers(), other])
 
     def metadata(self, topic):
         make = METADATA.Request

@@ -184,14 +184,11 @@ def test_a_broker_refuses_a_cluster_that_it_cannot_read_with_a_sentence(
 
 def test_a_broker_id_that_is_registered_already_is_refused(start: Start, tree: Tree, tmp_path: Path) -> None:
     server = start(1)
-    with pytest.raises(StartError, match=r"broker 1 at 127\.0\.0\.1:\d+ is registered .* cannot share a cluster"):
-        start(2)
     with pytest.raises(StartError, match="broker id 1 is taken: a broker that answers at"):
         start(1, log_dirs=str(tmp_path / "other"))
     eventually(lambda: tree.children("/brokers/ids") == ["1"])
     server.services.controller.create("still-here", partitions=1)
     server.stop()
-    start(3, log_dirs=str(tmp_path / "2")).stop()
     corrected = start(4, log_dirs=str(tmp_path / "other"))
     written = (tmp_path / "other" / "meta.properties").read_text()
     assert written.endswith(f"broker.id=4\nversion=0\ncluster.id={corrected.services.cluster_id}\n")
@@ -203,8 +200,8 @@ def test_a_killed_broker_registers_again_when_its_old_session_has_expired(connec
     KafkapyBroker(tmp_path, settings).kill()
     again = KafkapyBroker(tmp_path, settings)
     again.stop()
-    assert "brokers [5] are registered in ZooKeeper" in again.process.said
-    assert "waiting for their sessions to expire" in again.process.said
+    assert "broker 5 is registered in ZooKeeper" in again.process.said
+    assert "waiting for its session to expire" in again.process.said
 
 
 def test_the_wrong_chroot_is_refused_before_a_log_is_touched(start: Start, connect: str, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ class TopicSettings:
         with self._changing:
             if not topic:
                 raise KafkaError(Errors.INVALID_REQUEST, "a topic's settings need its name")
-            if topic not in services.topics:
+            if topic not in services.cache:
                 raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
             overrides = change(services.configs.topic(topic))
             config = self.check(overrides)
@@ -63,7 +63,7 @@ class TopicSettings:
         """Apply a topic's stored settings to its logs again, because another program may have changed them. Raise
         KafkaError INVALID_CONFIG if a stored value cannot be parsed."""
         with self._changing:
-            if topic in self._services.topics:
+            if topic in self._services.cache:
                 self._services.replicas.update_config(topic, self.of(topic))
         self._services.roles.settings_changed(topic)
 
@@ -71,7 +71,7 @@ class TopicSettings:
         """Apply the settings of all topics to their logs again, after a change of the broker's settings, which are
         their defaults."""
         with self._changing:
-            for topic in self._services.topics.names():
+            for topic in self._services.cache.names():
                 try:
                     self._services.replicas.update_config(topic, self.of(topic))
                 except KafkaError as error:

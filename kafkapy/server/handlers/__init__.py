@@ -33,6 +33,7 @@ from kafkapy.server.handlers import (
     records,
     transaction_partitions,
     transactions,
+    update_metadata,
 )
 
 __all__ = [
@@ -60,4 +61,5 @@ __all__ = [
     "records",
     "transaction_partitions",
     "transactions",
+    "update_metadata",
 ]

@@ -71,7 +71,7 @@ def _describe(broker: Services, resource: Any) -> list[config_describe.Entry]:
     names = resource.configuration_keys
     if resource.resource_type == TOPIC_RESOURCE:
         validate_name(resource.resource_name)
-        if resource.resource_name not in broker.topics:
+        if resource.resource_name not in broker.cache:
             raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.resource_name}")
         return config_describe.describe_topic(broker.config, broker.configs.topic(resource.resource_name), names)
     if resource.resource_type == BROKER_RESOURCE:

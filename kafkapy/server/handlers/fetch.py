@@ -262,7 +262,7 @@ def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContex
     ids = call.version >= TOPIC_IDS_SINCE
     asked = []
     for name, topic_id, partitions in request.topics:
-        topic = broker.topics.name_of(topic_id) if ids else name
+        topic = broker.cache.name_of(topic_id) if ids else name
         for index, leader_epoch, offset, fetched_epoch, start, max_bytes in partitions:
             asked.append(FetchPartition(topic, topic_id, index, offset, max_bytes, leader_epoch, fetched_epoch, start))
     if call.version < FORMAT_2_SINCE:
@@ -323,7 +323,7 @@ def _look_again(broker: Services, call: Call, context: FetchContext) -> Wanted |
 
 def _resolve(broker: Services, call: Call, asked: FetchPartition) -> HostedPartition | KafkaError:
     if asked.topic is None:  # the topic id was unknown before; the topic may exist by now
-        asked.topic = broker.topics.name_of(asked.topic_id)
+        asked.topic = broker.cache.name_of(asked.topic_id)
         if asked.topic is None:
             return KafkaError(Errors.UNKNOWN_TOPIC_ID, "no topic has this id")
     partition: HostedPartition

@@ -4,15 +4,19 @@ A missing topic is created if auto.create.topics.enable and the request allow th
 Source: KafkaApis.handleTopicMetadataRequest.
 
 Differences from Kafka: for a topic that is being created, Kafka returns LEADER_NOT_AVAILABLE at first, and clients
-retry; here the response waits until the topic is created, which takes less time than a client's retry backoff.
+retry; here the response of the controller waits until the topic is created, which takes less time than a client's
+retry backoff. The controller itself also returns LEADER_NOT_AVAILABLE for partitions of its own that it does not serve
+yet because their logs are loading, or not any more because a log directory failed.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.cache import Leader
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.roles import NO_LEADER
 from kafkapy.metadata.topics import is_internal, validate_name
@@ -31,6 +35,7 @@ log = logging.getLogger("kafkapy.server.metadata")
 Asked = tuple["str | None", bytes, "KafkaError | None"]  # name, id, error
 
 IDS_SINCE = 12
+LISTENER_NOT_FOUND_SINCE = 6
 CLUSTER_OPERATIONS_UNTIL = 10
 # A response with more partitions, or a request with more topics, takes milliseconds, too long for a network thread;
 # it runs on the disk pool.
@@ -56,14 +61,14 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
 def _is_long(broker: Services, request: Any) -> bool:
     """Return True if the response to a Metadata request takes too long for a network thread. At most MOST_INLINE topics
     are looked up to find that out."""
-    count = len(request.topics or broker.topics)  # null, and in version 0 an empty list, asks for all topics
+    cache = broker.cache
+    count = len(request.topics or cache)  # null, and in version 0 an empty list, asks for all topics
     if count > MOST_INLINE:
         return True
-    names = [topic.name for topic in request.topics] if request.topics else broker.topics.names()
+    names = [topic.name for topic in request.topics] if request.topics else cache.names()
     for name in names:
-        topic = broker.topics.get(name) if name is not None else None
-        if topic is not None:
-            count += len(topic.assignment)
+        if name is not None:
+            count += len(cache.indexes(name))
             if count > MOST_INLINE:
                 return True
     return False
@@ -142,12 +147,12 @@ def _asked(broker: Services, call: Call, request: Any) -> list[Asked]:
     """Return the topics of a Metadata request, each once, as (name, id, error). If the request asks for all topics,
     return all. Names and ids that do not exist have an error."""
     if _all_topics(call, request):
-        return [(name, ZERO_ID, None) for name in broker.topics.names()]
+        return [(name, ZERO_ID, None) for name in broker.cache.names()]
     answers: dict[Any, Asked] = {}
     for topic in request.topics:
         topic_id = topic.topic_id if call.version >= IDS_SINCE else ZERO_ID
         if topic_id != ZERO_ID:
-            name = broker.topics.name_of(topic_id)
+            name = broker.cache.name_of(topic_id)
             error = None if name is not None else KafkaError(Errors.UNKNOWN_TOPIC_ID, "no topic has this id")
             answers[topic_id] = (name, topic_id, error)
         elif topic.name is None:
@@ -162,7 +167,7 @@ def _all_topics(call: Call, request: Any) -> bool:
 
 
 def _missing(broker: Services, name: str) -> KafkaError | None:
-    if name in broker.topics:
+    if name in broker.cache:
         return None
     try:
         validate_name(name)
@@ -192,49 +197,70 @@ def _topic(
     broker: Services, call: Call, request: Any, name: str | None, topic_id: bytes, error: KafkaError | None
 ) -> Any:
     make = METADATA.Response.Topics
-    topic = broker.topics.get(name) if error is None and name is not None else None
-    if topic is None:
+    partitions = broker.cache.partitions(name) if error is None and name is not None else {}
+    if name is None or not partitions:
         code = error.code if error is not None else Errors.UNKNOWN_TOPIC_OR_PARTITION
         shown = name if name is not None or call.version >= IDS_SINCE else ""
         return make(error_code=code, name=shown, topic_id=topic_id, partitions=[])
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_ASKED
     return make(
         error_code=Errors.NONE,
-        name=topic.name,
-        topic_id=topic.id,
-        is_internal=is_internal(topic.name),
+        name=name,
+        topic_id=broker.cache.topic_id(name),
+        is_internal=is_internal(name),
         partitions=[
-            _partition(broker, request, call.connection.listener, topic, index, replicas)
-            for index, replicas in sorted(topic.assignment.items())
+            _partition(broker, call, request, name, index, known) for index, known in sorted(partitions.items())
         ],
         topic_authorized_operations=operations,
     )
 
 
-def _partition(broker: Services, request: Any, listener: str, topic: Any, index: int, replicas: list[int]) -> Any:
-    make = METADATA.Response.Topics.Partitions
-    known = broker.cache.leader(topic.name, index)
-    code, in_sync, offline = Errors.NONE, list(known.isr) if known is not None else [], []
-    try:
-        if known is None:  # the controller has not elected a leader yet
-            raise KafkaError(Errors.NOT_LEADER_OR_FOLLOWER)
-        if known.id == broker.broker_id:
-            # `hasten` loads this log before others, unless the request asks for all topics.
-            broker.replicas.get(topic.name, index, hasten=bool(request.topics))
-        elif broker.cache.node(known.id, listener) is None:
-            raise KafkaError(Errors.LEADER_NOT_AVAILABLE)
-    except KafkaError as error:
+def _partition(broker: Services, call: Call, request: Any, topic: str, index: int, known: Leader) -> Any:
+    if broker.cache.controller_id == broker.broker_id and known.id in (broker.broker_id, NO_LEADER):
+        known = _as_served(broker, request, topic, index, known)
+    cache, listener = broker.cache, call.connection.listener
+    code, leader, replicas, isr = Errors.NONE, known.id, list(known.replicas), list(known.isr)
+    if call.version == 0:  # clients of version 0 expect to know the address of each broker in the response
+        replicas, isr = _with_address(broker, listener, replicas), _with_address(broker, listener, isr)
+        if len(replicas) < len(known.replicas) or len(isr) < len(known.isr):
+            code = Errors.REPLICA_NOT_AVAILABLE
+    if cache.node(leader, listener) is None:
         code = Errors.LEADER_NOT_AVAILABLE
-        if error.code == Errors.NOT_LEADER_OR_FOLLOWER:  # the log is still loading, so its replicas are not offline
-            in_sync = in_sync or list(replicas)
-        else:
-            in_sync, offline = [], list(replicas)
-    return make(
+        if cache.is_alive(leader) and call.version >= LISTENER_NOT_FOUND_SINCE:
+            code = Errors.LISTENER_NOT_FOUND
+        leader = NO_LEADER
+    return METADATA.Response.Topics.Partitions(
         error_code=code,
         partition_index=index,
-        leader_id=known.id if known is not None and code == Errors.NONE else NO_LEADER,
-        leader_epoch=known.epoch if known is not None and code == Errors.NONE else -1,
-        replica_nodes=list(replicas),
-        isr_nodes=in_sync,
-        offline_replicas=offline,
+        leader_id=leader,
+        leader_epoch=known.epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=list(known.offline),
     )
+
+
+def _with_address(broker: Services, listener: str, ids: Iterable[int]) -> list[int]:
+    return [one for one in ids if broker.cache.node(one, listener) is not None]
+
+
+def _as_served(broker: Services, request: Any, topic: str, index: int, known: Leader) -> Leader:
+    """Return `known`, the state of a partition, without its leader if this broker is the controller and does not serve
+    the partition.
+
+    The partition's log is loading, or its log directory is offline. Of another broker the controller would learn that
+    by requests.
+    """
+    if known.id == NO_LEADER:
+        if known.is_decided:
+            return known
+        return known._replace(isr=tuple(one for one in known.replicas if one not in known.offline))
+    try:
+        # `hasten` loads this log before others, unless the request asks for all topics.
+        broker.replicas.get(topic, index, hasten=bool(request.topics))
+    except KafkaError as error:
+        if error.code == Errors.NOT_LEADER_OR_FOLLOWER:  # the log is loading, so this replica is not offline
+            return known._replace(id=NO_LEADER, isr=known.isr or known.replicas)
+        isr = tuple(one for one in known.isr if one != broker.broker_id)
+        return known._replace(id=NO_LEADER, isr=isr, offline=(*known.offline, broker.broker_id))
+    return known

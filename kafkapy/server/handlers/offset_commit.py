@@ -101,7 +101,7 @@ def _begin(broker: Services, call: Call, reply: Reply) -> tuple[Commit, Codes] |
     if request.retention_time_ms != NOT_SAID:
         expire_ms = max(0, min(now_ms + request.retention_time_ms, _INT64_MAX))
     answers = Answers(
-        broker.topics,
+        broker.cache,
         OFFSET_COMMIT.Response,
         request.topics,
         now_ms,
@@ -165,7 +165,7 @@ def commit_in_transaction(broker: Services, call: Call, request: Any) -> Any:
 def _commit_in_transaction(broker: Services, call: Call, request: Any, reply: Reply) -> None:
     from kafkapy.server.committing import Answers, Commit, Producer
 
-    answers = Answers(broker.topics, TXN_OFFSET_COMMIT.Response, request.topics, broker.clock.time_ms())
+    answers = Answers(broker.cache, TXN_OFFSET_COMMIT.Response, request.topics, broker.clock.time_ms())
     if not answers.offsets:
         reply(answers.message([]))
         return

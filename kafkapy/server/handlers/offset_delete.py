@@ -35,11 +35,11 @@ def _delete(broker: Services, request: Any, reply: Callable[[Any], None]) -> Non
     make = OFFSET_DELETE.Response
     partitions, answers, topics = [], [], []
     for topic in request.topics:
-        known = broker.topics.get(topic.name)
+        known = broker.cache.indexes(topic.name)
         of_topic = []
         for one in topic.partitions:
             answer = make.Topics.Partitions(partition_index=one.partition_index, error_code=Errors.NONE)
-            if known is None or one.partition_index not in known.assignment:
+            if one.partition_index not in known:
                 answer.error_code = Errors.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 partitions.append((topic.name, one.partition_index))

@@ -131,10 +131,7 @@ def _from_metadata(broker: Services, request: Any, reply: Callable[[Any], None])
     a partition that does not exist."""
     make = OFFSET_FETCH.Response.Topics
     asked = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
-    known = [broker.topics.get(name) for name, _ in asked]
-    there = [
-        where for where, topic in zip(asked, known, strict=True) if topic is not None and where[1] in topic.assignment
-    ]
+    there = [where for where in asked if broker.cache.has(*where)]
 
     def done(found: list[Found] | None, error: Exception | None) -> None:
         offsets = dict(zip(there, found, strict=True)) if found is not None else {}

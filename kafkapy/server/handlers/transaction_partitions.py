@@ -116,18 +116,9 @@ def _refused(broker: Services, partitions: list[TopicPartition], is_client: bool
     for topic, index in partitions:
         if is_client and is_internal(topic):
             codes[topic, index] = Errors.TOPIC_AUTHORIZATION_FAILED
-        elif not _exists(broker, topic, index):
+        elif not broker.cache.has(topic, index):
             codes[topic, index] = Errors.UNKNOWN_TOPIC_OR_PARTITION
     return {one: codes.get(one, Errors.OPERATION_NOT_ATTEMPTED) for one in partitions} if codes else {}
-
-
-def _exists(broker: Services, topic: str, index: int) -> bool:
-    if broker.cache.leader(topic, index) is not None:
-        return True
-    if broker.cache.is_complete:
-        return False
-    known = broker.topics.get(topic)  # the controller has not sent all partitions yet
-    return known is not None and index in known.assignment
 
 
 def _partitions(topics: Iterable[Any]) -> list[TopicPartition]:

@@ -69,7 +69,7 @@ def register(services: Services) -> None:
         "replication_bytes_in": lambda: services.following.bytes_in,
         "replica_fetcher_max_lag": lambda: services.following.max_lag,
         "replica_fetcher_failed_partitions": lambda: services.following.failed,
-        "topics": lambda: len(services.topics),
+        "topics": lambda: len(services.cache),
         "offline_log_directories": lambda: sum(error is not None for _, error in logs.directories()),
         "log_open_files": lambda: logs.open_files,
         "append_stalls": lambda: sum(monitor.stalls for monitor in services.replicas.stalls().values()),

@@ -1,0 +1,79 @@
+"""This broker's terms as the controller of its cluster: its election, its resignation, and what begins and ends with
+them.
+
+Source: KafkaController.elect, onControllerFailover, onControllerResignation.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kafkapy.metadata import paths
+from kafkapy.metadata.controller_fence import ControllerFence
+from kafkapy.metadata.tree import BadVersion, Delete, NoNode, Tree
+
+if TYPE_CHECKING:
+    from kafkapy.controller.interface import Controller
+    from kafkapy.metadata.cache import LiveBroker
+    from kafkapy.metadata.cluster import ClusterRegistry
+    from kafkapy.server.services import Services
+
+log = logging.getLogger("kafkapy.server.membership")
+
+
+class Controllership:
+    """Makes this broker the controller, and ends that. All methods block; one thread calls them at a time."""
+
+    def __init__(self, services: Services, tree: Tree, cluster: ClusterRegistry, fence: ControllerFence) -> None:
+        self._services = services
+        self._tree = tree
+        self._cluster = cluster
+        self._fence = fence
+        self._this: LiveBroker | None = None
+        self._here: Controller | None = None
+        self._elsewhere: Controller | None = None
+        fence.set_term(None)
+
+    def stand(self) -> bool:
+        """Stand for election. Return True if this broker is the controller now, False if another broker is."""
+        term = self._cluster.become_controller(self._services.broker_id, self._services.clock.time_ms())
+        self._fence.set_term(term)
+        if term is not None:
+            self._cluster.prepare_controller(self._fence)
+        return term is not None
+
+    def connect(self, this: LiveBroker, here: Controller, elsewhere: Controller) -> None:
+        """Choose between two controllers from now on: `here` while this broker is the controller, `elsewhere` else.
+        `this` is this broker, as its clients see it."""
+        self._this, self._here, self._elsewhere = this, here, elsewhere
+        self._services.controller = elsewhere
+        if self._fence.is_held:
+            self.begin()
+
+    def begin(self) -> None:
+        """Begin the term to which this broker was elected: show its clients the cluster as it is in the metadata tree.
+        The leaders of the partitions are sent later."""
+        assert self._this is not None
+        assert self._here is not None
+        services = self._services
+        services.cache.set_brokers(services.broker_id, [self._this])
+        for topic in services.topics.all():
+            services.cache.expect(topic.name, topic.id, topic.assignment)
+        services.controller = self._here
+
+    def end(self) -> None:
+        """End this broker's term: another broker is the controller, or will be."""
+        assert self._elsewhere is not None
+        self._services.controller = self._elsewhere
+        self._services.cache.forget_controller(self._services.broker_id)
+        self._fence.set_term(None)
+
+    def resign(self) -> None:
+        """Leave the control of the cluster to another broker. Raises TreeError if the metadata tree cannot be changed:
+        then call this again."""
+        # Only this broker's own node: another broker that was elected meanwhile has another controller epoch.
+        with suppress(NoNode, BadVersion):
+            self._tree.commit(self._fence.fenced([Delete(paths.CONTROLLER)]))
+        self.end()
