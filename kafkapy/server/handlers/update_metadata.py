@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 BY_TOPIC_SINCE = 5
 TOPIC_IDS_SINCE = 7
 ENDPOINTS_SINCE = 1
+RACKS_SINCE = 2
 LISTENER_NAMES_SINCE = 3
 
 # The listener of a broker that is named by its security protocol only. Security protocols by their ids.
@@ -56,7 +57,7 @@ def _broker(one: Any, version: int) -> LiveBroker:
         known = version >= LISTENER_NAMES_SINCE
         listener = endpoint.listener if known else _PROTOCOLS.get(endpoint.security_protocol, "")
         endpoints[listener] = endpoint.host, endpoint.port
-    return LiveBroker(one.id, endpoints, one.rack)
+    return LiveBroker(one.id, endpoints, one.rack if version >= RACKS_SINCE else None)
 
 
 def _topics(request: Any, version: int) -> Iterator[TopicUpdate]:

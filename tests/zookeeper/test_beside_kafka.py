@@ -1,0 +1,214 @@
+"""kafkapy brokers beside others on one ZooKeeper: Apache Kafka 3.9.1, which is then the controller, or kafkapy."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.cimpl import NewTopic
+from kazoo.client import KazooClient
+
+from kafkapy.errors import Errors
+from kafkapy.metadata.tree import Set, Tree
+from kafkapy.protocol import apis
+from kafkapy.server.broker import BrokerServer, StartError
+from tests.harness.brokers import QUICK, KafkaBroker, free_port
+from tests.harness.records import consume, create, produce
+from tests.harness.wire import Wire
+from tests.harness.zookeeper import SESSION_MS, ZooKeeper, eventually
+from tests.zookeeper.conftest import Start
+
+KAFKA, OURS = 1, 2
+SETTINGS = {**QUICK, "broker.id": str(KAFKA), "zookeeper.session.timeout.ms": str(SESSION_MS), "broker.rack": "r1"}
+
+
+def two_listeners() -> dict[str, str]:
+    listeners = ",".join(f"{name}://127.0.0.1:{free_port()}" for name in ("PLAINTEXT", "OUTSIDE"))
+    return {"listeners": listeners, "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT"}
+
+
+def addresses(settings: dict[str, str]) -> list[str]:
+    return [one.partition("://")[2] for one in settings["listeners"].split(",")]
+
+
+def metadata(bootstrap: str, *topics: str, version: int = 12) -> Any:
+    make = apis.METADATA.Request
+    wire = Wire(bootstrap)
+    try:
+        asked = [make.Topics(name=name) for name in topics] or None
+        return wire.call(apis.METADATA, version, make(topics=asked, allow_auto_topic_creation=False))
+    finally:
+        wire.close()
+
+
+def seen(bootstrap: str) -> Any:
+    """Return what a broker's Metadata says of the cluster, as plain values in a fixed order."""
+    answer = metadata(bootstrap)
+    brokers = sorted((one.node_id, one.host, one.port, one.rack) for one in answer.brokers)
+    topics = {}
+    for topic in answer.topics:
+        topics[topic.name, topic.topic_id, topic.is_internal] = sorted(
+            (
+                one.partition_index,
+                one.error_code,
+                one.leader_id,
+                one.leader_epoch,
+                one.replica_nodes,
+                one.isr_nodes,
+                one.offline_replicas,
+            )
+            for one in topic.partitions
+        )
+    return answer.cluster_id, answer.controller_id, brokers, topics
+
+
+def kafka_beside(directory: Path, connect: str, settings: dict[str, str]) -> KafkaBroker:
+    port = int(addresses(settings)[0].rpartition(":")[2])
+    return KafkaBroker(directory / "kafka", {**SETTINGS, **settings}, port=port, zookeeper=connect)
+
+
+def ours(start: Start, settings: dict[str, str]) -> BrokerServer:
+    return start(OURS, **{name.replace(".", "_"): value for name, value in settings.items()}, broker_rack="r2")
+
+
+def test_a_broker_joins_kafka_and_knows_what_kafka_knows(
+    zookeeper: ZooKeeper, connect: str, start: Start, tree: Tree, tmp_path: Path
+) -> None:
+    theirs, mine = two_listeners(), two_listeners()
+    kafka = kafka_beside(tmp_path, connect, theirs)
+    try:
+        create(kafka.bootstrap, NewTopic("before", 3, 1, config={"segment.bytes": "1000000"}))
+        server = ours(start, mine)
+        services = server.services
+        assert json.loads(tree.get("/controller").data)["brokerid"] == KAFKA
+        assert services.broker_epoch == tree.get(f"/brokers/ids/{OURS}").created
+        for inside, outside in zip(addresses(theirs), addresses(mine), strict=True):
+            eventually(lambda inside=inside: [one[0] for one in seen(inside)[2]] == [KAFKA, OURS])
+            eventually(lambda inside=inside, outside=outside: seen(inside) == seen(outside))
+        _, controller, brokers, _ = seen(addresses(mine)[1])
+        assert controller == KAFKA
+        assert [(one[0], one[3]) for one in brokers] == [(KAFKA, "r1"), (OURS, "r2")]
+
+        create(kafka.bootstrap, NewTopic("after", 4, 2))
+        eventually(lambda: "after" in services.cache)
+        eventually(lambda: seen(addresses(theirs)[0]) == seen(addresses(mine)[0]))
+        assert services.cache.name_of(services.cache.topic_id("after")) == "after"
+        # A client that only knows kafkapy finds the controller.
+        create(addresses(mine)[0], NewTopic("through-kafkapy", 2, 1))
+        eventually(lambda: "through-kafkapy" in services.cache)
+        wire = Wire(addresses(mine)[0])
+        try:
+            make = apis.CREATE_TOPICS.Request
+            topic = make.Topics(name="refused", num_partitions=1, replication_factor=1)
+            (result,) = wire.call(apis.CREATE_TOPICS, 7, make(topics=[topic], timeout_ms=1000)).topics
+            assert result.error_code == Errors.NOT_CONTROLLER
+        finally:
+            wire.close()
+        produce(kafka.bootstrap, "before", ["a", "b"])
+        assert consume(addresses(mine)[0], "before", "g", 2) == ["a", "b"]
+    finally:
+        kafka.stop()
+
+
+def test_kafka_takes_the_controller_from_a_broker_that_was_alone_and_gives_it_back(
+    zookeeper: ZooKeeper, connect: str, start: Start, tree: Tree, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    theirs, mine = two_listeners(), two_listeners()
+    server = ours(start, mine)
+    services, bootstrap = server.services, addresses(mine)[0]
+    own_controller = services.controller
+    own_controller.create("alone", partitions=2)
+    produce(bootstrap, "alone", ["a"])
+    kafka = kafka_beside(tmp_path, connect, theirs)
+    try:
+        eventually(lambda: tree.exists("/controller") and json.loads(tree.get("/controller").data)["brokerid"] == KAFKA)
+        assert services.controller is not own_controller
+        eventually(lambda: seen(addresses(theirs)[0]) == seen(bootstrap) and seen(bootstrap)[1] == KAFKA)
+        assert services.cache.leader("alone", 0).id == OURS
+        produce(bootstrap, "alone", ["b"])
+        create(kafka.bootstrap, NewTopic("theirs", 6, 1))
+        eventually(lambda: "theirs" in services.cache)
+    finally:
+        kafka.stop()
+    eventually(lambda: services.controller is own_controller)
+    eventually(lambda: seen(bootstrap)[1] == OURS)
+    assert [one[0] for one in seen(bootstrap)[2]] == [OURS]
+    produce(bootstrap, "alone", ["c"])
+    assert consume(bootstrap, "alone", "g", 3) == ["a", "b", "c"]
+    own_controller.create("alone-again", partitions=1)
+    produce(bootstrap, "alone-again", ["d"])
+    (topic,) = metadata(bootstrap, "theirs").topics  # a partition is led here only if this broker was in sync
+    assert {(one.replica_nodes[0], one.leader_id) for one in topic.partitions} == {(KAFKA, -1), (OURS, OURS)}
+    assert "left the control of the cluster" in caplog.text
+
+
+def test_a_start_is_refused_that_would_harm_the_cluster(
+    start: Start, tree: Tree, connect: str, zk: KazooClient, tmp_path: Path
+) -> None:
+    port = free_port()
+    server = start(1, listeners=f"PLAINTEXT://127.0.0.1:{port}")
+    elsewhere = f"PLAINTEXT://127.0.0.1:{free_port()}"
+    with pytest.raises(StartError, match=f"broker 1, registered .*, advertises 127.0.0.1:{port} as well"):
+        start(2, listeners=elsewhere, advertised_listeners=f"PLAINTEXT://127.0.0.1:{port}")
+    with pytest.raises(StartError, match="broker id 1 is taken: a broker that answers at"):
+        start(1, log_dirs=str(tmp_path / "other"))
+    feature = b'{"features":{"metadata.x":{"min_version_level":1,"max_version_level":2}},"version":2,"status":1}'
+    tree.commit([Set("/feature", feature)])
+    with pytest.raises(StartError, match=r"has finalized the features metadata\.x, which this broker does not support"):
+        start(3, listeners=elsewhere)
+    assert tree.children("/brokers/ids") == ["1"]
+    assert server.services.is_controller
+
+
+def test_several_brokers_without_kafka_have_no_controller_until_one_is_alone(
+    start: Start, tree: Tree, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = start(1)
+    first.services.controller.create("t", partitions=1)
+    second = start(2)
+    eventually(lambda: not tree.exists("/controller"))
+    eventually(lambda: not first.services.is_controller)
+    assert not second.services.is_controller
+    assert first.services.replicas.get("t", 0).leader_epoch == 0
+    produce(first.bootstrap_servers, "t", ["still served"])
+    eventually(lambda: caplog.text.count("none is the controller") == 2, seconds=30)
+    second.stop()
+    eventually(lambda: first.services.is_controller)
+    first.services.controller.create("again", partitions=1)
+
+
+def test_a_broker_without_the_controller_writes_the_topics_that_its_clients_need(
+    zookeeper: ZooKeeper, connect: str, start: Start, tree: Tree, tmp_path: Path
+) -> None:
+    theirs, mine = two_listeners(), two_listeners()
+    kafka = kafka_beside(tmp_path, connect, theirs)
+    try:
+        server = ours(start, mine)
+        eventually(lambda: len(server.services.cache.live_brokers()) == 2)
+        make = apis.METADATA.Request
+        wire = Wire(addresses(mine)[0])
+        try:
+            asked = make(topics=[make.Topics(name="wanted")], allow_auto_topic_creation=True)
+            (topic,) = wire.call(apis.METADATA, 12, asked).topics
+            assert topic.error_code == Errors.LEADER_NOT_AVAILABLE
+        finally:
+            wire.close()
+        eventually(lambda: seen(addresses(theirs)[0])[3] == seen(addresses(mine)[0])[3] != {})
+        (found,) = seen(addresses(mine)[0])[3].values()
+        assert [one[1] for one in found] == [Errors.NONE]
+        assert len(json.loads(tree.get("/brokers/topics/wanted").data)["topic_id"]) == 22
+    finally:
+        kafka.stop()
+
+
+def test_the_controller_of_another_is_left_alone(start: Start, tree: Tree) -> None:
+    """A broker that is the controller resigns only from its own term."""
+    server = start(1)
+    controller = tree.get("/controller")
+    second = start(2)
+    eventually(lambda: not server.services.is_controller)
+    assert not tree.exists("/controller")
+    assert not second.services.is_controller
+    assert controller.ephemeral
