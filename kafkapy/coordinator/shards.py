@@ -20,7 +20,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.record.compression import NONE
 
 if TYPE_CHECKING:
-    from kafkapy.metadata.topics import TopicRegistry
+    from kafkapy.metadata.cache import MetadataCache
     from kafkapy.replica.manager import ReplicaManager
     from kafkapy.replica.partition import Partition
     from kafkapy.runtime.clock import Clock
@@ -64,7 +64,7 @@ class Shards(Generic[M]):
 
     make_machine   creates the empty state machine of a partition; the machine's `shard` attribute is set afterwards
     partitions     returns the number of partitions that the topic will be created with, used while it does not exist
-    is_elsewhere   returns True if the metadata cache names another broker as the leader of the partition, or none
+    cache          the brokers' view of the cluster, from which the number of partitions and their leaders come
     outlives_epoch  True: a loaded shard stays when this broker begins another leader epoch of the partition without
                    having followed in between. False: the partition is loaded again.
     block_bytes    returns how many bytes of the log a load reads at a time
@@ -77,14 +77,13 @@ class Shards(Generic[M]):
         topic: str,
         make_machine: Callable[[int], M],
         *,
-        topics: TopicRegistry,
+        cache: MetadataCache,
         replicas: ReplicaManager,
         queue: LoadQueue,
         clock: Clock,
         timer: Timer,
         partitions: Callable[[], int],
         block_bytes: Callable[[], int],
-        is_elsewhere: Callable[[int], bool] = lambda index: False,
         outlives_epoch: bool = False,
         replay: Replay = replay_batches,
         codec: Callable[[], int] = not_compressed,
@@ -94,14 +93,13 @@ class Shards(Generic[M]):
     ) -> None:
         self.topic = topic
         self._make_machine = make_machine
-        self._topics = topics
+        self._cache = cache
         self._replicas = replicas
         self._queue = queue
         self._clock = clock
         self._timer = timer
         self._partitions = partitions
         self._block_bytes = block_bytes
-        self._is_elsewhere = is_elsewhere
         self._outlives_epoch = outlives_epoch
         self._replay = replay
         self._codec = codec
@@ -113,7 +111,7 @@ class Shards(Generic[M]):
         # By partition: the functions that `each` must still call, once the partition's shard has been created and
         # loaded.
         self._waiting_calls: dict[int, list[Callable[[Shard[M]], object]]] = {}
-        self._counted: tuple[bytes, int] = (b"", 0)
+        self._counted: tuple[bytes, int] | None = None  # the topic's id and number of partitions
         self._stopped = False
 
     # --- finding
@@ -121,14 +119,17 @@ class Shards(Generic[M]):
     def partition_for(self, key: str) -> int:
         """Return the partition of the internal topic that stores a group id or transactional id. The partition's leader
         may be another broker."""
-        topic = self._topics.get(self.topic)
-        if topic is None:
+        count = len(self._cache.indexes(self.topic))
+        if not count:
+            self._counted = None
             return partition_of(key, self._partitions())
         # As in Kafka, partitions added to the topic are used only after a restart: most keys would move to another
         # partition at once, where their state is not.
-        if self._counted[0] != topic.id:
-            self._counted = (topic.id, len(topic.assignment))
-        return partition_of(key, self._counted[1])
+        topic_id = self._cache.topic_id(self.topic)
+        counted = self._counted
+        if counted is None or counted[0] != topic_id:
+            self._counted = counted = (topic_id, count)
+        return partition_of(key, counted[1])
 
     def of(self, key: str) -> Shard[M]:
         """Return the active shard that stores a group id or transactional id.
@@ -165,8 +166,7 @@ class Shards(Generic[M]):
         transactions would then be incomplete."""
         if any(shard.is_loading for _, shard in self._shards.values()):
             return True
-        topic = self._topics.get(self.topic)
-        return topic is not None and any(self._will_load(index) for index in topic.assignment)
+        return any(self._will_load(index) for index in list(self._cache.indexes(self.topic)))
 
     def _will_load(self, index: int) -> bool:
         """Return True if this broker leads the partition, or is about to lead it, and the partition's shard does not
@@ -181,13 +181,17 @@ class Shards(Generic[M]):
         is_expected = self._replicas.is_expected(self.topic, index) and not self._is_elsewhere(index)
         return is_expected or self._replicas.holds(self.topic, index)
 
+    def _is_elsewhere(self, index: int) -> bool:
+        """Return True if another broker leads the partition, or none, as far as this broker knows."""
+        leader = self._cache.leader(self.topic, index)
+        return leader is not None and leader.id != self._replicas.broker_id
+
     def each(self, act: Callable[[Shard[M]], object]) -> None:
         """Call `act` with the shard of every partition that this broker leads: at once for loaded shards, and at the
         end of the load for shards that are loading or about to be created."""
         with self._lock:
             present = [shard for _, shard in self._shards.values()]
-            topic = self._topics.get(self.topic)
-            for index in topic.assignment if topic is not None else ():
+            for index in list(self._cache.indexes(self.topic)):
                 if self._will_load(index):
                     self._waiting_calls.setdefault(index, []).append(act)
         for shard in present:

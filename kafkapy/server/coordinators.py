@@ -181,23 +181,17 @@ class Coordinators:
         return Shards(
             topic,
             make_machine,
-            topics=services.topics,
+            cache=services.cache,
             replicas=services.replicas,
             queue=self._part("load queue", _make_queue),
             clock=services.clock,
             timer=self._timer,
             partitions=lambda: self.topics.partitions_of(topic),
-            is_elsewhere=lambda index: self._is_elsewhere(topic, index),
             **how,
         )
 
     def _request_timeout_s(self) -> float:
         return float(self._services.config["request.timeout.ms"] / 1000)
-
-    def _is_elsewhere(self, topic: str, index: int) -> bool:
-        """Return True if the metadata cache knows the partition, and its leader is another broker or none."""
-        leader = self._services.cache.leader(topic, index)
-        return leader is not None and leader.id != self._services.broker_id
 
     def _transaction_settings(self) -> TransactionSettings:
         from kafkapy.coordinator.transactions.maintenance import TransactionSettings
@@ -235,7 +229,7 @@ class Coordinators:
         Blocks until they are deleted in all loaded partitions of `__consumer_offsets`. So offsets that are committed to
         a new topic of the same name, created after this method returns, are kept.
         """
-        if "group shards" in self._made or GROUPS in self._services.topics:
+        if "group shards" in self._made or GROUPS in self._services.cache:
             self.offsets.topic_deleted(topic, set(partitions))
 
     # --- stop

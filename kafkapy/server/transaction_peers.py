@@ -211,7 +211,7 @@ class MarkerSender:
 
     def exists(self, topic: str, index: int) -> bool:
         """Return False if the partition is known to be deleted, so that it needs no transaction marker."""
-        return self._cache.leader(topic, index) is not None or not self._cache.is_complete
+        return self._cache.has(topic, index) or not self._cache.is_complete
 
     def write(
         self,

@@ -11,7 +11,8 @@ from kafkapy.coordinator.shard import ACTIVE, UNLOADED, Shard
 from kafkapy.coordinator.shard_loader import LoadQueue
 from kafkapy.coordinator.shards import Shards, partition_of
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.metadata.topics import Topic
+from kafkapy.metadata.cache import LEADER_DURING_DELETE, MetadataCache
+from kafkapy.metadata.roles import NO_LEADER, PartitionRole
 from kafkapy.record.batch import build
 from kafkapy.replica.partition import Partition
 from kafkapy.runtime.clock import ManualClock
@@ -22,26 +23,27 @@ from tests.harness.appends import append_to
 
 
 class Broker:
-    """The broker as Shards sees it: the topic, and the error for partitions that have their leader elsewhere."""
+    """The broker as Shards sees it: the metadata cache, and the error for partitions that are led elsewhere."""
+
+    broker_id = 0
 
     def __init__(self, partitions: int) -> None:
-        self.topic: Topic | None = self.made(partitions)
+        self.cache = MetadataCache()
+        self.cache.expect(TOPIC, b"1" * 16, {index: [0] for index in range(partitions)})
         self.why = KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, "it is elsewhere")
         self.asked: list[int] = []
 
-    @staticmethod
-    def made(partitions: int, id: bytes = b"1" * 16) -> Topic:
-        return Topic(TOPIC, id, {index: [0] for index in range(partitions)})
-
-    # as topics
-
-    def get(self, topic: str, index: int | None = None) -> Any:
-        if index is None:
-            return self.topic
-        self.asked.append(index)
-        raise self.why
+    def tell(self, leader: int, partitions: int = 4, topic_id: bytes = b"1" * 16) -> None:
+        """Put the leader of the partitions into the cache."""
+        self.cache.update(
+            PartitionRole(TOPIC, index, topic_id, leader, 0, 0, [leader], [leader]) for index in range(partitions)
+        )
 
     # as replicas
+
+    def get(self, topic: str, index: int) -> Any:
+        self.asked.append(index)
+        raise self.why
 
     def is_expected(self, topic: str, index: int) -> bool:
         return self.why.code == Errors.NOT_LEADER_OR_FOLLOWER
@@ -86,7 +88,7 @@ def shards(broker: Broker, queue: Held) -> Iterator[Shards[KeyValues]]:
     shards = Shards(
         TOPIC,
         lambda index: KeyValues(),
-        topics=made,
+        cache=made.cache,
         replicas=made,
         queue=queue,
         clock=clock,
@@ -124,16 +126,17 @@ def test_a_key_belongs_to_the_partition_that_kafka_chooses() -> None:
 
 def test_a_key_belongs_to_a_partition_of_the_topic(shards: Shards[KeyValues], broker: Broker) -> None:
     assert shards.partition_for("group") == partition_of("group", 4)
-    broker.topic = None
+    broker.tell(LEADER_DURING_DELETE)
     assert shards.partition_for("group") == partition_of("group", 50)  # the configured number of partitions
 
 
 def test_partitions_added_later_are_not_used_before_a_restart(shards: Shards[KeyValues], broker: Broker) -> None:
     key = next(name for name in map(str, range(1000)) if partition_of(name, 4) != partition_of(name, 8))
     assert shards.partition_for(key) == partition_of(key, 4)
-    broker.topic = broker.made(8)
+    broker.tell(0, 8)
     assert shards.partition_for(key) == partition_of(key, 4)
-    broker.topic = broker.made(8, b"2" * 16)  # deleted and created again
+    broker.tell(LEADER_DURING_DELETE, 8)
+    broker.tell(0, 8, b"2" * 16)
     assert shards.partition_for(key) == partition_of(key, 8)
 
 
@@ -209,6 +212,19 @@ def test_requests_for_a_partition_without_a_leader_here_are_refused(
     assert shards.is_loading == (code == Errors.COORDINATOR_LOAD_IN_PROGRESS)
 
 
+@pytest.mark.parametrize("leader", [1, NO_LEADER])
+def test_a_log_that_is_loading_has_its_coordinator_elsewhere_if_the_metadata_say_so(
+    shards: Shards[KeyValues], broker: Broker, leader: int
+) -> None:
+    broker.why = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "its log is being recovered")
+    broker.tell(leader)
+    assert code_of(shards, key_of(3)) == Errors.NOT_COORDINATOR
+    assert not shards.is_loading
+    broker.tell(0)
+    assert code_of(shards, key_of(3)) == Errors.COORDINATOR_LOAD_IN_PROGRESS
+    assert shards.is_loading
+
+
 def test_each_calls_for_loaded_loading_and_future_shards(
     shards: Shards[KeyValues], broker: Broker, tmp_path: Path, queue: Held
 ) -> None:
@@ -253,7 +269,7 @@ def test_a_failing_directory_does_not_deadlock_two_shards(tmp_path: Path) -> Non
     shards = Shards(
         TOPIC,
         lambda index: KeyValues(),
-        topics=broker,
+        cache=broker.cache,
         replicas=broker,
         queue=queue,
         clock=clock,

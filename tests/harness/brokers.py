@@ -217,7 +217,6 @@ class KafkaBroker:
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
             **(overrides or {}),
         }
         properties = directory / "server.properties"

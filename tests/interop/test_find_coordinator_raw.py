@@ -85,7 +85,7 @@ def test_there_are_two_kinds_of_coordinators(wire: Wire, version: int, key_type:
             {
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
-                "min.insync.replicas": "1",
+                "min.insync.replicas": "2",
                 "segment.bytes": "104857600",
                 "unclean.leader.election.enable": "false",
             },

@@ -36,17 +36,6 @@ def test_nothing_set_means_kafkas_defaults() -> None:
     assert config.warnings() == []
 
 
-def test_a_cluster_of_one_has_one_replica_of_everything() -> None:
-    config = BrokerConfig()
-    for name in (
-        "offsets.topic.replication.factor",
-        "transaction.state.log.replication.factor",
-        "transaction.state.log.min.isr",
-    ):
-        assert config[name] == 1
-        assert BrokerConfig({name: 3})[name] == 3
-
-
 def test_apache_kafkas_own_server_properties_can_be_read(config_of: ConfigOf) -> None:
     config = config_of(
         """
@@ -214,7 +203,7 @@ def test_passwords_and_unknown_values_are_not_shown() -> None:
         ),
         ({"kafkapy.metrics.listen": "9404"}, r"kafkapy\.metrics\.listen=9404: must be HOST:PORT"),
         ({"listener.name.in.ssl.enabled.protocols": "x", "controller.quorum.voters": "h:1"}, "must be a list of ID@"),
-        ({"offsets.commit.required.acks": "2"}, r"offsets\.commit\.required\.acks=2: must be from -1 to"),
+        ({"offsets.commit.required.acks": "4"}, r"offsets\.commit\.required\.acks=4: must be from -1 to"),
         (
             {"offsets.topic.compression.codec": "5"},
             r"offsets\.topic\.compression\.codec=5: must be one of 0 \(none\), 1",

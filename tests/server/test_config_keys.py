@@ -48,12 +48,9 @@ def test_a_default_passes_its_own_rule_and_the_meaning_is_a_sentence(name: str) 
 def test_differences_from_kafka_are_the_documented_ones() -> None:
     assert DEFAULTS_HERE == {
         "num.network.threads": 1,
-        "offsets.topic.replication.factor": 1,
         "socket.listen.backlog.size": 4096,
         "socket.receive.buffer.bytes": -1,
         "socket.send.buffer.bytes": 204800,
-        "transaction.state.log.min.isr": 1,
-        "transaction.state.log.replication.factor": 1,
     }
 
 

@@ -123,7 +123,7 @@ def test_the_internal_topics_are_created_with_the_settings_of_kafka(tmp_path: Pa
             {
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
-                "min.insync.replicas": "1",
+                "min.insync.replicas": "2",
                 "segment.bytes": "104857600",
                 "unclean.leader.election.enable": "false",
             },

@@ -5,7 +5,8 @@ of `__transaction_state`. It may still be loading its partition: requests to it 
 COORDINATOR_LOAD_IN_PROGRESS. Source: KafkaApis.handleFindCoordinatorRequest.
 
 Differences from Kafka: if the internal topic does not exist, Kafka starts its creation and returns
-COORDINATOR_NOT_AVAILABLE, so that clients retry; here the response waits until the topic is created.
+COORDINATOR_NOT_AVAILABLE, so that clients retry; here, if this broker is the controller, the response waits until the
+topic is created.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kafkapy.coordinator.internal_topic_config import GROUPS, TRANSACTIONS
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.cache import Node
+from kafkapy.metadata.roles import NO_LEADER
 from kafkapy.protocol.apis import FIND_COORDINATOR
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
@@ -68,7 +70,7 @@ def _find(
         return KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be made: {error.message}"), NOWHERE
     index = broker.coordinators.shards_of(topic).partition_for(key)
     known = broker.cache.leader(topic, index)
-    leader = known.id if known is not None else broker.broker_id  # no leader known yet: the client may ask here again
+    leader = known.id if known is not None else _undecided(broker)
     if leader == broker.broker_id:
         try:
             broker.replicas.get(topic, index)  # if the log is still loading, it is loaded before others now
@@ -77,10 +79,15 @@ def _find(
                 return KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, reason.message), NOWHERE
     node = broker.cache.node(leader, call.connection.listener)
     if node is None:
-        return KafkaError(
-            Errors.COORDINATOR_NOT_AVAILABLE, f"broker {leader} leads {topic}-{index}, not alive"
-        ), NOWHERE
+        who = f"no broker leads {topic}-{index}" if leader == NO_LEADER else f"broker {leader} is not alive"
+        return KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, who), NOWHERE
     return None, node
+
+
+def _undecided(broker: Services) -> int:
+    """Return the broker for a partition whose leader the controller has not elected yet. If this broker is the
+    controller, clients may ask it again soon."""
+    return broker.broker_id if broker.is_controller else NO_LEADER
 
 
 def _response(call: Call, keys: list[str], find: Callable[[str], tuple[KafkaError | None, Node]]) -> Any:

@@ -27,7 +27,7 @@ from kafkapy.server.config.keys.row import MEDIUM, Row
 
 FAMILIES = (general, network, log, replication, coordinator, security, ssl, metrics, zookeeper, kraft, remote, own)
 
-# One network thread is fastest because Python threads share the GIL. A cluster of one broker has one replica.
+# One network thread is fastest because Python threads share the GIL.
 DEFAULTS_HERE: dict[str, Any] = {
     "num.network.threads": 1,
     # Kafka: 102400, which one sendfile call fills. Twice as much gives a consumer a third more throughput, at less CPU.
@@ -36,9 +36,6 @@ DEFAULTS_HERE: dict[str, Any] = {
     "socket.receive.buffer.bytes": -1,
     # Kafka: 50. When 1,000 clients connect at once, more than half find the backlog full and retry a second later.
     "socket.listen.backlog.size": 4096,
-    "offsets.topic.replication.factor": 1,
-    "transaction.state.log.min.isr": 1,
-    "transaction.state.log.replication.factor": 1,
 }
 
 # Kafka can change these settings at run time; this broker has to be restarted.
