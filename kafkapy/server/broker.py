@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,7 @@ from kafkapy.server.metadata_store import StartError, check_libraries, metadata_
 from kafkapy.server.metrics import broker as broker_metrics
 from kafkapy.server.metrics.requests import RequestMeters
 from kafkapy.server.peers import Peers
+from kafkapy.server.producer_id_requests import ask_for_producer_ids
 from kafkapy.server.services import Services
 
 if TYPE_CHECKING:
@@ -173,7 +175,8 @@ class BrokerServer:
         services.topics = TopicRegistry(tree, self._shared.unreadable if self._shared is not None else None, fence)
         services.consumer_offsets = ConsumerOffsets(tree)
         services.producer_ids = ProducerIds(
-            lambda done: services.controller.allocate_producer_ids(services.broker_id, done), lambda: tree.is_reachable
+            lambda done: services.controller.allocate_producer_ids(services.broker_id, done),
+            lambda: tree.is_reachable or not services.is_controller,  # another controller is asked by a request
         )
         if is_alone:
             controllership.stand()
@@ -261,10 +264,9 @@ class BrokerServer:
 
     def _make_controllers(self, tree: Tree, controllership: Controllership, this: LiveBroker) -> None:
         services, settings = self.services, self.services.topic_settings
-        blocks = ProducerIdBlocks(tree)
         self._controller = TopicController(
             services.topics,
-            blocks,
+            ProducerIdBlocks(tree),
             services.roles,
             broker_id=services.broker_id,
             next_epoch=services.replicas.next_epoch,
@@ -279,7 +281,7 @@ class BrokerServer:
             check_settings=settings.check,
             default_partitions=lambda: services.config.num_partitions,
             default_replication=lambda: services.config.default_replication_factor,
-            allocate_producer_ids=lambda done: blocks.allocate(services.broker_id, done),
+            allocate_producer_ids=partial(ask_for_producer_ids, services),
         )
         controllership.connect(this, self._controller, elsewhere)
 

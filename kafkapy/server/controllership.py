@@ -73,6 +73,8 @@ class Controllership:
     def resign(self) -> None:
         """Leave the control of the cluster to another broker. Raises TreeError if the metadata tree cannot be changed:
         then call this again."""
+        if not self._fence.is_held:  # elected without knowing it, because ZooKeeper's response was lost
+            self._fence.set_term(self._cluster.become_controller(self._services.broker_id, 0))
         # Only this broker's own node: another broker that was elected meanwhile has another controller epoch.
         with suppress(NoNode, BadVersion):
             self._tree.commit(self._fence.fenced([Delete(paths.CONTROLLER)]))

@@ -7,6 +7,7 @@ from kafkapy.metadata.topic_rules import (
     is_internal,
     plan_more_partitions,
     plan_topic,
+    spread_over_racks,
     validate_name,
 )
 
@@ -113,3 +114,50 @@ def test_partitions_cannot_shrink_or_stay(count: int) -> None:
 @pytest.mark.parametrize("by_hand", [[], [[7], [7]], [[]], [[7, 7]], [[8]], [[7, 9]]])
 def test_invalid_manual_partitions_are_refused(by_hand: list[list[int]]) -> None:
     refused(Errors.INVALID_REPLICA_ASSIGNMENT, plan_more_partitions, "t", {0: [7]}, [7, 9], 2, by_hand)
+
+
+def test_replicas_without_racks_are_spread_as_kafka_spreads_them() -> None:
+    """The example in AdminUtils: ten partitions with three replicas on five brokers, from the first broker on."""
+    brokers = dict.fromkeys(range(5))
+    assert spread_over_racks(brokers, 10, 3, start=0) == {
+        0: [0, 1, 2],
+        1: [1, 2, 3],
+        2: [2, 3, 4],
+        3: [3, 4, 0],
+        4: [4, 0, 1],
+        5: [0, 2, 3],
+        6: [1, 3, 4],
+        7: [2, 4, 0],
+        8: [3, 0, 1],
+        9: [4, 1, 2],
+    }
+
+
+def test_replicas_are_on_as_many_racks_as_possible() -> None:
+    """The example in AdminUtils: six brokers on three racks, which alternate as 0, 3, 1, 5, 4, 2."""
+    racks = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
+    spread = spread_over_racks(racks, 7, 3, start=0)
+    assert [replicas[0] for replicas in spread.values()] == [0, 3, 1, 5, 4, 2, 0]
+    assert spread == {
+        0: [0, 3, 1],
+        1: [3, 1, 5],
+        2: [1, 5, 4],
+        3: [5, 4, 2],
+        4: [4, 2, 0],
+        5: [2, 0, 3],
+        6: [0, 4, 2],
+    }
+    for replicas in spread_over_racks(racks, 50, 5).values():
+        assert len(set(replicas)) == 5
+        assert {racks[one] for one in replicas} == {"rack1", "rack2", "rack3"}
+
+
+def test_one_broker_gets_every_partition() -> None:
+    assert spread_over_racks({4: None}, 2, 1) == {0: [4], 1: [4]}
+
+
+def test_replicas_cannot_be_spread_over_too_few_brokers_or_racks_that_are_not_known() -> None:
+    refused(Errors.INVALID_REPLICATION_FACTOR, spread_over_racks, {1: None}, 1, 2)
+    refused(Errors.INVALID_REPLICATION_FACTOR, spread_over_racks, {1: None}, 1, 0)
+    refused(Errors.INVALID_PARTITIONS, spread_over_racks, {1: None}, 0, 1)
+    refused(Errors.UNKNOWN_SERVER_ERROR, spread_over_racks, {1: None, 2: "r"}, 1, 1)

@@ -16,11 +16,12 @@ from kafkapy.server.broker import BrokerServer, StartError
 from tests.harness.brokers import QUICK, KafkaBroker, free_port
 from tests.harness.records import consume, create, produce
 from tests.harness.wire import Wire
-from tests.harness.zookeeper import SESSION_MS, ZooKeeper, eventually
+from tests.harness.zookeeper import ZooKeeper, eventually
 from tests.zookeeper.conftest import Start
 
 KAFKA, OURS = 1, 2
-SETTINGS = {**QUICK, "broker.id": str(KAFKA), "zookeeper.session.timeout.ms": str(SESSION_MS), "broker.rack": "r1"}
+SETTINGS = {**QUICK, "broker.id": str(KAFKA), "zookeeper.session.timeout.ms": "20000", "broker.rack": "r1"}
+ANY_PRODUCER = apis.INIT_PRODUCER_ID.Request(transactional_id=None, transaction_timeout_ms=60_000)
 
 
 def two_listeners() -> dict[str, str]:
@@ -107,6 +108,13 @@ def test_a_broker_joins_kafka_and_knows_what_kafka_knows(
         finally:
             wire.close()
         produce(addresses(mine)[0], "before", ["a", "b"])  # to the leaders, which are Kafka's
+        wire = Wire(addresses(mine)[0])
+        try:
+            # The id is from the block that Kafka gives to this broker.
+            eventually(lambda: wire.call(apis.INIT_PRODUCER_ID, 4, ANY_PRODUCER).error_code == Errors.NONE)
+        finally:
+            wire.close()
+        eventually(lambda: json.loads(tree.get("/latest_producer_id_block").data)["broker"] == OURS)
     finally:
         kafka.stop()
 
@@ -212,3 +220,34 @@ def test_the_controller_of_another_is_left_alone(start: Start, tree: Tree) -> No
     assert not tree.exists("/controller")
     assert not second.services.is_controller
     assert controller.ephemeral
+
+
+def test_requests_that_only_the_controller_carries_out_are_refused_by_others(start: Start, tree: Tree) -> None:
+    start(1).services.controller.create("t", partitions=1)
+    second = start(2)
+    wire = Wire(second.bootstrap_servers)
+    refused = Errors.NOT_CONTROLLER
+    try:
+        make = apis.CREATE_TOPICS.Request
+        # Kafka looks at nothing else first: the first name is given twice.
+        topics = [make.Topics(name=name, num_partitions=1, replication_factor=1) for name in ("a", "a", "b")]
+        answer = wire.call(apis.CREATE_TOPICS, 7, make(topics=topics, timeout_ms=1000))
+        assert [one.error_code for one in answer.topics] == [refused] * 3
+        make = apis.DELETE_TOPICS.Request
+        topics = [make.Topics(name="t"), make.Topics(name=None, topic_id=bytes(range(16)))]
+        answer = wire.call(apis.DELETE_TOPICS, 6, make(topics=topics, timeout_ms=1000))
+        assert [(one.name, one.error_code) for one in answer.responses] == [("t", refused), (None, refused)]
+        make = apis.CREATE_PARTITIONS.Request
+        asked = make(topics=[make.Topics(name="t", count=0)], timeout_ms=1000)
+        assert [one.error_code for one in wire.call(apis.CREATE_PARTITIONS, 3, asked).results] == [refused]
+        make = apis.ALTER_PARTITION_REASSIGNMENTS.Request
+        assert wire.call(apis.ALTER_PARTITION_REASSIGNMENTS, 0, make(topics=[])).error_code == refused
+        make = apis.LIST_PARTITION_REASSIGNMENTS.Request
+        assert wire.call(apis.LIST_PARTITION_REASSIGNMENTS, 0, make(topics=None)).error_code == refused
+        make = apis.ELECT_LEADERS.Request
+        asked = make(topic_partitions=[make.TopicPartitions(topic="t", partitions=[0])])
+        (topic,) = wire.call(apis.ELECT_LEADERS, 2, asked).replica_election_results
+        assert [one.error_code for one in topic.partition_result] == [refused]
+    finally:
+        wire.close()
+    assert tree.exists("/brokers/topics/t")

@@ -54,6 +54,7 @@ def create_topics(broker: Services, call: Call, request: Any) -> Any:
         result = make.Topics(name=topic.name, error_message=None, configs=[])
         results.append(result)
         try:
+            broker.controller.check_active()
             if count[topic.name] > 1:
                 raise KafkaError(Errors.INVALID_REQUEST, f"{topic.name} is named more than once")
             if broker.stopping:  # the stop waits for the disk pool, so the remaining topics must not be created
@@ -138,6 +139,7 @@ def delete_topics(broker: Services, call: Call, request: Any) -> Any:
     for name, topic_id in asked:
         response = make.Responses(name=name, topic_id=topic_id)
         try:
+            broker.controller.check_active()
             if not broker.config.delete_topic_enable:
                 code = Errors.INVALID_REQUEST if call.version < DISABLED_SINCE else Errors.TOPIC_DELETION_DISABLED
                 raise KafkaError(code, "delete.topic.enable is false")
@@ -172,6 +174,7 @@ def create_partitions(broker: Services, call: Call, request: Any) -> Any:
             continue
         result = results[topic.name] = make.Results(name=topic.name)
         try:
+            broker.controller.check_active()
             if count[topic.name] > 1:
                 raise KafkaError(Errors.INVALID_REQUEST, f"{topic.name} is named more than once")
             by_hand = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]

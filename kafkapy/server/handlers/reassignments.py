@@ -24,6 +24,10 @@ def alter(broker: Services, call: Call, request: Any) -> Any:
     """Handle AlterPartitionReassignments on the disk pool: change or cancel the reassignment of each partition. Return
     an error code for each partition."""
     make = ALTER_PARTITION_REASSIGNMENTS.Response
+    try:
+        broker.controller.check_active()
+    except KafkaError as error:
+        return make(error_code=error.code, error_message=error.message)
     responses = []
     for topic in request.topics:
         answers = []
@@ -45,6 +49,10 @@ def list_(broker: Services, call: Call, request: Any) -> Any:
     """Handle ListPartitionReassignments: return the ongoing reassignments of the named partitions, or of all
     partitions."""
     make = LIST_PARTITION_REASSIGNMENTS.Response
+    try:
+        broker.controller.check_active()
+    except KafkaError as error:
+        return make(error_code=error.code, error_message=error.message)
     if request.topics is None:
         asked = dict.fromkeys(broker.topics.names())
     else:
