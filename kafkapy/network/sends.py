@@ -58,7 +58,8 @@ class PageCache:
 
 
 class RegionEnded(OSError):
-    """Raised when a file ends before a region of it in a reply does, so that the reply's frame cannot be completed."""
+    """Raised when a file ends before a region of it in a reply does, or was truncated there, so that the reply's frame
+    cannot be completed."""
 
 
 class Outbox:
@@ -138,7 +139,8 @@ class Sender:
 
         Otherwise the result says what the rest waits for: room in the socket (BLOCKED), a read from disk (COLD, see
         `cold`), the next piece of a part (UNMADE, see `unmade`), or the turns of other connections (LATER). Raises
-        OSError if the connection is dead, and RegionEnded if a file is shorter than a region of it.
+        OSError if the connection is dead, and RegionEnded if a file is shorter than a region of it, or was truncated
+        there.
         """
         if not box.others and len(box.parts) > 1:
             box.join()
@@ -173,6 +175,8 @@ class Sender:
         return DONE
 
     def _send_region(self, fd: int, box: Outbox, region: FileRegion) -> int:
+        if region.is_cut:
+            raise _truncated(region)
         source = region.handle.fd
         position = region.position + box.offset
         count = min(region.length - box.offset, WINDOW)
@@ -251,11 +255,13 @@ class Sender:
 
         Returns -1 if `start` equals `end`, or if the bytes are not in the page cache. But if `offset` is less than
         `warmed`, the bytes were read from disk a moment ago: then this method waits for the disk if they are evicted
-        again. Raises RegionEnded if the file is too short.
+        again. Raises RegionEnded if the file is too short, or was truncated there.
         """
         if start == end:
             return -1
         assert self._scratch is not None
+        if region.is_cut:
+            raise _truncated(region)
         position = region.position + offset
         got = self._pages.read_now(region.handle.fd, self._scratch, start, end, position)
         if got < 0 and offset < warmed:
@@ -266,3 +272,7 @@ class Sender:
         if got == 0:
             raise RegionEnded(f"{region} cannot be sent: the file ends at byte {position} or before")
         return got
+
+
+def _truncated(region: FileRegion) -> RegionEnded:
+    return RegionEnded(f"{region} cannot be sent: the log was truncated at byte {region.handle.cut_off.position}")

@@ -11,14 +11,28 @@ import os
 from pathlib import Path
 
 
+class CutOff:
+    """The byte position at which a file was truncated after its handles were opened. What is at later positions by
+    now is not what their regions were made for."""
+
+    __slots__ = ("position",)
+
+    def __init__(self) -> None:
+        self.position = 1 << 62
+
+
+_NEVER_CUT = CutOff()
+
+
 class FileHandle:
     """An open file descriptor that is closed when the last reference to the handle is gone."""
 
-    __slots__ = ("__weakref__", "fd", "path")
+    __slots__ = ("__weakref__", "cut_off", "fd", "path")
 
     def __init__(self, fd: int, path: Path | str) -> None:
         self.fd = fd
         self.path = path
+        self.cut_off = _NEVER_CUT  # for a file that may be truncated, an object that all its handles share
 
     def __del__(self) -> None:
         fd, self.fd = self.fd, -1
@@ -42,6 +56,11 @@ class FileRegion:
 
     def __len__(self) -> int:
         return self.length
+
+    @property
+    def is_cut(self) -> bool:
+        """Return True if a part of the region was truncated. Other bytes may be in its place now."""
+        return self.position + self.length > self.handle.cut_off.position
 
     def read(self) -> bytes:
         """Return the bytes of the region. For small regions that are copied, for tools and tests. Raises EOFError if

@@ -24,7 +24,8 @@ class FetchRead:
     """The result of a Fetch request for one partition. After most errors the offsets are -1, as in Kafka's
     responses.
 
-    `log_end_offset` is the log end offset before the records were read, only for followers.
+    `log_end_offset` is the log end offset before the records were read, only for followers. `preferred` is the broker
+    that the consumer should fetch from instead of this one, -1 if there is none.
     """
 
     __slots__ = (
@@ -35,6 +36,7 @@ class FetchRead:
         "last_stable_offset",
         "log_end_offset",
         "log_start_offset",
+        "preferred",
         "records",
     )
 
@@ -48,6 +50,7 @@ class FetchRead:
         aborted: list[tuple[int, int]] | None = None,
         diverging: tuple[int, int] | None = None,
         log_end_offset: int = -1,
+        preferred: int = -1,
     ) -> None:
         self.error_code = error_code
         self.high_watermark = high_watermark
@@ -57,6 +60,7 @@ class FetchRead:
         self.aborted = aborted
         self.diverging = diverging
         self.log_end_offset = log_end_offset
+        self.preferred = preferred
 
 
 class FetchPlan:
@@ -67,11 +71,14 @@ class FetchPlan:
     otherwise the first batch is returned whole. `look` is for fetch sessions, whose partitions may change while the
     fetch waits: it returns the present `wanted`, an empty sequence if nothing has changed since the last call, or None
     if the wait is over. `follower` is the id of the broker that fetches as a follower, None for a consumer.
+    `choose(partition, fetch_offset)` returns the id of the broker that the consumer should fetch from, None for this
+    one.
     """
 
     __slots__ = (
         "_arrived",
         "blocked",
+        "choose",
         "cut",
         "follower",
         "isolation",
@@ -91,7 +98,9 @@ class FetchPlan:
         cut: bool = False,
         look: Callable[[], Wanted | None] | None = None,
         follower: int | None = None,
+        choose: Callable[[Partition, int], int | None] | None = None,
     ) -> None:
+        self.choose = choose
         self.follower = follower
         self._arrived = follower is not None  # the partitions have not been told yet of the follower's fetch
         self.wanted = wanted
@@ -106,9 +115,10 @@ class FetchPlan:
         """Read the partitions; return (a FetchRead for each, the number of bytes in total, whether to respond without
         waiting).
 
-        After an error or a divergence the response must be sent without waiting. If a read would have to wait for the
-        disk and `blocking` is False, the result is None: the caller calls `read` again on a thread that may wait. With
-        `busy_is_empty` such a partition gets no records instead, and the client fetches again.
+        After an error or a divergence, and to name another replica, the response must be sent without waiting. If a
+        read would have to wait for the disk and `blocking` is False, the result is None: the caller calls `read` again
+        on a thread that may wait. With `busy_is_empty` such a partition gets no records instead, and the client fetches
+        again.
         """
         reads = []
         left, total, urgent, min_one = self.max_bytes, 0, False, not self.cut
@@ -121,7 +131,7 @@ class FetchPlan:
                     return None
                 log = partition.log
                 read = FetchRead(Errors.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset)
-            if read.error_code != Errors.NONE or read.diverging is not None:
+            if read.error_code != Errors.NONE or read.diverging is not None or read.preferred >= 0:
                 urgent = True
             if read.records is not None:
                 size = read.records.length
@@ -146,6 +156,16 @@ class FetchPlan:
                 assert isinstance(partition, Partition)
                 partition.check_replica(self.follower, asked.current_leader_epoch)
                 log_end = log.log_end_offset  # before the read, so that later appends do not make the follower late
+            if self.choose is not None and isinstance(partition, Partition):
+                preferred = self.choose(partition, asked.fetch_offset)
+                if preferred is not None:
+                    return FetchRead(
+                        Errors.NONE,
+                        log.high_watermark,
+                        log.last_stable_offset,
+                        log.log_start_offset,
+                        preferred=preferred,
+                    )
             if asked.last_fetched_epoch >= 0:
                 diverging = _divergence(partition, asked)
                 if diverging is not None:
@@ -160,6 +180,9 @@ class FetchPlan:
             if read is None:
                 return None
             region, aborted = read
+            # If this role has ended during the read, the log may have been truncated, and the region may hold others.
+            if partition.gone is not None:
+                partition.check_there()
             if self._arrived:
                 assert isinstance(partition, Partition)
                 assert self.follower is not None

@@ -28,6 +28,8 @@ from kafkapy.replica.isr import (
 from kafkapy.replica.isr_changes import Done, IsrChange, WrittenIsr
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
 from kafkapy.runtime.counters import Counter
+from kafkapy.runtime.purgatory import Purgatory
+from kafkapy.runtime.timer import Timer
 
 log = logging.getLogger("kafkapy.replica.isr")
 
@@ -51,6 +53,7 @@ class IsrEnvironment:
     max_lag_s   replica.lag.time.max.ms in seconds
     is_alive    is_alive(broker_id) returns True if the broker is alive; it takes no lock
     submit      sends an IsrChange to the controller: see IsrChanges.submit
+    deletions   the DeleteRecords requests that wait for followers, by (topic, partition index)
     """
 
     def __init__(
@@ -59,7 +62,9 @@ class IsrEnvironment:
         max_lag_s: float = 30.0,
         is_alive: Callable[[int], bool] = lambda broker_id: True,
         submit: Callable[[IsrChange, Done], bool] = lambda change, done: False,
+        deletions: Purgatory | None = None,
     ) -> None:
+        self.deletions = Purgatory("delete records", Timer(clock)) if deletions is None else deletions
         self.clock = clock
         self.max_lag_s = max_lag_s
         self.is_alive = is_alive

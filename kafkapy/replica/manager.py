@@ -87,6 +87,7 @@ class ReplicaManager:
         self._is_known = is_known
         self._is_deleted = is_deleted
         self.isr_env = IsrEnvironment() if isr_env is None else isr_env
+        self.deletion_purgatory = self.isr_env.deletions
         self._stalls: dict[str, StallMonitor] = {}
         self._lock = threading.Lock()
         self._topics: dict[str, dict[int, Partition]] = {}
@@ -130,6 +131,23 @@ class ReplicaManager:
                 raise KafkaError(code, f"this broker has no partition {topic}-{index}")
         if partition.gone is not None:
             partition.check_there()
+        return partition
+
+    def led(self, topic: str, index: int, current_leader_epoch: int) -> Partition:
+        """Return the Partition, for a request that only the leader handles. As in Kafka, the leader epoch of the
+        request is checked before the leadership.
+
+        Raises the KafkaError of `get`, and FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH: see
+        HostedPartition.check_epoch.
+        """
+        try:
+            partition = self.get(topic, index)
+        except KafkaError:
+            followed = self.followed(topic, index)
+            if followed is not None and followed.gone is None:
+                followed.check_epoch(current_leader_epoch)
+            raise
+        partition.check_epoch(current_leader_epoch)
         return partition
 
     def readable(self, topic: str, index: int) -> HostedPartition:

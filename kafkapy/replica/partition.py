@@ -160,6 +160,8 @@ class Partition(HostedPartition):
             self._high_watermark_moved()
         if change is not None:
             self._ask_controller(change)
+        if self._isr_env is not None and self._isr_env.deletions.delayed:  # the follower's log start may have moved
+            self._isr_env.deletions.check((self.topic, self.index))
 
     def shrink_isr(self) -> None:
         """Ask the controller to remove followers from the ISR that are not caught up. For the task that runs every
@@ -308,7 +310,8 @@ class Partition(HostedPartition):
         self.on_change(self)
 
     def delete_records(self, before: int) -> int:
-        """Advance the log start offset to `before` (-1: to the high watermark), and return the new log start offset.
+        """Advance the log start offset to `before` (-1: to the high watermark), and return that offset. The followers
+        have deleted these records, too, when `low_watermark` has reached it.
 
         Raises KafkaError POLICY_VIOLATION if cleanup.policy does not include delete, OFFSET_OUT_OF_RANGE if `before` is
         negative or above the high watermark, and the error of `remove`.
@@ -330,7 +333,12 @@ class Partition(HostedPartition):
             )
         log.delete_records(target)
         self.on_change(self)  # fetches that wait below the new start get an error now
-        return log.log_start_offset
+        return target
+
+    @property
+    def low_watermark(self) -> int:
+        """The smallest log start offset of the live replicas."""
+        return self.log.log_start_offset if self.in_sync is None else self.in_sync.low_watermark
 
     def hand_over(self, successor: Partition) -> None:
         """Let appends that wait for replication wait in `successor`, in which this broker leads the partition in a
@@ -358,3 +366,5 @@ class Partition(HostedPartition):
             self.in_sync.end()
         self._complete_waits()
         super().remove(why)
+        if self._isr_env is not None:
+            self._isr_env.deletions.check((self.topic, self.index))

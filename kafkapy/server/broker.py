@@ -33,6 +33,7 @@ from kafkapy.runtime.descriptors import raise_descriptor_limit
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.logs import fields
 from kafkapy.runtime.metrics_page import MetricsPage
+from kafkapy.runtime.purgatory import Purgatory
 from kafkapy.runtime.read_pools import ReadPools
 from kafkapy.runtime.scheduler import Scheduler
 from kafkapy.runtime.timer import Timer
@@ -300,8 +301,9 @@ class BrokerServer:
         return IsrEnvironment(
             services.clock,
             max_lag_s,
-            lambda broker_id: services.cache.node(broker_id, config.inter_broker_listener) is not None,
+            services.cache.is_alive,
             changes.submit,
+            Purgatory("delete records", self._timer),
         )
 
     def _shrink_isrs(self) -> None:

@@ -168,6 +168,25 @@ def test_truncation_removes_every_batch_that_reaches_the_offset(tmp_path, offset
     assert values_of(again) == [*kept[: offset - offset % 2], (min(offset, 30), b"on")]
 
 
+def test_regions_of_truncated_records_are_known_from_those_read_later(tmp_path):
+    """Records that are appended after the truncation are at the same place in the file."""
+    log = Bench(tmp_path).load()
+
+    def region_at(offset, end):
+        return log.read(offset, 1 << 20, max_offset=end).region
+
+    for number in range(4):
+        log.append([batch(number)], 0)
+    kept, removed = region_at(0, 2), region_at(2, 4)
+    log.env.files.open_files.shed()  # later regions have another descriptor
+    also_removed = region_at(3, 4)
+    assert also_removed.handle is not removed.handle
+    log.truncate_to(2)
+    log.append([batch("other"), batch("other")], 0)
+    assert (kept.is_cut, removed.is_cut, also_removed.is_cut) == (False, True, True)
+    assert not region_at(2, 4).is_cut
+
+
 def test_truncation_takes_the_producers_back(tmp_path):
     log = Bench(tmp_path).load()
     log.append([idempotent(number, sequence=number) for number in range(10)], 0)

@@ -5,6 +5,7 @@ import random
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from kafkapy.network.connection import Connection
 from kafkapy.network.replies import Reply
 from kafkapy.network.sends import BLOCKED, DONE, LATER, Outbox, PageCache, Sender
-from kafkapy.record.file_region import FileHandle, FileRegion
+from kafkapy.record.file_region import CutOff, FileHandle, FileRegion
 
 from .conftest import Echo, Serve, framed, rss, until
 
@@ -199,3 +200,24 @@ def test_replies_to_many_frames_leave_in_one_call(serve: Serve, monkeypatch: pyt
     gate.set()
     assert client.frames(50) == [b"x%d" % i for i in range(50)]
     assert sum(calls) <= 3
+
+
+@pytest.mark.parametrize("length", [100, 1 << 20])
+@pytest.mark.parametrize("zero_copy", [True, False])
+def test_a_region_of_truncated_records_is_not_sent(
+    serve: Serve, handle: FileHandle, caplog: pytest.LogCaptureFixture, length: int, zero_copy: bool
+) -> None:
+    truncated = FileHandle(os.dup(handle.fd), handle.path)
+    truncated.cut_off = CutOff()
+    handler = Parts([b"head", FileRegion(truncated, 0, length)])
+    client = serve(handler, zero_copy=zero_copy).connect()
+    client.send(b"one")
+    assert client.exactly(4 + length)[4:] == DATA[:length]
+    truncated.cut_off.position = length - 1
+    client.send(b"two")
+    received = b""
+    with suppress(ConnectionResetError):
+        while part := client.sock.recv(1 << 16):
+            received += part
+    assert received in (b"", b"head")
+    assert "the log was truncated at byte" in caplog.text

@@ -296,7 +296,7 @@ class Segment(SegmentFiles):
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
-        self.files.truncate(self.handle(), size)
+        self.truncate_file(size)
         self.size = size
         if self.size == 0:
             self.created_ms = self._clock.time_ms()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,9 @@ from kafkapy.log.indexes.time_index import TimeIndex
 from kafkapy.log.indexes.txn_index import TxnIndex
 from kafkapy.log.storage.files import Files
 from kafkapy.log.storage.named_file import NamedFile
+from kafkapy.record.file_region import CutOff, FileHandle
+
+_CREATING = threading.Lock()
 
 
 class SegmentFiles(NamedFile):
@@ -22,6 +26,7 @@ class SegmentFiles(NamedFile):
     """
 
     __slots__ = (
+        "_cut_off",
         "_suffix",
         "base_offset",
         "directory",
@@ -38,6 +43,7 @@ class SegmentFiles(NamedFile):
         self.base_offset = base_offset
         self.size = 0
         self._suffix = ""
+        self._cut_off: CutOff | None = None  # shared by the handles that were opened since the last truncation
         self.on_damage: Callable[[Any], object] | None = None  # called once, when an index is found to be damaged
         self.offset_index = OffsetIndex(files, self, base_offset, index_bytes)
         self.time_index = TimeIndex(files, self, base_offset, index_bytes)
@@ -56,6 +62,26 @@ class SegmentFiles(NamedFile):
 
     def _name(self) -> str:
         return self.path(names.LOG)
+
+    def _keep(self, handle: FileHandle) -> None:
+        if self._cut_off is None:
+            with _CREATING:  # two readers may open the file at the same time
+                if self._cut_off is None:
+                    self._cut_off = CutOff()
+        handle.cut_off = self._cut_off
+        super()._keep(handle)
+
+    def truncate_file(self, size: int) -> None:
+        """Cut the .log file to `size` bytes. Does not change `size`.
+
+        Regions that reach beyond are not sent any more: what is appended next takes their place in the file. Regions
+        that are made from now on have another handle, so that they can be told from these.
+        """
+        cut_off, self._cut_off = self._cut_off, None
+        if cut_off is not None:
+            cut_off.position = size
+        self.let_go()
+        self.files.truncate(self.handle(), size)
 
     def pin_all(self) -> None:
         """Open the .log file, the offset index and the time index, and keep them open until `let_go`.

@@ -85,9 +85,11 @@ class FetchPartition:
 
     def news(self, read: Any) -> bool:
         """Return True if an incremental response must include this partition, given the result `read` of reading it: it
-        has records, an error, a diverging epoch, or another high watermark or log start offset than the last response.
-        The two offsets are stored as sent."""
-        must = bool(read.records is not None and len(read.records) > 0) or read.diverging is not None
+        has records, an error, a diverging epoch, a preferred replica, or another high watermark or log start offset
+        than the last response. The two offsets are stored as sent."""
+        must = bool(read.records is not None and len(read.records) > 0)
+        if read.diverging is not None or read.preferred >= 0:
+            must = True
         if self.sent_high_watermark != read.high_watermark:
             self.sent_high_watermark = read.high_watermark
             must = True
@@ -102,7 +104,7 @@ class FetchPartition:
     def has_nothing_to_send(self, read: Any, isolation: int | None) -> bool:
         """Return True if, after the result `read`, this partition has nothing to send until its log or the request
         changes."""
-        if read.error_code != Errors.NONE or read.diverging is not None:
+        if read.error_code != Errors.NONE or read.diverging is not None or read.preferred >= 0:
             return False
         end: int
         if isolation == READ_TO_LOG_END:

@@ -27,19 +27,23 @@ from kafkapy.protocol.apis import FETCH
 from kafkapy.record.file_region import FileRegion
 from kafkapy.replica.fetch import DelayedFetch, FetchPlan, FetchRead, Wanted
 from kafkapy.replica.hosted_partition import READ_TO_LOG_END, HostedPartition
+from kafkapy.replica.read_replica import RACK_AWARE, replica_in_rack
 from kafkapy.runtime.disk_pool import PoolStopped
 from kafkapy.runtime.threads import NoThread
 from kafkapy.server.admission import denied_names, is_denied, rights_of
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, Later
+from kafkapy.server.current_leader import WRONG_LEADER, current_leader
 from kafkapy.server.fetching.read_pool import pool_of, pool_of_first
 from kafkapy.server.fetching.session import FetchPartition, FetchSession
 from kafkapy.server.fetching.sessions import FetchContext
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
+    from kafkapy.metadata.cache import Node
     from kafkapy.replica.old_clients import OldClientReads
+    from kafkapy.replica.partition import Partition
     from kafkapy.runtime.disk_pool import DiskPool
     from kafkapy.server.services import Services
 
@@ -53,6 +57,7 @@ SESSIONS_SINCE = 7
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 10
 FROM_FOLLOWERS_SINCE = 11  # KIP-392
+NAMES_LEADER_SINCE = 16  # KIP-951
 # A network thread reads up to this many partitions. Fetches with more take milliseconds (with a million: ten seconds),
 # so they run on a pool. A request of a few bytes can ask for very many partitions: those in its fetch session.
 MOST_INLINE = 1000
@@ -93,7 +98,21 @@ def _plan(broker: Services, call: Call, request: FetchRequest, context: FetchCon
         isolation=request.isolation_level,
         cut=request.api_version < FIRST_BATCH_WHOLE_SINCE,
         follower=_follower(request),
+        choose=_chooser(broker, call, request),
     )
+
+
+def _chooser(broker: Services, call: Call, request: FetchRequest) -> Callable[[Partition, int], int | None] | None:
+    """Return the function that chooses a replica in the consumer's rack, None if the leader serves all consumers."""
+    if not request.rack_id or request.replica_id >= 0 or broker.config["replica.selector.class"] != RACK_AWARE:
+        return None
+    listener = call.connection.listener
+
+    def rack_of(broker_id: int) -> str | None:
+        node = broker.cache.node(broker_id, listener)
+        return None if node is None else node.rack
+
+    return lambda partition, offset: replica_in_rack(partition, offset, request.rack_id, rack_of)
 
 
 def _follower(request: FetchRequest) -> int | None:
@@ -351,20 +370,30 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
     error_code, session_id, to_send = context.respond(reads, broker.clock.monotonic())
     topics: list[tuple[str, bytes, list[Any]]] = []
     name, topic_id = None, ZERO_ID
+    leaders: dict[int, Node] = {}
     for asked, read in to_send:
         if not topics or asked.topic != name or asked.topic_id != topic_id:
             name, topic_id = asked.topic, asked.topic_id
             topics.append((name or "", topic_id, []))
         code = read.error_code
+        leader = None
         if code != Errors.NONE:
             broker.meters.error("Fetch", code)
+            if call.version >= NAMES_LEADER_SINCE and code in WRONG_LEADER and name is not None:
+                leader, node = current_leader(broker, name, asked.index, call.connection.listener)
+                if node is not None:
+                    leaders[node.id] = node
             if code == Errors.KAFKA_STORAGE_ERROR and call.version < KNOWS_STORAGE_ERROR:
                 code = Errors.NOT_LEADER_OR_FOLLOWER
         records: FileRegion | Pieces | bytes = NO_RECORDS
         if read.records is not None:
             records = read.records
-            if name is not None:
+            if name is None:
+                pass
+            elif call.request.replica_id < 0:
                 broker.meters.bytes_out(name, read.records.length)
+            else:
+                broker.meters.replication_bytes_out.add(read.records.length)
         topics[-1][2].append(
             (
                 asked.index,
@@ -373,12 +402,20 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
                 read.last_stable_offset,
                 read.log_start_offset,
                 read.aborted,
-                -1,
+                read.preferred,
                 records,
-                None if read.diverging is None else (read.diverging, None),
+                None if read.diverging is None and leader is None else (read.diverging, leader),
             )
         )
     return cast(
         "Reply",
-        encode_fetch_response(call.version, call.correlation_id, call.throttle_time_ms, error_code, session_id, topics),
+        encode_fetch_response(
+            call.version,
+            call.correlation_id,
+            call.throttle_time_ms,
+            error_code,
+            session_id,
+            topics,
+            list(leaders.values()),
+        ),
     )

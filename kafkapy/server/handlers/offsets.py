@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.reading.time_lookup import EARLIEST, LATEST
 from kafkapy.protocol.apis import LIST_OFFSETS
+from kafkapy.replica.hosted_partition import HostedPartition
 from kafkapy.replica.partition import Partition
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
@@ -32,7 +33,9 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EPOCHS_SINCE = 4
 SINCE = {EARLIEST: 1, LATEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
-CONSUMER = -1
+CONSUMER = -1  # a replica id; others are those of followers
+DEBUGGER = -2  # a replica id with which tools also ask followers
+NOT_AVAILABLE_SINCE = 5  # clients of earlier versions do not know OFFSET_NOT_AVAILABLE
 
 Found = tuple[int, int, int]  # timestamp, offset, leader epoch; -1 if unknown
 NOTHING: Found = (-1, -1, -1)
@@ -80,12 +83,27 @@ def _find(broker: Services, call: Call, request: Any, topic: str, one: Any, answ
     timestamp and leader epoch. Raise KafkaError."""
     if one.timestamp < 0 and call.version < SINCE.get(one.timestamp, 1 << 15):
         raise KafkaError(Errors.UNSUPPORTED_VERSION, f"timestamp {one.timestamp} in v{call.version}")
-    partition = broker.replicas.get(topic, one.partition_index)
-    partition.check_epoch(one.current_leader_epoch)
+    partition = _partition(broker, request, topic, one.partition_index, one.current_leader_epoch)
     isolation = request.isolation_level if request.replica_id == CONSUMER else None
-    answer.timestamp, answer.offset, leader_epoch = find(partition, one.timestamp, isolation)
+    try:
+        answer.timestamp, answer.offset, leader_epoch = find(partition, one.timestamp, isolation)
+    except KafkaError as error:
+        if error.code == Errors.OFFSET_NOT_AVAILABLE and call.version < NOT_AVAILABLE_SINCE:
+            raise KafkaError(Errors.LEADER_NOT_AVAILABLE, error.message) from error
+        raise
     if call.version >= EPOCHS_SINCE:
         answer.leader_epoch = leader_epoch
+
+
+def _partition(
+    broker: Services, request: Any, topic: str, index: int, current_leader_epoch: int = -1
+) -> HostedPartition:
+    """Return the partition to look at. Only tools may ask a follower. Raise KafkaError."""
+    if request.replica_id == DEBUGGER:
+        hosted = broker.replicas.readable(topic, index)
+        hosted.check_epoch(current_leader_epoch)
+        return hosted
+    return broker.replicas.led(topic, index, current_leader_epoch)
 
 
 def _find_segments(broker: Services, call: Call, request: Any, topic: str, one: Any, answer: Any) -> None:
@@ -93,7 +111,7 @@ def _find_segments(broker: Services, call: Call, request: Any, topic: str, one: 
     (Partition.legacyFetchOffsetsForTimestamp). Raise KafkaError."""
     if one.max_num_offsets < 0:
         raise KafkaError(Errors.INVALID_REQUEST, f"{one.max_num_offsets} offsets of {topic}-{one.partition_index}")
-    partition = broker.replicas.get(topic, one.partition_index)
+    partition = _partition(broker, request, topic, one.partition_index)
     offsets = partition.log.offsets_before(one.timestamp, one.max_num_offsets)
     end = partition.log.high_watermark
     if request.replica_id == CONSUMER and any(offset > end for offset in offsets):
@@ -101,16 +119,21 @@ def _find_segments(broker: Services, call: Call, request: Any, topic: str, one: 
     answer.old_style_offsets = offsets
 
 
-def find(partition: Partition, timestamp: int, isolation: int | None) -> Found:
+def find(partition: HostedPartition, timestamp: int, isolation: int | None) -> Found:
     """Return (timestamp, offset, leader epoch) of a partition's first record at or after `timestamp`, or for a special
     timestamp, such as LATEST. Unknown values are -1, all three if no record is found.
 
     `isolation` is a consumer's isolation level: offsets at or past its end offset (the high watermark or the last
     stable offset) are not returned. For a replica `isolation` is None, and the log end offset is the limit.
+
+    Raises KafkaError OFFSET_NOT_AVAILABLE if a consumer asks for an end that a new leader does not know yet: its high
+    watermark may be lower than what consumers got from the previous leader (KIP-207).
     """
     log = partition.log
     end = log.log_end_offset if isolation is None else partition.end_offset(isolation)
     if timestamp == LATEST:
+        if isolation is not None:
+            _check_known(partition)
         return (-1, end, partition.leader_epoch)
     if timestamp != EARLIEST and log.config.record_magic == 0:
         raise KafkaError(Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"{log.name} has messages without timestamps")
@@ -123,5 +146,18 @@ def find(partition: Partition, timestamp: int, isolation: int | None) -> Found:
     # that record is at or past the high watermark, or in an open transaction.
     result = log.offset_of_max_timestamp(end) if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
     if result is None or result.offset >= end:
+        if isolation is not None:
+            _check_known(partition)
         return NOTHING
     return (result.timestamp, result.offset, result.leader_epoch)
+
+
+def _check_known(partition: HostedPartition) -> None:
+    """Raise KafkaError OFFSET_NOT_AVAILABLE while the high watermark is below the start of the leader epoch."""
+    in_sync = partition.in_sync if isinstance(partition, Partition) else None
+    if in_sync is not None and partition.log.high_watermark < in_sync.epoch_start:
+        raise KafkaError(
+            Errors.OFFSET_NOT_AVAILABLE,
+            f"the high watermark of {partition} is {partition.log.high_watermark}, below the start of its leader epoch "
+            f"at {in_sync.epoch_start}",
+        )

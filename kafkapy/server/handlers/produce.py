@@ -7,7 +7,6 @@ Differences from Kafka:
 
 - If a request names a partition twice, both record sets are appended, each with its own result. Kafka appends only the
   last.
-- A response with NOT_LEADER_OR_FOLLOWER does not name the current leader, as Kafka does from version 10 on (KIP-951).
 - A batch is refused if it is larger than kafkapy.decompressed.max.bytes after decompression.
 """
 
@@ -94,7 +93,7 @@ def produce(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[Repl
     gather = Gather(broker)
     all_asked = []
     for calls in lists:
-        asked = Asked(broker.meters, calls)
+        asked = Asked(broker, calls)
         all_asked.append(asked)
         try:
             gather.add(asked, refused)
@@ -135,7 +134,7 @@ def _verify_and_append(broker: Services, calls: Sequence[Call], pending: Metered
 
 def _append_later(broker: Services, calls: Sequence[Call], pending: MeteredPending, refused: Refusals) -> None:
     try:
-        asked = Asked(broker.meters, calls, pending)
+        asked = Asked(broker, calls, pending)
         gather = Gather(broker)
         gather.add(asked, refused)
         gather.append()

@@ -12,6 +12,7 @@ from kafkapy.server.metrics import cleaner, coordinators
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
+_REPLICAS = "kafka.server:type=ReplicaManager"
 _LOG, _LOG_MANAGER = "kafka.log:type=Log", "kafka.log:type=LogManager"
 
 METRICS = metric_table(
@@ -27,6 +28,28 @@ METRICS = metric_table(
            "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions"),
     Metric("fetch_session_evictions", "counter", (), "Fetch sessions that were removed to make room for others.",
            "kafka.server:type=FetchSessionCache,name=IncrementalFetchSessionEvictionsPerSec"),
+    Metric("under_replicated_partitions", "gauge", (),
+           "Partitions that this broker leads and that have fewer in-sync replicas than replicas.",
+           f"{_REPLICAS},name=UnderReplicatedPartitions"),
+    Metric("under_min_isr_partitions", "gauge", (),
+           "Partitions that this broker leads and that have fewer in-sync replicas than min.insync.replicas.",
+           f"{_REPLICAS},name=UnderMinIsrPartitionCount"),
+    Metric("at_min_isr_partitions", "gauge", (),
+           "Partitions that this broker leads and that have as many in-sync replicas as min.insync.replicas.",
+           f"{_REPLICAS},name=AtMinIsrPartitionCount"),
+    Metric("partition_under_replicated", "gauge", ("topic", "partition"),
+           "1 if a partition that this broker leads has fewer in-sync replicas than replicas, else 0.",
+           "kafka.cluster:type=Partition,name=UnderReplicated"),
+    Metric("isr_shrinks", "counter", (), "Changes that removed replicas from an ISR.",
+           f"{_REPLICAS},name=IsrShrinksPerSec"),
+    Metric("isr_expansions", "counter", (), "Changes that added a replica to an ISR.",
+           f"{_REPLICAS},name=IsrExpandsPerSec"),
+    Metric("failed_isr_updates", "counter", (), "Changes of an ISR that the controller refused.",
+           f"{_REPLICAS},name=FailedIsrUpdatesPerSec"),
+    Metric("deletion_purgatory_size", "gauge", (), "DeleteRecords requests that wait for followers.",
+           "kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations,delayedOperation=DeleteRecords"),
+    Metric("replication_bytes_out", "counter", (), "Bytes of record batches that followers have fetched.",
+           "kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesOutPerSec"),
     Metric("replication_bytes_in", "counter", (), "Bytes that this broker has appended as follower.",
            "kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesInPerSec"),
     Metric("replica_fetcher_max_lag", "gauge", (),
@@ -66,6 +89,11 @@ def register(services: Services) -> None:
         "read_pools_depth": lambda: services.read_pools.depth,
         "fetch_sessions": lambda: len(services.fetch_sessions),
         "fetch_session_evictions": lambda: services.fetch_sessions.evictions,
+        "isr_shrinks": lambda: services.replicas.isr_env.shrinks.value,
+        "isr_expansions": lambda: services.replicas.isr_env.expansions.value,
+        "failed_isr_updates": lambda: services.replicas.isr_env.failures.value,
+        "deletion_purgatory_size": lambda: services.replicas.deletion_purgatory.delayed,
+        "replication_bytes_out": lambda: services.meters.replication_bytes_out.value,
         "replication_bytes_in": lambda: services.following.bytes_in,
         "replica_fetcher_max_lag": lambda: services.following.max_lag,
         "replica_fetcher_failed_partitions": lambda: services.following.failed,
@@ -77,6 +105,8 @@ def register(services: Services) -> None:
         counters.register(METRICS[name], read)
     sizes = [METRICS["log_size_bytes"], METRICS["log_start_offset"], METRICS["log_end_offset"]]
     counters.register_reader(sizes, partial(_logs, services))
+    counts = [METRICS[f"{name}_partitions"] for name in ("under_replicated", "under_min_isr", "at_min_isr")]
+    counters.register_reader([*counts, METRICS["partition_under_replicated"]], partial(_in_sync, services))
     _register_loading(services)
     cleaner.register(logs, counters)
     coordinators.register(services.coordinators, counters)
@@ -104,3 +134,20 @@ def _logs(services: Services) -> Iterator[tuple[Metric, Labels, float]]:
         yield METRICS["log_size_bytes"], labels, partition.log.size
         yield METRICS["log_start_offset"], labels, partition.log.log_start_offset
         yield METRICS["log_end_offset"], labels, partition.log.log_end_offset
+
+
+def _in_sync(services: Services) -> Iterator[tuple[Metric, Labels, float]]:
+    under_replicated = under_min = at_min = 0
+    for partition in services.replicas:
+        in_sync = partition.in_sync
+        size, replicas, least = (
+            (1, 1, 1) if in_sync is None else (len(in_sync.state.isr), len(in_sync.replicas), in_sync.min_isr)
+        )
+        under_replicated += size < replicas
+        under_min += size < least
+        at_min += size == least
+        labels = (partition.topic, str(partition.index))
+        yield METRICS["partition_under_replicated"], labels, int(size < replicas)
+    yield METRICS["under_replicated_partitions"], (), under_replicated
+    yield METRICS["under_min_isr_partitions"], (), under_min
+    yield METRICS["at_min_isr_partitions"], (), at_min

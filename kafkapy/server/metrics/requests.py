@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from kafkapy.errors import name_of
 from kafkapy.network.replies import Reply, Timed
 from kafkapy.protocol.message import Message
-from kafkapy.runtime.counters import Histogram, Labels, Metric, Registry, metric_table
+from kafkapy.runtime.counters import Counter, Histogram, Labels, Metric, Registry, metric_table
 from kafkapy.server.call import MeteredPending
 from kafkapy.server.metrics.error_codes import error_codes
 
@@ -47,6 +47,7 @@ class RequestMeters:
         self.errors: dict[tuple[str, str], int] = {}
         self.topic_bytes_in: dict[str, int] = {}
         self.topic_bytes_out: dict[str, int] = {}
+        self.replication_bytes_out = Counter()
         self._histograms: dict[tuple[str, str], Histogram] = {}
         # An increment of a dict value is a read and a write: without a lock, two threads could lose an increment.
         self._lock = threading.Lock()

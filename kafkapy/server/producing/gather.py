@@ -19,12 +19,12 @@ from kafkapy.replica.partition import Partition, Verdict
 from kafkapy.server.call import Call, MeteredPending
 from kafkapy.server.producing import form as produced_form
 from kafkapy.server.producing.form import AT_MAGIC, ZSTD_SINCE
+from kafkapy.server.producing.leaders import NAMES_LEADER_SINCE, response_with_leaders
 from kafkapy.server.producing.transactions import is_id_denied
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkapy.server.metrics.requests import RequestMeters
     from kafkapy.server.producing.transactions import Refusals
     from kafkapy.server.services import Services
 
@@ -195,8 +195,8 @@ class Asked:
     After `Gather.append`, the caller calls `less` if it has passed a `pending`, otherwise `release`.
     """
 
-    def __init__(self, meters: RequestMeters, calls: Sequence[Call], pending: MeteredPending | None = None) -> None:
-        self._meters = meters
+    def __init__(self, broker: Services, calls: Sequence[Call], pending: MeteredPending | None = None) -> None:
+        self._broker = broker
         self.calls = calls
         # one list of (topic, answers) per request, in the order of the requests
         self.answers: list[list[tuple[str, list[Any]]]] = []
@@ -206,6 +206,7 @@ class Asked:
         self._awaited = [True]
         self.failed = False  # close the connection instead of sending answers
         self._pending = pending
+        self._names_leader = False  # a response has to name another leader
         self._unreplicated: list[tuple[Partition, Slot, AppendResult]] = []
 
     def fill(self, slot: Slot, verdict: Verdict) -> None:
@@ -213,7 +214,9 @@ class Asked:
         offsets or an error."""
         _, answers, place, index, frame = slot
         if isinstance(verdict, KafkaError):
-            self._meters.error("Produce", verdict.code)
+            self._broker.meters.error("Produce", verdict.code)
+            if verdict.code == Errors.NOT_LEADER_OR_FOLLOWER:
+                self._names_leader = True
             answers[place] = _refused(index, verdict, frame.api_version)
         else:
             base_offset, _, append_time, start_offset, _ = verdict
@@ -284,7 +287,9 @@ class Asked:
         parts: Send = []
         try:
             for call, topics in zip(self.calls, self.answers, strict=True):
-                if call.request.acks:
+                if call.request.acks and self._names_leader and call.version >= NAMES_LEADER_SINCE:
+                    parts.append(response_with_leaders(self._broker, call, topics))
+                elif call.request.acks:
                     parts.append(
                         encode_produce_response(call.version, call.correlation_id, topics, call.throttle_time_ms)
                     )

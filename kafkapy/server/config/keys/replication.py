@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from kafkapy.log.versions import LATEST, METADATA_VERSION_RULE
 from kafkapy.runtime.config_def import ConfigType as T
-from kafkapy.runtime.config_def import Range
+from kafkapy.runtime.config_def import Range, Rule
 from kafkapy.server.config.keys.row import HIGH, LOW, MEDIUM, Row
+
+# As kafkapy.replica.read_replica names them, which would be a slow import for tools.
+_SELECTORS = [f"org.apache.kafka.common.replica.{name}" for name in ("LeaderSelector", "RackAwareReplicaSelector")]
+
+
+def _selector_problem(value: str | None) -> str | None:
+    return None if value is None or value in _SELECTORS else f"must be one of {', '.join(_SELECTORS)}"
+
+
+SELECTOR = Rule(f"null or one of {', '.join(_SELECTORS)}", _selector_problem)
 
 ROWS: tuple[Row, ...] = (
     ("replica.lag.time.max.ms", T.LONG, 30000, None, HIGH, "E",
@@ -21,8 +31,8 @@ ROWS: tuple[Row, ...] = (
      "SO_RCVBUF of a follower's connection; -1: the system's default."),
     ("replica.high.watermark.checkpoint.interval.ms", T.LONG, 5000, None, HIGH, "E",
      "Time between two writes of the high watermark file."),
-    ("replica.selector.class", T.STRING, None, None, MEDIUM, "",
-     "Java class that chooses the replica a consumer reads from."),
+    ("replica.selector.class", T.STRING, None, SELECTOR, MEDIUM, "E",
+     "Kafka's name of the rule for the replica that a consumer reads from: the leader, or one in its rack."),
     ("num.replica.fetchers", T.INT, 1, None, HIGH, "EC", "Connections that fetch from one leader."),
     ("auto.leader.rebalance.enable", T.BOOLEAN, True, None, HIGH, "",
      "Whether leadership returns to the preferred replicas automatically."),
