@@ -113,12 +113,17 @@ class LeaderEpochCache:
         return True
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Remove the epochs that began at `end_offset` or later. The file is rewritten in the background."""
+        """Remove the epochs that began at `end_offset` or later, and make this durable before returning.
+
+        Kafka rewrites the file in the background. But the next records may belong to an earlier epoch than those that
+        are removed. If a crash brought a removed epoch back, the log would claim that these records were of that epoch.
+        Followers of this log would then truncate committed records. Raises OSError.
+        """
         with self._lock:
             kept = tuple(entry for entry in self.entries if entry.start_offset < end_offset)
             if end_offset >= 0 and len(kept) < len(self.entries):
                 self._set(kept)
-                self._write_later()
+                self._write()
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Remove the epochs that ended at or before `start_offset`.

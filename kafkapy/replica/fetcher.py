@@ -267,7 +267,7 @@ class Fetcher:
             return
         if reason != self._failure:
             self._failure = reason
-            log.warning("%d partitions are not fetched for now: %s", count, reason)
+            log.warning("fetches wait: %s; partitions: %d", reason, count)
         self._back_off()
 
     def _back_off(self) -> None:
@@ -298,7 +298,7 @@ class Fetcher:
     def _items(self, fetched: Fetched) -> list[_Item]:
         """Return the partitions of a response that are still fetched."""
         if self._failure:
-            log.info("%d partitions are fetched again from %s", len(self._states), self.link.name)
+            log.info("fetches from %s go on; partitions: %d", self.link.name, len(self._states))
             self._failure = ""
         items, unknown = [], []
         with self._lock:

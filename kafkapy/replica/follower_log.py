@@ -45,8 +45,7 @@ def take(
     NOT_LEADER_OR_FOLLOWER if a later epoch has begun, UnexpectedOffset, and LogDirFailure.
     """
     own, epoch = partition.log, partition.leader_epoch
-    start_moves = fetched.log_start > own.log_start_offset
-    if start_moves and not blocking:
+    if fetched.log_start > own.log_start_offset and not blocking:
         return BUSY
     done = Followed(0, own.end[0], False)
     if fetched.records:
@@ -59,7 +58,7 @@ def take(
                 Errors.CORRUPT_MESSAGE, f"the {len(fetched.records)} bytes at offset {done.end_offset} are not a batch"
             )
     moved = fetched.high_watermark >= 0 and own.follow_high_watermark(fetched.high_watermark, epoch)
-    if start_moves and own.high_watermark > own.log_start_offset:
+    if min(fetched.log_start, own.high_watermark) > own.log_start_offset:
         own.follow_log_start(fetched.log_start, epoch)
         moved = True
     if moved:

@@ -309,3 +309,18 @@ def test_deleted_segments_are_freed_without_the_garbage_collector(tmp_path):
         shutil.rmtree(log.dir)
 
     assert circles_of(segments_come_and_go, 5) == {}
+
+
+def test_a_crash_brings_no_leader_epoch_back_that_a_truncation_has_removed(tmp_path):
+    bench = Bench(tmp_path)
+    log = bench.load()
+    log.assign_leader_epoch(0)
+    log.append([batch("a", "b")], 0)
+    log.assign_leader_epoch(1)
+    log.truncate_to(1)
+    follower_of_epoch_0 = batch("x", "y", "z")
+    follower_of_epoch_0[0:8] = (1).to_bytes(8)
+    follower_of_epoch_0[12:16] = (0).to_bytes(4)
+    log.append_as_follower(follower_of_epoch_0, 2)
+    log.abandon()  # nothing that was scheduled has run
+    assert bench.load(clean=False).leader_epochs.entries == ((0, 0),)

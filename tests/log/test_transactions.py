@@ -100,6 +100,15 @@ def test_a_commit_moves_the_last_stable_offset_and_leaves_no_entry(tmp_path):
     assert not list(tmp_path.glob("t-0/*.txnindex"))
 
 
+def test_a_truncation_leaves_transactions_that_ended_below_the_high_watermark_stable(tmp_path):
+    log = Bench(tmp_path).load()
+    append(log, transactional("a", "b"))
+    mark(log, marker())
+    append(log, batch("after"))
+    log.truncate_to(3)
+    assert log.last_stable_offset == log.high_watermark == 3
+
+
 def test_an_abort_is_in_the_index_with_the_last_stable_offset_of_its_time(tmp_path):
     log = Bench(tmp_path).load()
     append(log, transactional("a", producer_id=1), transactional("b", producer_id=2))

@@ -130,3 +130,6 @@ def _rebuild_producers(log: PartitionLog) -> None:
         log.log_end_offset,
         log.clock.time_ms(),
     )
+    # A replay takes every transaction for one whose end is not replicated yet, and the high watermark may never move
+    # again.
+    log.producers.high_watermark_moved(log.high_watermark)
