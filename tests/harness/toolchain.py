@@ -23,6 +23,7 @@ HOW_TO_GET = {
     "npm": "npm (Debian: apt-get install npm)",
     "kcat": "kcat (Debian: apt-get install kcat)",
     "openssl": "OpenSSL's command line tool (Debian: apt-get install openssl)",
+    "gcc": "a C compiler (Debian: apt-get install gcc libc6-dev)",
     "kafkapy": "the project itself in the Python that runs the tests (pip install -e '.[test]')",
 }
 

@@ -40,9 +40,9 @@ class Producer(NamedTuple):
 class Wire:
     """One connection; requests are answered in order. A request is a message, or its fields as keyword arguments."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, timeout: float = 30) -> None:
         host, _, port = bootstrap.rpartition(":")
-        self.socket = socket.create_connection((host.strip("[]"), int(port)), 30)
+        self.socket = socket.create_connection((host.strip("[]"), int(port)), timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._numbers = itertools.count(1)
 

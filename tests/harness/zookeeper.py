@@ -17,7 +17,7 @@ minSessionTimeout={tick}
 maxSessionTimeout=60000
 dataDir={data}
 clientPort={port}
-clientPortAddress=127.0.0.1
+clientPortAddress={host}
 admin.enableServer=false
 4lw.commands.whitelist=*
 """
@@ -26,13 +26,24 @@ admin.enableServer=false
 class ZooKeeper:
     """A server on a port that stays the same over restarts."""
 
-    def __init__(self, directory: Path, *, settings: str = "", java: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        settings: str = "",
+        java: Sequence[str] = (),
+        host: str = "127.0.0.1",
+        prefix: Sequence[str] = (),
+    ) -> None:
+        """Start the server. `prefix` is in front of its command, to start it on another `host`."""
         self._directory = directory
+        self._prefix = list(prefix)
         directory.mkdir(parents=True, exist_ok=True)
+        self.host = host
         self.port = free_port()
-        self.address = f"127.0.0.1:{self.port}"
+        self.address = f"{host}:{self.port}"
         self._config = directory / "zoo.cfg"
-        text = CONFIG.format(tick=TICK_MS, data=directory / "data", port=self.port)
+        text = CONFIG.format(tick=TICK_MS, data=directory / "data", host=host, port=self.port)
         self._config.write_text(text + settings)
         self._java = list(java)
         self.start()
@@ -42,13 +53,14 @@ class ZooKeeper:
         classpath = toolchain.maven_classpath(KAFKA_POM, KAFKA_VERSION)
         java = [toolchain.find("java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *self._java]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        self.process = Process([*java, "-cp", classpath, main, str(self._config)], self._directory / "zookeeper.log")
+        command = [*self._prefix, *java, "-cp", classpath, main, str(self._config)]
+        self.process = Process(command, self._directory / "zookeeper.log")
         eventually(lambda: "Mode: standalone" in self.ask("srvr"), seconds=60)
 
     def ask(self, word: str) -> str:
         """Return the answer to a four-letter word; empty while the server does not answer."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+            with socket.create_connection((self.host, self.port), timeout=5) as connection:
                 connection.sendall(word.encode())
                 answer = b""
                 while part := connection.recv(65536):

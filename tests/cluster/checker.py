@@ -1,0 +1,221 @@
+"""Checks histories (history.py) against the logs as they are in the end; offline, from files only.
+
+Each function returns sentences, one for each thing that must not happen; an empty list says that all is well.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tests.cluster.history import History
+
+TopicPartition = tuple[str, int]
+MOST = 20  # sentences of one kind; the first ones say enough
+
+
+class Stored(NamedTuple):
+    """A record of data in the end: its offset, the leader epoch of its batch, its value, and whether consumers with
+    isolation read_committed get it."""
+
+    offset: int
+    epoch: int
+    value: str
+    committed: bool = True
+
+
+End = dict[TopicPartition, list[Stored]]
+
+
+def check(histories: Sequence[History], end: End, copies: dict[str, str] | None = None) -> list[str]:
+    """Return everything that is wrong. `end` has all partitions that the histories name; `copies` names the source of
+    each topic that was written by transactional copies."""
+    return [
+        *check_completeness(histories),
+        *check_acknowledged(histories, end),
+        *check_at_most_once(histories, end),
+        *check_seen(histories, end),
+        *check_read_to_the_end(histories, end),
+        *check_high_watermarks(histories),
+        *check_groups(histories, end),
+        *check_transactions(histories, end),
+        *(problem for copy, source in (copies or {}).items() for problem in check_copy(source, copy, end)),
+    ]
+
+
+def _first(problems: Iterable[str]) -> list[str]:
+    found = list(problems)
+    return found[:MOST] + ([f"... and {len(found) - MOST} more like the last"] if len(found) > MOST else [])
+
+
+def check_completeness(histories: Sequence[History]) -> list[str]:
+    """Every client must have come to its end without an error that should not happen."""
+    problems = [f"{each.client}: {event['error']}" for each in histories for event in each.of("error")]
+    problems += [f"{each.client} did not come to its end" for each in histories if not any(each.of("done"))]
+    return _first(problems)
+
+
+def check_acknowledged(histories: Sequence[History], end: End) -> list[str]:
+    """Every record that was acknowledged with acks=all must be there, at the offset of its acknowledgement, and in the
+    order in which its producer sent it."""
+    problems = []
+    stored = {key: {record.offset: record.value for record in records} for key, records in end.items()}
+    places: dict[str, list[str]] = defaultdict(list)
+    for (topic, partition), records in end.items():
+        for record in records:
+            places[record.value].append(f"{topic}-{partition} at {record.offset}")
+    for history in histories:
+        if history.about.get("acks") != "all":
+            continue
+        order = {event["v"]: number for number, event in enumerate(history.of("sent"))}
+        latest: dict[TopicPartition, tuple[int, int]] = {}
+        acked = sorted(history.of("acked"), key=lambda event: order[event["v"]])
+        for event in acked:
+            key, offset, value = (event["topic"], event["p"]), event["o"], event["v"]
+            what = f"{history.client}'s record {value}, acknowledged at {event['topic']}-{event['p']} offset {offset}"
+            there = stored[key].get(offset)
+            if there != value:
+                elsewhere = ", ".join(places[value])
+                where = f"moved: it is in {elsewhere}" if elsewhere else "lost"
+                problems.append(f"{what}, is {where}; at that offset is {there}")
+            if key in latest and offset <= latest[key][0]:
+                problems.append(f"{what}, was sent after the one at {latest[key][0]}: the order is wrong")
+            latest[key] = (offset, order[value])
+    return _first(problems)
+
+
+def check_at_most_once(histories: Sequence[History], end: End) -> list[str]:
+    """No record of an idempotent producer may be there twice, acknowledged or not; nor one that nobody sent."""
+    idempotent = {event["v"] for each in histories if each.about.get("idempotent") for event in each.of("sent")}
+    sent = {event["v"] for each in histories for event in each.of("sent")}
+    counted = Counter(record.value for records in end.values() for record in records)
+    problems = [f"{value} is there {n} times" for value, n in counted.items() if n > 1 and value in idempotent]
+    problems += [f"nobody sent {value}, and it is there" for value in counted if value not in sent]
+    return _first(problems)
+
+
+def check_seen(histories: Sequence[History], end: End) -> list[str]:
+    """What a consumer saw must be there in the end: the same record at the same offset and of the same leader epoch,
+    and only what was committed if it asked for that. So two consumers cannot have seen different records either."""
+    problems = []
+    stored = {key: {record.offset: record for record in records} for key, records in end.items()}
+    for history in histories:
+        only_committed = history.about.get("isolation") == "read_committed"
+        for event in history.of("seen"):
+            where = f"{history.client} saw {event['v']} at {event['topic']}-{event['p']} offset {event['o']}"
+            record = stored[event["topic"], event["p"]].get(event["o"])
+            if record is None or record.value != event["v"]:
+                problems.append(f"{where}; in the end there is {record and record.value}")
+            elif event["epoch"] not in (-1, record.epoch):
+                problems.append(f"{where} of leader epoch {event['epoch']}; in the end it is of {record.epoch}")
+            elif only_committed and not record.committed:
+                problems.append(f"{where}, which was not committed")
+    return _first(problems)
+
+
+def check_read_to_the_end(histories: Sequence[History], end: End) -> list[str]:
+    """A consumer with the role "consumer" reads all from the first offset to the end: each record once, in order."""
+    problems = []
+    for history in histories:
+        if history.role != "consumer":
+            continue
+        only_committed = history.about.get("isolation") == "read_committed"
+        seen: dict[TopicPartition, list[int]] = defaultdict(list)
+        for event in history.of("seen"):
+            seen[event["topic"], event["p"]].append(event["o"])
+        for key, records in end.items():
+            if key[0] not in history.about["topics"]:
+                continue
+            wanted = [record.offset for record in records if record.committed or not only_committed]
+            if seen[key] != wanted:
+                missing = sorted(set(wanted) - set(seen[key]))[:10]
+                twice = [offset for offset, n in Counter(seen[key]).items() if n > 1][:10]
+                problems.append(
+                    f"{history.client} did not see {key[0]}-{key[1]} once and in order: "
+                    f"not seen {missing}, seen more than once {twice}"
+                )
+    return _first(problems)
+
+
+def check_high_watermarks(histories: Sequence[History]) -> list[str]:
+    """Within one leader epoch the leader's high watermark must not go back. Between epochs it may."""
+    problems = []
+    for history in histories:
+        highest: dict[tuple[str, int, int], int] = {}
+        for event in history.of("hw"):
+            key = event["topic"], event["p"], event["epoch"]
+            if event["hw"] < highest.get(key, 0):
+                problems.append(
+                    f"the high watermark of {key[0]}-{key[1]} went back from {highest[key]} to {event['hw']} "
+                    f"within leader epoch {key[2]}"
+                )
+            highest[key] = event["hw"]
+    return _first(problems)
+
+
+def check_groups(histories: Sequence[History], end: End) -> list[str]:
+    """A group's members must together have seen every record, and who asks for a committed offset must not get one
+    below what was acknowledged before it asked."""
+    problems = []
+    groups: dict[str, list[History]] = defaultdict(list)
+    for history in histories:
+        if history.role == "member":
+            groups[history.about["group"]].append(history)
+    for group, members in groups.items():
+        commits: dict[TopicPartition, list[tuple[float, int]]] = defaultdict(list)
+        seen: dict[TopicPartition, set[int]] = defaultdict(set)
+        for member in members:
+            for event in member.of("committed"):
+                commits[event["topic"], event["p"]].append((event["t"], event["o"]))
+            for event in member.of("seen"):
+                seen[event["topic"], event["p"]].add(event["o"])
+        for member in members:
+            for event in member.of("assigned"):
+                before = [o for t, o in commits[event["topic"], event["p"]] if t < event["t0"]]
+                if before and event["o"] < max(before):
+                    problems.append(
+                        f"{member.client} got the committed offset {event['o']} of {event['topic']}-{event['p']}; "
+                        f"group {group} had committed {max(before)} before"
+                    )
+        topics = {topic for member in members for topic in member.about["topics"]}
+        for key, records in end.items():
+            unseen = [record.offset for record in records if key[0] in topics and record.offset not in seen[key]]
+            if unseen:
+                problems.append(f"group {group} did not see {key[0]}-{key[1]} at {unseen[:10]} ({len(unseen)} in all)")
+    return _first(problems)
+
+
+def check_transactions(histories: Sequence[History], end: End) -> list[str]:
+    """Of a transaction that was committed all records must be committed, of an aborted one none, and of one whose
+    outcome its producer does not know all or none."""
+    problems = []
+    committed = {record.value for records in end.values() for record in records if record.committed}
+    for history in histories:
+        for event in history.of("ended"):
+            count = sum(value in committed for value in event["values"])
+            wrong = {
+                "committed": count < len(event["values"]),
+                "aborted": count > 0,
+                "unknown": 0 < count < len(event["values"]),
+            }[event["outcome"]]
+            if wrong:
+                problems.append(
+                    f"{history.client}'s transaction with {event['values'][:1]} ended as {event['outcome']}, "
+                    f"but {count} of its {len(event['values'])} records are committed"
+                )
+    return _first(problems)
+
+
+def check_copy(source: str, copy: str, end: End) -> list[str]:
+    """A transactional copy must have each committed record of its source exactly once among what is committed. The
+    value of a copy is its own name, "|" and the name of the record that it copies."""
+    wanted = Counter(r.value for key, records in end.items() if key[0] == source for r in records if r.committed)
+    copied: Counter[str] = Counter()
+    for key, records in end.items():
+        if key[0] == copy:
+            copied.update(record.value.partition("|")[2] for record in records if record.committed)
+    problems = [
+        f"{value} of {source} is {copied[value]} times in {copy}, not {wanted[value]}"
+        for value in {*wanted, *copied}
+        if copied[value] != wanted[value]
+    ]
+    return _first(sorted(problems))

@@ -1,0 +1,284 @@
+"""Runs histories: clients use a cluster while things are done to it, and a checker reads what they wrote down.
+
+    python -m tests.cluster.histories --kinds kafka,kafka,kafkapy --rounds 100 --seed 7
+
+A history has a few rounds, topics of its own and new clients; the cluster stays the same over a run. In each round one
+thing is done to the cluster (nemesis.py) and undone; at the end of a history all must be quiet and every check passes,
+or its files stay below --directory for a look. The same seed makes the same choices.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kafkapy.errors import Errors
+from kafkapy.protocol import apis
+from tests.cluster import history, nemesis
+from tests.cluster.checker import check
+from tests.cluster.replicas import read_end, wait_until_equal
+from tests.harness import toolchain
+from tests.harness.brokers import KAFKA_VERSION
+from tests.harness.cluster import Cluster, View
+from tests.harness.wire import Wire
+
+ROOT = Path(__file__).parents[2]
+JAVA_POM = ROOT / "tests" / "interop" / "java" / "pom.xml"
+JAVA_SOURCES = Path(__file__).parent / "java"
+PARTITIONS = 3
+FINISH_S = 150
+
+
+class ClientProcess:
+    """One process of clients on the clients' host, which takes commands on its standard input."""
+
+    def __init__(self, cluster: Cluster, command: list[str], log: Path, files: list[Path]) -> None:
+        self.files = files
+        with log.open("wb") as output:
+            self._child = subprocess.Popen(
+                [*cluster.inside_clients(), *command],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                text=True,
+                cwd=ROOT,
+            )
+
+    def say(self, line: str) -> None:
+        """Send a command; a process that has ended is found by its history, which has no end."""
+        assert self._child.stdin is not None
+        try:
+            self._child.stdin.write(line + "\n")
+            self._child.stdin.flush()
+        except BrokenPipeError:
+            pass
+
+    def wait(self, timeout: float) -> None:
+        """Wait until the process ends, and kill it if it does not."""
+        try:
+            self._child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+
+    def close(self) -> None:
+        """Close the standard input."""
+        assert self._child.stdin is not None
+        self._child.stdin.close()
+
+
+class Clients:
+    """All clients of one history. `rate` is the records a second of each producer."""
+
+    def __init__(self, cluster: Cluster, directory: Path, number: int, rate: int) -> None:
+        self._cluster = cluster
+        self._directory = directory
+        self.acked, self.fast = f"acked-{number}", f"fast-{number}"
+        self.copies = {f"copied-rdkafka-{number}": self.acked, f"copied-java-{number}": self.acked}
+        self.topics = [self.acked, self.fast, *self.copies]
+        for topic in self.topics:
+            cluster.create_topic(topic, PARTITIONS)
+        every = dict.fromkeys(self.topics, PARTITIONS)
+        copied_rdkafka, copied_java = self.copies
+        idempotent = {"acks": "all", "idempotent": True, "rate": rate, "partitions": PARTITIONS, "topic": self.acked}
+        member = {"group": f"group-{number}", "topics": {self.acked: PARTITIONS}}
+        copier = {"source": self.acked, "partitions": PARTITIONS}
+        self._processes: dict[str, ClientProcess] = {
+            "rdkafka-producer": self._rdkafka("producer", "rdkafka-producer", **idempotent, compression="lz4"),
+            "rdkafka-fast": self._rdkafka(
+                "producer", "rdkafka-fast", topic=self.fast, acks="1", rate=rate, partitions=PARTITIONS
+            ),
+            "rdkafka-copier": self._rdkafka(
+                "copier", "rdkafka-copier", **copier, topic=copied_rdkafka, group=f"copy-rdkafka-{number}"
+            ),
+            "rdkafka-consumer": self._rdkafka("consumer", "rdkafka-consumer", topics=every),
+            "rdkafka-member": self._rdkafka("member", "rdkafka-member", **member),
+        }
+        java = [
+            {"role": "producer", "client": "java-producer", **idempotent, "compression": "zstd"},
+            {
+                "role": "copier",
+                "client": "java-copier",
+                **copier,
+                "topic": copied_java,
+                "group": f"copy-java-{number}",
+            },
+            {"role": "consumer", "client": "java-consumer", "isolation": "read_committed", "topics": every},
+            {"role": "member", "client": "java-member", **member},
+        ]
+        self._java = self._start_java(java)
+        options = self._options("watcher", topics=self.topics)
+        self._watcher = ClientProcess(
+            cluster,
+            [sys.executable, "-m", "tests.cluster.watcher", json.dumps(options)],
+            directory / "watcher.log",
+            [Path(options["file"])],
+        )
+
+    def _options(self, client: str, **more: Any) -> dict[str, Any]:
+        file = str(self._directory / f"{client}.jsonl")
+        return {"client": client, "bootstrap": self._cluster.bootstrap, "file": file, **more}
+
+    def _rdkafka(self, role: str, client: str, **more: Any) -> ClientProcess:
+        options = self._options(client, **more)
+        command = [sys.executable, "-m", "tests.cluster.rdkafka_clients", role, json.dumps(options)]
+        return ClientProcess(self._cluster, command, self._directory / f"{client}.log", [Path(options["file"])])
+
+    def _start_java(self, clients: list[dict[str, Any]]) -> ClientProcess:
+        classpath = toolchain.maven_classpath(JAVA_POM, KAFKA_VERSION)
+        classes = toolchain.java_classes(JAVA_SOURCES, classpath)
+        options = [self._options(**each) for each in clients]
+        command = [toolchain.find("java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{classes}:{classpath}"]
+        command += ["kafkapy.cluster.Clients", json.dumps(options)]
+        files = [Path(each["file"]) for each in options]
+        return ClientProcess(self._cluster, command, self._directory / "java.log", files)
+
+    def _say(self, client: str, what: str) -> None:
+        if client in self._processes:
+            self._processes[client].say(what)
+        else:
+            self._java.say(f"{client} {what}")
+
+    def wait_until_used(self, timeout: float = 60) -> None:
+        """Wait until records have been written to all topics."""
+        deadline = time.monotonic() + timeout
+        while True:
+            ends = self._ends()
+            if all(sum(each) > 0 for each in ends.values()):
+                return
+            assert time.monotonic() < deadline, f"not used after {timeout:.0f} s: {ends}"
+            time.sleep(0.3)
+
+    def _ends(self) -> dict[str, list[int]]:
+        """Return the high watermarks of all partitions of the topics, by asking the leaders."""
+        view = self._cluster.stored_view()
+        return {topic: [self._end(view, topic, partition) for partition in range(PARTITIONS)] for topic in self.topics}
+
+    def _end(self, view: View, topic: str, partition: int) -> int:
+        topics = apis.LIST_OFFSETS.Request.Topics
+        one = topics.Partitions(partition_index=partition, current_leader_epoch=-1, timestamp=-1)
+        with Wire(self._cluster[view[topic, partition].leader].address, 10) as wire:
+            answer = wire.call(
+                apis.LIST_OFFSETS,
+                5,
+                replica_id=-1,
+                isolation_level=0,
+                topics=[topics(name=topic, partitions=[one])],
+            )
+        (found,) = answer.topics[0].partitions
+        assert found.error_code == Errors.NONE, found
+        return int(found.offset)
+
+    def finish(self) -> None:
+        """Stop the producers, let all others read to the end, and wait until all have ended."""
+        for client in ("rdkafka-producer", "rdkafka-fast", "java-producer"):
+            self._say(client, "stop")
+        self._wait_for("rdkafka-producer", "rdkafka-fast", "java-producer")
+        source = json.dumps({self.acked: self._ends()[self.acked]})
+        for client in ("rdkafka-copier", "java-copier", "rdkafka-member", "java-member"):
+            self._say(client, f"finish {source}")
+        self._wait_for("rdkafka-copier", "java-copier", "rdkafka-member", "java-member")
+        everything = json.dumps(self._ends())
+        for client in ("rdkafka-consumer", "java-consumer"):
+            self._say(client, f"finish {everything}")
+        self._wait_for("rdkafka-consumer", "java-consumer")
+        self.close()
+
+    def _wait_for(self, *clients: str) -> None:
+        """Wait until the histories of these clients are complete, or for FINISH_S seconds: the checker tells then."""
+        deadline = time.monotonic() + FINISH_S
+        for client in clients:
+            file = self._directory / f"{client}.jsonl"
+            while time.monotonic() < deadline and not _is_complete(file):
+                time.sleep(0.1)
+
+    def close(self) -> None:
+        """Stop what still runs."""
+        for process in (*self._processes.values(), self._java, self._watcher):
+            process.close()
+        for process in (*self._processes.values(), self._java, self._watcher):
+            process.wait(20)
+
+    def histories(self) -> list[history.History]:
+        """Return what all clients wrote."""
+        files = [file for each in (*self._processes.values(), self._java, self._watcher) for file in each.files]
+        return [history.read(file) for file in files]
+
+
+def _is_complete(file: Path) -> bool:
+    if not file.exists() or file.stat().st_size < 64:
+        return False
+    with file.open("rb") as data:
+        data.seek(-64, 2)
+        return b'"done"' in data.read()
+
+
+def run_history(
+    cluster: Cluster, directory: Path, number: int, rng: random.Random, faults: Sequence[str], rate: int = 60
+) -> list[str]:
+    """Run one history with these faults, one after the other; return what is wrong."""
+    directory.mkdir(parents=True, exist_ok=True)
+    clients = Clients(cluster, directory, number, rate)
+    try:
+        clients.wait_until_used()
+        for fault in faults:
+            what, seconds = nemesis.FAULTS[fault](cluster, rng)
+            print(f"  {time.strftime('%H:%M:%S')} {what}, for {seconds:.1f} s", flush=True)
+            time.sleep(seconds)
+            cluster.heal()
+            time.sleep(rng.choice((0.5, 2, 5)))
+        cluster.wait_until_quiet()
+        clients.finish()
+    finally:
+        clients.close()
+    view = cluster.wait_until_quiet()
+    problems = wait_until_equal(cluster, view)
+    end, more = read_end(cluster, view, clients.topics)
+    problems += more + check(clients.histories(), end, clients.copies)
+    count = sum(map(len, end.values()))
+    print(f"  {count} records, {len(problems)} problems", flush=True)
+    if not problems:
+        for topic in clients.topics:
+            cluster.delete_topic(topic)
+    return problems
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kinds", default="kafka,kafka,kafka", help="of brokers 1 to N, separated by commas")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--rounds-per-history", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--faults", default=",".join(nemesis.FAULTS), help="choose among these only")
+    parser.add_argument("--rate", type=int, default=60, help="records a second of each producer")
+    parser.add_argument("--directory", type=Path, default=Path("/tmp/kafkapy-histories"))
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
+    choices = options.faults.split(",")
+    shutil.rmtree(options.directory, ignore_errors=True)
+    print(f"{options.kinds}, {options.rounds} rounds, seed {options.seed}, in {options.directory}", flush=True)
+    with Cluster(options.directory / "cluster", options.kinds.split(",")) as cluster:
+        for number in range(-(-options.rounds // options.rounds_per_history)):
+            print(f"history {number}", flush=True)
+            left = min(options.rounds_per_history, options.rounds - number * options.rounds_per_history)
+            directory = options.directory / f"history-{number}"
+            problems = run_history(
+                cluster, directory, number, rng, [rng.choice(choices) for _ in range(left)], options.rate
+            )
+            if problems:
+                print("\n".join(problems))
+                return 1
+            shutil.rmtree(directory)
+    print("all is well")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

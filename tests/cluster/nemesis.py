@@ -1,0 +1,173 @@
+"""What is done to a cluster while clients use it. Each function does one thing, chosen by a random generator with a
+seed, and returns a sentence for the protocol of the run and how many seconds the cluster stays so; `Cluster.heal` ends
+it."""
+
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.harness.cluster import LAG_MS, SESSION_MS, ZOOKEEPER_HOST, Cluster, Member
+
+BEYOND_TIMEOUTS_S = max(LAG_MS, SESSION_MS) / 1000 + 2.5
+WITHIN_SESSION_S = SESSION_MS / 1000 / 2
+
+
+class Done(NamedTuple):
+    """What was done, in words, and for how many seconds it stays so."""
+
+    what: str
+    seconds: float
+
+
+Fault = Callable[[Cluster, random.Random], Done]
+
+
+def _any(cluster: Cluster, rng: random.Random) -> Member:
+    return cluster[rng.choice(sorted(cluster.members))]
+
+
+def _controller(cluster: Cluster, rng: random.Random) -> Member:
+    number = cluster.controller()
+    return cluster[number] if number in cluster.members else _any(cluster, rng)
+
+
+def _brief_or_long(rng: random.Random) -> float:
+    return rng.choice((WITHIN_SESSION_S, BEYOND_TIMEOUTS_S))
+
+
+def kill_one(cluster: Cluster, rng: random.Random) -> Done:
+    member = _any(cluster, rng)
+    member.kill()
+    return Done(f"kill broker {member.number}", rng.choice((0, BEYOND_TIMEOUTS_S)))
+
+
+def kill_controller(cluster: Cluster, rng: random.Random) -> Done:
+    member = _controller(cluster, rng)
+    member.kill()
+    return Done(f"kill the controller, broker {member.number}", rng.choice((0, BEYOND_TIMEOUTS_S)))
+
+
+def kill_most(cluster: Cluster, rng: random.Random) -> Done:
+    """Leave one broker: what it leads has fewer in-sync replicas than min.insync.replicas."""
+    left = _any(cluster, rng)
+    for member in cluster.members.values():
+        if member is not left:
+            member.kill()
+    return Done(f"kill all but broker {left.number}", rng.choice((1, BEYOND_TIMEOUTS_S)))
+
+
+def kill_all(cluster: Cluster, rng: random.Random) -> Done:
+    for member in cluster.members.values():
+        member.kill()
+    return Done("kill all", rng.choice((0, BEYOND_TIMEOUTS_S)))
+
+
+def stop_one(cluster: Cluster, rng: random.Random) -> Done:
+    """Stop a broker with SIGTERM; when it starts at once, its predecessor's session has been closed."""
+    member = _any(cluster, rng)
+    member.stop()
+    return Done(f"stop broker {member.number}", rng.choice((0, 0, 3)))
+
+
+def freeze_one(cluster: Cluster, rng: random.Random) -> Done:
+    member = _any(cluster, rng)
+    member.freeze()
+    return Done(f"freeze broker {member.number}", _brief_or_long(rng))
+
+
+def freeze_controller(cluster: Cluster, rng: random.Random) -> Done:
+    member = _controller(cluster, rng)
+    member.freeze()
+    return Done(f"freeze the controller, broker {member.number}", _brief_or_long(rng))
+
+
+def bounce_unnoticed(cluster: Cluster, rng: random.Random) -> Done:
+    """Restart a broker while the controller is frozen, so that it sees only the new registration (KIP-380)."""
+    controller = _controller(cluster, rng)
+    others = [member for member in cluster.members.values() if member is not controller]
+    member = rng.choice(others)
+    # A frozen controller answers no controlled shutdown, so the session is ended by a kill and its expiry.
+    controller.freeze()
+    member.kill()
+    controller.thaw()
+    member.start()
+    return Done(f"restart broker {member.number} while the controller, broker {controller.number}, is frozen", 0)
+
+
+def cut_one_direction(cluster: Cluster, rng: random.Random) -> Done:
+    one, other = rng.sample(sorted(cluster.members), 2)
+    cluster.network.cut(one, other)
+    return Done(f"lose what broker {one} sends to {other}", _brief_or_long(rng))
+
+
+def cut_both_directions(cluster: Cluster, rng: random.Random) -> Done:
+    one, other = rng.sample(sorted(cluster.members), 2)
+    cluster.network.separate(one, other)
+    return Done(f"lose what brokers {one} and {other} send to each other", _brief_or_long(rng))
+
+
+def isolate(cluster: Cluster, rng: random.Random) -> Done:
+    """Separate one broker from the others, but neither from ZooKeeper nor from clients."""
+    number = _any(cluster, rng).number
+    for other in cluster.members:
+        if other != number:
+            cluster.network.separate(number, other)
+    return Done(f"separate broker {number} from the other brokers", _brief_or_long(rng))
+
+
+def cut_zookeeper(cluster: Cluster, rng: random.Random) -> Done:
+    number = _any(cluster, rng).number
+    cluster.network.separate(number, ZOOKEEPER_HOST)
+    return Done(f"separate broker {number} from ZooKeeper", _brief_or_long(rng))
+
+
+def cut_zookeeper_from_controller(cluster: Cluster, rng: random.Random) -> Done:
+    number = _controller(cluster, rng).number
+    cluster.network.separate(number, ZOOKEEPER_HOST)
+    return Done(f"separate the controller, broker {number}, from ZooKeeper", _brief_or_long(rng))
+
+
+def leave_with_clients_only(cluster: Cluster, rng: random.Random) -> Done:
+    """Separate one broker from ZooKeeper and from the other brokers: only clients reach it."""
+    number = _any(cluster, rng).number
+    for other in [*cluster.members, ZOOKEEPER_HOST]:
+        if other != number:
+            cluster.network.separate(number, other)
+    return Done(f"separate broker {number} from all but clients", BEYOND_TIMEOUTS_S)
+
+
+def slow_link(cluster: Cluster, rng: random.Random) -> Done:
+    number = _any(cluster, rng).number
+    rate = rng.choice((64, 256, 1024))
+    cluster.network.slow_down(number, rate)
+    return Done(f"let broker {number} send {rate} kbit/s at most", BEYOND_TIMEOUTS_S)
+
+
+def move_clock(cluster: Cluster, rng: random.Random) -> Done:
+    member = _any(cluster, rng)
+    seconds = rng.choice((-600, -60, -5, 5, 60, 600))
+    member.clock.move(seconds)
+    return Done(f"move broker {member.number}'s clock by {seconds} s", _brief_or_long(rng))
+
+
+FAULTS: dict[str, Fault] = {
+    fault.__name__: fault
+    for fault in (
+        kill_one,
+        kill_controller,
+        kill_most,
+        kill_all,
+        stop_one,
+        freeze_one,
+        freeze_controller,
+        bounce_unnoticed,
+        cut_one_direction,
+        cut_both_directions,
+        isolate,
+        cut_zookeeper,
+        cut_zookeeper_from_controller,
+        leave_with_clients_only,
+        slow_link,
+        move_clock,
+    )
+}

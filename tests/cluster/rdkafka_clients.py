@@ -1,0 +1,344 @@
+"""Clients of librdkafka that write histories: `python -m tests.cluster.rdkafka_clients ROLE JSON`.
+
+The JSON has bootstrap, client (its name), file (of the history) and what the role needs. Commands come as lines on
+standard input: "stop" ends a producer; a consumer, member or copier reads on after `finish {"TOPIC": [END, ...]}` until
+it has read (or committed) up to these offsets.
+"""
+
+import itertools
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from tests.cluster.history import Writer, name
+
+PADDING = "." + "x" * 60
+COMMON = {
+    "socket.timeout.ms": 5000,
+    "reconnect.backoff.max.ms": 500,
+    "topic.metadata.refresh.interval.ms": 2000,
+    "log_level": 3,
+}
+
+
+class Commands:
+    """The commands on standard input, read by a thread of its own."""
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+        self.ends: dict[tuple[str, int], int] | None = None
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in sys.stdin:
+            word, _, rest = line.strip().partition(" ")
+            if word == "finish":
+                self.ends = {
+                    (topic, partition): end
+                    for topic, ends in json.loads(rest).items()
+                    for partition, end in enumerate(ends)
+                }
+            self.stopped.set()
+        self.stopped.set()
+
+
+def produce(options: dict[str, Any], history: Writer, commands: Commands) -> None:
+    """Send `rate` records a second to the partitions in turn until "stop", and wait for all acknowledgements."""
+    idempotent = options.get("idempotent", False)
+    producer = Producer(
+        {
+            **COMMON,
+            "bootstrap.servers": options["bootstrap"],
+            "acks": options["acks"],
+            "enable.idempotence": idempotent,
+            "compression.type": options.get("compression", "none"),
+            "linger.ms": 20,
+            "message.timeout.ms": 120_000,
+            "request.timeout.ms": 5000,
+        }
+    )
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        about = {"topic": message.topic(), "p": message.partition(), "v": name(message.value())}
+        if error is None:
+            history("acked", **about, o=message.offset())
+        else:
+            history("failed", **about, error=str(error))
+
+    number = 0
+    begin = time.monotonic()
+    while not commands.stopped.wait(max(0.0, begin + number / options["rate"] - time.monotonic())):
+        value, partition = f"{options['client']}:{number}", number % options["partitions"]
+        history("sent", topic=options["topic"], p=partition, v=value)
+        try:
+            producer.produce(options["topic"], value + PADDING, partition=partition, on_delivery=delivered)
+        except BufferError:
+            history("failed", topic=options["topic"], p=partition, v=value, error="queue full")
+        except KafkaException as error:
+            history("error", error=f"produce: {error}")
+            return
+        number += 1
+        producer.poll(0)
+    if left := producer.flush(130):
+        history("error", error=f"{left} records have no result after the flush")
+
+
+def _saw(history: Writer, message: Message) -> None:
+    epoch = message.leader_epoch()
+    history(
+        "seen",
+        topic=message.topic(),
+        p=message.partition(),
+        o=message.offset(),
+        v=name(message.value()),
+        epoch=-1 if epoch is None else epoch,
+    )
+
+
+def _consumer(options: dict[str, Any], **settings: Any) -> Consumer:
+    return Consumer(
+        {
+            **COMMON,
+            "bootstrap.servers": options["bootstrap"],
+            "group.id": options.get("group", f"none-{options['client']}"),
+            "isolation.level": options.get("isolation", "read_uncommitted"),
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 100,
+            **settings,
+        }
+    )
+
+
+def _fatal(error: KafkaError) -> bool:
+    """Return True for an error that must not happen; what a failing broker causes is retried by the client."""
+    return bool(error.fatal()) or error.code() in (
+        KafkaError.OFFSET_OUT_OF_RANGE,
+        KafkaError._AUTO_OFFSET_RESET,
+        KafkaError._LOG_TRUNCATION,
+        KafkaError._BAD_MSG,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    )
+
+
+def consume(options: dict[str, Any], history: Writer, commands: Commands) -> None:
+    """Read all partitions of the topics from their beginning up to the ends that "finish" names."""
+    consumer = _consumer(options)
+    consumer.assign([TopicPartition(topic, p, 0) for topic, count in options["topics"].items() for p in range(count)])
+    position: dict[tuple[str, int], int] = {}
+    while not _reached(commands, position):
+        for message in consumer.consume(500, 0.2):
+            error = message.error()
+            if error is None:
+                _saw(history, message)
+                position[message.topic(), message.partition()] = message.offset() + 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                position[message.topic(), message.partition()] = message.offset()
+            elif _fatal(error):
+                history("error", error=f"consume: {error} {message.topic()}-{message.partition()} {message.offset()}")
+                return
+    consumer.close()
+
+
+def _reached(commands: Commands, position: dict[tuple[str, int], int]) -> bool:
+    if commands.ends is None:
+        return commands.stopped.is_set()
+    return all(position.get(key, 0) >= end for key, end in commands.ends.items())
+
+
+def be_member(options: dict[str, Any], history: Writer, commands: Commands) -> None:
+    """Read topics as a member of a group, and commit, until the group has committed up to the ends."""
+
+    def assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        for one in partitions:
+            one.offset = 0
+        while partitions:
+            asked = time.monotonic()
+            try:
+                committed = consumer.committed(partitions, timeout=10)
+                if any(one.error for one in committed):
+                    continue
+            except KafkaException:
+                continue
+            for one in committed:
+                one.offset = max(one.offset, 0)
+                history("assigned", topic=one.topic, p=one.partition, o=one.offset, t0=asked)
+            consumer.assign(committed)
+            return
+
+    consumer = _consumer(options, **{"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000})
+    consumer.subscribe(list(options["topics"]), on_assign=assigned)
+    everything = [TopicPartition(topic, p) for topic, count in options["topics"].items() for p in range(count)]
+    next_look = 0.0
+    while True:
+        ends: dict[tuple[str, int], int] = {}
+        for message in consumer.consume(200, 0.2):
+            error = message.error()
+            if error is None:
+                _saw(history, message)
+                ends[message.topic(), message.partition()] = message.offset() + 1
+            elif _fatal(error) and error.code() != KafkaError._MAX_POLL_EXCEEDED:
+                history("error", error=f"consume: {error}")
+                return
+        if ends:
+            asked = time.monotonic()
+            try:
+                offsets = [TopicPartition(topic, p, end) for (topic, p), end in ends.items()]
+                done = consumer.commit(offsets=offsets, asynchronous=False)
+            except KafkaException:
+                continue  # the next member, or this one after a rebalance, reads from the last commit
+            for one in done or []:
+                if one.error is None:
+                    history("committed", topic=one.topic, p=one.partition, o=one.offset, t0=asked)
+        if commands.ends is not None and time.monotonic() > next_look:
+            next_look = time.monotonic() + 0.5
+            try:
+                reached = {(one.topic, one.partition): one.offset for one in consumer.committed(everything, timeout=10)}
+            except KafkaException:
+                continue
+            if _reached(commands, reached):
+                break
+    consumer.close()
+
+
+def copy(options: dict[str, Any], history: Writer, commands: Commands) -> None:
+    """Copy a topic to another in transactions with the offsets; every fifth transaction is aborted on purpose."""
+    Copier(options, history, commands).run()
+
+
+class Copier:
+    """A read-process-write job: a consumer, and a transactional producer that is replaced when it fails."""
+
+    def __init__(self, options: dict[str, Any], history: Writer, commands: Commands) -> None:
+        self._options = options
+        self._history = history
+        self._commands = commands
+        self._consumer = _consumer({**options, "isolation": "read_committed"})
+        self._position: dict[tuple[str, int], int] = {}
+        self._records = itertools.count()
+
+    def run(self) -> None:
+        """Copy until all up to the ends is copied and committed."""
+        producer: Producer | None = None
+        transactions = 0
+        while True:
+            if producer is None:
+                producer = self._new_producer()
+                self._go_on_from_committed()
+            if self._commands.ends is not None and _reached(self._commands, self._position):
+                break
+            messages = [message for message in self._consumer.consume(100, 0.3) if message.error() is None]
+            if not messages:
+                continue
+            transactions += 1
+            outcome = self._transact(producer, messages, commit=transactions % 5 != 0)
+            if outcome == "unknown":
+                producer = None  # the next producer's init_transactions completes or aborts the transaction
+            elif outcome == "aborted":
+                self._go_on_from_committed()
+        self._consumer.close()
+
+    def _new_producer(self) -> Producer:
+        producer = Producer(
+            {
+                **COMMON,
+                "bootstrap.servers": self._options["bootstrap"],
+                "transactional.id": self._options["client"],
+                "transaction.timeout.ms": 20_000,
+                "message.timeout.ms": 19_000,
+                "linger.ms": 10,
+            }
+        )
+        _until_done(lambda: producer.init_transactions(10))
+        return producer
+
+    def _go_on_from_committed(self) -> None:
+        everything = [TopicPartition(self._options["source"], p) for p in range(self._options["partitions"])]
+        committed = _until_done(lambda: self._consumer.committed(everything, timeout=10))
+        for one in committed:
+            one.offset = max(one.offset, 0)
+            self._position[one.topic, one.partition] = one.offset
+        self._consumer.unassign()
+        self._consumer.assign(committed)
+
+    def _transact(self, producer: Producer, messages: list[Message], *, commit: bool) -> str:
+        """Copy the messages in one transaction; return its outcome: committed, aborted or unknown."""
+        read = {(message.topic(), message.partition()): message.offset() + 1 for message in messages}
+        offsets = [TopicPartition(topic, p, end) for (topic, p), end in read.items()]
+        values: list[str] = []
+        outcome = "unknown"
+        try:
+            producer.begin_transaction()
+            for message in messages:
+                values.append(f"{self._options['client']}:{next(self._records)}|{name(message.value())}")
+                self._history("sent", topic=self._options["topic"], p=message.partition(), v=values[-1])
+                producer.produce(self._options["topic"], values[-1] + PADDING, partition=message.partition())
+            group = self._consumer.consumer_group_metadata()
+            _retried(lambda: producer.send_offsets_to_transaction(offsets, group, 10))
+            _retried(lambda: producer.commit_transaction(10) if commit else producer.abort_transaction(10))
+            outcome = "committed" if commit else "aborted"
+        except KafkaException as failure:
+            if failure.args[0].txn_requires_abort():
+                try:
+                    _retried(lambda: producer.abort_transaction(10))
+                    outcome = "aborted"
+                except KafkaException:
+                    pass
+        self._history("ended", outcome=outcome, values=values)
+        if outcome == "committed":
+            self._position.update(read)
+        return outcome
+
+
+def _retried(step: Callable[[], Any]) -> None:
+    """Do a step of a transaction; repeat it as long as the client says that it may be repeated, for two minutes."""
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            step()
+            return
+        except KafkaException as failure:
+            if not failure.args[0].retriable() or time.monotonic() > deadline:
+                raise
+
+
+def _until_done(step: Callable[[], Any]) -> Any:
+    """Repeat a step until it succeeds, for two minutes."""
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            return step()
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+ROLES = {"producer": produce, "consumer": consume, "member": be_member, "copier": copy}
+
+
+def main() -> None:
+    role, options = sys.argv[1], json.loads(sys.argv[2])
+    history = Writer(
+        Path(options["file"]),
+        options["client"],
+        role,
+        **{k: v for k, v in options.items() if k not in ("file", "client")},
+    )
+    commands = Commands()
+    try:
+        ROLES[role](options, history, commands)
+    except Exception as failure:
+        history("error", error=f"{type(failure).__name__}: {failure}")
+    history.close()
+
+
+if __name__ == "__main__":
+    main()
