@@ -230,12 +230,14 @@ def run_history(
         clients.wait_until_used()
         for fault in faults:
             what, seconds = nemesis.FAULTS[fault](cluster, rng)
-            print(f"  {time.strftime('%H:%M:%S')} {what}, for {seconds:.1f} s", flush=True)
+            _say(f"{what}, for {seconds:.1f} s")
             time.sleep(seconds)
             cluster.heal()
             time.sleep(rng.choice((0.5, 2, 5)))
         cluster.wait_until_quiet()
+        _say("all is quiet")
         clients.finish()
+        _say("the clients have ended")
     finally:
         clients.close()
     view = cluster.wait_until_quiet()
@@ -243,11 +245,15 @@ def run_history(
     end, more = read_end(cluster, view, clients.topics)
     problems += more + check(clients.histories(), end, clients.copies)
     count = sum(map(len, end.values()))
-    print(f"  {count} records, {len(problems)} problems", flush=True)
+    _say(f"{count} records, {len(problems)} problems")
     if not problems:
         for topic in clients.topics:
             cluster.delete_topic(topic)
     return problems
+
+
+def _say(what: str) -> None:
+    print(f"  {time.strftime('%H:%M:%S')} {what}", flush=True)
 
 
 def main() -> int:

@@ -2,9 +2,13 @@
 seed, and returns a sentence for the protocol of the run and how many seconds the cluster stays so; `Cluster.heal` ends
 it."""
 
+import contextlib
 import random
+import time
 from collections.abc import Callable
 from typing import NamedTuple
+
+from kazoo.exceptions import NoNodeError
 
 from tests.harness.cluster import LAG_MS, SESSION_MS, ZOOKEEPER_HOST, Cluster, Member
 
@@ -82,15 +86,20 @@ def freeze_controller(cluster: Cluster, rng: random.Random) -> Done:
 
 
 def bounce_unnoticed(cluster: Cluster, rng: random.Random) -> Done:
-    """Restart a broker while the controller is frozen, so that it sees only the new registration (KIP-380)."""
+    """Restart a broker while the controller is frozen, so that it sees only the new registration (KIP-380). The node of
+    the killed broker is removed, as if its session had expired, because the controller's own would expire by then."""
     controller = _controller(cluster, rng)
-    others = [member for member in cluster.members.values() if member is not controller]
-    member = rng.choice(others)
-    # A frozen controller answers no controlled shutdown, so the session is ended by a kill and its expiry.
+    member = rng.choice([each for each in cluster.members.values() if each is not controller])
+    node = f"/brokers/ids/{member.number}"
     controller.freeze()
     member.kill()
-    controller.thaw()
+    with contextlib.suppress(NoNodeError):
+        cluster.tree.delete(node)
     member.start()
+    deadline = time.monotonic() + WITHIN_SESSION_S
+    while cluster.tree.exists(node) is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    controller.thaw()
     return Done(f"restart broker {member.number} while the controller, broker {controller.number}, is frozen", 0)
 
 

@@ -32,6 +32,20 @@ SESSION_MS = 4000
 LAG_MS = 2500
 STARTED = " started (kafka.server.KafkaServer)"
 REGISTERED = re.compile("NodeExistsException|is already registered")
+# What is needed for a look at a failed run; it is not part of what the test waits for.
+LOG4J_FILE = """\
+log4j.rootLogger=INFO, file
+log4j.additivity.kafka.server.KafkaServer=true
+log4j.logger.kafka.server.KafkaServer=INFO, stdout
+log4j.logger.org.apache.zookeeper=WARN
+log4j.logger.kafka.coordinator=WARN
+log4j.logger.kafka.server.KafkaConfig=WARN
+log4j.logger.org.apache.kafka.common.config=WARN
+log4j.appender.file=org.apache.log4j.FileAppender
+log4j.appender.file.File={file}
+log4j.appender.file.layout=org.apache.log4j.PatternLayout
+log4j.appender.file.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
 SETTINGS = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
@@ -168,14 +182,12 @@ class Member:
             self.frozen = False
 
     def said(self) -> str:
-        """Return what all processes of this broker have written, the latest last."""
-        if self.process is not None:
-            latest = "\n".join(self.process.lines)
-            return f"{self.process.log.read_text(errors='replace')}\n{latest}"
-        return ""
+        """Return what all processes of this broker have logged, those of kafkapy first."""
+        files = [*sorted(self.directory.glob("*-kafkapy.log")), *self.directory.glob("server.log")]
+        return "".join(file.read_text(errors="replace") for file in files)
 
     def _kafka(self, settings: dict[str, str]) -> list[str]:
-        (self.directory / "log4j.properties").write_text(LOG4J)
+        (self.directory / "log4j.properties").write_text(LOG4J + LOG4J_FILE.format(file=self.directory / "server.log"))
         properties = self.directory / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         return [
@@ -277,8 +289,11 @@ class Cluster:
             member.clock.move(0)
             if member.frozen:
                 member.thaw()
-        down = [number for number, member in self.members.items() if not member.running]
-        self.start(down)
+        for member in self.members.values():
+            if not member.running:
+                member.start()
+        for member in self.members.values():
+            member.wait_until_started()
 
     def controller(self) -> int | None:
         """Return the id of the broker that /controller names; None if there is none."""

@@ -66,8 +66,9 @@ public final class Clients {
             client.stopped.countDown();
         }
         for (Thread thread : threads) {
-            thread.join();
+            thread.join(10_000);
         }
+        Runtime.getRuntime().halt(0); // those that still run have not been told to end: the test has failed
     }
 
     /** The events of one client. */
