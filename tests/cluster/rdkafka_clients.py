@@ -7,6 +7,7 @@ it has read (or committed) up to these offsets.
 
 import itertools
 import json
+import os
 import sys
 import threading
 import time
@@ -223,6 +224,7 @@ class Copier:
         self._consumer = _consumer({**options, "isolation": "read_committed"})
         self._position: dict[tuple[str, int], int] = {}
         self._records = itertools.count()
+        self._abandoned: list[Producer] = []  # kept, because the end of a producer that hangs would hang too
 
     def run(self) -> None:
         """Copy until all up to the ends is copied and committed."""
@@ -289,24 +291,49 @@ class Copier:
                 try:
                     _retried(lambda: producer.abort_transaction(10))
                     outcome = "aborted"
-                except KafkaException:
+                except (KafkaException, Hung):
                     pass
+        except Hung:
+            self._abandoned.append(producer)
         self._history("ended", outcome=outcome, values=values)
         if outcome == "committed":
             self._position.update(read)
         return outcome
 
 
+class Hung(Exception):
+    """A call of the client did not return."""
+
+
 def _retried(step: Callable[[], Any]) -> None:
-    """Do a step of a transaction; repeat it as long as the client says that it may be repeated, for two minutes."""
+    """Do a step of a transaction; repeat it as long as the client says that it may be repeated, for two minutes.
+
+    In a thread: librdkafka 2.16's send_offsets_to_transaction never returns if the coordinator aborts the transaction
+    meanwhile, whatever its time-out.
+
+    Raises:
+        KafkaException: The transaction cannot go on.
+        Hung: The step did not return for a minute.
+    """
     deadline = time.monotonic() + 120
     while True:
-        try:
-            step()
+        failures: list[KafkaException] = []
+
+        def do(failures: list[KafkaException] = failures) -> None:
+            try:
+                step()
+            except KafkaException as failure:
+                failures.append(failure)
+
+        thread = threading.Thread(target=do, daemon=True)
+        thread.start()
+        thread.join(60)
+        if thread.is_alive():
+            raise Hung
+        if not failures:
             return
-        except KafkaException as failure:
-            if not failure.args[0].retriable() or time.monotonic() > deadline:
-                raise
+        if not failures[0].args[0].retriable() or time.monotonic() > deadline:
+            raise failures[0]
 
 
 def _until_done(step: Callable[[], Any]) -> Any:
@@ -338,6 +365,7 @@ def main() -> None:
     except Exception as failure:
         history("error", error=f"{type(failure).__name__}: {failure}")
     history.close()
+    os._exit(0)  # without the end of clients that hang
 
 
 if __name__ == "__main__":

@@ -365,13 +365,23 @@ class Cluster:
         """Return the end of what each broker has written, for messages of failures."""
         return "\n".join(f"--- broker {n} ({m.kind})\n{m.said()[-characters:]}" for n, m in self.members.items())
 
-    def create_topic(self, name: str, partitions: int, replicas: int = 3, **configs: str) -> None:
-        """Create a topic through the controller and wait until all brokers know of its leaders. Settings are given
-        with underscores in place of dots."""
+    def create_topic(
+        self, name: str, partitions: int, replicas: int = 3, *, on: Sequence[Sequence[int]] = (), **configs: str
+    ) -> None:
+        """Create a topic through the controller and wait until all brokers know of its leaders.
+
+        `on` names the brokers of each partition, in place of the numbers of partitions and replicas. Settings are
+        given with underscores in place of dots."""
         topics = apis.CREATE_TOPICS.Request.Topics
         settings = [topics.Configs(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+        assignments = [topics.Assignments(partition_index=p, broker_ids=list(ids)) for p, ids in enumerate(on)]
+        partitions = len(on) or partitions
         topic = topics(
-            name=name, num_partitions=partitions, replication_factor=replicas, assignments=[], configs=settings
+            name=name,
+            num_partitions=-1 if on else partitions,
+            replication_factor=-1 if on else replicas,
+            assignments=assignments,
+            configs=settings,
         )
 
         def created() -> bool:
