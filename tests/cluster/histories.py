@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -220,16 +220,19 @@ def _is_complete(file: Path) -> bool:
         return b'"done"' in data.read()
 
 
+Step = Callable[[Cluster, random.Random], nemesis.Done]
+
+
 def run_history(
-    cluster: Cluster, directory: Path, number: int, rng: random.Random, faults: Sequence[str], rate: int = 60
+    cluster: Cluster, directory: Path, number: int, rng: random.Random, steps: Sequence[Step], rate: int = 60
 ) -> list[str]:
-    """Run one history with these faults, one after the other; return what is wrong."""
+    """Run one history in which these things are done to the cluster, one after the other; return what is wrong."""
     directory.mkdir(parents=True, exist_ok=True)
     clients = Clients(cluster, directory, number, rate)
     try:
         clients.wait_until_used()
-        for fault in faults:
-            what, seconds = nemesis.FAULTS[fault](cluster, rng)
+        for step in steps:
+            what, seconds = step(cluster, rng)
             _say(f"{what}, for {seconds:.1f} s")
             time.sleep(seconds)
             cluster.heal()
@@ -244,8 +247,7 @@ def run_history(
     problems = wait_until_equal(cluster, view)
     end, more = read_end(cluster, view, clients.topics)
     problems += more + check(clients.histories(), end, clients.copies)
-    count = sum(map(len, end.values()))
-    _say(f"{count} records, {len(problems)} problems")
+    _say(f"{sum(map(len, end.values()))} records, {len(problems)} problems")
     if not problems:
         for topic in clients.topics:
             cluster.delete_topic(topic)
@@ -275,9 +277,8 @@ def main() -> int:
             print(f"history {number}", flush=True)
             left = min(options.rounds_per_history, options.rounds - number * options.rounds_per_history)
             directory = options.directory / f"history-{number}"
-            problems = run_history(
-                cluster, directory, number, rng, [rng.choice(choices) for _ in range(left)], options.rate
-            )
+            steps = [nemesis.FAULTS[rng.choice(choices)] for _ in range(left)]
+            problems = run_history(cluster, directory, number, rng, steps, options.rate)
             if problems:
                 print("\n".join(problems))
                 return 1

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster import nemesis
 from tests.cluster.histories import run_history
 from tests.harness.cluster import Cluster
 
@@ -22,9 +23,9 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def test_a_history_with_a_kill_a_cut_and_a_frozen_controller(cluster: Cluster, tmp_path: Path) -> None:
-    faults = ("kill_one", "cut_one_direction", "freeze_controller")
+    faults = (nemesis.kill_one, nemesis.cut_one_direction, nemesis.freeze_controller)
     assert run_history(cluster, tmp_path, 1, random.Random(17), faults) == []
 
 
 def test_a_history_in_which_all_are_killed_at_once(cluster: Cluster, tmp_path: Path) -> None:
-    assert run_history(cluster, tmp_path, 2, random.Random(18), ("kill_all", "kill_all")) == []
+    assert run_history(cluster, tmp_path, 2, random.Random(18), [nemesis.kill_all] * 2) == []

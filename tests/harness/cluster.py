@@ -9,7 +9,7 @@ import json
 import re
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -217,8 +217,9 @@ class Cluster:
         overrides: dict[str, str] | None = None,
         *,
         heap_mb: int = 320,
+        start: bool = True,
     ) -> None:
-        """Start ZooKeeper and all brokers, and wait until all brokers know of all."""
+        """Start ZooKeeper and, with `start`, all brokers, and wait until all brokers know of all."""
         self.directory = directory
         self.overrides = overrides or {}
         self.heap_mb = heap_mb
@@ -238,8 +239,9 @@ class Cluster:
             self._closing.callback(self._close_tree)
             self.members = {number: Member(self, number, kind) for number, kind in enumerate(kinds, 1)}
             self._closing.callback(self._end_brokers)
-            self.start(self.members)
-            self.wait_until_quiet()
+            if start:
+                self.start(self.members)
+                self.wait_until_quiet()
         except BaseException:
             self.close()
             raise
@@ -407,6 +409,29 @@ class Cluster:
 
         eventually(asked, seconds=60)
         eventually(lambda: not self.tree.exists(f"/brokers/topics/{name}"), seconds=60, what=f"{name} is not deleted")
+
+    def move(self, topic: str, replicas: Mapping[int, Sequence[int]]) -> None:
+        """Move the topic's partitions to these brokers and wait until that is done."""
+        topics = apis.ALTER_PARTITION_REASSIGNMENTS.Request.Topics
+        partitions = [
+            topics.Partitions(partition_index=partition, replicas=list(ids)) for partition, ids in replicas.items()
+        ]
+        asked = [topics(name=topic, partitions=partitions)]
+
+        def accepted() -> bool:
+            with Wire(self[self._controller_by_metadata()].address) as wire:
+                answer = wire.call(apis.ALTER_PARTITION_REASSIGNMENTS, 0, timeout_ms=30_000, topics=asked)
+            codes = {answer.error_code, *(one.error_code for each in answer.responses for one in each.partitions)}
+            assert codes <= {Errors.NONE, Errors.NOT_CONTROLLER}, answer
+            return codes == {Errors.NONE}
+
+        def moved() -> bool:
+            view = self.stored_view()
+            wanted = {(topic, partition): tuple(ids) for partition, ids in replicas.items()}
+            return all(view[key].replicas == ids and view[key].isr == tuple(sorted(ids)) for key, ids in wanted.items())
+
+        eventually(accepted, seconds=60)
+        eventually(moved, seconds=60, what=f"{topic} has not moved to {replicas}")
 
     def _controller_by_metadata(self) -> int:
         for number, member in self.members.items():
