@@ -6,7 +6,7 @@ records name their writer and a number ("java-producer:17", then padding after a
 | event | fields | who |
 |---|---|---|
 | begin | client, role, and acks or isolation | all, first |
-| sent, acked, failed | topic, p (partition), v (value); acked: o (offset); failed: error | producers |
+| sent, acked, failed | topic, p (partition), v (value); acked: o (offset) if known; failed: error | producers |
 | seen | topic, p, o, v, epoch (leader epoch, -1 if the client does not say) | consumers |
 | assigned, committed | topic, p, o, t0 (when the client asked) | members of groups |
 | ended | outcome (committed, aborted, unknown), values | transactional producers |

@@ -68,7 +68,8 @@ def produce(options: dict[str, Any], history: Writer, commands: Commands) -> Non
     def delivered(error: KafkaError | None, message: Message) -> None:
         about = {"topic": message.topic(), "p": message.partition(), "v": name(message.value())}
         if error is None:
-            history("acked", **about, o=message.offset())
+            offset = message.offset()
+            history("acked", **about, **({} if offset is None or offset < 0 else {"o": offset}))
         else:
             history("failed", **about, error=str(error))
 
