@@ -119,17 +119,23 @@ class Shards(Generic[M]):
     def partition_for(self, key: str) -> int:
         """Return the partition of the internal topic that stores a group id or transactional id. The partition's leader
         may be another broker."""
-        count = len(self._cache.indexes(self.topic))
-        if not count:
-            self._counted = None
-            return partition_of(key, self._partitions())
-        # As in Kafka, partitions added to the topic are used only after a restart: most keys would move to another
-        # partition at once, where their state is not.
-        topic_id = self._cache.topic_id(self.topic)
         counted = self._counted
-        if counted is None or counted[0] != topic_id:
-            self._counted = counted = (topic_id, count)
-        return partition_of(key, counted[1])
+        if counted is not None and counted[0] == self._cache.topic_id(self.topic) and self.topic in self._cache:
+            return partition_of(key, counted[1])
+        return partition_of(key, self._count() or self._partitions())
+
+    def _count(self) -> int:
+        """Return the number of partitions of the topic, 0 if the metadata cache does not have the topic.
+
+        As in Kafka, partitions that are added to the topic are used only after a restart: most keys would move to
+        another partition at once, where their state is not.
+        """
+        topic_id = self._cache.topic_id(self.topic)
+        indexes = list(self._cache.indexes(self.topic))
+        count = max(indexes, default=-1) + 1
+        if count == len(indexes):  # otherwise the controller has not sent all partitions of the new topic yet
+            self._counted = (topic_id, count) if count else None
+        return count
 
     def of(self, key: str) -> Shard[M]:
         """Return the active shard that stores a group id or transactional id.
@@ -137,6 +143,10 @@ class Shards(Generic[M]):
         Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS if the shard is not loaded yet, NOT_COORDINATOR if this broker
         does not lead the partition, or COORDINATOR_NOT_AVAILABLE if this broker is stopping.
         """
+        if self._shards and self.topic not in self._cache:
+            # This broker has roles already, but the number of partitions has not come. Without it, a key might be
+            # looked for in a shard of other keys.
+            raise KafkaError(Errors.COORDINATOR_LOAD_IN_PROGRESS, f"the metadata of {self.topic} have not come yet")
         index = self.partition_for(key)
         shard = self.at(index)
         if shard is None:

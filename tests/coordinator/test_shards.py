@@ -140,6 +140,29 @@ def test_partitions_added_later_are_not_used_before_a_restart(shards: Shards[Key
     assert shards.partition_for(key) == partition_of(key, 8)
 
 
+def test_partitions_that_the_controller_sends_in_parts_are_all_counted(
+    shards: Shards[KeyValues], broker: Broker
+) -> None:
+    broker.tell(LEADER_DURING_DELETE)
+    broker.cache.update([PartitionRole(TOPIC, index, b"2" * 16, 0, 0, 0, [0], [0]) for index in (0, 1, 3)])
+    assert {shards.partition_for(str(key)) for key in range(100)} == {0, 1, 2, 3}
+    broker.tell(0, 6, b"2" * 16)
+    assert {shards.partition_for(str(key)) for key in range(100)} == {0, 1, 2, 3, 4, 5}
+    broker.tell(0, 8, b"2" * 16)
+    assert {shards.partition_for(str(key)) for key in range(100)} == {0, 1, 2, 3, 4, 5}
+
+
+def test_nothing_is_served_before_the_number_of_partitions_is_known(
+    shards: Shards[KeyValues], broker: Broker, tmp_path: Path
+) -> None:
+    """LeaderAndIsr comes before UpdateMetadata."""
+    broker.tell(LEADER_DURING_DELETE)
+    shards.start_loading(lead(tmp_path, index=partition_of("group", 50)))
+    assert code_of(shards, "group") == Errors.COORDINATOR_LOAD_IN_PROGRESS
+    broker.tell(0)
+    assert code_of(shards, "group") == Errors.NOT_COORDINATOR
+
+
 def test_an_empty_partition_is_loaded_at_once(shards: Shards[KeyValues], tmp_path: Path) -> None:
     partition = lead(tmp_path, index=2)
     partition.leader_epoch = 5
