@@ -19,9 +19,9 @@ class ReplicationIdle(Measurement):
     quick = False
     about = "CPU of an idle broker that follows 10,000 partitions, and of the broker that leads them"
     rows = (
-        Row("replication.idle.follower", "idle, 10,000 partitions followed, CPU", "% of a core", "lower", Goal(0.5), 2),
-        Row("replication.idle.leader", "idle, 10,000 partitions led, CPU", "% of a core", "lower", Goal(0.5), 2),
-        Row("replication.idle.create", "creation of 10,000 partitions, CPU of both", "s", "lower", digits=1),
+        Row("replication.idle.follower", "idle, all partitions followed, CPU", "% of a core", "lower", Goal(0.5), 2),
+        Row("replication.idle.leader", "idle, all partitions led, CPU", "% of a core", "lower", Goal(0.5), 2),
+        Row("replication.idle.create", "creation of all partitions, CPU of both", "s", "lower", digits=1),
     )
 
     def run(self, bench: Bench, kind: str) -> Figures:
