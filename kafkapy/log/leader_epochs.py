@@ -139,6 +139,28 @@ class LeaderEpochCache:
                 self._set((first, *self.entries[len(gone) :]))
                 self._write_later()
 
+    def replace(self, entries: tuple[EpochStart, ...]) -> None:
+        """Use the epochs of another log with the same records, also those that have no records (KAFKA-15608).
+
+        Durable before this returns. Does nothing if the epochs are the same. If writing the file raises OSError, the
+        cache is unchanged.
+        """
+        with self._lock:
+            before = self.entries
+            if entries != before:
+                self._set(entries)
+                try:
+                    self._write()
+                except OSError:
+                    self._set(before)
+                    raise
+
+    def rename(self, directory: str, rename: Callable[[], object]) -> None:
+        """Call `rename`, which renames the log's directory to `directory`, while no background write uses a name."""
+        with self._lock:
+            rename()
+            self._directory = directory
+
     def clear(self) -> None:
         """Remove all epochs, and write the empty checkpoint file at once. Raises OSError."""
         with self._lock:

@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +30,7 @@ from kafkapy.log.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from kafkapy.log.loading.background_load import ConfigOf, IsStray, Loading
 from kafkapy.log.loading.load_progress import LoadWatch
 from kafkapy.log.manager_tasks import ManagerTasks
+from kafkapy.log.moves.futures import FutureLogs
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.settings import LogSettings
 from kafkapy.log.storage.files import Files
@@ -95,6 +96,9 @@ class LogManager:
         self._timed_flushes: list[TimedFlush] = []  # one a directory, so that no disk waits for another
         self.dirs = LogDirs(dirs, self._environment)
         self.loading = Loading(self)
+        self.futures = FutureLogs(self)
+        # The log directories that clients have chosen for logs that do not exist yet.
+        self.preferred: dict[TopicPartition, LogDir] = {}
         self.compaction = Compaction(self, scheduler, clock)
 
     def _environment(self, path: str) -> Environment:
@@ -167,9 +171,24 @@ class LogManager:
         return self.dirs.states()
 
     def logs_in(self, directory: Path) -> list[PartitionLog]:
-        """Return the open logs whose files are in `directory`, one of the directories of log.dirs."""
+        """Return the open logs whose files are in `directory`, one of the directories of log.dirs, with future logs.
+
+        A future log is not the `future` of its log any more once it has taken the log's place.
+        """
         wanted = os.path.abspath(directory)
-        return [log for log in self if log.env.log_dir == wanted]
+        found = []
+        for log in self:
+            future = log.future  # read first: a log that moves meanwhile is found twice, and not in neither place
+            if log.env.log_dir == wanted:
+                found.append(log)
+            if future is not None and future.env.log_dir == wanted:
+                found.append(future)
+        return found
+
+    def count_log(self, log_dir: LogDir, change: int) -> None:
+        """Change the number of logs in a directory, by which `create` chooses one, by 1 or -1."""
+        with self._lock:
+            log_dir.open_logs += change
 
     def take_in(self, log: PartitionLog) -> None:
         """Add a loaded log, so that `get` returns it from now on."""
@@ -209,7 +228,7 @@ class LogManager:
                 # crash, the new log would begin at that offset, and all its records below would be lost. So the
                 # checkpoints are written first.
                 self.checkpoint([one for one in self.online_dirs() if one.is_in_checkpoints(key)])
-                log = self._logs[key] = self.dirs.create_log(key, topic_id, config)
+                log = self._logs[key] = self.dirs.create_log(key, topic_id, config, self.preferred.pop(key, None))
                 self.dirs.of(log.env).open_logs += 1
             elif topic_id is not None:
                 log.assign_topic_id(topic_id)
@@ -263,9 +282,10 @@ class LogManager:
         log.truncate_fully(offset, leader_epoch)
 
     def _lower_recovery_point(self, log: PartitionLog, offset: int) -> None:
-        if log.recovery_point > offset:
-            log.move_recovery_point_back(offset)
-            self.checkpoint([self.dirs.of(log.env)])
+        for one in (log.future, log):
+            if one is not None and one.recovery_point > offset:
+                one.move_recovery_point_back(offset)
+                self.checkpoint([self.dirs.of(one.env)])
 
     def delete(self, topic: str, partition: int) -> None:
         """Rename the log's directory to `-delete`, and remove the files after file.delete.delay.ms.
@@ -277,32 +297,39 @@ class LogManager:
         key = (topic, partition)
         with self.loading.taken(key) as job:
             if job is not None:
-                self.remove_later(job.load.log_dir, self._rename(key, job.load.log_dir, job.path, names.DELETE_DIR))
+                if job.future is not None:  # first: after a crash in between, nobody would know of it any more
+                    log_dir, path = job.future
+                    self.remove_later(log_dir, self.rename_marked(key, log_dir, path, names.DELETE_DIR))
+                self.remove_later(
+                    job.load.log_dir, self.rename_marked(key, job.load.log_dir, job.path, names.DELETE_DIR)
+                )
                 return
         with self._opening if key in self._refused else nullcontext(), self._lock:
             log = self._logs.pop(key, None)
             refused = self._refused.pop(key, None)
-            if log is not None:
-                self.dirs.of(log.env).open_logs -= 1
+            self.preferred.pop(key, None)
         if log is not None:
-            log.abandon()
+            log.abandon()  # ends a move to another directory, after which the log's directory does not change
+            with suppress(LogDirFailure):  # reported by Environment.failed
+                self.futures.cancel(log)
+            self.count_log(self.dirs.of(log.env), -1)
             log.env.check()
             log_dir, path = self.dirs.of(log.env), log.directory
         elif refused is not None:
             log_dir, path = refused.log_dir, refused.path
         else:
             return
-        self.remove_later(log_dir, self._rename(key, log_dir, path, names.DELETE_DIR))
+        self.remove_later(log_dir, self.rename_marked(key, log_dir, path, names.DELETE_DIR))
 
     def set_aside(self, key: TopicPartition, log_dir: LogDir, path: str) -> None:
         """Rename the directory of a log that the cluster does not know to `-stray`.
 
         The broker never deletes that directory.
         """
-        new = self._rename(key, log_dir, path, names.STRAY_DIR)
+        new = self.rename_marked(key, log_dir, path, names.STRAY_DIR)
         _log.warning("%s-%d is not known to the cluster: set aside as %s", *key, new)
 
-    def _rename(self, key: TopicPartition, log_dir: LogDir, path: str, kind: str) -> str:
+    def rename_marked(self, key: TopicPartition, log_dir: LogDir, path: str, kind: str) -> str:
         """Rename a log's directory to a unique name that ends with `kind` (`-delete` or `-stray`). Return the new path.
 
         The log is also removed from its log directory's checkpoints. Raises LogDirFailure, or KafkaError for a full

@@ -17,6 +17,9 @@ SWAP = ".swap"
 
 INDEXES = (OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 
+# A file in the directory of a log that is about to be moved here from another log directory: see kafkapy.log.moves.
+MOVED_IN = "kafkapy-moved-in"
+
 LIVE_DIR = ""
 DELETE_DIR = "-delete"
 STRAY_DIR = "-stray"
@@ -65,6 +68,13 @@ def marked_dir_name(topic: str, partition: int, kind: str) -> str:
     """
     ending = f"-{partition}.{os.urandom(16).hex()}{kind}"
     return topic[: _NAME_MAX - len(ending)] + ending
+
+
+def future_dir_name(topic: str, partition: int) -> str:
+    """Return a unique directory name of the form TOPIC-PARTITION.UNIQUE-future. It may be longer than the 255 bytes
+    that a file system allows, because the topic cannot be shortened: the name is all that says whose log this is.
+    """
+    return f"{topic}-{partition}.{os.urandom(16).hex()}{FUTURE_DIR}"
 
 
 def parse_dir_name(name: str) -> LogDirName | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from kafkapy._ext.entry_walk import any_older
 from kafkapy.errors import Errors, KafkaError
@@ -26,9 +27,11 @@ from kafkapy.log.environment import Environment
 from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.flushing.flushing import Flusher
 from kafkapy.log.indexes.repair import repair_indexes
+from kafkapy.log.leader_epochs import LeaderEpochCache
 from kafkapy.log.loading.load_progress import LoadWatch
 from kafkapy.log.loading.log_loader import LoadedLog, LogLoader
 from kafkapy.log.producers.producer_rebuild import take_snapshot
+from kafkapy.log.producers.producer_snapshots import SnapshotFiles
 from kafkapy.log.reading import log_reader, time_lookup
 from kafkapy.log.results import (
     BUSY,
@@ -62,6 +65,18 @@ class Watcher(Protocol):
     def changed(self) -> object: ...
 
     def end_moved(self) -> object: ...
+
+
+class Place(NamedTuple):
+    """Where a log's files are, and what is known of them: all that changes when the log moves to another directory."""
+
+    env: Environment
+    directory: str
+    segments: SegmentList
+    end: tuple[int, Segment, int]
+    leader_epochs: LeaderEpochCache
+    snapshots: SnapshotFiles
+    recovery_point: int
 
 
 class PartitionLog:
@@ -149,6 +164,9 @@ class PartitionLog:
         self.upkeep = Upkeep(env.upkeep)
         self.retention: RetentionPolicy = env.retention or KafkaRetention()
         self.closed = False
+        # A copy of this log in another log directory that will take its place, None if the log is not being moved. It
+        # is only changed while `upkeep` is held. See kafkapy.log.moves.
+        self.future: PartitionLog | None = None
         self._writer_epoch = -1  # the leader epoch that may append; changed under both locks
         # Two values that appends leave, the first without the lock: a value that is overwritten at the same time only
         # makes one append wait, or not wait, for a thread of the pool.
@@ -161,8 +179,12 @@ class PartitionLog:
         self.watchers: dict[Watcher, None] = {}  # for all readers
         self.end_watchers: dict[Watcher, None] = {}  # for followers, which read up to the log end offset
         self.rules = rules_of(config, self.env.max_decompressed)
+        self._watch_indexes(loaded.segments)
+
+    def _watch_indexes(self, segments: SegmentList) -> None:
+        """Have damaged indexes of these segments rebuilt in the background."""
         repair_later = self._repair_later
-        for segment in loaded.segments:
+        for segment in segments:
             segment.on_damage = repair_later
             if segment.offset_index.damage or segment.time_index.damage:
                 segment.damaged()
@@ -344,6 +366,34 @@ class PartitionLog:
             self.high_watermark = offset
         self.recovery_point = offset
 
+    def place(self) -> Place:
+        """Return where the log's files are. Called with the lock held."""
+        return Place(
+            self.env,
+            self.directory,
+            self.segments,
+            self.end,
+            self.leader_epochs,
+            self.snapshots,
+            self.recovery_point,
+        )
+
+    def put_locked(self, place: Place) -> None:
+        """Use the files at `place`, which have the same records, from now on. Also called while flushes are paused.
+
+        Nothing else changes: readers, watchers and producers do not notice. A reader with the old list of segments
+        goes on as long as their files are open or have their names; then it finds that the list has changed, and looks
+        again.
+        """
+        self.flusher.moved()
+        self.env, self.directory = place.env, place.directory
+        self.leader_epochs, self.snapshots = place.leader_epochs, place.snapshots
+        with self._high_watermark_lock:
+            self.end = place.end
+        self.segments = place.segments  # after the end: see `snapshot`
+        self.recovery_point = place.recovery_point
+        self._watch_indexes(place.segments)
+
     def flushed_locked(self, offset: int) -> None:
         """Move the recovery point up to `offset`, but not above the end offset, which a truncation may have lowered."""
         self.recovery_point = max(self.recovery_point, min(offset, self.end[0]))
@@ -424,6 +474,9 @@ class PartitionLog:
         before, self.config = self.config.record_magic, config
         self.rules = rules_of(config, self.env.max_decompressed)
         self.env.on_flush_ms(config.flush_ms)
+        future = self.future
+        if future is not None:
+            future.update_config(config)
         if config.record_magic < before:
             _log.warning("%s: the message format goes back from %d to %d", self.name, before, config.record_magic)
         if config.record_magic < 2 <= before:
@@ -602,7 +655,7 @@ class PartitionLog:
         is the same, the disk has lost the file. Raises LogDirFailure, KafkaError.
         """
         while True:
-            segments = self.segments
+            segments, env = self.segments, self.env  # the log may move to another directory meanwhile
             try:
                 return look()
             except BlockingIOError:
@@ -610,9 +663,9 @@ class PartitionLog:
             except FileNotFoundError as error:
                 self.check_open()
                 if self.segments is segments:
-                    raise self.disk_error(doing, error) from error
+                    raise env.disk_error(doing, error) from error
             except OSError as error:
-                raise self.disk_error(doing, error) from error
+                raise env.disk_error(doing, error) from error
 
     def aborted_transactions(
         self, offset: int, read: ReadResult, *, blocking: bool = True
@@ -790,7 +843,7 @@ class PartitionLog:
                 self.check_writer(leader_epoch)
             return cleanup.truncate_to(self, offset)
 
-        with self.upkeep.interrupting():
+        with self.upkeep.interrupting(), self._truncating_future(lambda future: future.truncate_to(offset)):
             self._lower_cleaned(offset)
             return self.changed("truncating", cut)
 
@@ -802,9 +855,29 @@ class PartitionLog:
                 self.check_writer(leader_epoch)
             cleanup.truncate_fully(self, offset)
 
-        with self.upkeep.interrupting():
+        with self.upkeep.interrupting(), self._truncating_future(lambda future: future.truncate_fully(offset)):
             self._lower_cleaned(offset)
             self.changed("truncating", empty)
+
+    @contextmanager
+    def _truncating_future(self, truncate: Callable[[PartitionLog], object]) -> Iterator[None]:
+        """Truncate the log's copy in another directory, if there is one, before this log is truncated in the `with`
+        block.
+
+        While the block runs, nothing is copied: else a record that is about to be removed could get into the copy. The
+        copy is truncated first, so that after a crash in between it lacks records, and has none that this log lacks.
+        """
+        future = self.future
+        if future is None:
+            yield
+            return
+        with future.upkeep.interrupting():
+            try:
+                truncate(future)
+            except KafkaError as error:  # its disk has failed: this log must not suffer
+                _log.error("%s is not moved to %s: %s", self.name, future.env.log_dir, error.message)
+                self.future = None
+            yield
 
     def _lower_cleaned(self, offset: int) -> None:
         """Lower the log's offset in cleaner-offset-checkpoint to `offset` at most, before a truncation to `offset`.

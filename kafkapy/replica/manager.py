@@ -434,6 +434,12 @@ class ReplicaManager:
             self._end_following(one, gone)
         log.error("log directory %s is offline (%s); partitions lost: %d", directory, error, len(lost) + len(followed))
 
+    def moved(self, topic: str, index: int) -> None:
+        """Have the appends to a partition watched with those of its log directory, which is another one now."""
+        partition = self._find(topic, index)
+        if partition is not None:
+            partition.watch_stalls(self._stall_of(partition.log.env.log_dir))
+
     def end_long_work(self) -> None:
         """Refuse the queued appends that need a format conversion, because the broker is stopping and sends no more
         responses.

@@ -66,6 +66,10 @@ class Partition(HostedPartition):
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index}, leader epoch {self.leader_epoch}, {self.log})"
 
+    def watch_stalls(self, stall: Any) -> None:
+        """Use the StallMonitor of another log directory, because the log has moved to it."""
+        self._stall = stall
+
     # --- appends
 
     def append(self, sets: Sequence[Records], done: Callable[[list[Verdict]], None]) -> list[Verdict] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from kafkapy.network.settings import Listener
 from kafkapy.network.socket_server import SocketServer
 from kafkapy.replica.in_sync_replicas import IsrEnvironment
 from kafkapy.replica.isr_changes import IsrChanges
+from kafkapy.replica.log_dir_moves import LogDirMoves
 from kafkapy.replica.manager import ReplicaManager
 from kafkapy.replica.roles import Roles
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
@@ -39,7 +40,13 @@ from kafkapy.runtime.scheduler import Scheduler
 from kafkapy.runtime.timer import Timer
 from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.dynamic import DynamicConfig
-from kafkapy.server.config.parts import cleaner_settings, log_settings, network_settings
+from kafkapy.server.config.parts import (
+    cleaner_settings,
+    log_settings,
+    network_settings,
+    replication_throttles,
+    throttle_limits,
+)
 from kafkapy.server.config.security import check as check_security
 from kafkapy.server.config.topics import TopicSettings
 from kafkapy.server.controllership import Controllership
@@ -253,6 +260,14 @@ class BrokerServer:
             isr_env=self._isr_environment(),
         )
         services.replicas.verify_transactions(services.config["transaction.partition.verification.enable"])
+        services.throttles = throttles = replication_throttles(services.config, services.clock)
+        services.log_dir_moves = LogDirMoves(
+            services.log_manager,
+            threads=services.config["num.replica.alter.log.dirs.threads"] or len(services.config.log_dirs),
+            throttle=throttles.log_dirs,
+            is_known=services.cache.has,
+            on_moved=services.replicas.moved,
+        )
         services.topic_settings = settings = TopicSettings(services)
         services.roles = Roles(services.replicas, settings.of, settings.reload, services.cache)
         services.coordinators = coordinators = Coordinators(services, self._timer, self._scheduler)
@@ -261,7 +276,8 @@ class BrokerServer:
         services.following = following = self._following = Following(services, self._timer)
         services.replicas.on_followed = following.follow
         services.replicas.on_unfollowed = following.stop
-        services.cache.on_deleted = coordinators.topic_deleted
+        services.cache.on_deleted = self._topic_deleted
+        settings.load_throttles()
 
     def _make_controllers(self, tree: Tree, controllership: Controllership, this: LiveBroker) -> None:
         services, settings = self.services, self.services.topic_settings
@@ -285,6 +301,10 @@ class BrokerServer:
             allocate_producer_ids=partial(ask_for_producer_ids, services),
         )
         controllership.connect(this, self._controller, elsewhere)
+
+    def _topic_deleted(self, topic: str, partitions: Collection[int]) -> None:
+        self.services.coordinators.topic_deleted(topic, partitions)
+        self.services.throttles.set_topic(topic, (), (), self.services.broker_id)
 
     def _isr_environment(self) -> IsrEnvironment:
         """Return what partitions with several replicas need: who is alive, and the way to the controller."""
@@ -334,6 +354,7 @@ class BrokerServer:
         self.services.log_manager.defaults = config.log_config
         self.services.log_manager.compaction.configure(cleaner_settings(config))
         self.services.replicas.verify_transactions(config["transaction.partition.verification.enable"])
+        self.services.throttles.set_limits(throttle_limits(config))
         self._network.limits.update(
             max_connections=config.max_connections,
             max_connections_per_ip=config.max_connections_per_ip,
@@ -401,6 +422,8 @@ class BrokerServer:
         self.services.disk_pool.stop()
         self.services.read_pools.stop()
         self.services.conversion_pool.stop()
+        if hasattr(self.services, "log_dir_moves"):
+            self.services.log_dir_moves.stop()
         self.services.append_pool.stop()
         self._background_pool.stop()
         if self._tree is not None:

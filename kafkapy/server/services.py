@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from kafkapy.metadata.consumer_offsets import ConsumerOffsets
     from kafkapy.metadata.producer_ids import ProducerIds
     from kafkapy.metadata.topics import TopicRegistry
+    from kafkapy.replica.log_dir_moves import LogDirMoves
     from kafkapy.replica.manager import ReplicaManager
     from kafkapy.replica.markers import MarkerWriter
     from kafkapy.replica.roles import Roles
+    from kafkapy.replica.throttles import ReplicationThrottles
     from kafkapy.replica.verification import TransactionVerifier
     from kafkapy.runtime.clock import Clock
     from kafkapy.runtime.counters import Registry
@@ -57,6 +59,7 @@ class Services:
     dynamic_config: DynamicConfig
     fetch_sessions: FetchSessionCache
     following: Following
+    log_dir_moves: LogDirMoves
     log_manager: LogManager
     meters: RequestMeters
     peers: Peers
@@ -65,6 +68,7 @@ class Services:
     read_pools: ReadPools
     replicas: ReplicaManager
     roles: Roles
+    throttles: ReplicationThrottles
     topic_settings: TopicSettings
     topics: TopicRegistry
 

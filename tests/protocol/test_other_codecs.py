@@ -48,10 +48,12 @@ def all_versions() -> list[tuple[Api, str, int]]:
 
 IN_KIO = [case for case in all_versions() if kio_class(*case) is not None]
 # These are compared only with Kafka itself (test_golden_messages): kafka-python's DescribeLogDirs v0 has one partition
-# for each topic, where Kafka has a list, and its older layouts have no WriteTxnMarkers. No client has the messages that
-# only brokers send each other.
+# for each topic, where Kafka has a list, and its older layouts have no WriteTxnMarkers and no AlterReplicaLogDirs. No
+# client has the messages that only brokers send each other.
 NOT_IN_KAFKA_PYTHON = [
     ("DescribeLogDirs", "request", 0),
+    ("AlterReplicaLogDirs", "request", 0),
+    ("AlterReplicaLogDirs", "response", 0),
     ("WriteTxnMarkers", "request", 0),
     ("WriteTxnMarkers", "response", 0),
 ]

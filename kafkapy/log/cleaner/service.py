@@ -100,9 +100,18 @@ class LogCleaner:
     # --- choosing the next log
 
     def compacted(self) -> Iterator[PartitionLog]:
-        """Yield the compacted logs that are open, in an online log directory, and not marked as uncleanable."""
+        """Yield the compacted logs that are open, in an online log directory, and not marked as uncleanable.
+
+        A log that is being moved to another directory is left out: see kafkapy.log.moves.futures.
+        """
         for log in self._logs:
-            if log.config.compact and not log.closed and log.env.failure is None and log not in self._uncleanable:
+            if (
+                log.config.compact
+                and not log.closed
+                and log.future is None
+                and log.env.failure is None
+                and log not in self._uncleanable
+            ):
                 yield log
 
     def choose(self) -> Candidate | None:
@@ -121,8 +130,8 @@ class LogCleaner:
             for one in sorted(due, key=lambda one: one.dirty_ratio, reverse=True):
                 if one.log.upkeep.try_begin():
                     # Between the first check and try_begin another thread may have cleaned, truncated or deleted this
-                    # log.
-                    again = None if one.log.closed else self._look_at(one.log)
+                    # log, or begun to move it.
+                    again = None if one.log.closed or one.log.future is not None else self._look_at(one.log)
                     if again is not None and again.is_due:
                         return again
                     one.log.upkeep.end()

@@ -80,7 +80,8 @@ class LogDir:
         self.start_offsets = self._read(self._start_offsets, "each log begins at its first segment")
         self.high_watermarks = self._read(self._high_watermarks, "high watermarks begin at the log start offsets")
         found = self.partition_dirs()
-        self.not_loaded = {(name.topic, name.partition) for _, name in found if name.kind == names.LIVE_DIR}
+        served = (names.LIVE_DIR, names.FUTURE_DIR)
+        self.not_loaded = {(name.topic, name.partition) for _, name in found if name.kind in served}
         for checkpoint, read in zip(
             self._checkpoints, (self.recovery_points, self.start_offsets, self.high_watermarks), strict=True
         ):

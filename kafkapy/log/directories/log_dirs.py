@@ -117,14 +117,17 @@ class LogDirs:
             found += [(name.topic, name.partition) for _, name in dirs if name.kind == names.LIVE_DIR]
         return sorted(found)
 
-    def create_log(self, key: TopicPartition, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
+    def create_log(
+        self, key: TopicPartition, topic_id: bytes | None, config: LogConfig, preferred: LogDir | None = None
+    ) -> PartitionLog:
         """Create a log in the online log directory that has the fewest logs; if that fails, in the next one.
 
-        Raises KafkaError KAFKA_STORAGE_ERROR if the log can be created in no directory, for instance because all disks
-        are full.
+        With `preferred`, only that directory is tried, as in Kafka. Raises KafkaError KAFKA_STORAGE_ERROR if the log
+        can be created in no directory, for instance because all disks are full.
         """
         reason = "no log directory is online"
-        for log_dir in sorted(self.online, key=lambda one: one.open_logs + len(one.not_loaded)):
+        candidates = self.online if preferred is None else [preferred] if preferred.online else []
+        for log_dir in sorted(candidates, key=lambda one: one.open_logs + len(one.not_loaded)):
             path = os.path.join(log_dir.env.log_dir, names.dir_name(*key))
             was_there = log_dir.env.files.exists(path)
             try:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import errno
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -93,6 +94,20 @@ class Flusher:
         self._names_changed = True
         self._indexed = _NOWHERE
         self._truncations += 1
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Wait for the flush in progress, and let none begin while the `with` block runs."""
+        with self._lock:
+            yield
+
+    def moved(self) -> None:
+        """Forget what is pending, because the log now uses other files, whose records are durable.
+
+        Called under the log's lock, while flushes are paused.
+        """
+        self.truncated()
+        self._done, self._snapshots = [], []
 
     def flush_to(self, offset: int, *, active: bool) -> None:
         """Make all records below `offset` durable. With `active`, also all records that were appended before the sync.

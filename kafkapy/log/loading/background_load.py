@@ -23,6 +23,7 @@ from kafkapy.log.directories import partition_metadata
 from kafkapy.log.directories.log_dir import LogDir, TopicPartition
 from kafkapy.log.directories.partition_metadata import PartitionMetadataError
 from kafkapy.log.failures import LogDirFailure
+from kafkapy.log.loading.found import find_logs
 from kafkapy.log.loading.load_progress import DirProgress, LoadStopped, LoadWatch
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.runtime.threads import NoThread, Thread
@@ -58,41 +59,22 @@ class Loading:
     ) -> None:
         """List the log directories, so that all logs to load are known. Fast, no matter how much has to be recovered.
 
-        Raises RuntimeError if a log is in two directories. `config_of(topic)` returns the settings of a log. If
-        `is_stray(topic, partition, topic id)` is true, the cluster does not know the log; its directory is renamed to
-        `-stray` and neither served nor deleted. `on_loaded(topic, partition)` is called on a loading thread when a log
-        was loaded or cannot be served; in the second case the reason was logged, and `LogManager.create` raises it.
-        `on_loaded` is not called for a log that was deleted or renamed before it was loaded, because the caller of the
-        deletion may hold locks that `on_loaded` needs.
+        Raises RuntimeError if a log is in two directories, see `find_logs`. `config_of(topic)` returns the settings of
+        a log. If `is_stray(topic, partition, topic id)` is true, the cluster does not know the log; its directory is
+        renamed to `-stray` and neither served nor deleted. `on_loaded(topic, partition)` is called on a loading thread
+        when a log was loaded or cannot be served; in the second case the reason was logged, and `LogManager.create`
+        raises it. `on_loaded` is not called for a log that was deleted or renamed before it was loaded, because the
+        caller of the deletion may hold locks that `on_loaded` needs.
         """
         self._config_of = config_of or self._config_of
         self._is_stray = is_stray or self._is_stray
         self._on_loaded = on_loaded or self._on_loaded
-        places: dict[TopicPartition, str] = {}
-        for log_dir in self._manager.online_dirs():
-            try:
-                found = log_dir.begin_loading()
-            except OSError as error:
-                log_dir.env.failed("loading it", error)
-                continue
-            live = []
-            for path, name in found:
-                key = (name.topic, name.partition)
-                if name.kind == names.DELETE_DIR:
-                    self._manager.remove_later(log_dir, path)
-                elif name.kind != names.LIVE_DIR:
-                    _log.warning("%s is left alone", path)
-                elif key in places:
-                    raise RuntimeError(
-                        f"{names.dir_name(*key)} is in two directories, {places[key]} and {path}: remove one of them"
-                    )
-                else:
-                    places[key] = path
-                    live.append((key, path))
+        found = find_logs(self._manager.online_dirs(), self._manager.remove_later)
+        for log_dir, live in found.logs:
             self._loads.append(
                 DirLoad(
                     log_dir,
-                    live,
+                    live.items(),
                     self._manager.settings.recovery_threads_per_dir,
                     run=self._load,
                     ended=self._ended,
@@ -100,6 +82,8 @@ class Loading:
                 )
             )
         self._jobs = {job.key: job for load in self._loads for job in load.jobs}
+        for key, future in found.futures.items():
+            self._jobs[key].future = future
         self._left = len(self._loads)
 
     def start(self) -> None:
@@ -187,9 +171,39 @@ class Loading:
         if self._is_stray(*key, log.topic_id):
             log.close()  # recovered before it is renamed, so that the log is intact if an administrator restores it
             log.abandon()
-            self._manager.set_aside(key, log_dir, job.path)
+            self._set_aside(job)
         else:
+            if job.future is not None:
+                self._open_future(log, *job.future, watch)
             self._manager.take_in(log)
+            if log.future is not None:
+                self._manager.futures.on_loaded(log)
+
+    def _open_future(self, log: PartitionLog, log_dir: LogDir, path: str, watch: LoadWatch) -> None:
+        """Load a log's copy in another directory. If that fails, the log is served all the same."""
+        key = (log.topic, log.partition)
+        try:
+            if log_dir.online:
+                future = self.open(key, path, log_dir, log.config, watch)
+                self._manager.futures.adopt(log, future, log_dir)
+                log_dir.not_loaded.discard(key)
+                log_dir.not_recovered.discard(key)
+        except LogDirFailure:
+            pass  # logged by Environment.failed
+        except OSError as error:
+            log_dir.env.failed(f"loading {path}", error)
+        except KafkaError as refusal:
+            _log.error("%s is left alone: %s", path, refusal.message)
+        except LoadStopped:
+            raise
+        except Exception:
+            _log.exception("%s is left alone", path)
+
+    def _set_aside(self, job: LoadJob) -> None:
+        """Set aside a log that the cluster does not know, and its copy in another directory if it has one."""
+        self._manager.set_aside(job.key, job.load.log_dir, job.path)
+        if job.future is not None:
+            self._manager.set_aside(job.key, *job.future)
 
     def open(
         self, key: TopicPartition, path: str, log_dir: LogDir, config: LogConfig, watch: LoadWatch
@@ -219,7 +233,7 @@ class Loading:
     def _refuse(self, job: LoadJob, log_dir: LogDir, reason: KafkaError) -> None:
         try:
             if self._is_stray(*job.key, _topic_id(log_dir, job.path)):
-                self._manager.set_aside(job.key, log_dir, job.path)
+                self._set_aside(job)
                 return
         except KafkaError as error:
             _log.error("%s cannot be set aside: %s", job.path, error.message)
@@ -272,7 +286,7 @@ class Loading:
         if job.load.take(job):
             try:
                 if self._is_stray(*key, _topic_id(log_dir, job.path)):
-                    self._manager.set_aside(key, log_dir, job.path)
+                    self._set_aside(job)
                 else:
                     self._load(job, LoadWatch())
             finally:
@@ -295,12 +309,25 @@ class LoadJob:
     DirLoad.
     """
 
-    __slots__ = ("begun", "bytes_left", "ended", "key", "load", "path", "stopped", "taken", "wanted", "written_ms")
+    __slots__ = (
+        "begun",
+        "bytes_left",
+        "ended",
+        "future",
+        "key",
+        "load",
+        "path",
+        "stopped",
+        "taken",
+        "wanted",
+        "written_ms",
+    )
 
     def __init__(self, key: TopicPartition, path: str, load: DirLoad) -> None:
         self.key = key
         self.path = path
         self.load = load
+        self.future: tuple[LogDir, str] | None = None  # the log's copy in another directory: see kafkapy.log.moves
         self.begun = False
         self.ended = False
         self.taken = False  # taken out of the queue by `take`

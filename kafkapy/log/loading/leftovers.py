@@ -15,8 +15,9 @@ from kafkapy.log.loading.load_progress import LoadReport
 from kafkapy.log.segments.segment import WITHOUT_ENTRIES
 from kafkapy.log.storage.files import Entry, Files
 
-# Suffixes that a crash may leave. A `.tmp` file was about to replace another file.
-_MARKS = (names.DELETED, names.CLEANED, names.SWAP, ".tmp")
+# Suffixes that a crash may leave. A `.tmp` file was about to replace another file. The file MOVED_IN means nothing any
+# more when the log is loaded: see kafkapy.log.loading.found.
+_MARKS = (names.DELETED, names.CLEANED, names.SWAP, names.MOVED_IN, ".tmp")
 
 
 def clear_leftovers(files: Files, directory: str, report: LoadReport) -> dict[str, Entry]:

@@ -12,11 +12,14 @@ from kafkapy.log.cleaner.settings import CleanerSettings
 from kafkapy.log.retention import RetentionPolicy
 from kafkapy.log.settings import LogSettings
 from kafkapy.network.settings import NetworkSettings
+from kafkapy.replica.throttles import ReplicationThrottles
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.runtime.descriptors import half_of_the_descriptors
+from kafkapy.server.config.keys import DYNAMIC_ONLY_KEYS
 
 if TYPE_CHECKING:
     from kafkapy.metadata.zookeeper.client import ZooKeeperSettings
+    from kafkapy.runtime.clock import Clock
     from kafkapy.server.config.broker_config import BrokerConfig
 
 _POLICY = "kafkapy.retention.policy"
@@ -66,6 +69,25 @@ def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
         max_bytes_per_second=config["log.cleaner.io.max.bytes.per.second"],
         backoff_ms=config["log.cleaner.backoff.ms"],
     )
+
+
+def replication_throttles(config: BrokerConfig, clock: Clock) -> ReplicationThrottles:
+    """Return the throttles of replication and of moves between log directories, with their limits."""
+    throttles = ReplicationThrottles(
+        clock,
+        samples=config["replication.quota.window.num"],
+        sample_s=config["replication.quota.window.size.seconds"],
+        log_dir_samples=config["alter.log.dirs.replication.quota.window.num"],
+        log_dir_sample_s=config["alter.log.dirs.replication.quota.window.size.seconds"],
+    )
+    throttles.set_limits(throttle_limits(config))
+    return throttles
+
+
+def throttle_limits(config: BrokerConfig) -> dict[str, int]:
+    """Return the bytes per second of the throttles by the names of the settings, which exist only as dynamic ones."""
+    texts = {**config.dynamic_default, **config.dynamic_broker}
+    return {name: key.parse(texts[name]) for name, key in DYNAMIC_ONLY_KEYS.items() if name in texts}
 
 
 def network_settings(config: BrokerConfig) -> NetworkSettings:

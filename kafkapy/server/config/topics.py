@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkapy.errors import Errors, KafkaError
@@ -14,6 +15,8 @@ from kafkapy.server.config.alter import check_topic, stored_topic
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
+
+THROTTLED = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
 
 log = logging.getLogger("kafkapy.server.config.topics")
 
@@ -52,19 +55,39 @@ class TopicSettings:
             if validate_only:
                 return
             wait(services.configs.set_topic, topic, overrides)
-            services.replicas.update_config(topic, config)
+            self._apply(topic, config)
         services.roles.settings_changed(topic)
         ignored = config.format_ignored()
         if ignored is not None:
             log.warning("topic %s: %s", topic, ignored)
         log.info("settings of topic %s are now: %s", topic, overrides or "defaults")
 
+    def _apply(self, topic: str, config: LogConfig) -> None:
+        self._services.replicas.update_config(topic, config)
+        self._throttle(topic, config)
+
+    def _throttle(self, topic: str, config: LogConfig) -> None:
+        self._services.throttles.set_topic(
+            topic,
+            config.leader_replication_throttled_replicas,
+            config.follower_replication_throttled_replicas,
+            self._services.broker_id,
+        )
+
+    def load_throttles(self) -> None:
+        """Set the throttled partitions of all topics when the broker starts."""
+        services = self._services
+        for topic in services.topics.names():
+            if not THROTTLED.isdisjoint(services.configs.topic(topic)):
+                with suppress(KafkaError):  # reported when the topic's logs are loaded
+                    self._throttle(topic, self.of(topic))
+
     def reload(self, topic: str) -> None:
         """Apply a topic's stored settings to its logs again, because another program may have changed them. Raise
         KafkaError INVALID_CONFIG if a stored value cannot be parsed."""
         with self._changing:
             if topic in self._services.cache:
-                self._services.replicas.update_config(topic, self.of(topic))
+                self._apply(topic, self.of(topic))
         self._services.roles.settings_changed(topic)
 
     def refresh_all(self) -> None:
@@ -73,7 +96,7 @@ class TopicSettings:
         with self._changing:
             for topic in self._services.cache.names():
                 try:
-                    self._services.replicas.update_config(topic, self.of(topic))
+                    self._apply(topic, self.of(topic))
                 except KafkaError as error:
                     log.error(
                         "the logs of topic %s keep their settings; the stored ones are bad: %s", topic, error.message

@@ -1,32 +1,83 @@
-"""DescribeLogDirs (versions 0 to 4): the sizes of partitions, and the space in their directories (KIP-113, KIP-827).
+"""AlterReplicaLogDirs (versions 0 to 2) moves partitions between log directories (KIP-113). DescribeLogDirs (versions 0
+to 4) shows the sizes of partitions, those that are being moved among them, and the space in the directories (KIP-827).
 
-Source: ReplicaManager.describeLogDirs.
+Source: ReplicaManager.alterReplicaLogDirs and describeLogDirs.
 
 Differences from Kafka:
 
-- Replicas are not moved between directories, so no replica is described as a future one.
-- A log that is still being loaded has the size 0. Kafka handles no requests before all logs are loaded.
+- A log that is still being loaded has the size 0 and cannot be moved yet (REPLICA_NOT_AVAILABLE). Kafka handles no
+  requests before all logs are loaded.
+- Kafka remembers the chosen directory also for a partition that the cluster does not have; here that is only an error.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from kafkapy.errors import Errors
-from kafkapy.protocol.apis import DESCRIBE_LOG_DIRS
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol.apis import ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS
+from kafkapy.server.admission import CLUSTER, Action
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kafkapy.server.services import Services
 
+log = logging.getLogger("kafkapy.server.log_dirs")
 
-@serves(DESCRIBE_LOG_DIRS, pooled=True)
-def handle(broker: Services, call: Call, request: Any) -> Any:
+
+def _alters(broker: Services, call: Call) -> list[Action]:
+    return [Action("ALTER", "CLUSTER", CLUSTER)]
+
+
+def _describes(broker: Services, call: Call) -> list[Action]:
+    return [Action("DESCRIBE", "CLUSTER", CLUSTER)]
+
+
+@serves(ALTER_REPLICA_LOG_DIRS, pooled=True, authorizes=_alters)
+def alter(broker: Services, call: Call, request: Any) -> Any:
+    """Handle AlterReplicaLogDirs on the disk pool: begin to move each partition. Return an error code for each
+    partition; the moves go on after the response."""
+    make = ALTER_REPLICA_LOG_DIRS.Response
+    by_topic: dict[str, list[Any]] = {}
+    wanted = {
+        (topic.name, index): directory.path
+        for directory in request.dirs
+        for topic in directory.topics
+        for index in topic.partitions
+    }
+    for (topic, index), path in wanted.items():
+        by_topic.setdefault(topic, []).append(
+            make.Results.Partitions(partition_index=index, error_code=_begin(broker, call, topic, index, path))
+        )
+    return make(
+        results=[make.Results(topic_name=topic, partitions=partitions) for topic, partitions in by_topic.items()]
+    )
+
+
+def _begin(broker: Services, call: Call, topic: str, index: int, path: str) -> int:
+    if call.denied:
+        return Errors.CLUSTER_AUTHORIZATION_FAILED
+    try:
+        broker.log_dir_moves.alter(topic, index, path)
+    except KafkaError as error:
+        log.warning("%s-%d does not move to %s: %s", topic, index, path, error.message)
+        return error.code
+    return Errors.NONE
+
+
+@serves(DESCRIBE_LOG_DIRS, pooled=True, authorizes=_describes)
+def describe(broker: Services, call: Call, request: Any) -> Any:
     """Handle DescribeLogDirs on the disk pool: return the log directories, with their free space and the sizes of their
     partitions."""
     make = DESCRIBE_LOG_DIRS.Response
+    if call.denied:
+        return make(error_code=Errors.CLUSTER_AUTHORIZATION_FAILED, results=[])
     wanted = (
         None
         if request.topics is None
@@ -37,18 +88,12 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
         if error is not None:
             results.append(make.Results(error_code=Errors.KAFKA_STORAGE_ERROR, log_dir=str(directory), topics=[]))
             continue
-        found = [
-            (log.topic, log.partition, log.size, max(0, log.high_watermark - log.log_end_offset))
-            for log in broker.log_manager.logs_in(directory)
-        ]
-        # A log that is being recovered is listed with size 0: recovery may still truncate it.
-        found += [(*key, 0, 0) for key in broker.log_manager.loading.in_dir(directory)]
         by_topic: dict[str, list[Any]] = {}
-        for topic, index, size, lag in found:
+        for topic, index, size, lag, is_future in _found_in(broker, directory):
             if wanted is None or (topic, index) in wanted:
                 by_topic.setdefault(topic, []).append(
                     make.Results.Topics.Partitions(
-                        partition_index=index, partition_size=size, offset_lag=lag, is_future_key=False
+                        partition_index=index, partition_size=size, offset_lag=lag, is_future_key=is_future
                     )
                 )
         total, usable = _room(directory)
@@ -64,6 +109,22 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
             )
         )
     return make(results=results)
+
+
+def _found_in(broker: Services, directory: Path) -> Iterator[tuple[str, int, int, int, bool]]:
+    """Yield (topic, partition, bytes, lag in offsets, whether it is a future log) of the logs in a directory.
+
+    A log lags behind its high watermark, a future log behind the end of the log that it is copied from.
+    """
+    for one in broker.log_manager.logs_in(directory):
+        current = broker.log_manager.get(one.topic, one.partition)
+        if current is None or current is one:
+            yield one.topic, one.partition, one.size, max(0, one.high_watermark - one.log_end_offset), False
+        elif current.future is one:
+            yield one.topic, one.partition, one.size, current.log_end_offset - one.log_end_offset, True
+    # A log that is being recovered is listed with size 0: recovery may still truncate it.
+    for topic, index in broker.log_manager.loading.in_dir(directory):
+        yield topic, index, 0, 0, False
 
 
 def _room(directory: Any) -> tuple[int, int]:

@@ -61,6 +61,13 @@ METRICS = metric_table(
     Metric("topics", "gauge", (), "Topics.", "kafka.controller:type=KafkaController,name=GlobalTopicCount"),
     Metric("offline_log_directories", "gauge", (), "Log directories that failed.",
            f"{_LOG_MANAGER},name=OfflineLogDirectoryCount"),
+    Metric("log_dir_moves", "gauge", (), "Partitions that are being moved to another log directory, or wait for that."),
+    Metric("log_dir_moves_max_lag", "gauge", (),
+           "Largest number of records that are still to be copied, of the partitions that are being moved.",
+           "kafka.server:type=ReplicaAlterLogDirsManager,name=MaxLag,clientId=ReplicaAlterLogDirs"),
+    Metric("replication_byte_rate", "gauge", ("throttle",),
+           "Bytes per second of the partitions to which a throttle applies: leader, follower or log_dirs.",
+           "kafka.server:type={LeaderReplication,FollowerReplication,AlterLogDirsReplication},name=byte-rate"),
     Metric("log_open_files", "gauge", (), "Files of logs that are kept open."),
     Metric("append_stalls", "counter", (), "Writes that took longer than kafkapy.stall.threshold.ms."),
     Metric("remaining_logs_to_recover", "gauge", ("dir",), "Logs of a directory that are not loaded yet.",
@@ -100,9 +107,18 @@ def register(services: Services) -> None:
         "topics": lambda: len(services.cache),
         "offline_log_directories": lambda: sum(error is not None for _, error in logs.directories()),
         "log_open_files": lambda: logs.open_files,
+        "log_dir_moves": lambda: len(services.log_dir_moves.moving()),
+        "log_dir_moves_max_lag": services.log_dir_moves.max_lag,
         "append_stalls": lambda: sum(monitor.stalls for monitor in services.replicas.stalls().values()),
     }.items():
         counters.register(METRICS[name], read)
+    throttles = services.throttles
+    for name, throttle in (
+        ("leader", throttles.leader),
+        ("follower", throttles.follower),
+        ("log_dirs", throttles.log_dirs),
+    ):
+        counters.register(METRICS["replication_byte_rate"], throttle.rate, name)
     sizes = [METRICS["log_size_bytes"], METRICS["log_start_offset"], METRICS["log_end_offset"]]
     counters.register_reader(sizes, partial(_logs, services))
     counts = [METRICS[f"{name}_partitions"] for name in ("under_replicated", "under_min_isr", "at_min_isr")]

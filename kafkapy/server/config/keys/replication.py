@@ -57,8 +57,8 @@ ROWS: tuple[Row, ...] = (
     ("replication.quota.window.num", T.INT, 11, Range(1), LOW, "", "Samples kept for replication quotas."),
     ("replication.quota.window.size.seconds", T.INT, 1, Range(1), LOW, "",
      "Length of one sample for replication quotas."),
-    ("alter.log.dirs.replication.quota.window.num", T.INT, 11, Range(1), LOW, "",
+    ("alter.log.dirs.replication.quota.window.num", T.INT, 11, Range(1), LOW, "E",
      "Samples kept for quotas on moves between log directories."),
-    ("alter.log.dirs.replication.quota.window.size.seconds", T.INT, 1, Range(1), LOW, "",
+    ("alter.log.dirs.replication.quota.window.size.seconds", T.INT, 1, Range(1), LOW, "E",
      "Length of one sample for quotas on moves between log directories."),
 )  # fmt: skip

@@ -1,0 +1,161 @@
+"""The future logs of a broker: create, load and delete them, and let them take the place of their logs.
+
+A future log is the copy of a log in another log directory, under a name TOPIC-PARTITION.UNIQUE-future, as Kafka has it.
+It belongs to its log (`PartitionLog.future`) and is no log of its own: nobody reads it or appends to it. While a log
+has one, it is not compacted: else a tombstone could be removed before it is copied, and the older records of its key
+after they were. Source: LogManager.getOrCreateLog, replaceCurrentWithFutureLog and abortAndPauseCleaning.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log import names
+from kafkapy.log.moves.swapping import prepare, swap
+from kafkapy.log.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from kafkapy.log.directories.log_dir import LogDir
+    from kafkapy.log.manager import LogManager
+
+_log = logging.getLogger(__name__)
+
+
+class FutureLogs:
+    """Creates and removes the future logs of a LogManager. All methods may wait for the disk."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        # Called on a loading thread with each log that was loaded with a future log, so that the copy is continued.
+        self.on_loaded: Callable[[PartitionLog], object] = lambda log: None
+        self._changing = threading.Lock()  # held while a future log is created, so that a log gets only one
+
+    def create(self, log: PartitionLog, log_dir: LogDir) -> bool:
+        """Create an empty future log in `log_dir`. Return False if the log is there already, or is being copied there.
+
+        A copy to a third directory is given up. Raises KafkaError KAFKA_STORAGE_ERROR while a log directory is offline,
+        because the partition's future log may be there, or if the log cannot be created.
+        """
+        with self._changing:
+            if log.env.log_dir == log_dir.env.log_dir:
+                self.cancel(log)
+                return False
+            if log.future is not None and log.future.env.log_dir == log_dir.env.log_dir:
+                return False
+            offline = [str(path) for path, error in self._manager.directories() if error is not None]
+            if offline:
+                raise KafkaError(
+                    Errors.KAFKA_STORAGE_ERROR, f"{log.name} is not moved: {', '.join(offline)} is offline"
+                )
+            self.cancel(log)
+            self._attach(log, self._make(log, log_dir), log_dir)
+            return True
+
+    def _make(self, log: PartitionLog, log_dir: LogDir) -> PartitionLog:
+        key, env = (log.topic, log.partition), log_dir.env
+        path = os.path.join(env.log_dir, names.future_dir_name(*key))
+        try:
+            if env.files.exists(os.path.join(env.log_dir, log.name)):
+                raise KafkaError(Errors.KAFKA_STORAGE_ERROR, f"{env.log_dir} has a directory {log.name} already")
+            if log_dir.is_in_checkpoints(key):  # offsets of an earlier log of that name: see LogManager.create
+                self._manager.checkpoint([log_dir])
+            env.cleaner_offsets.remove(key)
+            return PartitionLog.load(
+                env, path, *key, log.config, log_start_offset=log.log_start_offset, topic_id=log.topic_id
+            )
+        except OSError as error:
+            raise env.disk_error(f"making {path}", error) from error
+
+    def adopt(self, log: PartitionLog, future: PartitionLog, log_dir: LogDir) -> None:
+        """Take a future log that was found on the disk, before anybody uses `log`.
+
+        If the future log is longer, the log has lost records that were not flushed. Others may get their offsets, in
+        the same leader epoch, so they are removed here, before that. After an unclean stop the future log's own records
+        above the recovery point are not trusted either: a power cut may have lost some of them and not those after
+        them, and a gap is no damage that recovery would find.
+        """
+        end = log.log_end_offset
+        if not log_dir.was_clean:
+            end = min(end, future.recovery_point)
+        if future.log_end_offset > end:
+            future.truncate_to(end)
+        self._attach(log, future, log_dir)
+
+    def _attach(self, log: PartitionLog, future: PartitionLog, log_dir: LogDir) -> None:
+        try:
+            with log.upkeep.interrupting():  # ends a cleaning in progress
+                log.check_open()
+                log.future = future
+        except KafkaError:
+            future.abandon()
+            self._remove(future, log_dir)
+            raise
+        self._manager.count_log(log_dir, 1)
+        future.env.on_flush_ms(log.config.flush_ms)
+
+    def prepare(self, log: PartitionLog) -> None:
+        """Make all durable that `complete` needs and that takes long. The future log has nearly caught up.
+
+        Raises LogDirFailure, or a Shortage.
+        """
+        future = self._future_of(log)
+        prepare(future)
+        # The log start offset would be lost in a crash after the swap.
+        self._manager.checkpoint([self._manager.dirs.of(future.env)])
+        self._copy_cleaner_offset(log, future)
+
+    def complete(self, log: PartitionLog, piece: int) -> None:
+        """Let the future log of `log` take the place of the log, after `prepare`. Errors as in `swap`."""
+        future = self._future_of(log)
+        manager, key = self._manager, (log.topic, log.partition)
+        old_dir, new_dir = manager.dirs.of(log.env), manager.dirs.of(future.env)
+        old_directory = os.path.join(old_dir.env.log_dir, names.marked_dir_name(*key, names.DELETE_DIR))
+        swap(log, future, old_directory, piece)
+        manager.count_log(old_dir, -1)
+        old_dir.forget(key)
+        _log.info("%s has moved from %s to %s", log.name, old_dir.path, new_dir.path)
+        manager.remove_later(old_dir, old_directory)
+        for log_dir, tidy in (
+            (new_dir, lambda: new_dir.env.files.unlink(os.path.join(log.directory, names.MOVED_IN))),
+            (old_dir, lambda: old_dir.env.cleaner_offsets.remove(key)),
+        ):
+            try:
+                tidy()
+            except OSError as error:
+                _log.error("%s", log_dir.env.disk_error(f"tidying up after {log.name}", error).message)
+
+    def _future_of(self, log: PartitionLog) -> PartitionLog:
+        if log.future is None:
+            raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{log.name} is not being moved any more")
+        return log.future
+
+    def _copy_cleaner_offset(self, log: PartitionLog, future: PartitionLog) -> None:
+        key = (log.topic, log.partition)
+        try:
+            cleaned_to = log.env.cleaner_offsets.get(key)
+            if cleaned_to is not None:
+                future.env.cleaner_offsets.put(key, cleaned_to)
+        except OSError as error:
+            raise future.disk_error(f"noting how far {log.name} is cleaned", error) from error
+
+    def cancel(self, log: PartitionLog) -> None:
+        """Remove the future log of `log`, if it has one. Raises LogDirFailure if it cannot be renamed."""
+        with log.upkeep.interrupting():
+            future, log.future = log.future, None
+        if future is None:
+            return
+        log_dir = self._manager.dirs.of(future.env)
+        self._manager.count_log(log_dir, -1)
+        future.abandon()
+        if log_dir.online:
+            self._remove(future, log_dir)
+
+    def _remove(self, future: PartitionLog, log_dir: LogDir) -> None:
+        key = (future.topic, future.partition)
+        renamed = self._manager.rename_marked(key, log_dir, future.directory, names.DELETE_DIR)
+        self._manager.remove_later(log_dir, renamed)

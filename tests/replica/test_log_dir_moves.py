@@ -1,0 +1,133 @@
+"""Moves between log directories on their threads: continued ones, errors, and what the throttle and a stop do."""
+
+import errno
+
+import pytest
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.config import LogConfig
+from kafkapy.log.manager import LogManager
+from kafkapy.replica.log_dir_moves import LogDirMoves
+from kafkapy.replica.throttles import Throttle
+from kafkapy.runtime.clock import SYSTEM_CLOCK
+from tests.harness.wire import eventually
+from tests.log.support import ManualScheduler, batch, values_of
+
+TOPIC_ID = bytes(range(16))
+KEY = ("t", 0)
+
+
+class Host:
+    def __init__(self, tmp_path):
+        self.dirs = [str(tmp_path / "one"), str(tmp_path / "two")]
+        self.manager = LogManager(self.dirs, LogConfig({}), clock=SYSTEM_CLOCK, scheduler=ManualScheduler())
+        self.throttle = Throttle(SYSTEM_CLOCK)
+        self.moved = []
+        self.moves = LogDirMoves(
+            self.manager,
+            threads=1,
+            throttle=self.throttle,
+            is_known=lambda topic, index: topic == "known",
+            on_moved=lambda *moved: self.moved.append(moved),
+        )
+        self.manager.load()
+        if self.log is None:
+            self.manager.preferred[KEY] = self.manager.dirs.opened[0]
+            self.manager.create(*KEY, TOPIC_ID, LogConfig({}), is_new=True)
+
+    @property
+    def log(self):
+        return self.manager.get(*KEY)
+
+    def append(self, *values, epoch=0):
+        self.log.assign_leader_epoch(epoch)
+        for value in values:
+            (verdict,) = self.log.append([batch(value)], epoch)
+            assert not isinstance(verdict, KafkaError)
+        self.log.advance_high_watermark(self.log.log_end_offset, epoch)
+
+    def stop(self):
+        self.moves.stop()
+        self.manager.close()
+
+
+@pytest.fixture
+def host(tmp_path):
+    host = Host(tmp_path)
+    yield host
+    host.stop()
+
+
+def test_a_move_ends_with_a_call(host):
+    host.append("a", "b")
+    host.moves.alter(*KEY, host.dirs[1])
+    eventually(lambda: host.moved == [KEY])
+    assert host.log.env.log_dir == host.dirs[1]
+    assert host.moves.moving() == []
+    assert host.moves.max_lag() == 0
+
+
+def test_a_move_waits_for_the_throttle_and_a_stop_ends_the_wait(host):
+    host.append("a" * 1000, "b")
+    host.throttle.limit = 1
+    host.throttle.record(1 << 40)
+    host.moves.alter(*KEY, host.dirs[1])
+    assert host.moves.moving() == [host.log]
+    assert host.moves.max_lag() == 2
+    host.moves.stop()
+    assert host.moved == []
+    assert host.log.future is not None
+
+
+def test_a_new_replica_of_a_known_partition_will_be_created_in_the_directory(host):
+    with pytest.raises(KafkaError) as raised:
+        host.moves.alter("known", 3, host.dirs[1])
+    assert raised.value.code == Errors.REPLICA_NOT_AVAILABLE
+    log = host.manager.create("known", 3, TOPIC_ID, LogConfig({}), is_new=True)
+    assert log.env.log_dir == host.dirs[1]
+
+
+def test_a_copy_with_records_of_an_epoch_that_the_log_never_had_is_cut_before_it_is_continued(host, tmp_path):
+    """The log was truncated without its copy, as by a crash, and has other records at the same offsets."""
+    host.append("a", "b", epoch=1)
+    host.append("c", "d", epoch=2)
+    host.throttle.limit = 0
+    host.manager.futures.create(host.log, host.manager.dirs.opened[1])
+    future = host.log.future
+    found = host.log.read(0, 1 << 20, max_offset=4)
+    future.append_as_follower(memoryview(found.region.read()), 9)
+    host.log.future = None  # so that the truncation does not reach it
+    host.log.truncate_to(2)
+    host.log.future = future
+    host.append("x", "y", "z", epoch=3)
+    host.throttle.limit = 1 << 62
+    host.manager.futures.on_loaded(host.log)
+    eventually(lambda: host.moved == [KEY])
+    assert [value for _, value in values_of(host.log)] == [b"a", b"b", b"x", b"y", b"z"]
+    assert [entry.epoch for entry in host.log.leader_epochs.entries] == [1, 3]
+
+
+def test_a_broken_disk_ends_the_move_and_not_the_partition(host, caplog):
+    host.append("a")
+    host.throttle.limit = 0
+    host.throttle.record(1)
+    host.moves.alter(*KEY, host.dirs[1])
+    host.log.future.env.failed("a test", OSError(errno.EIO, "broken"))
+    host.throttle.limit = 1 << 62
+    eventually(lambda: host.moves.moving() == [])
+    assert "t-0 is not moved" in caplog.text
+    assert host.moved == []
+    host.append("b")
+    assert len(values_of(host.log)) == 2
+
+
+def test_a_damaged_log_is_not_moved_and_its_copy_is_removed(host, caplog):
+    host.append("a", "b")
+    segment = host.log.segments.active
+    with open(segment.path(".log"), "r+b") as file:
+        file.seek(segment.size - 2)
+        file.write(b"\xff")
+    host.moves.alter(*KEY, host.dirs[1])
+    eventually(lambda: host.moves.moving() == [])
+    eventually(lambda: "t-0 is not moved" in caplog.text)
+    assert host.log.env.log_dir == host.dirs[0]

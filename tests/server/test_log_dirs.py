@@ -1,0 +1,246 @@
+"""Moves between log directories through the protocol: AlterReplicaLogDirs, DescribeLogDirs, the dynamic settings."""
+
+import threading
+
+import pytest
+
+from kafkapy.errors import Errors
+from kafkapy.protocol.apis import (
+    ALTER_REPLICA_LOG_DIRS,
+    DELETE_TOPICS,
+    DESCRIBE_LOG_DIRS,
+    FETCH,
+    INCREMENTAL_ALTER_CONFIGS,
+)
+from tests.harness.wire import Wire, eventually
+
+from .requests import batch, produce, start_broker
+
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+@pytest.fixture
+def dirs(tmp_path):
+    return tmp_path / "one", tmp_path / "two"
+
+
+@pytest.fixture
+def broker(dirs):
+    server = start_broker(f"{dirs[0]},{dirs[1]}", broker_id=0)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def wire(broker):
+    with Wire(broker.bootstrap_servers) as connection:
+        yield connection
+
+
+def alter(wire, path, *partitions, version=2):
+    """Return the error codes by partition; `partitions` are (topic, index)."""
+    make = ALTER_REPLICA_LOG_DIRS.Request
+    topics = [make.Dirs.Topics(name=topic, partitions=[index]) for topic, index in partitions]
+    response = wire.call(ALTER_REPLICA_LOG_DIRS, version, make(dirs=[make.Dirs(path=str(path), topics=topics)]))
+    return {
+        (topic.topic_name, one.partition_index): one.error_code
+        for topic in response.results
+        for one in topic.partitions
+    }
+
+
+def describe(wire, topic):
+    """Return (directory's name, partition, whether it is a future log, lag) of the topic's logs."""
+    response = wire.call(DESCRIBE_LOG_DIRS, 4, topics=None)
+    return sorted(
+        (result.log_dir.rpartition("/")[2], one.partition_index, one.is_future_key, one.offset_lag)
+        for result in response.results
+        for found in result.topics
+        if found.name == topic
+        for one in found.partitions
+    )
+
+
+def place(wire, topic):
+    return [(name, future) for name, _, future, _ in describe(wire, topic)]
+
+
+def set_rate(wire, value):
+    make = INCREMENTAL_ALTER_CONFIGS.Request
+    change = make.Resources.Configs(name=RATE, config_operation=0 if value else 1, value=value)
+    response = wire.call(
+        INCREMENTAL_ALTER_CONFIGS,
+        1,
+        make(resources=[make.Resources(resource_type=4, resource_name="0", configs=[change])]),
+    )
+    assert response.responses[0].error_code == Errors.NONE
+
+
+def other(dirs, wire, topic):
+    """Return the directory in which the topic's only partition is not."""
+    ((name, _),) = place(wire, topic)
+    return next(one for one in dirs if one.name != name)
+
+
+def fill(wire, topic, count=20, size=100_000):
+    for number in range(count):
+        assert produce(wire, topic, batch(bytes([number % 256]) * size)).error_code == Errors.NONE
+
+
+def test_a_partition_moves_to_another_directory_while_it_is_in_use(wire, dirs):
+    wire.create_topic("t", 1)
+    fill(wire, "t")
+    target = other(dirs, wire, "t")
+    assert alter(wire, target, ("t", 0)) == {("t", 0): Errors.NONE}
+    eventually(lambda: place(wire, "t") == [(target.name, False)])
+    assert produce(wire, "t", batch(b"more")).base_offset == 20
+    assert (target / "t-0").is_dir()
+
+
+def test_a_throttled_move_is_described_with_its_lag_and_goes_on_when_the_throttle_is_taken_away(broker, wire, dirs):
+    wire.create_topic("t", 1)
+    fill(wire, "t", 40)
+    source, target = place(wire, "t")[0][0], other(dirs, wire, "t")
+    set_rate(wire, "1000")
+    assert alter(wire, target, ("t", 0)) == {("t", 0): Errors.NONE}
+    eventually(lambda: 0 < describe(wire, "t")[target.name == "two"][3] < 40)
+    assert sorted(place(wire, "t")) == sorted([(source, False), (target.name, True)])
+    assert broker.services.throttles.log_dirs.rate() > 0
+    set_rate(wire, None)
+    eventually(lambda: place(wire, "t") == [(target.name, False)])
+
+
+def test_a_throttled_move_ends_when_its_old_directory_is_asked_for(wire, dirs):
+    wire.create_topic("t", 1)
+    fill(wire, "t", 40)
+    target = other(dirs, wire, "t")
+    (source,) = (one for one in dirs if one != target)
+    set_rate(wire, "1")
+    assert alter(wire, target, ("t", 0)) == {("t", 0): Errors.NONE}
+    assert alter(wire, source, ("t", 0)) == {("t", 0): Errors.NONE}
+    assert place(wire, "t") == [(source.name, False)]
+    set_rate(wire, None)
+    assert produce(wire, "t", batch(b"more")).error_code == Errors.NONE
+
+
+def test_a_topic_is_deleted_while_it_moves(wire, dirs):
+    wire.create_topic("t", 1)
+    fill(wire, "t", 40)
+    target = other(dirs, wire, "t")
+    set_rate(wire, "1")
+    assert alter(wire, target, ("t", 0)) == {("t", 0): Errors.NONE}
+    make = DELETE_TOPICS.Request
+    response = wire.call(DELETE_TOPICS, 6, make(topics=[make.Topics(name="t")], timeout_ms=30_000))
+    assert response.responses[0].error_code == Errors.NONE
+    assert describe(wire, "t") == []
+    assert not [path for one in dirs for path in one.iterdir() if path.name.endswith("-future")]
+
+
+def test_a_move_that_a_stop_interrupts_is_continued(dirs):
+    server = start_broker(f"{dirs[0]},{dirs[1]}", broker_id=0)
+    with Wire(server.bootstrap_servers) as wire:
+        wire.create_topic("t", 1)
+        fill(wire, "t", 40)
+        target = other(dirs, wire, "t")
+        set_rate(wire, "1000")
+        assert alter(wire, target, ("t", 0)) == {("t", 0): Errors.NONE}
+        eventually(lambda: len(describe(wire, "t")) == 2)
+    server.stop()
+    server = start_broker(f"{dirs[0]},{dirs[1]}", broker_id=0)
+    try:
+        with Wire(server.bootstrap_servers) as wire:
+            assert len(describe(wire, "t")) == 2
+            set_rate(wire, None)
+            eventually(lambda: place(wire, "t") == [(target.name, False)])
+            assert produce(wire, "t", batch(b"more")).base_offset == 40
+    finally:
+        server.stop()
+
+
+def test_each_error_has_kafkas_code(broker, wire, dirs, tmp_path):
+    wire.create_topic("t", 1)
+    name = "x" * 230
+    wire.create_topic(name, 1)
+    target = other(dirs, wire, "t")
+    assert alter(wire, tmp_path / "three", ("t", 0), version=0) == {("t", 0): Errors.LOG_DIR_NOT_FOUND}
+    assert alter(wire, "", ("t", 0)) == {("t", 0): Errors.LOG_DIR_NOT_FOUND}
+    assert alter(wire, target, (name, 0)) == {(name, 0): Errors.INVALID_TOPIC_EXCEPTION}
+    assert alter(wire, target, ("u", 0), ("t", -1), version=1) == {
+        ("u", 0): Errors.UNKNOWN_TOPIC_OR_PARTITION,
+        ("t", -1): Errors.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    log_dir = next(one for one in broker.services.log_manager.online_dirs() if one.path == target)
+    log_dir.env.failed("a test", OSError(5, "broken"))
+    assert alter(wire, target, ("t", 0)) == {("t", 0): Errors.KAFKA_STORAGE_ERROR}
+
+
+def test_a_principal_without_the_right_neither_moves_nor_describes(broker, wire, dirs):
+    class Nobody:
+        generation = 0
+
+        def denied(self, call, actions, *, logged=True):
+            return [one for one in actions if one.resource_type == "CLUSTER"]
+
+    wire.create_topic("t", 1)
+    target = other(dirs, wire, "t")
+    broker.services.authorizer = Nobody()
+    try:
+        assert alter(wire, target, ("t", 0)) == {("t", 0): Errors.CLUSTER_AUTHORIZATION_FAILED}
+        response = wire.call(DESCRIBE_LOG_DIRS, 4, topics=None)
+        assert (response.error_code, response.results) == (Errors.CLUSTER_AUTHORIZATION_FAILED, [])
+    finally:
+        broker.services.authorizer = None
+
+
+def test_a_producer_notices_nothing_of_moves(broker, wire, dirs):
+    """A producer goes on while the partition moves to and fro, and a fetch session begins after it."""
+    wire.create_topic("t", 1)
+    written, stop, failures = [], threading.Event(), []
+
+    def write():
+        with Wire(broker.bootstrap_servers) as mine:
+            while not stop.is_set():
+                answer = produce(mine, "t", batch(b"%d" % len(written) * 200), acks=-1)
+                if answer.error_code:
+                    failures.append(answer.error_code)
+                written.append(answer.base_offset)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    moves = 0
+    try:
+        for _ in range(6):
+            target = other(dirs, wire, "t")
+            assert alter(wire, target, ("t", 0)) == {("t", 0): Errors.NONE}
+            eventually(lambda target=target: place(wire, "t") == [(target.name, False)])
+            moves += 1
+    finally:
+        stop.set()
+        thread.join()
+    assert not failures
+    assert written == list(range(len(written)))
+    make = FETCH.Request
+    topic = make.Topics(
+        topic="t", partitions=[make.Topics.Partitions(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)]
+    )
+    response = wire.call(
+        FETCH, 11, make(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=[topic], session_epoch=0)
+    )
+    (one,) = response.responses[0].partitions
+    assert (one.error_code, one.high_watermark) == (Errors.NONE, len(written))
+
+
+def test_a_waiting_fetch_gets_what_is_written_after_a_move(broker, wire, dirs):
+    wire.create_topic("t", 1)
+    make = FETCH.Request
+    topic = make.Topics(
+        topic="t", partitions=[make.Topics.Partitions(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)]
+    )
+    target = other(dirs, wire, "t")
+    with Wire(broker.bootstrap_servers) as reader:
+        reader.send(FETCH, 11, make(max_wait_ms=20_000, min_bytes=1, max_bytes=1 << 20, topics=[topic]))
+        assert alter(wire, target, ("t", 0)) == {("t", 0): Errors.NONE}
+        eventually(lambda: place(wire, "t") == [(target.name, False)])
+        produce(wire, "t", batch(b"a"))
+        _, response = reader.receive(FETCH, 11)
+    assert response.responses[0].partitions[0].records
