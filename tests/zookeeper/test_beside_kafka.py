@@ -251,3 +251,48 @@ def test_requests_that_only_the_controller_carries_out_are_refused_by_others(sta
     finally:
         wire.close()
     assert tree.exists("/brokers/topics/t")
+
+
+def test_what_a_dead_leader_had_replicated_is_led_by_the_broker_that_is_left(
+    zookeeper: ZooKeeper, connect: str, start: Start, tree: Tree, tmp_path: Path
+) -> None:
+    """Kafka is killed while it leads a partition with both brokers in the ISR, and comes back."""
+    theirs, mine = two_listeners(), two_listeners()
+    session = {"zookeeper.session.timeout.ms": "8000"}
+    kafka = kafka_beside(tmp_path, connect, theirs | session)
+    state = "/brokers/topics/t/partitions/0/state"
+    try:
+        server = ours(start, mine)
+        services = server.services
+        eventually(lambda: len(services.cache.live_brokers()) == 2)
+        make = apis.CREATE_TOPICS.Request
+        wire = Wire(kafka.bootstrap)
+        try:
+            by_hand = make.Topics.Assignments(partition_index=0, broker_ids=[KAFKA, OURS])
+            topic = make.Topics(name="t", num_partitions=-1, replication_factor=-1, assignments=[by_hand])
+            (made,) = wire.call(apis.CREATE_TOPICS, 7, make(topics=[topic], timeout_ms=30_000)).topics
+            assert made.error_code == Errors.NONE
+        finally:
+            wire.close()
+        produce(kafka.bootstrap, "t", [str(number) for number in range(100)])
+        before = json.loads(tree.get(state).data)
+        assert (before["leader"], sorted(before["isr"])) == (KAFKA, [KAFKA, OURS])
+        kafka.process.kill()
+        eventually(lambda: services.is_controller, seconds=60)
+        eventually(lambda: services.cache.leader("t", 0).id == OURS)
+        after = json.loads(tree.get(state).data)
+        assert (after["leader"], after["isr"], after["leader_epoch"]) == (OURS, [OURS], before["leader_epoch"] + 1)
+        produce(addresses(mine)[0], "t", ["more"])
+        partition = services.replicas.get("t", 0)
+        assert (partition.log.log_end_offset, partition.log.high_watermark) == (101, 101)
+        (found,) = metadata(addresses(mine)[0], "t").topics[0].partitions
+        assert (found.replica_nodes, found.isr_nodes, found.offline_replicas) == ([KAFKA, OURS], [OURS], [KAFKA])
+    finally:
+        kafka.kill()
+    kafka = kafka_beside(tmp_path, connect, theirs | session)
+    try:
+        eventually(lambda: not services.is_controller)
+        eventually(lambda: sorted(services.cache.leader("t", 0).isr) == [KAFKA, OURS], seconds=60)
+        assert seen(addresses(mine)[0])[1] == KAFKA
+    finally:
+        kafka.stop()
