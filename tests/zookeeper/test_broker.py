@@ -237,6 +237,7 @@ def test_an_expired_session_is_followed_by_a_new_registration(
     server = start(where=proxy.address + "/" + connect.partition("/")[2], on_failure=failures.append)
     try:
         server.services.controller.create("before", partitions=1)
+        first_epoch = server.services.broker_epoch
         proxy.cut()
         eventually(lambda: not tree.exists("/brokers/ids/0") and not tree.exists("/controller"))
         producer = Producer({"bootstrap.servers": server.bootstrap_servers, "acks": "all"})
@@ -247,6 +248,7 @@ def test_an_expired_session_is_followed_by_a_new_registration(
         eventually(lambda: tree.exists("/brokers/ids/0") and tree.get("/controller_epoch").data == b"2")
         eventually(lambda: server.services.replicas.holds("meanwhile", 0))
         eventually(lambda: "registered again as broker 0" in caplog.text)
+        assert server.services.broker_epoch == tree.get("/brokers/ids/0").created > first_epoch
         server.services.controller.create("after", partitions=1)
         eventually(lambda: tree.exists("/brokers/topics/after/partitions/0/state"))
         assert value(tree, "/brokers/topics/after/partitions/0/state")["controller_epoch"] == 2

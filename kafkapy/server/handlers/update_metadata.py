@@ -7,6 +7,7 @@ Differences from Kafka: none known.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from kafkapy.server.handlers.controller_requests import from_broker, pool, refus
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
+
+log = logging.getLogger("kafkapy.server.controller_requests")
 
 BY_TOPIC_SINCE = 5
 TOPIC_IDS_SINCE = 7
@@ -41,6 +44,8 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
         code = Errors.STALE_CONTROLLER_EPOCH
     if code != Errors.NONE:
         return make(error_code=code)
+    if request.controller_id != broker.cache.controller_id:
+        log.info("broker %d is the controller, epoch %d", request.controller_id, request.controller_epoch)
     broker.cache.set_brokers(request.controller_id, [_broker(one, call.version) for one in request.live_brokers])
     topics = list(_topics(request, call.version))
     broker.cache.store(topics)
