@@ -6,13 +6,15 @@ Source: Kafka's DelayedProduce, Partition.effectiveMinIsr and checkEnoughReplica
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from bisect import bisect_right, insort
+from collections.abc import Callable
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkapy.errors import Errors, KafkaError
 
 if TYPE_CHECKING:
+    from kafkapy.runtime.clock import Clock
     from kafkapy.runtime.timer import Timer, TimerEntry
 
 # Called once with None when the records are replicated, else with the error that the producer gets.
@@ -27,13 +29,19 @@ def effective_min_isr(min_insync_replicas: int, replicas: int) -> int:
 
 
 class ReplicationWaits:
-    """The acks=all appends of one partition whose callbacks wait for the high watermark. No thread blocks for them."""
+    """The acks=all appends of one partition whose callbacks wait for the high watermark. No thread blocks for them.
 
-    __slots__ = ("_lock", "_timer", "pending")
+    The timer has one entry for all of them: nearly every wait ends long before its time-out.
+    """
 
-    def __init__(self, timer: Timer) -> None:
+    __slots__ = ("_clock", "_due", "_entry", "_lock", "_timer", "pending")
+
+    def __init__(self, timer: Timer, clock: Clock) -> None:
         self._timer = timer
+        self._clock = clock
         self._lock = threading.Lock()
+        self._entry: TimerEntry | None = None
+        self._due = float("inf")  # when `_entry` calls `_time_out`
         self.pending: list[_Wait] = []  # ascending by offset; read without the lock to see if there are any
 
     def add(self, offset: int, timeout_s: float, done: Replicated) -> None:
@@ -43,14 +51,11 @@ class ReplicationWaits:
         The caller calls `advance` afterwards with the present high watermark: if the high watermark has moved just
         before this call, that change did not find this wait.
         """
-        wait = _Wait(offset, done)
+        deadline = self._clock.monotonic() + timeout_s
         with self._lock:
-            insort(self.pending, wait, key=_offset)
-        wait.entry = self._timer.schedule(timeout_s, lambda: self._time_out(wait))
-        # After the lock was released, `advance` on another thread may have completed this wait before `entry` was set,
-        # and so could not cancel the timer's entry.
-        if wait.over:
-            wait.entry.cancel()
+            insort(self.pending, _Wait(offset, deadline, done), key=_offset)
+            if deadline < self._due:
+                self._call_at(deadline)
 
     def advance(self, high_watermark: int, error: KafkaError | None) -> None:
         """Complete all appends that wait for an offset up to `high_watermark`, by calling their `done` with `error`.
@@ -59,50 +64,43 @@ class ReplicationWaits:
         """
         with self._lock:
             count = bisect_right(self.pending, high_watermark, key=_offset)
-            reached = self._take(count)
-        _complete(reached, error)
+            reached, self.pending = self.pending[:count], self.pending[count:]
+        for wait in reached:
+            wait.done(error)
 
     def end(self, error: KafkaError) -> None:
         """Complete all waiting appends with `error`, because this broker does not lead the partition any more."""
         with self._lock:
-            ended = self._take(len(self.pending))
-        _complete(ended, error)
+            ended, self.pending = self.pending, []
+        for wait in ended:
+            wait.done(error)
 
-    def _take(self, count: int) -> list[_Wait]:
-        """Remove and return the first `count` waiting appends. Called under the lock."""
-        taken, self.pending = self.pending[:count], self.pending[count:]
-        for wait in taken:
-            wait.over = True
-        return taken
+    def _call_at(self, deadline: float) -> None:
+        """Have the timer call `_time_out` at `deadline`, and only then. Called under the lock."""
+        if self._entry is not None:
+            self._entry.cancel()
+        self._due = deadline
+        self._entry = self._timer.schedule(deadline - self._clock.monotonic(), self._time_out)
 
-    def _time_out(self, wait: _Wait) -> None:
+    def _time_out(self) -> None:
+        now = self._clock.monotonic()
         with self._lock:
-            if wait.over:
-                return
-            wait.over = True
-            at = bisect_left(self.pending, wait.offset, key=_offset)
-            while self.pending[at] is not wait:  # other appends may wait for the same offset
-                at += 1
-            del self.pending[at]
-        wait.done(KafkaError(Errors.REQUEST_TIMED_OUT, f"not all in-sync replicas have offset {wait.offset - 1} yet"))
+            late = [wait for wait in self.pending if wait.deadline <= now]
+            self.pending = [wait for wait in self.pending if wait.deadline > now]
+            if self.pending:
+                self._call_at(min(wait.deadline for wait in self.pending))
+            else:
+                self._entry, self._due = None, float("inf")
+        for wait in late:
+            wait.done(
+                KafkaError(Errors.REQUEST_TIMED_OUT, f"not all in-sync replicas have offset {wait.offset - 1} yet")
+            )
 
 
-class _Wait:
-    __slots__ = ("done", "entry", "offset", "over")
-
-    def __init__(self, offset: int, done: Replicated) -> None:
-        self.offset = offset
-        self.done = done
-        self.entry: TimerEntry | None = None
-        self.over = False  # set under the lock by the thread that completes the wait
+class _Wait(NamedTuple):
+    offset: int
+    deadline: float  # monotonic seconds
+    done: Replicated
 
 
-def _offset(wait: _Wait) -> int:
-    return wait.offset
-
-
-def _complete(waits: Iterable[_Wait], error: KafkaError | None) -> None:
-    for wait in waits:
-        if wait.entry is not None:
-            wait.entry.cancel()
-        wait.done(error)
+_offset = attrgetter("offset")

@@ -60,7 +60,7 @@ class Partition(HostedPartition):
         self._isr_env = isr_env
         self._stall = stall
         self._timer = timer
-        self._waits = ReplicationWaits(timer)
+        self._waits = ReplicationWaits(timer, log.clock)
         self._queue = AppendQueue(append_pool, self._write, self._flush, conversion_pool)
 
     def __repr__(self) -> str:

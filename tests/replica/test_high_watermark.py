@@ -1,7 +1,5 @@
 """The high watermark with several replicas, and appends with acks=all that wait for it."""
 
-from dataclasses import dataclass, field
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +7,8 @@ from hypothesis import strategies as st
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.record.batch import build
 from kafkapy.replica.high_watermark import ReplicationWaits, effective_min_isr
+from kafkapy.runtime.clock import ManualClock
+from tests.coordinator.groups.world import HandTimer
 from tests.coordinator.partitions import lead, lead_log
 from tests.harness.appends import append_to
 from tests.harness.followers import follower_at
@@ -23,52 +23,47 @@ def test_no_more_replicas_are_needed_than_there_are(wanted, replicas, needed):
     assert effective_min_isr(wanted, replicas) == needed
 
 
-@dataclass
-class Entry:
-    delay_s: float
-    callback: object
-    cancelled: bool = False
-
-    def cancel(self):
-        self.cancelled = True
-
-
-@dataclass
-class ManualTimer:
-    """Stands in for the broker's timer; the test calls `entries[n].callback()`."""
-
-    entries: list = field(default_factory=list)
-
-    def schedule(self, delay_s, callback):
-        self.entries.append(Entry(delay_s, callback))
-        return self.entries[-1]
-
-
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 50), st.booleans())), st.lists(st.integers(0, 60)))
-def test_each_wait_ends_once_when_its_offset_is_replicated_or_its_time_is_up(waits, marks):
-    timer, ended = ManualTimer(), []
-    queue = ReplicationWaits(timer)
-    for number, (offset, _) in enumerate(waits):
-        queue.add(offset, 1.0, lambda error, number=number: ended.append((number, error and error.code)))
-    late = {number for number, (_, expires) in enumerate(waits) if expires}
-    for number in late:
-        timer.entries[number].callback()
-    for mark in marks:
-        queue.advance(mark, None)
-    reached = max(marks, default=0)
-    in_time = {number for number, (offset, expires) in enumerate(waits) if not expires and offset <= reached}
-    assert sorted(ended, key=lambda one: one[0]) == sorted(
-        [(number, Errors.REQUEST_TIMED_OUT) for number in late] + [(number, None) for number in in_time]
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("add"), st.integers(1, 50), st.integers(1, 20)),
+            st.tuples(st.just("advance"), st.integers(0, 60), st.just(0)),
+            st.tuples(st.just("time"), st.just(0), st.integers(1, 10)),
+        )
     )
-    assert len(queue.pending) == len(waits) - len(ended)
-    assert all(timer.entries[number].cancelled for number in in_time)
+)
+def test_each_wait_ends_once_when_its_offset_is_replicated_or_its_time_is_up(events):
+    clock = ManualClock()
+    timer, ended = HandTimer(clock), []
+    queue = ReplicationWaits(timer, clock)
+    waiting, expected = {}, []
+    for number, (what, offset, seconds) in enumerate(events):
+        if what == "add":
+            queue.add(offset, seconds, lambda error, number=number: ended.append((number, error and error.code)))
+            waiting[number] = offset, clock.monotonic() + seconds
+        elif what == "advance":
+            queue.advance(offset, None)
+            over = [one for one, (end, _) in waiting.items() if end <= offset]
+            expected += [(one, None) for one in over]
+        else:
+            timer.advance(seconds)
+            over = [one for one, (_, deadline) in waiting.items() if deadline <= clock.monotonic()]
+            expected += [(one, Errors.REQUEST_TIMED_OUT) for one in over]
+        if what != "add":
+            for one in over:
+                del waiting[one]
+        assert sorted(ended, key=lambda one: one[0]) == sorted(expected, key=lambda one: one[0])
+        assert len(queue.pending) == len(waiting)
+        assert len(timer) <= 1
+        assert not waiting or len(timer) == 1
 
 
 def replicated(tmp_path, isr=(0, 1, 2), **settings):
     """Return a partition with the replicas 0, 1 and 2 and broker 0 as leader, and its timer."""
-    timer = ManualTimer()
-    partition = lead(tmp_path, replicas=(0, 1, 2), isr=isr, timer=timer, **settings)
+    clock = ManualClock()
+    timer = HandTimer(clock)
+    partition = lead(tmp_path, clock, replicas=(0, 1, 2), isr=isr, timer=timer, **settings)
     return partition, timer
 
 
@@ -88,7 +83,7 @@ def test_one_replica_is_enough_at_once(tmp_path):
 
 
 def test_an_append_waits_for_every_follower_that_is_in_sync(tmp_path):
-    partition, timer = replicated(tmp_path)
+    partition, _ = replicated(tmp_path)
     append_to(partition, [batch(), batch()])
     assert partition.log.high_watermark == 0
     first, second = wait(partition, 1), wait(partition, 2)
@@ -97,7 +92,6 @@ def test_an_append_waits_for_every_follower_that_is_in_sync(tmp_path):
     assert (first, second, partition.log.high_watermark) == ([None], [], 1)
     follower_at(partition, 2, 2)
     assert (second, partition.log.high_watermark) == ([None], 2)
-    assert all(entry.cancelled for entry in timer.entries)
 
 
 def test_a_follower_outside_of_the_isr_is_not_waited_for(tmp_path):
@@ -123,9 +117,9 @@ def test_the_time_out_leaves_the_records_in_the_log(tmp_path):
     partition, timer = replicated(tmp_path)
     append_to(partition, [batch()])
     outcome = wait(partition, 1)
-    (entry,) = timer.entries
-    assert entry.delay_s == 5.0
-    entry.callback()
+    timer.advance(4.9)
+    assert outcome == []
+    timer.advance(0.1)
     assert [one.code for one in outcome] == [Errors.REQUEST_TIMED_OUT]
     follower_at(partition, 1, 1)
     follower_at(partition, 2, 1)

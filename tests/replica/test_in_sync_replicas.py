@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol.apis import ALTER_PARTITION
 from kafkapy.record.batch import build
 from kafkapy.replica.in_sync_replicas import IsrEnvironment
 from kafkapy.replica.isr import Follower, IsrState, new_high_watermark
-from kafkapy.replica.isr_changes import Done, IsrChange, WrittenIsr
+from kafkapy.replica.isr_changes import Done, IsrChange, IsrChanges, WrittenIsr
+from kafkapy.replica.links import LinkError
 from kafkapy.replica.partition import Partition
 from kafkapy.runtime.clock import ManualClock
 from tests.coordinator.groups.world import HandTimer
@@ -235,6 +237,49 @@ def test_a_late_or_repeated_answer_is_ignored(tmp_path: Path) -> None:
     leader.answer(epoch=4)
     done(WrittenIsr(0, 0, 2, (0,)))
     assert (leader.isr, leader.partition.partition_epoch) == ((0, 1, 2), 4)
+
+
+class LossyController:
+    """A link to a controller that carries out changes, and whose first `lost` responses do not arrive."""
+
+    def __init__(self, lost: int) -> None:
+        self.lost = lost
+        self.isr: list[int] = [0, 1]
+        self.partition_epoch = 0
+        self.requests = 0
+
+    def ask(self, api: Any, message: Any, done: Any, *, timeout_s: float, versions: tuple[int, int]) -> None:
+        self.requests += 1
+        version = versions[1]
+        asked = api.decode_request(api.encode_request(message(version), version), version, 0)
+        (part,) = asked.topics[0].partitions
+        if self.isr != part.new_isr:  # as a controller, which answers a repeated change with success
+            self.isr, self.partition_epoch = list(part.new_isr), self.partition_epoch + 1
+        if self.lost:
+            self.lost -= 1
+            done(None, LinkError("the connection was lost"))
+            return
+        make = ALTER_PARTITION.Response
+        answer = make.Topics.Partitions(
+            partition_index=part.partition_index, leader_id=0, isr=self.isr, partition_epoch=self.partition_epoch
+        )
+        done(make(topics=[make.Topics(topic_name=asked.topics[0].topic_name, partitions=[answer])]), None)
+
+
+@pytest.mark.parametrize("lost", [0, 1, 3])
+def test_a_change_whose_answer_is_lost_is_asked_for_again_and_then_committed(tmp_path: Path, lost: int) -> None:
+    leader, controller = Leader(tmp_path, isr=(0, 1)), LossyController(lost)
+    changes = IsrChanges(lambda: controller, 0, lambda: 5, leader.timer, 30.0)  # type: ignore[arg-type,return-value]
+    leader.env.submit = changes.submit
+    leader.fetch(2, 0)
+    assert leader.isr == ((0, 1) if lost else (0, 1, 2))
+    leader.append()
+    leader.fetch(1, 1)
+    assert leader.high_watermark == 0  # broker 2 counts from the moment of the first request
+    leader.timer.advance(1)
+    assert (leader.isr, leader.partition.partition_epoch, controller.requests) == ((0, 1, 2), 1, lost + 1)
+    leader.fetch(2, 1)
+    assert leader.high_watermark == 1
 
 
 @pytest.mark.parametrize("stale", [{"leader_epoch": 1}, {"epoch": -1}])
