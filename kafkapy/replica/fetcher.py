@@ -35,6 +35,7 @@ LOWEST_VERSION = 12  # the first with last_fetched_epoch: each response says if 
 NAMES_UNTIL = 12  # the last version that names topics by their names
 # Records of a response up to this size are appended on the network thread: handing them to a pool takes longer.
 APPENDED_AT_ONCE = 64 << 10
+_THROTTLED_S = 0.1  # between two looks whether the throttle lets a partition continue
 
 
 class Following(NamedTuple):
@@ -137,12 +138,13 @@ class Fetcher:
                     self._active[state] = self._changed[state] = None
         self._next()
 
-    def delay(self, states: list[FetchState]) -> None:
-        """Hold partitions for replica.fetch.backoff.ms."""
+    def delay(self, states: list[FetchState], seconds: float | None = None) -> None:
+        """Hold partitions for this time, by default for replica.fetch.backoff.ms."""
         for state in states:
             self.hold(state)
         if states:
-            self._following.timer.schedule(self._following.settings().backoff_s, lambda: release(states))
+            wait_s = self._following.settings().backoff_s if seconds is None else seconds
+            self._following.timer.schedule(wait_s, lambda: release(states))
 
     def close(self, then: Callable[[list[FetchState]], object] | None = None) -> None:
         """End the loop, and close the connection.
@@ -173,7 +175,7 @@ class Fetcher:
         """Send the next request, unless one is under way or there is nothing to fetch. Close an unused fetcher."""
         throttled = self._throttled() if self._following.is_throttled is not None else []
         if throttled:
-            self.delay(throttled)
+            self.delay(throttled, _THROTTLED_S)
         with self._lock:
             if self._asking or self._backing_off or self._closed:
                 return

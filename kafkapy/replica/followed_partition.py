@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.replica.hosted_partition import HostedPartition
+from kafkapy.replica.stall import StallMonitor
 
 
 class FollowedPartition(HostedPartition):
@@ -13,9 +14,10 @@ class FollowedPartition(HostedPartition):
 
     leader      the id of the leading broker, NO_LEADER (-1) if there is none
     topic_id    the topic id of the controller's request; zero bytes if the controller sent none
+    stall       watches the writes to the log's directory
     """
 
-    __slots__ = ("leader", "topic_id")
+    __slots__ = ("leader", "stall", "topic_id")
 
     def __init__(
         self,
@@ -26,6 +28,7 @@ class FollowedPartition(HostedPartition):
         leader_epoch: int,
         partition_epoch: int,
         topic_id: bytes,
+        stall: StallMonitor,
         on_change: Callable[[HostedPartition], object],
     ) -> None:
         super().__init__(
@@ -37,6 +40,7 @@ class FollowedPartition(HostedPartition):
         )
         self.leader = leader
         self.topic_id = topic_id
+        self.stall = stall
 
     def __repr__(self) -> str:
         return f"FollowedPartition({self.topic}-{self.index}, leader epoch {self.leader_epoch}, {self.log})"

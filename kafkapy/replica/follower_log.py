@@ -69,9 +69,14 @@ def take(
 
 
 def _append(partition: FollowedPartition, records: memoryview, logs: LogManager, blocking: bool) -> Followed | Busy:
-    own, epoch = partition.log, partition.leader_epoch
+    own, epoch, stall = partition.log, partition.leader_epoch, partition.stall
+    if not blocking and stall.stalled and stall.lasts():
+        return BUSY
     try:
-        return own.append_as_follower(records, epoch, blocking=blocking)
+        done = own.append_as_follower(records, epoch, blocking=blocking)
+        if own.write_seconds > stall.threshold:
+            stall.observe(own.write_seconds, len(records))
+        return done
     except UnexpectedOffset as unexpected:
         end = own.end[0]
         if own.log_start_offset != end or not unexpected.first_offset < end <= unexpected.last_offset:

@@ -342,6 +342,7 @@ class ReplicaManager:
             leader_epoch=role.leader_epoch,
             partition_epoch=role.partition_epoch,
             topic_id=role.topic_id,
+            stall=self._stall_of(partition_log.env.log_dir),
             on_change=self.fetch_purgatory.check,
         )
         with self._lock:

@@ -9,6 +9,7 @@ from kafkapy.metadata.roles import NO_LEADER
 
 if TYPE_CHECKING:
     from kafkapy.replica.fetch_session import FetchSettings
+    from kafkapy.replica.fetch_state import FetchState
     from kafkapy.replica.fetchers import FollowerFetching
     from kafkapy.replica.followed_partition import FollowedPartition
     from kafkapy.runtime.timer import Timer
@@ -87,7 +88,18 @@ class Following:
             timer=self._timer,
             settings=lambda: settings,
             fetchers=services.config["num.replica.fetchers"],
+            is_throttled=self._is_throttled,
+            on_append=self._appended,
         )
+
+    def _is_throttled(self, state: FetchState) -> bool:
+        throttle = self._services.throttles.follower
+        return throttle.is_throttled(state.partition.topic, state.partition.index) and throttle.is_exceeded()
+
+    def _appended(self, state: FetchState, size: int) -> None:
+        throttle = self._services.throttles.follower
+        if throttle.is_throttled(state.partition.topic, state.partition.index):
+            throttle.record(size)
 
 
 def _settings(config: BrokerConfig) -> FetchSettings:

@@ -26,6 +26,7 @@ from kafkapy.replica.follower_log import (
     truncate_first,
     truncate_to_leader_end,
 )
+from kafkapy.replica.stall import StallMonitor
 from kafkapy.replica.truncation import EpochEnd
 from tests.harness.batches import iter_batches
 from tests.harness.stand_in_leader import LeaderOfLogs
@@ -122,6 +123,7 @@ def test_a_follower_becomes_its_leader_after_any_history(tmp_path_factory: Any, 
             leader_epoch=epoch,
             partition_epoch=0,
             topic_id=bytes(16),
+            stall=StallMonitor(1.0),
             on_change=lambda partition: None,
         )
         if needs_first_truncation(follower):
@@ -190,6 +192,7 @@ def test_a_late_truncation_or_append_of_an_earlier_role_is_refused(tmp_path: Pat
         leader_epoch=1,
         partition_epoch=0,
         topic_id=bytes(16),
+        stall=StallMonitor(1.0),
         on_change=lambda partition: None,
     )
     one.log.fence(2)

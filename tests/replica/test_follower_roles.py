@@ -276,3 +276,26 @@ def test_a_failed_log_directory_ends_its_partitions(leader: Leader, make: Make) 
     leader.produce(0)
     eventually(lambda: follower.links[0]._closed)
     assert follower.log().end[0] == 1
+
+
+def test_appends_to_a_disk_that_stalls_leave_the_network_thread(leader: Leader, make: Make) -> None:
+    follower = make()
+    role = follower.follow(topic_id=TOPIC_ID)
+    leader.produce()
+    eventually(lambda: is_copied(follower, leader))
+    append = role.log.append_as_follower
+    ways: list[bool] = []
+
+    def note(data: memoryview, leader_epoch: int, *, blocking: bool = True) -> Any:
+        ways.append(blocking)
+        return append(data, leader_epoch, blocking=blocking)
+
+    role.log.append_as_follower = note  # type: ignore[method-assign]
+    leader.produce()
+    eventually(lambda: is_copied(follower, leader))
+    role.stall.calm = 1000.0
+    for _ in range(2):  # two slow writes are a stall
+        role.stall.observe(5.0, 1)
+    leader.produce()
+    eventually(lambda: is_copied(follower, leader))
+    assert ways == [False, True]
