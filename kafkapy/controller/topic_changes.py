@@ -249,9 +249,12 @@ class TopicController:
 
     def _finish_deletion(self, topic: Topic) -> None:
         """Delete the logs of a topic that is marked as deleted, then its nodes. The nodes stay if a log cannot be
-        deleted yet.
+        deleted yet, and while other brokers have replicas: only a controller of those brokers can have them deleted.
         """
         left = self._states.delete(topic)
+        elsewhere = sorted({one for replicas in topic.assignment.values() for one in replicas} - {self._broker_id})
+        if elsewhere:
+            left.append(f"its replicas on the brokers {elsewhere}, which are not alive")
         if left:
             log.warning("topic %s is deleted, but for what is out of reach for now: %s", topic.name, "; ".join(left))
         else:

@@ -58,6 +58,7 @@ class Controllership:
         assert self._this is not None
         assert self._here is not None
         services = self._services
+        services.roles.accepts(self._fence.epoch)  # the former controller's requests change nothing from now on
         services.cache.set_brokers(services.broker_id, [self._this])
         for topic in services.topics.all():
             services.cache.expect(topic.name, topic.id, topic.assignment)

@@ -266,3 +266,26 @@ def test_a_topic_that_was_refused_for_its_settings_can_be_deleted(tmp_path):
         assert server.services.replicas.holds("t", 0)
     finally:
         server.stop()
+
+
+def test_a_topic_with_replicas_on_dead_brokers_stays_marked_as_deleted(tmp_path):
+    """Those brokers would keep their logs, and refuse a new topic of the same name."""
+    server = start_broker(tmp_path, broker_id=0)
+    services, tree = server.services, server._tree
+    try:
+        services.controller.create("here", partitions=1)
+        services.controller.create("both", partitions=1)
+        wait(services.topics.reassign, *moved_to(services.topics.get("both"), [0, 7]), {})
+        for name in ("here", "both"):
+            services.controller.delete(name)
+            assert name not in services.cache
+            assert not services.replicas.holds(name, 0)
+        assert tree.children("/admin/delete_topics") == ["both"]
+        assert tree.children("/brokers/topics") == ["both"]
+    finally:
+        server.stop()
+
+
+def moved_to(topic, replicas):
+    """Return the topic, and the topic with these replicas of partition 0."""
+    return topic, topic._replace(assignment={0: replicas})
