@@ -14,6 +14,7 @@ from kafkapy.network.pieces import Pieces
 from kafkapy.record.file_region import FileRegion
 from kafkapy.replica.hosted_partition import READ_COMMITTED, READ_TO_LOG_END, HostedPartition
 from kafkapy.replica.partition import Partition
+from kafkapy.replica.throttles import Throttle
 from kafkapy.replica.truncation import EpochEnd, divergence
 from kafkapy.runtime.purgatory import DelayedOperation
 
@@ -72,7 +73,7 @@ class FetchPlan:
     fetch waits: it returns the present `wanted`, an empty sequence if nothing has changed since the last call, or None
     if the wait is over. `follower` is the id of the broker that fetches as a follower, None for a consumer.
     `choose(partition, fetch_offset)` returns the id of the broker that the consumer should fetch from, None for this
-    one.
+    one. `throttle` limits what followers get that are not in sync, None if no partition is throttled.
     """
 
     __slots__ = (
@@ -85,6 +86,7 @@ class FetchPlan:
         "look",
         "max_bytes",
         "min_bytes",
+        "throttle",
         "wanted",
     )
 
@@ -99,7 +101,9 @@ class FetchPlan:
         look: Callable[[], Wanted | None] | None = None,
         follower: int | None = None,
         choose: Callable[[Partition, int], int | None] | None = None,
+        throttle: Throttle | None = None,
     ) -> None:
+        self.throttle = throttle
         self.choose = choose
         self.follower = follower
         self._arrived = follower is not None  # the partitions have not been told yet of the follower's fetch
@@ -187,6 +191,8 @@ class FetchPlan:
                 assert isinstance(partition, Partition)
                 assert self.follower is not None
                 partition.follower_fetched(self.follower, asked.fetch_offset, asked.log_start_offset, log_end)
+            if self.throttle is not None and self.holds_back(partition):
+                region = None
         except KafkaError as error:
             if error.code == Errors.OFFSET_OUT_OF_RANGE:
                 return FetchRead(error.code, log.high_watermark, log.last_stable_offset, log.log_start_offset)
@@ -199,6 +205,19 @@ class FetchPlan:
             region,
             aborted,
             log_end_offset=log_end,
+        )
+
+    def holds_back(self, partition: HostedPartition) -> bool:
+        """Return True if the follower gets no records of the partition now, because a throttle's limit is exceeded. A
+        follower that is in sync is never throttled: it would leave the ISR (KIP-73).
+        """
+        throttle = self.throttle
+        return (
+            throttle is not None
+            and isinstance(partition, Partition)
+            and self.follower not in partition.isr
+            and throttle.is_throttled(partition.topic, partition.index)
+            and throttle.is_exceeded()
         )
 
     def _read_log(
@@ -287,6 +306,8 @@ class DelayedFetch(DelayedOperation):
                 if asked.fetch_offset > partition.log.log_end_offset:
                     return True
                 continue
+            if plan.throttle is not None and plan.holds_back(partition):
+                continue  # else the leader and the follower would exchange empty responses without a pause
             if plan.min_bytes <= 1 or asked.fetch_offset < partition.log.log_start_offset:
                 return True
             try:

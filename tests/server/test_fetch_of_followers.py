@@ -7,6 +7,7 @@ import pytest
 from kafkapy.errors import Errors
 from kafkapy.metadata.roles import PartitionRole
 from kafkapy.protocol.apis import FETCH, PRODUCE
+from kafkapy.replica.throttles import UNLIMITED
 from tests.harness.wire import Wire, eventually
 from tests.server.requests import (
     FETCH_VERSION,
@@ -232,3 +233,31 @@ def test_a_partition_that_is_lost_ends_the_waiting_session_of_its_follower(broke
     assert services.roles.apply(services.topics.controller_epoch, [role]) == {}
     (read,) = partitions_of(follower.receive(FETCH, FETCH_VERSION)[1])
     assert read.error_code == Errors.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_throttled_follower_gets_no_records_while_the_limit_is_exceeded(broker, wire, follower, topic, partition):
+    produce(wire, topic, batch(b"one"))
+    throttle = broker.services.throttles.leader
+    purgatory = broker.services.replicas.fetch_purgatory
+    throttle.set_topic(topic, [f"0:{ME}"], ME)
+    throttle.limit = 1
+    try:
+        assert (
+            len(follow(follower, topic, replica=THIRD).records) == partition.log.size
+        )  # the first is within the limit
+        assert throttle.is_exceeded()
+        assert len(follow(follower, topic, replica=OTHER).records) == partition.log.size  # in sync: never throttled
+        read = follow(follower, topic, replica=THIRD)
+        assert (read.error_code, len(read.records), read.log_start_offset) == (Errors.NONE, 0, 0)
+        session = open_session(follower, topic, 0, THIRD)
+        follower.send(FETCH, FETCH_VERSION, in_session(session=session, epoch=1, wait=60_000, replica=THIRD))
+        eventually(lambda: purgatory.delayed == 1)
+        produce(wire, topic, batch(b"two"))
+        assert purgatory.delayed == 1  # an empty response would be answered by the next fetch at once
+        throttle.limit = 1 << 40
+        produce(wire, topic, batch(b"three"))
+        (read,) = partitions_of(follower.receive(FETCH, FETCH_VERSION)[1])
+        assert len(read.records) == partition.log.size
+    finally:
+        throttle.set_topic(topic, [], ME)
+        throttle.limit = UNLIMITED

@@ -99,6 +99,7 @@ def _plan(broker: Services, call: Call, request: FetchRequest, context: FetchCon
         cut=request.api_version < FIRST_BATCH_WHOLE_SINCE,
         follower=_follower(request),
         choose=_chooser(broker, call, request),
+        throttle=None if request.replica_id < 0 or broker.throttles.leader.is_idle else broker.throttles.leader,
     )
 
 
@@ -394,6 +395,8 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
                 broker.meters.bytes_out(name, read.records.length)
             else:
                 broker.meters.replication_bytes_out.add(read.records.length)
+                if broker.throttles.leader.is_throttled(name, asked.index):
+                    broker.throttles.leader.record(read.records.length)
         topics[-1][2].append(
             (
                 asked.index,
