@@ -69,7 +69,7 @@ class Membership:
         self._thread: Thread | None = None
         self._others: set[int] = set()
         self._without_controller_since: float | None = None
-        self._cancels = [tree.watch(path, self._note) for path in (paths.BROKER_IDS, paths.CONTROLLER)]
+        self._cancels = [tree.watch(path, self._note) for path in (paths.BROKER_IDS, paths.CONTROLLER, paths.FEATURE)]
 
     def other_brokers(self) -> list[int]:
         """Return the ids of the other registered brokers in ascending order."""
@@ -82,9 +82,13 @@ class Membership:
         accepting connections: this broker would answer.
 
         Raises:
-            StartError: Another broker advertises one of the addresses. A broker with this broker's id accepts
-                connections, or is still registered after `session_timeout_s` and a margin.
+            StartError: The cluster has finalized features, of which this broker supports none. Another broker
+                advertises one of the addresses. A broker with this broker's id accepts connections, or is still
+                registered after `session_timeout_s` and a margin.
         """
+        missing = self._missing_features()
+        if missing is not None:
+            raise StartError(f"{missing}: it cannot join")
         deadline = time.monotonic() + session_timeout_s + _EXPIRY_MARGIN_S
         is_logged = False
         while True:
@@ -114,6 +118,13 @@ class Membership:
                 )
             self._changed.wait(_POLL_S)
 
+    def _missing_features(self) -> str | None:
+        """Return a text that names the finalized features of the cluster, None if there are none."""
+        features = ", ".join(sorted(self._cluster.finalized_features()))
+        if not features:
+            return None
+        return f"the cluster has finalized the features {features}, which this broker does not support"
+
     def _check_endpoints(self, endpoints: Sequence[Endpoint]) -> None:
         wanted = {(one.host, one.port) for one in endpoints}
         for broker_id in self.other_brokers():
@@ -128,8 +139,8 @@ class Membership:
         """Start the thread that keeps this broker registered, and has it stand for election or resign.
 
         The thread calls `register` after each session expiry, as soon as there is a new session. If that raises
-        NodeExists, another broker has taken the broker id. This broker cannot continue then, and the thread calls
-        `on_failure(reason)`.
+        NodeExists, another broker has taken the broker id. Then this broker cannot continue, and neither can it after
+        the cluster has finalized a feature: the thread calls `on_failure(reason)`.
         """
         self._tree.on_new_session(self._session_expired)
         thread = Thread(self._run, "membership", (register, election, on_failure))
@@ -168,6 +179,10 @@ class Membership:
                     election.end()  # the controller's node of the expired session is gone
                     register()
                     log.info("registered again as broker %d in ZooKeeper at %s", self._broker_id, self._where)
+                missing = self._missing_features()
+                if missing is not None:
+                    on_failure(missing)
+                    return
                 self._elect(election, in_doubt=in_doubt)
                 in_doubt = False
             except NodeExists:

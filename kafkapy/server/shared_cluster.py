@@ -19,7 +19,6 @@ from kafkapy.metadata.tree import Tree
 from kafkapy.server.controllership import Controllership
 from kafkapy.server.leaving import DirectoryFailures
 from kafkapy.server.membership import Membership
-from kafkapy.server.metadata_store import StartError
 from kafkapy.server.services import Services
 
 log = logging.getLogger("kafkapy.server.membership")
@@ -43,7 +42,6 @@ class SharedCluster:
     ) -> None:
         self._services = services
         self._tree = tree
-        self._cluster = cluster
         self._fence = fence
         self._controllership = controllership
         self._on_failure = on_failure
@@ -56,15 +54,8 @@ class SharedCluster:
         """Wait until no earlier session of this broker is registered in ZooKeeper. Return True if no other broker is
         registered, so that this broker can be the controller.
 
-        Raise StartError as Membership.check_start does, and if the cluster has finalized features, of which this broker
-        supports none.
+        Raise StartError as Membership.check_start does.
         """
-        features = self._cluster.finalized_features()
-        if features:
-            raise StartError(
-                f"the cluster has finalized the features {', '.join(sorted(features))}, which this broker does not "
-                "support: it cannot join"
-            )
         timeout_s = self._services.config["zookeeper.session.timeout.ms"] / 1000
         self._membership.check_start(timeout_s, endpoints, own_ports)
         return not self._membership.other_brokers()

@@ -156,7 +156,8 @@ def test_a_start_is_refused_that_would_harm_the_cluster(
     start: Start, tree: Tree, connect: str, zk: KazooClient, tmp_path: Path
 ) -> None:
     port = free_port()
-    server = start(1, listeners=f"PLAINTEXT://127.0.0.1:{port}")
+    failures: list[str] = []
+    server = start(1, listeners=f"PLAINTEXT://127.0.0.1:{port}", on_failure=failures.append)
     elsewhere = f"PLAINTEXT://127.0.0.1:{free_port()}"
     with pytest.raises(StartError, match=f"broker 1, registered .*, advertises 127.0.0.1:{port} as well"):
         start(2, listeners=elsewhere, advertised_listeners=f"PLAINTEXT://127.0.0.1:{port}")
@@ -168,6 +169,10 @@ def test_a_start_is_refused_that_would_harm_the_cluster(
         start(3, listeners=elsewhere)
     assert tree.children("/brokers/ids") == ["1"]
     assert server.services.is_controller
+    # Nor does a broker go on that is a member already: Kafka would not count it as live.
+    eventually(
+        lambda: failures == ["the cluster has finalized the features metadata.x, which this broker does not support"]
+    )
 
 
 def test_several_brokers_without_kafka_have_no_controller_until_one_is_alone(
