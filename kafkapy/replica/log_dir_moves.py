@@ -181,9 +181,9 @@ class LogDirMoves:
         return True
 
     def _catch_up(self, log: PartitionLog, future: PartitionLog) -> None:
-        """Copy until less than a piece is missing."""
+        """Copy until less than a piece is missing. To wait for the end would be in vain while producers are busy."""
         copied: int | None = PIECE
-        while copied is not None:
+        while copied is not None and (copied >= PIECE // 2 or future.end[0] < log.segments.active.base_offset):
             while self._throttle.is_exceeded():
                 self._wait(_THROTTLED_S)
             self._wait(0)
@@ -191,8 +191,6 @@ class LogDirMoves:
                 copied = copy_piece(log, future, PIECE)
             if copied:
                 self._throttle.record(copied)
-            if copied is not None and copied < PIECE // 2 and future.end[0] >= log.end[0]:
-                return
 
     def _wait(self, seconds: float) -> None:
         """Wait, and raise Interrupted if the broker stops."""

@@ -7,6 +7,8 @@ import pytest
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
 from kafkapy.log.manager import LogManager
+from kafkapy.log.moves.copying import copy_piece
+from kafkapy.replica import log_dir_moves
 from kafkapy.replica.log_dir_moves import LogDirMoves
 from kafkapy.replica.throttles import Throttle
 from kafkapy.runtime.clock import SYSTEM_CLOCK
@@ -65,6 +67,20 @@ def test_a_move_ends_with_a_call(host):
     assert host.log.env.log_dir == host.dirs[1]
     assert host.moves.moving() == []
     assert host.moves.max_lag() == 0
+
+
+def test_a_move_ends_though_new_records_come_before_each_look_at_the_end(host, monkeypatch):
+    host.append("a")
+
+    def copy(log, future, size):
+        copied = copy_piece(log, future, size)
+        if not log.lock.locked():
+            log.append([batch("more")], 0)
+        return copied
+
+    monkeypatch.setattr(log_dir_moves, "copy_piece", copy)
+    host.moves.alter(*KEY, host.dirs[1])
+    eventually(lambda: host.moved == [KEY])
 
 
 def test_a_move_waits_for_the_throttle_and_a_stop_ends_the_wait(host):
