@@ -115,6 +115,7 @@ class FutureLogs:
         manager, key = self._manager, (log.topic, log.partition)
         old_dir, new_dir = manager.dirs.of(log.env), manager.dirs.of(future.env)
         old_directory = os.path.join(old_dir.env.log_dir, names.marked_dir_name(*key, names.DELETE_DIR))
+        future.flush()  # so that little is left for the flush during which appends wait
         swap(log, future, old_directory, piece)
         manager.count_log(old_dir, -1)
         old_dir.forget(key)
