@@ -6,7 +6,7 @@ import pytest
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.storage.files import Files
-from tests.harness.circles import circles_of
+from tests.harness.reference_cycles import objects_left_in_cycles
 
 from .support import NOW, Bench, batch, idempotent, values_of
 
@@ -308,7 +308,7 @@ def test_deleted_segments_are_freed_without_the_garbage_collector(tmp_path):
         log.abandon()
         shutil.rmtree(log.dir)
 
-    assert circles_of(segments_come_and_go, 5) == {}
+    assert objects_left_in_cycles(segments_come_and_go, 5) == {}
 
 
 def test_a_crash_brings_no_leader_epoch_back_that_a_truncation_has_removed(tmp_path):

@@ -15,7 +15,7 @@ from kafkapy.network.connection import Connection
 from kafkapy.network.replies import Reply
 from kafkapy.record.file_region import FileRegion
 from kafkapy.runtime.disk_pool import DiskPool
-from tests.harness.circles import circles_of
+from tests.harness.reference_cycles import objects_left_in_cycles
 
 from .conftest import Client, Echo, OnePool, Serve, until
 
@@ -161,7 +161,7 @@ def test_a_reader_that_goes_while_its_reply_waits_for_the_disk_leaves_no_referen
         done(count, None)
         assert other.is_open()  # the messages posted by the pool are handled
 
-    left = circles_of(step, 5)
+    left = objects_left_in_cycles(step, 5)
     assert not left, f"reference cycles of {dict(left.most_common(12))}"
 
 

@@ -17,7 +17,7 @@ from kafkapy.network.settings import Listener
 from kafkapy.record.file_region import FileRegion
 from kafkapy.runtime.clock import ManualClock
 from kafkapy.runtime.disk_pool import DiskPool
-from tests.harness.circles import circles_of
+from tests.harness.reference_cycles import objects_left_in_cycles
 
 from .conftest import Echo, Running, Serve, framed, until
 from .records import DATA, END, UPDATE, UPDATED, RecordClient, Records, record, records
@@ -318,7 +318,7 @@ def test_a_closed_connection_with_a_transport_leaves_no_reference_cycle(serve_re
         until(lambda: running.server.connections == 1)
         running.made.clear()  # type: ignore[attr-defined]
 
-    assert not circles_of(connect_and_close, 5)
+    assert not objects_left_in_cycles(connect_and_close, 5)
 
 
 def test_a_client_that_has_to_authenticate_has_another_handler_and_a_smaller_largest_frame(serve: Serve) -> None:

@@ -13,7 +13,7 @@ from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.record.batch import build
 from kafkapy.record.legacy import build_set
-from tests.harness.circles import circles_of
+from tests.harness.reference_cycles import objects_left_in_cycles
 from tests.harness.wire import eventually
 from tests.server.lab import NOW, Lab, batch, busy, cold, fetch_of, produce_of, receive, send
 
@@ -29,7 +29,7 @@ def kind(setup):
 
 @pytest.fixture(scope="module", params=["", "127.0.0.1:0"], ids=["plain", "metrics"])
 def lab(request, tmp_path_factory):
-    made = Lab(tmp_path_factory.mktemp("circles"), kafkapy_metrics_listen=request.param)
+    made = Lab(tmp_path_factory.mktemp("cycles"), kafkapy_metrics_listen=request.param)
     yield made
     made.stop()
 
@@ -564,5 +564,5 @@ def connections(lab, monkeypatch):
 def test_nothing_is_left_behind(lab, monkeypatch, caplog, name):
     caplog.set_level(logging.ERROR, "kafkapy")  # caplog keeps every record that it captures
     step = KINDS[name](lab, monkeypatch)
-    left = circles_of(step, TIMES)
-    assert left.total() < TIMES, f"{TIMES} times {name} left circles of {dict(left.most_common(12))}"
+    left = objects_left_in_cycles(step, TIMES)
+    assert left.total() < TIMES, f"{TIMES} times {name} left reference cycles of {dict(left.most_common(12))}"

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 
 
-def circles_of(step: Callable[[], object], times: int, warm: int = 3) -> Counter[str]:
+def objects_left_in_cycles(step: Callable[[], object], times: int, warm: int = 3) -> Counter[str]:
     """Run `step` `times` times; return the types of the objects in reference cycles that remain, with their numbers.
 
     Earlier objects are frozen: a collection that also walked through pytest's heap would take most of the test's time.

@@ -1,4 +1,4 @@
-"""A long-running client leaves no reference cycles: see tests/server/test_no_circles.py.
+"""A long-running client leaves no reference cycles: see tests/server/test_no_reference_cycles.py.
 
 The broker is in the same process, so its side of each loop is checked, too.
 """
@@ -16,7 +16,7 @@ from kafkapy.client import (
     SimpleConsumer,
     TransactionalProducer,
 )
-from tests.harness.circles import circles_of
+from tests.harness.reference_cycles import objects_left_in_cycles
 
 TIMES = 20
 
@@ -95,5 +95,5 @@ def simple_consumer(bootstrap, admin, topic, closing):
 )
 def test_nothing_is_left_behind(kafkapy_broker, admin, kafkapy_topic, loop):
     with contextlib.ExitStack() as closing:
-        left = circles_of(loop(kafkapy_broker.bootstrap_servers, admin, kafkapy_topic, closing), TIMES)
-    assert left.total() < TIMES, f"{TIMES} times {loop.__name__} left circles of {dict(left.most_common(12))}"
+        left = objects_left_in_cycles(loop(kafkapy_broker.bootstrap_servers, admin, kafkapy_topic, closing), TIMES)
+    assert left.total() < TIMES, f"{TIMES} times {loop.__name__} left reference cycles of {dict(left.most_common(12))}"
