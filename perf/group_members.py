@@ -136,7 +136,7 @@ class GroupMembers:
                 left -= 1
 
     def _join_frame(self, member_id: str) -> bytes:
-        said = SUBSCRIPTION.encode(SUBSCRIPTION.Message(topics=["a-topic-to-read"], user_data=_ROUND), 1)
+        subscription = SUBSCRIPTION.encode(SUBSCRIPTION.Message(topics=["a-topic-to-read"], user_data=_ROUND), 1)
         request = JOIN_GROUP.Request
         return request_frame(
             JOIN_GROUP,
@@ -149,7 +149,7 @@ class GroupMembers:
                 rebalance_timeout_ms=SESSION_MS,
                 member_id=member_id,
                 protocol_type="consumer",
-                protocols=[request.Protocols(name=PROTOCOL, metadata=said)],
+                protocols=[request.Protocols(name=PROTOCOL, metadata=subscription)],
             ),
         )
 

@@ -46,10 +46,10 @@ def titles(found: Newest) -> dict[str, str]:
 def draw_all(found: Newest, directory: Path) -> list[Path]:
     """Draw all plots into the directory and return the files."""
     directory.mkdir(parents=True, exist_ok=True)
-    made = {directory / f"{name}.png": plot for name, plot in _all(found).items()}
-    for file, plot in made.items():
+    plots = {directory / f"{name}.png": plot for name, plot in _all(found).items()}
+    for file, plot in plots.items():
         draw(file, plot)
-    return list(made)
+    return list(plots)
 
 
 def draw(file: Path, plot: Plot) -> None:

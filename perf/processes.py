@@ -64,11 +64,11 @@ class Child:
 
     def failure(self, what: str) -> RuntimeError:
         """Return an error with the last lines of the process's output."""
-        said = self.said().splitlines()[-15:]
+        last_lines = self.said().splitlines()[-15:]
         state = self.process.poll()
         state_text = "is still running" if state is None else f"ended with exit code {state}"
         return RuntimeError(
-            f"{what}; {' '.join(self.command[:6])} ... {state_text}, its last lines:\n" + "\n".join(said)
+            f"{what}; {' '.join(self.command[:6])} ... {state_text}, its last lines:\n" + "\n".join(last_lines)
         )
 
 

@@ -24,24 +24,24 @@ def head(machine: Mapping[str, str]) -> str:
 
 def table(comparisons: Sequence[Comparison]) -> Table:
     """Return the table of medians, with the lowest and highest figure of the runs in brackets."""
-    made = Table(title="medians (lowest–highest of the runs)", title_justify="left")
-    made.add_column("figure")
-    made.add_column("runs", justify="right")
+    table = Table(title="medians (lowest–highest of the runs)", title_justify="left")
+    table.add_column("figure")
+    table.add_column("runs", justify="right")
     measured = {side for each in comparisons for side in each.sides}
     brokers = [side for side in (KAFKA, OTHER, KAFKAPY) if side in measured or side == KAFKAPY]
     for side in brokers:
-        made.add_column(TITLES[side], justify="right", no_wrap=True)
-    made.add_column("ratio", justify="right", no_wrap=True)
-    made.add_column("goal", justify="right", no_wrap=True)
-    made.add_column("verdict")
-    made.add_column(TITLES[BARE], justify="right", no_wrap=True)
+        table.add_column(TITLES[side], justify="right", no_wrap=True)
+    table.add_column("ratio", justify="right", no_wrap=True)
+    table.add_column("goal", justify="right", no_wrap=True)
+    table.add_column("verdict")
+    table.add_column(TITLES[BARE], justify="right", no_wrap=True)
     for each in comparisons:
         cells = [_cell(each, side) for side in brokers]
         ratio = "" if each.ratio is None else f"{each.ratio:.2f} ×"
         goal = each.row.goal.text(each.row) if each.row.goal else ""
         runs = how_many([found.runs for found in each.sides.values()])
-        made.add_row(f"{each.row.label}, {each.row.unit}", runs, *cells, ratio, goal, verdict(each), _cell(each, BARE))
-    return made
+        table.add_row(f"{each.row.label}, {each.row.unit}", runs, *cells, ratio, goal, verdict(each), _cell(each, BARE))
+    return table
 
 
 def how_many(runs: Collection[int]) -> str:
@@ -58,14 +58,14 @@ def verdict(each: Comparison) -> str:
 
 def curve_table(curve: Curve) -> Table:
     """Return a table with the cost for each size."""
-    made = Table(title=f"{curve.label}, {curve.unit}", title_justify="left")
-    made.add_column(curve.of, justify="right")
+    table = Table(title=f"{curve.label}, {curve.unit}", title_justify="left")
+    table.add_column(curve.of, justify="right")
     points = {side: dict(curve.points(side)) for side in curve.costs}
     for side in points:
-        made.add_column(TITLES[side], justify="right")
+        table.add_column(TITLES[side], justify="right")
     for size in curve.sizes():
-        made.add_row(f"{size:,}", *(f"{at[size]:,.4g}" if size in at else "" for at in points.values()))
-    return made
+        table.add_row(f"{size:,}", *(f"{at[size]:,.4g}" if size in at else "" for at in points.values()))
+    return table
 
 
 def show(

@@ -86,8 +86,8 @@ class Load:
             NewTopic(COMPACTED, 1, 1, config=COMPACTING),
             NewTopic(PACED, 1, 1, config=ROLLING),
         ]
-        for made in admin.create_topics(topics).values():
-            made.result()
+        for created in admin.create_topics(topics).values():
+            created.result()
         for thread in self._threads:
             thread.start()
 
@@ -150,8 +150,8 @@ class Load:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         for number in count():
             name = f"soak-passing-{number}"
-            for made in admin.create_topics([NewTopic(name, 3, 1)]).values():
-                made.result()
+            for created in admin.create_topics([NewTopic(name, 3, 1)]).values():
+                created.result()
             producer = Producer({"bootstrap.servers": self.bootstrap})
             for _ in range(1000):
                 producer.produce(name, b"x" * 1000)

@@ -90,8 +90,8 @@ class PartitionStates:
                 if before is not None and state is not before:
                     elected[topic.name, index] = state
             except (KafkaError, ValueError) as error:
-                said = error.message if isinstance(error, KafkaError) else error
-                log.error("there is no leader for %s-%d: %s", topic.name, index, said)
+                reason = error.message if isinstance(error, KafkaError) else error
+                log.error("there is no leader for %s-%d: %s", topic.name, index, reason)
                 if before is not None:
                     state = before._replace(leader=NO_LEADER)
             states[index] = state

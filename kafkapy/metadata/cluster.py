@@ -55,9 +55,9 @@ class ClusterRegistry:
             found = self.cluster_id()
             if found is not None:
                 return found
-            made = paths.to_json({"version": "1", "id": wanted or new_cluster_id()})
+            content = paths.to_json({"version": "1", "id": wanted or new_cluster_id()})
             try:
-                self._tree.commit([Create(paths.CLUSTER_ID, made)])
+                self._tree.commit([Create(paths.CLUSTER_ID, content)])
             except NodeExists:
                 pass  # another broker created it first
 

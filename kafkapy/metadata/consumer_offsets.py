@@ -82,14 +82,14 @@ def offset_operations(wanted: Mapping[str, bytes], present: Collection[str]) -> 
     """Return the operations that write offsets to ZooKeeper. `wanted` has the data by node path; `present` has the
     paths of nodes that exist already. Missing nodes and their missing ancestors are created."""
     operations: list[Operation] = []
-    made: set[str] = set()
+    created: set[str] = set()
     for path, data in wanted.items():
         if path in present:
             operations.append(Set(path, data))
             continue
         for ancestor in _ancestors(path):
-            if ancestor not in made and ancestor not in present:
-                made.add(ancestor)
+            if ancestor not in created and ancestor not in present:
+                created.add(ancestor)
                 operations.append(Create(ancestor))
         operations.append(Create(path, data))
     return operations

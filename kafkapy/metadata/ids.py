@@ -25,9 +25,9 @@ def new_id() -> bytes:
         raw = bytearray(os.urandom(16))
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
-        made = bytes(raw)
-        if made not in _RESERVED and not encode_id(made).startswith("-"):
-            return made
+        new_bytes = bytes(raw)
+        if new_bytes not in _RESERVED and not encode_id(new_bytes).startswith("-"):
+            return new_bytes
 
 
 def new_cluster_id() -> str:

@@ -62,7 +62,7 @@ class ReadAhead:
     def note(self, parts: Iterable[Part]) -> None:
         """Remember the file regions among the parts of a reply that waits to be sent on this connection.
 
-        `go_on` reads these regions ahead, and then the bytes after them, which the client will fetch next.
+        `resume` reads these regions ahead, and then the bytes after them, which the client will fetch next.
         """
         for track in self._current:
             track.handle = None
@@ -100,7 +100,7 @@ class ReadAhead:
         self._calm_bytes = self._calm_replies = 0
         self._demand = self._cold.load(handle, position, position + min(length, STEP), loaded), loaded
 
-    def go_on(self, box: Outbox) -> bool:
+    def resume(self, box: Outbox) -> bool:
         """Begin the next read, if there is something to read ahead and no read is in progress.
 
         Return False if nothing had to be read for a while, so that read-ahead is no longer needed; the caller then
@@ -147,7 +147,7 @@ class ReadAhead:
             track.loaded, track.size = _NO_FURTHER, 0
         else:
             track.loaded = max(track.loaded, end)
-        self.go_on(box)
+        self.resume(box)
 
     def _next(self, box: Outbox) -> tuple[_Track, int, int] | None:
         """Return the next file data to read ahead, at most one STEP, as (track of the file, begin, end).

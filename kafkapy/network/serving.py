@@ -75,7 +75,7 @@ class Serving:
             if not conn.closed:
                 try:
                     self._take(conn, replies)
-                    self._go_on(conn)
+                    self._continue(conn)
                 except Exception as error:
                     self._failed(conn, error)
 
@@ -170,7 +170,7 @@ class Serving:
         self.frames_in += count
         self._receiver.handled(conn, frames, count, conn.pending)
         if replies is not GATHERED:
-            self._go_on(conn)
+            self._continue(conn)
 
     def _take(self, conn: Connection, replies: Sequence[Reply]) -> None:
         for reply in replies:
@@ -178,7 +178,7 @@ class Serving:
                 raise TypeError(f"a handler's reply {reply!r} comes after one that must be the last")
             self.answer(conn, reply)
 
-    def _go_on(self, conn: Connection) -> None:
+    def _continue(self, conn: Connection) -> None:
         """Send the outbox. Then close the connection if that is due, or queue it if there may be more to receive."""
         if conn.outbox.parts and not self._send(conn) and (conn.parked or not conn.outgoing):
             return
@@ -219,7 +219,7 @@ class Serving:
         state = conn.sender.flush(conn.fd, conn.outbox)
         if state == COLD:
             self._park(conn)
-        if conn.outbox.ahead is not None and not conn.outbox.ahead.go_on(conn.outbox):
+        if conn.outbox.ahead is not None and not conn.outbox.ahead.resume(conn.outbox):
             self.forget_reader(conn)
         if state == DONE:
             return True

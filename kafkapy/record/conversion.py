@@ -59,7 +59,7 @@ def _converted(buffer: Buffer, header: BatchHeader | MessageHeader, magic: int, 
             f"the batch at offset {header.last_offset} is compressed with {name}, unknown in message format {magic}",
         )
     append_time = max(header.max_timestamp, -1) if header.timestamp_type == 1 else None
-    made = convert_payload(
+    converted = convert_payload(
         payload_of(buffer, header, limit) if getattr(header, "count", 1) else b"",
         header,
         magic,
@@ -67,7 +67,9 @@ def _converted(buffer: Buffer, header: BatchHeader | MessageHeader, magic: int, 
         append_time=append_time,
         limit=limit,
     )
-    if not made.count:
+    if not converted.count:
         return b""
-    packed = compress(header.codec, made.payload, broken_checksum=magic == 0)
-    return wrap(packed, magic, header.codec, made.last_offset, made.max_timestamp, 0 if append_time is None else 1)
+    packed = compress(header.codec, converted.payload, broken_checksum=magic == 0)
+    return wrap(
+        packed, magic, header.codec, converted.last_offset, converted.max_timestamp, 0 if append_time is None else 1
+    )

@@ -136,7 +136,7 @@ def _rebuild(
             f"the topic's message format {magic} does not support zstd, which needs format 2",
         )
     try:
-        made = convert_payload(
+        converted = convert_payload(
             payload,
             header,
             magic,
@@ -147,48 +147,55 @@ def _rebuild(
     except CorruptRecords as reason:
         raise InvalidBatch(Errors.INVALID_RECORD, str(reason)) from reason
     if magic == 2:
-        return _batch(made, codec, rules)
-    if made.headers:
+        return _batch(converted, codec, rules)
+    if converted.headers:
         # Kafka's error code, which results from an unhandled exception there.
         raise InvalidBatch(
             Errors.UNKNOWN_SERVER_ERROR, f"the topic's message format {magic} does not support record headers"
         )
     if codec == NONE:
-        _check_size(made.largest, rules)
-        return _message_set(made, made.payload, magic, codec, rules)
+        _check_size(converted.largest, rules)
+        return _message_set(converted, converted.payload, magic, codec, rules)
     if magic == 0:
-        return _compress_after_numbering(made, codec, rules)
-    packed = compress(codec, made.payload, rules.target_level)
-    wrapper = wrap(packed, magic, codec, made.count - 1, made.max_timestamp, rules.timestamp_type)
+        return _compress_after_numbering(converted, codec, rules)
+    packed = compress(codec, converted.payload, rules.target_level)
+    wrapper = wrap(packed, magic, codec, converted.count - 1, converted.max_timestamp, rules.timestamp_type)
     _check_size(len(wrapper), rules)
-    return _message_set(made, bytearray(wrapper), magic, codec, rules)
+    return _message_set(converted, bytearray(wrapper), magic, codec, rules)
 
 
-def _batch(made: Converted, codec: int, rules: Rules) -> ValidatedBatch:
+def _batch(converted: Converted, codec: int, rules: Rules) -> ValidatedBatch:
     if codec == NONE:
-        _check_size(_BATCH_HEADER + len(made.payload), rules)  # checked before the copy
+        _check_size(_BATCH_HEADER + len(converted.payload), rules)  # checked before the copy
     data = assemble(
-        compress(codec, made.payload, rules.target_level),
-        count=made.count,
+        compress(codec, converted.payload, rules.target_level),
+        count=converted.count,
         attributes=codec | (APPEND_TIME if rules.timestamp_type else 0),
-        base_timestamp=made.base_timestamp,
-        max_timestamp=rules.now_ms if rules.timestamp_type else made.max_timestamp,
+        base_timestamp=converted.base_timestamp,
+        max_timestamp=rules.now_ms if rules.timestamp_type else converted.max_timestamp,
     )
     _check_size(len(data), rules)
     return built_batch(memoryview(bytearray(data)))
 
 
-def _message_set(made: Converted, data: bytearray, magic: int, codec: int, rules: Rules) -> ValidatedBatch:
+def _message_set(converted: Converted, data: bytearray, magic: int, codec: int, rules: Rules) -> ValidatedBatch:
     return message_batch(
-        memoryview(data), magic, codec, made.count, rules.timestamp_type, made.max_timestamp, made.index_of_max, True
+        memoryview(data),
+        magic,
+        codec,
+        converted.count,
+        rules.timestamp_type,
+        converted.max_timestamp,
+        converted.index_of_max,
+        True,
     )
 
 
-def _compress_after_numbering(made: Converted, codec: int, rules: Rules) -> ValidatedBatch:
+def _compress_after_numbering(converted: Converted, codec: int, rules: Rules) -> ValidatedBatch:
     """Return a wrapper of format 0. It is compressed only when the offsets of its messages are known, because
     compressed messages of format 0 contain their absolute offsets."""
-    inner = _message_set(made, made.payload, 0, NONE, rules)
-    count = made.count
+    inner = _message_set(converted, converted.payload, 0, NONE, rules)
+    count = converted.count
 
     def remake(base_offset: int) -> bytearray:
         assign(inner, base_offset, -1)

@@ -84,7 +84,7 @@ class TransactionVerifier:
 
 
 def _refusal(code: int, transactional_id: str, one: TopicPartition, abortable: bool) -> KafkaError:
-    said = name_of(code)
+    error_name = name_of(code)
     if code == Errors.PRODUCER_FENCED:  # the code that producers expect in this response since Kafka 2.7
         code = Errors.INVALID_PRODUCER_EPOCH
     elif code == Errors.TRANSACTION_ABORTABLE and not abortable:
@@ -92,5 +92,7 @@ def _refusal(code: int, transactional_id: str, one: TopicPartition, abortable: b
     if code in (Errors.TRANSACTION_ABORTABLE, Errors.INVALID_TXN_STATE):
         return KafkaError(code, f"{one[0]}-{one[1]} was not added to the transaction of {transactional_id!r}")
     return KafkaError(
-        code, f"the coordinator of {transactional_id!r} cannot say that {one[0]}-{one[1]} is in its transaction: {said}"
+        code,
+        f"the coordinator of {transactional_id!r} cannot say that {one[0]}-{one[1]} is in its transaction: "
+        f"{error_name}",
     )

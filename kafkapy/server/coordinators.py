@@ -83,13 +83,13 @@ class Coordinators:
         return self.group_shards if topic == GROUPS else self.transaction_shards
 
     def _part(self, name: str, make: Callable[[], Any]) -> Any:
-        made = self._made.get(name)
-        if made is None:
+        part = self._made.get(name)
+        if part is None:
             with self._making:
-                made = self._made.get(name)
-                if made is None:
-                    made = self._made[name] = make()
-        return made
+                part = self._made.get(name)
+                if part is None:
+                    part = self._made[name] = make()
+        return part
 
     # --- making them
 
@@ -238,12 +238,12 @@ class Coordinators:
         """Answer all pending requests of the coordinators, and let them append no more records. The network must still
         be able to send responses."""
         with self._making:
-            made = dict(self._made)
+            parts = dict(self._made)
         for name in ("transaction shards", "group shards"):
-            if name in made:
-                made[name].stop()
-        if "load queue" in made:
-            made["load queue"].stop()
+            if name in parts:
+                parts[name].stop()
+        if "load queue" in parts:
+            parts["load queue"].stop()
 
 
 def _make_queue() -> LoadQueue:

@@ -101,7 +101,7 @@ def to_directory(
             if moved.work and current and not overwrite:
                 raise Conflict(_occupied(f"{log_dir / FILE_NAME}", moved, current))
             if moved.work and not dry_run:
-                write_whole(log_dir, _UNFINISHED, lambda made: _fill(made, source))
+                write_whole(log_dir, _UNFINISHED, lambda temporary: _fill(temporary, source))
             if not dry_run:
                 (log_dir / EXPORTED).unlink(missing_ok=True)  # older than the metadata that is there now
     except AdoptionError as error:

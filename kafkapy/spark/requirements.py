@@ -92,9 +92,10 @@ def check_workers() -> None:
     except (OSError, subprocess.SubprocessError) as error:
         fails, what = 1, f"does not work ({error})"
     if fails:
-        said = "PYSPARK_PYTHON" if os.environ.get("PYSPARK_PYTHON") else "as PYSPARK_PYTHON is not set"
+        source = "PYSPARK_PYTHON" if os.environ.get("PYSPARK_PYTHON") else "as PYSPARK_PYTHON is not set"
         raise MissingRequirement(
-            f"Spark runs {python} ({said}), which {what}; set PYSPARK_PYTHON={sys.executable} before the session starts"
+            f"Spark runs {python} ({source}), which {what}; set PYSPARK_PYTHON={sys.executable} before the session "
+            "starts"
         )
 
 
@@ -109,9 +110,9 @@ def check_java() -> None:
     if java is None:
         raise MissingRequirement(f"Spark needs a Java runtime, and there is no program 'java' on the PATH; {remedy}")
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=True, timeout=60).stderr
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, check=True, timeout=60).stderr
     except (OSError, subprocess.SubprocessError) as error:
         raise MissingRequirement(f"Spark needs a Java runtime, and {java} does not work ({error}); {remedy}") from error
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    found = re.search(r'version "(?:1\.)?(\d+)', output)
     if found and int(found[1]) < JAVA:
         raise MissingRequirement(f"Spark needs Java {JAVA} or newer, and {java} is Java {found[1]}; {remedy}")

@@ -121,17 +121,19 @@ def run(args: Sequence[str]) -> int:
             raise
         context = getattr(error, "ctx", None)
         path = "kafkapy" if context is None else context.command_path
-        said = _with_value(error.format_message().rstrip("."), getattr(error, "param", None), args)
-        raise CallError(f"{said}{'' if said.endswith('?') else '.'} See: {path} --help") from error
+        message = _with_value(error.format_message().rstrip("."), getattr(error, "param", None), args)
+        raise CallError(f"{message}{'' if message.endswith('?') else '.'} See: {path} --help") from error
     return result if isinstance(result, int) else 0
 
 
-def _with_value(said: str, option: Any, args: Sequence[str]) -> str:
+def _with_value(message: str, option: Any, args: Sequence[str]) -> str:
     """Return typer's sentence `said` about an option, with the wrong value of the option in it and without "Value
     error, "."""
     for place, word in enumerate(args):
         name, equals, value = word.partition("=")
         if name in getattr(option, "opts", ()) and (equals or args[place + 1 :]):
-            said = said.replace("Invalid value for", f"Invalid value {value if equals else args[place + 1]!r} for")
+            message = message.replace(
+                "Invalid value for", f"Invalid value {value if equals else args[place + 1]!r} for"
+            )
             break
-    return said.replace("Value error, ", "")
+    return message.replace("Value error, ", "")

@@ -290,8 +290,8 @@ def _session(master: str, conf: dict[str, str]) -> "Iterator[SparkSession]":
     try:
         spark = builder.getOrCreate()
     except Exception as error:  # py4j, gRPC and PySpark raise many types for a wrong URL or setting
-        said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise ToolError(f"Spark did not start with --master {master}: {said.strip()}") from error
+        message = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise ToolError(f"Spark did not start with --master {master}: {message.strip()}") from error
     try:
         yield spark
     finally:

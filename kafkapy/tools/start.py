@@ -145,9 +145,9 @@ def _freeze_modules() -> None:
 
     A full collection stops all threads for 30 to 70 ms (measured), mostly for objects that live as long as the process.
     Objects made for a request are freed by their reference counts as soon as it is answered
-    (tests/server/test_no_reference_cycles.py), so collections may be rare. They stay short: 20,000 new objects take 1 ms if they
-    are in use, 3 ms if they are reference cycles, and the 200,000 of a second-generation collection 11 ms. 45 seconds
-    under full load had two collections.
+    (tests/server/test_no_reference_cycles.py), so collections may be rare. They stay short: 20,000 new objects take 1
+    ms if they are in use, 3 ms if they are reference cycles, and the 200,000 of a second-generation collection 11 ms.
+    45 seconds under full load had two collections.
     """
     gc.freeze()
     gc.set_threshold(20_000, 10, 50)

@@ -89,9 +89,9 @@ class ColdReaders(Measurement):
         frame = frames.produce(HOT, frames.batch(frames.plain_values(SIZE, 1)), 1)
         with bench.data() as path:
             cold = path / f"{COLD}.log"
-            with cold.open("wb") as made:
+            with cold.open("wb") as output:
                 for _ in range(4 * bench.scale.stream // CHUNK):
-                    made.write(bytes(CHUNK))
+                    output.write(bytes(CHUNK))
             with (
                 bare_loop("append", path / HOT) as (_, port),
                 bare_loop("sendfile", cold) as (_, cold_port),

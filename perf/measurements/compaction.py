@@ -75,9 +75,9 @@ class Compaction(Measurement):
         pieces = max(1, bench.scale.segment // SHARE // MIB)
         with bench.data() as path:
             file = path / "bare"
-            with file.open("wb") as made:
+            with file.open("wb") as output:
                 for _ in range(pieces):
-                    made.write(buffer)
+                    output.write(buffer)
             began = time.perf_counter()
             for _ in range(2):
                 with file.open("rb", buffering=0) as opened:

@@ -62,10 +62,10 @@ def _connect(broker: Broker, count: int) -> tuple[float, float, int]:
     with used(broker.pid) as usage:
         with ExitStack() as ending:
             began = time.perf_counter()
-            made = [ending.enter_context(socket.create_connection(("127.0.0.1", broker.port))) for _ in range(count)]
-            for one in made:
+            sockets = [ending.enter_context(socket.create_connection(("127.0.0.1", broker.port))) for _ in range(count)]
+            for one in sockets:
                 one.sendall(request)
-            for one in made:
+            for one in sockets:
                 size = int.from_bytes(one.recv(4, socket.MSG_WAITALL), "big")
                 one.recv(size, socket.MSG_WAITALL)
             seconds = time.perf_counter() - began

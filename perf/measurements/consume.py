@@ -55,9 +55,9 @@ class Consume(Measurement):
         with bench.data() as path:
             file = path / "bare"
             chunks = max(1, 2 * bench.scale.stream // CHUNK)
-            with file.open("wb") as made:
+            with file.open("wb") as output:
                 for _ in range(chunks):
-                    made.write(bytes(CHUNK))
+                    output.write(bytes(CHUNK))
             with bare_loop("sendfile", file) as (pid, port), RawClient(port) as client:
                 began = time.perf_counter()
                 with used(pid) as usage:

@@ -127,9 +127,9 @@ def _seconds(name: str, segment: Path, place: Path) -> tuple[float, int]:
         stderr=subprocess.PIPE,
     ) as process:
         assert process.stderr
-        said = process.stderr.read().decode()
+        errors = process.stderr.read().decode()
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise RuntimeError(f"kafkapy log {name} ended with {process.returncode}: {said}")
-    return usage.ru_utime + usage.ru_stime, int(said.split()[-1]) * 1024
+        raise RuntimeError(f"kafkapy log {name} ended with {process.returncode}: {errors}")
+    return usage.ru_utime + usage.ru_stime, int(errors.split()[-1]) * 1024

@@ -49,23 +49,23 @@ class OffsetsLoad(Measurement):
                         raise Refused(f"the offsets of {group} differ from the committed ones")
                 first = time.perf_counter() - broker.began
                 memory = resident_bytes(broker.pid)
-            said = broker.child.said()  # after the stop: the line may come after the first fetch
+            output = broker.child.said()  # after the stop: the line may come after the first fetch
         if share < 1:
             bench.note("offsets_load", f"load of offsets: {share * 1_000_000:,.0f} loaded, the time is for 1 M")
         return {
-            "offsets_load.seconds": _seconds(kind, said, first) / share,
+            "offsets_load.seconds": _seconds(kind, output, first) / share,
             "offsets_load.first": first,
             "offsets_load.memory": memory / MIB,
         }
 
 
-def _seconds(kind: str, said: str, most: float) -> float:
+def _seconds(kind: str, output: str, most: float) -> float:
     """Return the time of the load in the broker's log, in seconds; `most` if kafkapy does not log it, because the load
     was short."""
     if kind == "kafka":
-        found = re.search(r"Finished loading offsets .* from __consumer_offsets-0 in (\d+) milliseconds", said)
+        found = re.search(r"Finished loading offsets .* from __consumer_offsets-0 in (\d+) milliseconds", output)
         if found is None:
             raise Refused("Apache Kafka does not say how long the load took")
         return float(found[1]) / 1000
-    found = re.search(r"loaded .*shard=__consumer_offsets-0 .*seconds=([\d.]+)", said)
+    found = re.search(r"loaded .*shard=__consumer_offsets-0 .*seconds=([\d.]+)", output)
     return most if found is None else float(found[1])

@@ -70,9 +70,9 @@ class Rebalance(Measurement):
             client.paced(frame, RATE, seconds / 4)
             for when in ("alone", "beside"):
                 if when == "beside":
-                    with _rebalancing(bench, broker) as said:
+                    with _rebalancing(bench, broker) as rounds:
                         latencies = sorted(client.paced(frame, RATE, seconds)[0])
-                    bench.note(f"rebalance.{broker.kind}", f"{broker.kind}, during produce: {said[0]}")
+                    bench.note(f"rebalance.{broker.kind}", f"{broker.kind}, during produce: {rounds[0]}")
                 else:
                     latencies = sorted(client.paced(frame, RATE, seconds)[0])
                 for share, part in SHARES.items():
@@ -83,7 +83,7 @@ class Rebalance(Measurement):
 @contextmanager
 def _rebalancing(bench: Bench, broker: Broker) -> Iterator[list[str]]:
     """Run a process with a group that rebalances; at the end of the block the list has one sentence about it."""
-    said: list[str] = []
+    lines: list[str] = []
     command = [sys.executable, "-m", "perf.group_members", str(broker.port), str(BESIDE), str(EVERY_S)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -91,11 +91,11 @@ def _rebalancing(bench: Bench, broker: Broker) -> Iterator[list[str]]:
             assert process.stdin is not None
             if process.stdout.readline() != "ready\n":
                 raise RuntimeError(f"{' '.join(command)} could not form its group")
-            yield said
+            yield lines
             process.stdin.close()
             count, seconds = process.stdout.readline().split()
             each = float(seconds) / max(1, int(count)) * 1e3
-            said.append(f"{count} rebalances of {BESIDE:,} members, {each:.0f} ms each on average")
+            lines.append(f"{count} rebalances of {BESIDE:,} members, {each:.0f} ms each on average")
         except BaseException:
             process.kill()
             raise

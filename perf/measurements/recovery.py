@@ -47,21 +47,21 @@ class Recovery(Measurement):
             _, clean, _ = _start(bench, kind, path, frame)
             make_unclean(path / "logs")
             size = (path / "logs" / SEGMENT).stat().st_size
-            listening, unclean, said = _start(bench, kind, path, frame)
-        source = "the broker's log" if said is not None else "first ack unclean minus first ack clean"
+            listening, unclean, reported = _start(bench, kind, path, frame)
+        source = "the broker's log" if reported is not None else "first ack unclean minus first ack clean"
         bench.note(
             f"recovery.{kind}", f"recovery of {kind}: from {source}, with a segment of {size:,} bytes, scaled to 1 GiB"
         )
-        load = said if said is not None else max(0.0, unclean - clean)
+        load = reported if reported is not None else max(0.0, unclean - clean)
         return {"recovery.load": load * GIB / size, "recovery.listening": listening, "recovery.first_ack": unclean}
 
     def limit(self, bench: Bench) -> Figures:
         buffer = bytearray(MIB)
         with bench.data() as path:
             file = path / "bare"
-            with file.open("wb") as made:
+            with file.open("wb") as output:
                 for _ in range(bench.scale.segment // MIB):
-                    made.write(buffer)
+                    output.write(buffer)
             with file.open("rb", buffering=0) as opened:
                 began = time.perf_counter()
                 checksum = 0

@@ -87,7 +87,7 @@ class Reader:
 
     def finish(self) -> bool:
         self.box.clear()
-        return self.ahead.go_on(self.box)
+        return self.ahead.resume(self.box)
 
 
 @pytest.fixture
@@ -118,10 +118,10 @@ def part(file: FileRegion, first: int, count: int = 1) -> FileRegion:
 def test_of_a_reply_only_the_window_is_read_and_more_as_it_is_sent(disk, cold, memory, file) -> None:
     reader = Reader(cold, memory)
     reader.reply(part(file, 0, 8))
-    assert reader.ahead.go_on(reader.box)
+    assert reader.ahead.resume(reader.box)
     assert disk.run_all() == [(0, 1), (1, 2), (2, 3), (3, 4)]
     reader.send(4 + STEP)
-    reader.ahead.go_on(reader.box)
+    reader.ahead.resume(reader.box)
     assert disk.run_all() == [(4, 5)]
     assert cold.ahead == 5
 
@@ -132,7 +132,7 @@ def test_reading_ahead_of_a_reply_begins_when_the_reader_continues_in_order(disk
     assert reader.finish()
     assert disk.run_all() == []
     reader.reply(part(file, 1))
-    reader.ahead.go_on(reader.box)
+    reader.ahead.resume(reader.box)
     assert disk.run_all() == [(1, 2), (2, 3), (3, 4), (4, 5)]
     assert reader.finish()
     assert disk.run_all() == [(5, 6)]
@@ -158,7 +158,7 @@ def test_pages_in_memory_are_skipped_and_not_read_again(disk, cold, memory, file
     memory.add(file.handle.fd, STEP, 3 * STEP)
     reader = Reader(cold, memory)
     reader.reply(part(file, 0, 4))
-    reader.ahead.go_on(reader.box)
+    reader.ahead.resume(reader.box)
     assert disk.run_all() == [(0, 1), (3, 4)]
 
 
@@ -181,7 +181,7 @@ def test_many_files_of_a_reply_share_the_window(disk, cold, memory, region_of) -
     files = [region_of(bytes(4 * STEP)) for _ in range(8)]
     reader = Reader(cold, memory)
     reader.reply(*[FileRegion(file.handle, 0, STEP) for file in files])
-    reader.ahead.go_on(reader.box)
+    reader.ahead.resume(reader.box)
     wanted = []
     while disk.jobs:
         wanted.append(disk.jobs[0][0].handle)
@@ -193,15 +193,15 @@ def test_a_reader_that_is_gone_leaves_no_reads(disk, cold, memory, file) -> None
     one, two = Reader(cold, memory), Reader(cold, memory)
     one.reply(part(file, 0, 4))
     two.reply(part(file, 0, 1))
-    told: list[int] = []
-    one.ahead.go_on(one.box)
-    two.ahead.demand(file.handle, 0, STEP, lambda count, error: told.append(count))
+    calls: list[int] = []
+    one.ahead.resume(one.box)
+    two.ahead.demand(file.handle, 0, STEP, lambda count, error: calls.append(count))
     one.ahead.drop()
     assert disk.run_all() == [(0, 1)]  # the second read waits for the first
-    assert told == [STEP]
+    assert calls == [STEP]
     one = Reader(cold, memory)
     one.reply(part(file, 4, 4))
-    one.ahead.go_on(one.box)
+    one.ahead.resume(one.box)
     one.ahead.drop()
     two.ahead.drop()
     assert disk.run_all() == []
@@ -211,36 +211,36 @@ def test_a_reader_that_is_gone_leaves_no_reads(disk, cold, memory, file) -> None
 def test_pages_that_were_read_ahead_and_evicted_are_read_again(disk, cold, memory, file) -> None:
     reader = Reader(cold, memory)
     reader.reply(part(file, 0, 4))
-    reader.ahead.go_on(reader.box)
+    reader.ahead.resume(reader.box)
     disk.run_all()
     memory.steps.clear()
-    told: list[int] = []
-    reader.ahead.demand(file.handle, STEP, 3 * STEP, lambda count, error: told.append(count))
+    calls: list[int] = []
+    reader.ahead.demand(file.handle, STEP, 3 * STEP, lambda count, error: calls.append(count))
     reader.send(4 + STEP)
-    reader.ahead.go_on(reader.box)
+    reader.ahead.resume(reader.box)
     assert disk.run_all() == [(1, 2), (2, 3), (3, 4)]
-    assert told == [STEP]
+    assert calls == [STEP]
 
 
 def test_a_disk_error_ends_reading_ahead_and_reaches_the_demanded_read(disk, cold, memory, file) -> None:
     reader = Reader(cold, memory)
     reader.reply(part(file, 0))
     reader.reply(part(file, 1))
-    reader.ahead.go_on(reader.box)
+    reader.ahead.resume(reader.box)
     assert disk.run(OSError("Input/output error"))
     assert not disk.jobs
-    told: list[tuple[int, object]] = []
+    calls: list[tuple[int, object]] = []
     failure = OSError("Input/output error")
-    reader.ahead.demand(file.handle, STEP, STEP, lambda count, error: told.append((count, error)))
+    reader.ahead.demand(file.handle, STEP, STEP, lambda count, error: calls.append((count, error)))
     disk.run(failure)
-    assert told == [(0, failure)]
+    assert calls == [(0, failure)]
 
 
 def test_without_a_window_only_what_a_reply_waits_for_is_read(disk, memory, file) -> None:
     cold = ColdReads(OnePool(disk), lambda fn, *args: fn(*args), 0, 16 * STEP)
     reader = Reader(cold, memory)
     reader.reply(part(file, 0, 8))
-    reader.ahead.go_on(reader.box)
+    reader.ahead.resume(reader.box)
     assert not disk.jobs
 
 

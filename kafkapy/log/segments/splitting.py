@@ -33,17 +33,17 @@ def split(segment: Segment, config: LogConfig, clock: Clock) -> list[int]:
 
     Bytes at the end that are not a valid batch are copied to the last new segment; recovery handles them.
     """
-    made = [_make(segment, part, config, clock) for part in _parts(segment)]
+    new_segments = [_make(segment, part, config, clock) for part in _parts(segment)]
     # Renamed from the last to the first, because a start ignores every `.swap` after the first `.cleaned`.
-    for part in reversed(made):
+    for part in reversed(new_segments):
         part.rename(names.SWAP)
     segment.files.sync_dir(segment.directory)
     segment.delete()
-    for part in made:
+    for part in new_segments:
         part.rename("")
         part.let_go()
     segment.files.sync_dir(segment.directory)
-    return [part.base_offset for part in made]
+    return [part.base_offset for part in new_segments]
 
 
 def _parts(segment: Segment) -> list[_Part]:

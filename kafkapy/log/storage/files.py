@@ -53,9 +53,9 @@ class Files:
 
     # subclasses with their own __init__ need not call super().__init__
     def __new__(cls: type[F], *_: Any, **__: Any) -> F:
-        made = super().__new__(cls)
-        made.open_files = OpenFiles()
-        return made
+        files = super().__new__(cls)
+        files.open_files = OpenFiles()
+        return files
 
     # --- names and whole files
 

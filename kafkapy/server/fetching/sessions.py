@@ -193,12 +193,14 @@ class FetchSessionCache:
                     return FetchContext([], error_code=Errors.INVALID_FETCH_SESSION_EPOCH)
                 if session.uses_topic_ids != uses_topic_ids:
                     return FetchContext([], error_code=Errors.FETCH_SESSION_TOPIC_ID_ERROR)
-                context = self._go_on(session, asked, forgotten, now, isolation, rights, everything, refresh_s)
+                context = self._continue_session(
+                    session, asked, forgotten, now, isolation, rights, everything, refresh_s
+                )
         if self._ended:
             self._wake_ended()
         return context
 
-    def _go_on(
+    def _continue_session(
         self,
         session: FetchSession,
         asked: list[FetchPartition],

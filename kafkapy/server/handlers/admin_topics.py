@@ -92,7 +92,7 @@ def _create(broker: Services, call: Call, topic: Any, validate_only: bool, right
     empty = [config.name for config in topic.configs if config.value is None]
     if empty:
         raise KafkaError(Errors.INVALID_CONFIG, f"these settings have no value: {', '.join(empty)}")
-    made = broker.controller.create(
+    created = broker.controller.create(
         topic.name,
         partitions=topic.num_partitions,
         replication=topic.replication_factor,
@@ -100,12 +100,12 @@ def _create(broker: Services, call: Call, topic: Any, validate_only: bool, right
         overrides={config.name: config.value for config in topic.configs},
         validate_only=validate_only,
     )
-    result.topic_id = made.id
+    result.topic_id = created.id
     if topic.name in rights.not_described:
         result.topic_config_error_code = Errors.TOPIC_AUTHORIZATION_FAILED
         result.num_partitions, result.replication_factor, result.configs = -1, -1, []
     elif call.version >= DETAILS_SINCE:
-        _details(broker, made, {config.name: config.value for config in topic.configs}, result)
+        _details(broker, created, {config.name: config.value for config in topic.configs}, result)
 
 
 def _details(broker: Services, topic: Topic, overrides: dict[str, str], result: Any) -> None:

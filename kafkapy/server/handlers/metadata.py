@@ -136,8 +136,8 @@ def _create_and_answer(
         # No more topics are created when the broker stops: a request can name hundreds of thousands of topics, and the
         # stop waits for the disk pool.
         errors = broker.controller.auto_create(name for name in create if not broker.stopping)
-        made = set(create)
-        answers = [(name, topic_id, errors.get(name) if name in made else error) for name, topic_id, error in asked]
+        created = set(create)
+        answers = [(name, topic_id, errors.get(name) if name in created else error) for name, topic_id, error in asked]
     except Exception:
         log.exception("%s failed", call)
     later.complete(_response(broker, call, request, answers))

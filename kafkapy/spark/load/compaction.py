@@ -50,8 +50,8 @@ def compact(landing: Landing, runner: Runner, *, prefix: str, file_bytes: int, f
         for merge in _merges(root, file_bytes, max(files, 2))
     ]
     work = MergeWork(str(landing.room), prefix)
-    made = map(Path, runner(work, [json.dumps(merge.__dict__) for merge in merges]))
-    landing.replace(list(zip(made, (Path(merge.directory) for merge in merges), strict=True)))
+    rebuilt = map(Path, runner(work, [json.dumps(merge.__dict__) for merge in merges]))
+    landing.replace(list(zip(rebuilt, (Path(merge.directory) for merge in merges), strict=True)))
     return sum(len(merge.names) - 1 for merge in merges)
 
 

@@ -36,22 +36,22 @@ def rebuild(
         without: The offsets, by partition, whose rows are removed.
         add: The files to add.
     """
-    made = room / f"directory-{uuid.uuid4().hex}"
-    made.mkdir()
+    new_directory = room / f"directory-{uuid.uuid4().hex}"
+    new_directory.mkdir()
     without = without or {}
     names = sorted(name for name in os.listdir(old) if name.endswith(".parquet")) if old.exists() else []
     if merge:
-        _write(_in_order([old / name for name in merge], prefix), made, prefix, {})
+        _write(_in_order([old / name for name in merge], prefix), new_directory, prefix, {})
     for name in names:
         if name in merge:
             continue
         if has_rows_of(old / name, prefix, without):
-            _write([old / name], made, prefix, without)
+            _write([old / name], new_directory, prefix, without)
         else:
-            os.link(old / name, made / name)
+            os.link(old / name, new_directory / name)
     for file in add:
-        os.link(file.path, made / final_name(file.spans))
-    return made
+        os.link(file.path, new_directory / final_name(file.spans))
+    return new_directory
 
 
 def has_rows_of(path: Path, prefix: str, without: Mapping[int, Sequence[Interval]]) -> bool:
@@ -69,7 +69,7 @@ def _in_order(paths: Iterable[Path], prefix: str) -> list[Path]:
     return sorted(found, key=lambda path: (found[path].partitions, found[path].offsets))
 
 
-def _write(paths: Sequence[Path], made: Path, prefix: str, without: Mapping[int, Sequence[Interval]]) -> None:
+def _write(paths: Sequence[Path], new_directory: Path, prefix: str, without: Mapping[int, Sequence[Interval]]) -> None:
     """Write the rows of files, except those of the offsets in `without`, to one new file in the directory `made`.
 
     No file is written if no row is left.
@@ -82,12 +82,12 @@ def _write(paths: Sequence[Path], made: Path, prefix: str, without: Mapping[int,
                 if not len(rows):
                     continue
                 if writer is None:
-                    writer = FileWriter(made, rows.schema.remove_metadata(), prefix)
+                    writer = FileWriter(new_directory, rows.schema.remove_metadata(), prefix)
                 writer.add(rows)
     if writer is not None:
         done = writer.close("", "")
         sync_files([Path(done.path)])
-        os.rename(done.path, made / final_name(done.spans))
+        os.rename(done.path, new_directory / final_name(done.spans))
 
 
 def _kept(rows: pa.Table, prefix: str, without: Mapping[int, Sequence[Interval]]) -> pa.Table:

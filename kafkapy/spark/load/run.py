@@ -303,8 +303,8 @@ class Load:
             new = {place for place in added if place.parent.name == _of(prefix, topic)}
             for place in self._directories_of(topic) | new:
                 if place in added or any(has_rows_of(file, prefix, without) for file in place.glob("*.parquet")):
-                    made = rebuild(place, room, prefix=prefix, without=without, add=added.get(place, ()))
-                    decision.swaps.append((str(made), str(place), made.stat().st_ino))
+                    rebuilt = rebuild(place, room, prefix=prefix, without=without, add=added.get(place, ()))
+                    decision.swaps.append((str(rebuilt), str(place), rebuilt.stat().st_ino))
         self._landing.land(decision)
 
     def _directories_of(self, topic: str) -> set[Path]:

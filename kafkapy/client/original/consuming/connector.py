@@ -114,10 +114,10 @@ class ConsumerConnector:
         """
         if wrong := [f"{topic!r}: {count}" for topic, count in counts.items() if count < 1]:
             raise ValueError(f"a topic needs at least 1 stream, not {', '.join(wrong)}")
-        made = {topic: self._make(count, key_decoder, value_decoder) for topic, count in counts.items()}
+        new_streams = {topic: self._make(count, key_decoder, value_decoder) for topic, count in counts.items()}
         self._listener = rebalance_listener
-        self._join(Subscription(dict(counts)), lambda topic, number: made[topic][number])
-        return made
+        self._join(Subscription(dict(counts)), lambda topic, number: new_streams[topic][number])
+        return new_streams
 
     def create_message_streams_by_filter(
         self,
@@ -140,10 +140,10 @@ class ConsumerConnector:
         """
         if count < 1:
             raise ValueError(f"a consumer needs at least 1 stream, not {count}")
-        made = self._make(count, key_decoder, value_decoder)
+        new_streams = self._make(count, key_decoder, value_decoder)
         self._listener, self._on_claim = rebalance_listener, on_claim
-        self._join(Subscription({}, topics, count), lambda _, number: made[number])
-        return made
+        self._join(Subscription({}, topics, count), lambda _, number: new_streams[number])
+        return new_streams
 
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit the position of each owned partition, the offset after the last returned record, or the given offsets.

@@ -52,7 +52,7 @@ def tail(
     )
     out = sys.stdout.buffer
     followers = [
-        Follower(place, lambda said: print(said, file=sys.stderr), control=control) for place in places_in(paths)
+        Follower(place, lambda message: print(message, file=sys.stderr), control=control) for place in places_in(paths)
     ]
 
     def shown(follower: Follower) -> Show:

@@ -94,7 +94,7 @@ def _repair(paths: list[Path], report: Report, as_json: bool, yes: bool) -> None
         with repair.locked(log_dir):
             for path in damaged:
                 if path.absolute().parent == log_dir:
-                    said = repair.repair(path.absolute(), files[path])
-                    print(compact({"type": "repair", "message": said}) if as_json else said)
+                    message = repair.repair(path.absolute(), files[path])
+                    print(compact({"type": "repair", "message": message}) if as_json else message)
     if _check(paths, as_json).problems:
         raise typer.Exit(1)

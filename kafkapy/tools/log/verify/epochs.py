@@ -21,10 +21,10 @@ def check_epochs(directory: Path, runs: list[EpochRun], next_offset: int | None,
     because the file drops epochs that end before the log start offset.
     """
     path = directory / NAME
-    said = [run for run in runs if run.epoch >= 0]
+    known_runs = [run for run in runs if run.epoch >= 0]
     if not path.exists():
-        if said:
-            first = said[0]
+        if known_runs:
+            first = known_runs[0]
             report.add(path, f"is missing, and batches from offset {first.first_offset} on have epoch {first.epoch}")
         return
     report.checked(path)
@@ -38,7 +38,7 @@ def check_epochs(directory: Path, runs: list[EpochRun], next_offset: int | None,
     if entries and next_offset is not None and entries[-1][1] > next_offset:
         report.add(path, f"has epoch {entries[-1][0]} from offset {entries[-1][1]}, but the log ends at {next_offset}")
     starts = [start for _, start in entries]
-    for run in said:
+    for run in known_runs:
         for offset in (run.first_offset, run.last_offset):
             slot = bisect_right(starts, offset) - 1
             if slot < 0 and entries and run.epoch <= entries[0][0]:

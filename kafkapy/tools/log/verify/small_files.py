@@ -86,15 +86,15 @@ def check_offsets(
     what = CHECKPOINTS[path.name]
     at_the_end = clean and path.name == checkpoints.RECOVERY_POINTS
     for key, offset in offsets.items():
-        said = f"has {offset} as the {what} of {key[0]}-{key[1]}"
+        finding = f"has {offset} as the {what} of {key[0]}-{key[1]}"
         if offset < 0:
-            report.add(path, said, offset=offset)
+            report.add(path, finding, offset=offset)
             continue
         end = logs[key][1] if key in logs else None
         if end is not None and offset > end:
-            report.add(path, f"{said}, but that log ends at {end}", offset=offset)
+            report.add(path, f"{finding}, but that log ends at {end}", offset=offset)
         elif end is not None and offset < end and at_the_end:
-            report.add(path, f"{said}, written by a clean stop, but that log ends at {end}", offset=offset)
+            report.add(path, f"{finding}, written by a clean stop, but that log ends at {end}", offset=offset)
 
 
 def check_topic_ids(directories: Iterable[Path], report: Report) -> None:
