@@ -14,6 +14,9 @@ import pytest
 
 from kafkapy.client import Admin
 from kafkapy.testing.broker import Broker
+from tests.harness import examples
+
+QUICK_SHARE = 0.2  # of the random examples of a full run
 
 # Files that share clients of all languages, processes with group members of all languages, or a Spark session.
 _TOGETHER = {
@@ -68,12 +71,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "other_runtime: needs Java (for Spark, ZooKeeper or Apache Kafka), Go, Node.js or kcat"
     )
-    config.addinivalue_line("markers", "not_quick: takes long, and a test much like it is in the quick run")
+    config.addinivalue_line(
+        "markers", "not_quick: takes long (rounds of kills, builds of packages): not in the quick run"
+    )
+    if config.getoption("quick"):
+        examples.share = QUICK_SHARE
     # No deadlines, and no complaint about slow strategies: on a busy machine both fail without a defect.
     hypothesis.settings.register_profile(
         "kafkapy",
         deadline=None,
-        max_examples=30 if config.getoption("quick") else 100,
+        max_examples=examples.examples(100),
         suppress_health_check=[hypothesis.HealthCheck.too_slow],
     )
     hypothesis.settings.load_profile("kafkapy")

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.not_quick
+
 ROOT = Path(__file__).parent.parent
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 

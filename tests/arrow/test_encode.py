@@ -14,6 +14,7 @@ from kafkapy.arrow.encode import RowEncoder
 from kafkapy.client.producing.partitioner import partition_of_key
 from kafkapy.record.batch import records_of
 from tests.harness.batches import iter_batches
+from tests.harness.examples import examples
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 COUNTS = {"a": 1, "b": 3, "c": 50}
@@ -49,10 +50,10 @@ def encoded(encoder, *batches):
     return made + list(encoder.finish())
 
 
-def records(made):
+def records(batches):
     """Return (topic, partition) -> the records of all batches in order; check each batch's checksum."""
     found = defaultdict(list)
-    for batch in made:
+    for batch in batches:
         data = batch.build(producer_id=5, producer_epoch=2, base_sequence=7, transactional=True)
         (header,) = iter_batches(data)
         check(data)
@@ -67,7 +68,7 @@ def records(made):
     return found
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(ROWS, KEYS, VALUES, TOPICS, LISTS, TIMES, st.integers(0, 5), st.integers(1, 400), st.sampled_from([0, 0, 0, 4]))
 def test_written_rows_are_read_back(rows, key, value, topic, headers, time, cut, batch_bytes, codec):
     for number, row in enumerate(rows):
@@ -104,24 +105,24 @@ def test_written_rows_are_read_back(rows, key, value, topic, headers, time, cut,
                 assert partition == partition_of_key(key_bytes, COUNTS[topic_name])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.binary(max_size=100), min_size=1, max_size=40), st.integers(62, 600))
 def test_a_batch_exceeds_the_limit_only_if_a_single_record_does(values, batch_bytes):
     rows = rows_as_batch([{"value": value} for value in values], value=pa.binary())
-    made = encoded(RowEncoder(lambda _: 1, topic="t", batch_bytes=batch_bytes), rows)
-    assert [record.value for record in records(made)["t", 0]] == values
-    for batch in made:
+    batches = encoded(RowEncoder(lambda _: 1, topic="t", batch_bytes=batch_bytes), rows)
+    assert [record.value for record in records(batches)["t", 0]] == values
+    for batch in batches:
         assert batch.size <= batch_bytes or batch.count == 1
         assert batch.largest <= batch.size - 61
-    for batch, following in pairwise(made):
+    for batch, following in pairwise(batches):
         first = next(iter(records_of(following.data, next(iter_batches(following.data)))))
         assert batch.size + len(first.value) + 10 > batch_bytes or batch.count == 1
 
 
 def test_rows_without_key_stay_in_one_partition_until_its_batch_is_full():
     rows = rows_as_batch([{"value": b"x" * 50}] * 100, value=pa.binary())
-    made = encoded(RowEncoder(lambda _: 8, topic="t", batch_bytes=1000), rows)
-    full = [batch.partition for batch in made]
+    batches = encoded(RowEncoder(lambda _: 8, topic="t", batch_bytes=1000), rows)
+    full = [batch.partition for batch in batches]
     assert all(one != next for one, next in pairwise(full))
     assert len(set(full)) > 1
 
@@ -130,8 +131,8 @@ def test_rows_without_a_time_get_the_current_time(monkeypatch):
     monkeypatch.setattr("kafkapy.arrow.encode.time.time", lambda: 1_700_000_000.123)
     rows = [{"value": b"a", "timestamp": None}, {"value": b"b", "timestamp": 5}]
     batch = rows_as_batch(rows, value=pa.binary(), timestamp=pa.timestamp("ms"))
-    made = encoded(RowEncoder(lambda _: 1, topic="t"), batch)
-    assert [record.timestamp for record in records(made)["t", 0]] == [1_700_000_000_123, 5]
+    batches = encoded(RowEncoder(lambda _: 1, topic="t"), batch)
+    assert [record.timestamp for record in records(batches)["t", 0]] == [1_700_000_000_123, 5]
 
 
 def test_columns_of_nulls_are_as_none():
@@ -159,9 +160,9 @@ def test_new_partitions_of_a_topic_are_used():
     counts = iter([1, 4])
     encoder = RowEncoder(lambda _: next(counts), topic="t")
     rows = rows_as_batch([{"key": str(number)} for number in range(50)], key=pa.string())
-    made = encoded(encoder, rows, rows)
-    assert {batch.partition for batch in made} == {0, 1, 2, 3}
-    assert sum(batch.count for batch in made) == 100
+    batches = encoded(encoder, rows, rows)
+    assert {batch.partition for batch in batches} == {0, 1, 2, 3}
+    assert sum(batch.count for batch in batches) == 100
 
 
 def test_rows_read_from_messages_without_a_time_can_be_written():
@@ -178,9 +179,9 @@ def test_the_number_of_open_batches_is_bounded():
     rows = rows_as_batch(
         [{"key": str(number), "value": b"x" * 500} for number in range(2000)], key=pa.string(), value=pa.binary()
     )
-    made = [batch for _ in range(20) for batch in encoder.feed(rows)]
-    assert 20 * 2000 - sum(batch.count for batch in made) < 2000
-    assert sum(batch.size for batch in made) / len(made) > 1000
+    batches = [batch for _ in range(20) for batch in encoder.feed(rows)]
+    assert 20 * 2000 - sum(batch.count for batch in batches) < 2000
+    assert sum(batch.size for batch in batches) / len(batches) > 1000
 
 
 @pytest.mark.parametrize(
@@ -238,6 +239,6 @@ def test_rows_without_key_leave_a_partition_that_has_lost_its_leader():
     available = [1]
     encoder = RowEncoder(lambda _: 3, topic="t", available=lambda topic, count: available)
     rows = pa.record_batch({"value": [b"1"]})
-    made = encoded(encoder, rows)
+    batches = encoded(encoder, rows)
     available[:] = [2]
-    assert [batch.partition for batch in made + encoded(encoder, rows)] == [1, 2]
+    assert [batch.partition for batch in batches + encoded(encoder, rows)] == [1, 2]

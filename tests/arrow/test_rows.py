@@ -14,6 +14,7 @@ from kafkapy.arrow.rows import SCHEMA, DamagedRows, RowBuilder, schema_of
 from kafkapy.record.batch import build, records_of
 from kafkapy.record.control import ABORT, COMMIT, encode_key
 from kafkapy.record.legacy import build_set, iter_entries
+from tests.harness.examples import examples
 from tests.harness.markers import encode_marker
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -63,7 +64,7 @@ def decoded(data, topic="t", partition=3):
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(RECORDS, min_size=1, max_size=4), st.integers(0, 4), st.integers(1, 20), st.integers(0, 1))
 def test_rows_of_batches_of_every_codec_equal_the_decoders(groups, codec, max_rows, timestamp_type):
     data = b"".join(
@@ -73,7 +74,7 @@ def test_rows_of_batches_of_every_codec_equal_the_decoders(groups, codec, max_ro
     assert read(RowBuilder("t", 3, max_rows=max_rows), data) == decoded(data)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(MESSAGES, st.integers(0, 1), st.integers(0, 3), st.integers(0, 1), st.integers(0, 10**12), st.integers(1, 20))
 def test_rows_of_message_sets_equal_the_decoders(messages, magic, codec, timestamp_type, base, max_rows):
     timestamp_type *= magic
@@ -81,7 +82,7 @@ def test_rows_of_message_sets_equal_the_decoders(messages, magic, codec, timesta
     assert read(RowBuilder("t", 3, max_rows=max_rows), data) == decoded(data)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(RECORDS, min_size=1, max_size=4),
     st.integers(0, 4),
@@ -97,7 +98,7 @@ def test_bounds_and_columns_select_the_same_rows_as_one_by_one(groups, codec, ma
     assert read(rows, data) == wanted
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.lists(st.none() | st.binary(max_size=3), min_size=1, max_size=20), min_size=1, max_size=8))
 def test_reused_memory_shows_nothing_of_its_former_contents(columns):
     """Nulls in one batch of rows and none in the next, batches of any size: each has its own values."""

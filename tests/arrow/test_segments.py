@@ -71,11 +71,11 @@ def test_each_split_of_a_log_directory_has_its_part_of_the_records_that_kafka_li
     assert pieces > 20
 
 
-@pytest.mark.parametrize("beside", [True, False], ids=["with-indexes", "log-files-alone"])
+@pytest.mark.parametrize("indexed", [True, False], ids=["with-indexes", "log-files-alone"])
 @pytest.mark.parametrize("size", SIZES)
-def test_rows_are_those_that_a_consumer_of_either_isolation_level_got(tmp_path, size, beside):
+def test_rows_are_those_that_a_consumer_of_either_isolation_level_got(tmp_path, size, indexed):
     folder = GOLDEN / "kafka-3.9.1-v2"
-    ignored = None if beside else shutil.ignore_patterns("*index", "*.snapshot")
+    ignored = None if indexed else shutil.ignore_patterns("*index", "*.snapshot")
     shutil.copytree(folder / "data", tmp_path / "data", ignore=ignored)
     seen = 0
     for view in lines(folder / "consumer-view.jsonl"):
@@ -172,9 +172,9 @@ def test_a_damaged_batch_is_reported_or_left_out_with_the_rest_of_its_split(part
     with pytest.raises(OfflineError) as error:
         rows_of(splits)
     assert f"00000100.log is damaged at offset 140 of t-0: the batch at position {at} " in str(error.value)
-    said = []
-    found = [row["offset"] for row in rows_of(splits, skipped=said.append)]
-    assert said == [str(error.value)]
+    messages = []
+    found = [row["offset"] for row in rows_of(splits, skipped=messages.append)]
+    assert messages == [str(error.value)]
     assert set(range(140)) | set(range(200, 300)) <= set(found) <= set(range(300)) - set(range(140, 150))
 
 

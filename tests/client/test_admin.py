@@ -38,8 +38,8 @@ def test_a_topic_is_created_as_described_and_waited_for(fake_broker):
     fake_broker.answers[apis.CREATE_TOPICS.key] = make
     wanted = NewTopic("t", assignment={0: [1], 1: [1]}, configs={"retention.ms": "1"})
     with Admin(fake_broker.address) as admin:
-        (made,) = admin.create_topics([wanted])
-    assert list(made.partitions) == [0, 1]
+        (created,) = admin.create_topics([wanted])
+    assert list(created.partitions) == [0, 1]
     (topic,) = fake_broker.requests("CreateTopics")[0].topics
     assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
     assert [(one.partition_index, one.broker_ids) for one in topic.assignments] == [(0, [1]), (1, [1])]

@@ -72,8 +72,8 @@ class Log:
 
 
 def answer(**fields):
-    made = PARTITION(**{"partition_index": 0, "records": None, **fields})
-    return FETCH(responses=[FETCH.Responses(topic="t", partitions=[made])])
+    partition = PARTITION(**{"partition_index": 0, "records": None, **fields})
+    return FETCH(responses=[FETCH.Responses(topic="t", partitions=[partition])])
 
 
 def offsets_of(data):

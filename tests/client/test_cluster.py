@@ -10,12 +10,12 @@ from kafkapy.protocol import apis
 
 def test_a_partition_without_a_leader_is_waited_for(fake_broker):
     fake_broker.topics = {"t": [-1, 1]}
-    tell = fake_broker.answers[apis.METADATA.key]
+    answer_metadata = fake_broker.answers[apis.METADATA.key]
 
     def elected_at_the_third_look(request):
         if len(fake_broker.requests("Metadata")) == 3:
             fake_broker.topics = {"t": [1, 1]}
-        return tell(request)
+        return answer_metadata(request)
 
     fake_broker.answers[apis.METADATA.key] = elected_at_the_third_look
     with Cluster(fake_broker.address) as cluster:
@@ -31,14 +31,14 @@ def test_an_unknown_topic_is_an_error_at_once(fake_broker):
 
 
 def test_a_topic_that_the_broker_may_make_is_waited_for(fake_broker):
-    tell = fake_broker.answers[apis.METADATA.key]
+    answer_metadata = fake_broker.answers[apis.METADATA.key]
 
-    def made_meanwhile(request):
-        response = tell(request)
+    def created_meanwhile(request):
+        response = answer_metadata(request)
         fake_broker.topics["t"] = [1]
         return response
 
-    fake_broker.answers[apis.METADATA.key] = made_meanwhile
+    fake_broker.answers[apis.METADATA.key] = created_meanwhile
     with Cluster(fake_broker.address) as cluster:
         assert list(cluster.topic("t", create=True).partitions) == [0]
     assert [request.allow_auto_topic_creation for request in fake_broker.requests("Metadata")] == [True, True]

@@ -167,16 +167,16 @@ class Coordinator:
 
 class Events(RebalanceListener):
     def __init__(self):
-        self.told = []
+        self.calls = []
 
     def on_assigned(self, partitions):
-        self.told.append(("assigned", sorted(partitions)))
+        self.calls.append(("assigned", sorted(partitions)))
 
     def on_revoked(self, partitions):
-        self.told.append(("revoked", sorted(partitions)))
+        self.calls.append(("revoked", sorted(partitions)))
 
     def on_lost(self, partitions):
-        self.told.append(("lost", sorted(partitions)))
+        self.calls.append(("lost", sorted(partitions)))
 
 
 @pytest.fixture
@@ -186,17 +186,17 @@ def coordinator(fake_broker):
 
 @pytest.fixture
 def consumer_of(fake_broker):
-    made = []
+    created = []
 
     def make(topics=("t",), listener=None, **more):
         settings = {"auto_offset_reset": "earliest", "heartbeat_interval_s": 0.01, "timeout_s": 5.0, **more}
         consumer = GroupConsumer(fake_broker.address, "g", **settings)
         consumer.subscribe(topics, listener)
-        made.append(consumer)
+        created.append(consumer)
         return consumer
 
     yield make
-    for consumer in made:
+    for consumer in created:
         consumer.close()
 
 
@@ -295,7 +295,7 @@ def test_it_joins_again_when_a_heartbeat_says_so(fake_broker, coordinator, consu
     coordinator.errors["Heartbeat"].append(code)
     poll_until(consumer, lambda: coordinator.generation == 2 and consumer.positions())
     held = [("t", 0), ("t", 1)]
-    assert events.told == [("assigned", held), (what, held), ("assigned", held)]
+    assert events.calls == [("assigned", held), (what, held), ("assigned", held)]
     again = fake_broker.requests("JoinGroup")[1]
     assert again.member_id == member_id
     assert again.reason
@@ -321,10 +321,10 @@ def test_a_cooperative_member_drops_its_partitions_when_it_is_lost_in_a_rebalanc
     while consumer.positions() != {("t", 0): 10, ("t", 1): 10} or len(after) < 4:
         assert time.monotonic() < deadline, "it does not happen"
         records = consumer.poll(0.02)
-        if ("lost", held) in events.told:
+        if ("lost", held) in events.calls:
             after += records  # also those of the poll that notices the loss
     assert sorted((record.partition, record.offset) for record in after) == [(0, 8), (0, 9), (1, 8), (1, 9)]
-    assert events.told == [("assigned", held), ("lost", held), ("assigned", held)]
+    assert events.calls == [("assigned", held), ("lost", held), ("assigned", held)]
     joins = [SUBSCRIPTION.decode(one.protocols[0].metadata)[1] for one in fake_broker.requests("JoinGroup")]
     assert joins[-1].owned_partitions == [], "it does not claim what others may own"
 
@@ -341,7 +341,7 @@ def test_a_member_lost_during_the_lookup_of_positions_returns_no_records(coordin
     coordinator.errors["OffsetCommit"].append(Errors.UNKNOWN_MEMBER_ID)
     assert consumer.poll(0.02) == []
     assert coordinator.errors["OffsetCommit"] == []
-    poll_until(consumer, lambda: ("lost", [("t", 0), ("t", 1)]) in events.told)
+    poll_until(consumer, lambda: ("lost", [("t", 0), ("t", 1)]) in events.calls)
 
 
 def test_heartbeats_continue_until_the_caller_joins_again(fake_broker, coordinator, consumer_of):
@@ -596,8 +596,8 @@ def test_an_assignment_that_cannot_be_read_leaves_nothing_to_read(coordinator, c
     with pytest.raises(KafkaError, match="the group's leader sends a malformed assignment"):
         poll_until(consumer, lambda: False)
     coordinator.SyncGroup = right
-    poll_until(consumer, lambda: events.told[-1] == ("assigned", [("t", 0), ("t", 1)]) and len(events.told) == 3)
-    assert events.told[1] == ("revoked", [("t", 0), ("t", 1)])
+    poll_until(consumer, lambda: events.calls[-1] == ("assigned", [("t", 0), ("t", 1)]) and len(events.calls) == 3)
+    assert events.calls[1] == ("revoked", [("t", 0), ("t", 1)])
 
 
 def test_partitions_that_are_assigned_twice_are_read_once(coordinator, consumer_of):
@@ -608,7 +608,7 @@ def test_partitions_that_are_assigned_twice_are_read_once(coordinator, consumer_
     events = Events()
     consumer = consumer_of(listener=events)
     poll_until(consumer, joined(consumer))
-    assert events.told == [("assigned", [("t", 0), ("t", 1)])]
+    assert events.calls == [("assigned", [("t", 0), ("t", 1)])]
 
 
 def test_a_coordinator_that_gives_new_member_ids_again_and_again_is_an_error(fake_broker, coordinator, consumer_of):

@@ -14,6 +14,7 @@ from kafkapy.protocol import apis
 from kafkapy.record.batch import BatchBuilder, records_of
 from kafkapy.record.encoded import EncodedBatch
 from tests.harness.batches import iter_batches
+from tests.harness.examples import examples
 
 
 class Log:
@@ -87,19 +88,19 @@ def batch_of(*values, partition=0, codec=0):
 def test_five_requests_are_in_flight_and_further_batches_wait(fake_broker):
     fake_broker.topics = {"t": [1]}
     store = Store(fake_broker)
-    go_on = threading.Event()
-    fake_broker.answers[apis.PRODUCE.key] = lambda request: go_on.wait(30) and store.answer(request)
+    may_answer = threading.Event()
+    fake_broker.answers[apis.PRODUCE.key] = lambda request: may_answer.wait(30) and store.answer(request)
     with RecordProducer(fake_broker.address) as producer:
         producer.send_batch(batch_of(b"first"))
-        go_on.set()
+        may_answer.set()
         producer.flush()
-        go_on.clear()
+        may_answer.clear()
         for number in range(5):
             producer.send_batch(batch_of(b"%d" % number))
             assert producer._outbox.waiting_bytes == 0
         producer.send_batch(batch_of(b"5"))
         assert producer._outbox.waiting_bytes > 0
-        go_on.set()
+        may_answer.set()
     assert store.logs[0].values == [b"first", *(b"%d" % number for number in range(6))]
 
 
@@ -138,15 +139,15 @@ def test_only_one_request_is_in_flight_until_the_broker_has_stored_the_first_bat
 def test_without_sequence_numbers_a_partition_has_one_batch_in_flight(fake_broker):
     fake_broker.topics = {"t": [1, 1]}
     store = Store(fake_broker)
-    go_on = threading.Event()
-    fake_broker.answers[apis.PRODUCE.key] = lambda request: go_on.wait(30) and store.answer(request)
+    may_answer = threading.Event()
+    fake_broker.answers[apis.PRODUCE.key] = lambda request: may_answer.wait(30) and store.answer(request)
     with RecordProducer(fake_broker.address, acks=1) as producer:
         producer.send_batch(batch_of(b"0", partition=0))
         producer.send_batch(batch_of(b"1", partition=1))
         assert producer._outbox.waiting_bytes == 0
         producer.send_batch(batch_of(b"2", partition=0))
         assert producer._outbox.waiting_bytes > 0
-        go_on.set()
+        may_answer.set()
     assert [store.logs[index].values for index in (0, 1)] == [[b"0", b"2"], [b"1"]]
 
 
@@ -163,7 +164,7 @@ def test_the_bytes_of_waiting_batches_are_bounded(fake_broker):
 ACCIDENTS = st.lists(st.sampled_from(["none", "none", "moved", "lost", "unanswered", "restarted"]), max_size=12)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 3)), min_size=1, max_size=20), ACCIDENTS)
 def test_no_batch_is_lost_duplicated_or_reordered(fake_broker, hang_up, batches, accidents):
     fake_broker.topics = {"t": [1, 1]}
@@ -179,7 +180,7 @@ def test_no_batch_is_lost_duplicated_or_reordered(fake_broker, hang_up, batches,
     assert {index: store.logs[index].values for index in given} == given
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(st.integers(0, 150), min_size=1, max_size=8), min_size=1, max_size=6), ACCIDENTS)
 def test_batches_that_are_too_large_are_halved(fake_broker, hang_up, batches, accidents):
     fake_broker.topics = {"t": [1]}

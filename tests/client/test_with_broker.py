@@ -112,8 +112,8 @@ def test_records_that_were_deleted_are_out_of_range(admin, kafkapy_topic):
 
 
 def test_a_topic_is_created_extended_and_deleted(admin):
-    made = admin.create_topic("lives", 2, configs={"retention.ms": "5000"})
-    assert (made.name, list(made.partitions), any(made.topic_id)) == ("lives", [0, 1], True)
+    created = admin.create_topic("lives", 2, configs={"retention.ms": "5000"})
+    assert (created.name, list(created.partitions), any(created.topic_id)) == ("lives", [0, 1], True)
     assert "lives" in [topic.name for topic in admin.list_topics()]
     with pytest.raises(KafkaError, match="topic 'lives'") as error:
         admin.create_topic("lives")

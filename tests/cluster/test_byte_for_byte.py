@@ -242,6 +242,6 @@ def test_the_replica_verification_tool_finds_no_difference(cluster: Cluster, tmp
     tool = Process(command, tmp_path / "tool.log")
     try:
         tool.wait_for_line(re.compile(r"max lag is 0 for partition"), 60)
-        assert not [line for line in tool.lines if "Partition" in line and "differ" in line], tool.said
+        assert not [line for line in tool.lines if "Partition" in line and "differ" in line], tool.output
     finally:
         tool.kill()

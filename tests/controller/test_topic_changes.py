@@ -75,10 +75,10 @@ def test_a_topic_deleted_while_this_broker_becomes_its_leader_leaves_no_log(tmp_
         return stored(topic)
 
     try:
-        made = controller.create("t", partitions=1)
+        created = controller.create("t", partitions=1)
         monkeypatch.setattr(roles, "_config_of", delete_meanwhile)
         me = server.services.broker_id
-        (failure,) = roles.apply(1, [PartitionRole("t", 0, made.id, me, 1, 1, [me], [me])]).values()
+        (failure,) = roles.apply(1, [PartitionRole("t", 0, created.id, me, 1, 1, [me], [me])]).values()
         assert failure.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
         assert server.services.log_manager.get("t", 0) is None
         assert not (tmp_path / "t-0").exists()

@@ -84,9 +84,9 @@ def test_too_few_replicas_refuse_an_append_and_are_logged_once(
     for _ in range(2):
         log.append([(b"\0\1k", b"v")], None, outcomes.append)
     assert [one.code for one in outcomes] == [Errors.NOT_ENOUGH_REPLICAS] * 2
-    (said,) = caplog.messages
-    assert said.startswith("a coordinator cannot append, its clients get an error: ")
-    assert said.endswith("is [0] and min.insync.replicas is 2: nothing was appended")
+    (warning,) = caplog.messages
+    assert warning.startswith("a coordinator cannot append, its clients get an error: ")
+    assert warning.endswith("is [0] and min.insync.replicas is 2: nothing was appended")
     assert coordinator_error(outcomes[0]) == Errors.COORDINATOR_NOT_AVAILABLE
 
 

@@ -14,6 +14,7 @@ from kafkapy.protocol.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
 from kafkapy.record.batch import records_of
 from kafkapy.record.records import Record
 from tests.harness.batches import iter_batches
+from tests.harness.examples import examples
 from tests.harness.offset_records import decode_offset, encode_offset, encode_offset_key
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
@@ -86,7 +87,7 @@ def test_transaction_states_of_kafka_are_encoded_to_the_same_bytes() -> None:
     assert states >= {"Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"}
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(texts, texts, int32s, int64s, int32s, texts, int64s)
 def test_commits_survive_encoding_and_decoding(
     group: str, topic: str, partition: int, offset: int, epoch: int, metadata: str, at: int
@@ -100,7 +101,7 @@ def test_commits_survive_encoding_and_decoding(
     assert decode_offset(encode_offset(expiring)) == expiring
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.builds(
         transactions.TransactionState,
@@ -119,7 +120,7 @@ def test_transaction_states_survive_encoding_and_decoding(state: transactions.Tr
     assert transactions.decode_state(transactions.encode_state(empty)) == empty
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.binary(max_size=60))
 def test_malformed_records_raise_protocol_errors_only(data: bytes) -> None:
     for decode in (

@@ -76,16 +76,16 @@ def together(shard: Shard[KeyValues], *steps: Any) -> list[Any]:
 
 
 def test_joined_steps_are_one_append(shard: Shard[KeyValues]) -> None:
-    told: list[Any] = []
-    steps = [put(b"%d" % number, b"v", lambda error, n=number: told.append((n, error))) for number in range(3)]
+    results: list[Any] = []
+    steps = [put(b"%d" % number, b"v", lambda error, n=number: results.append((n, error))) for number in range(3)]
     assert together(shard, *steps, lambda _: None) == [None] * 4
     assert log_of(shard).batches == [([(b"0", b"v"), (b"1", b"v"), (b"2", b"v")], None)]
     assert shard.machine.values == {b"0": b"v", b"1": b"v", b"2": b"v"}
-    assert told == [(0, None), (1, None), (2, None)]
+    assert results == [(0, None), (1, None), (2, None)]
 
 
 def test_a_refused_or_failing_step_does_not_affect_the_joined_ones(shard: Shard[KeyValues]) -> None:
-    told: list[Any] = []
+    results: list[Any] = []
 
     def refuses(machine: KeyValues) -> Effects:
         raise FULL
@@ -93,23 +93,23 @@ def test_a_refused_or_failing_step_does_not_affect_the_joined_ones(shard: Shard[
     def fails(machine: KeyValues) -> Effects:
         raise RuntimeError("nobody foresaw this")
 
-    refused = together(shard, put(b"a", b"1", told.append), refuses, fails, put(b"b", b"1", told.append))
+    refused = together(shard, put(b"a", b"1", results.append), refuses, fails, put(b"b", b"1", results.append))
     assert [error and error.code for error in refused] == [None, FULL.code, Errors.UNKNOWN_SERVER_ERROR, None]
-    assert told == [None, None]
+    assert results == [None, None]
     assert shard.machine.values == {b"a": b"1", b"b": b"1"}
 
 
 def test_each_joined_step_gets_the_error_of_a_failed_append(shard: Shard[KeyValues]) -> None:
-    told: list[Any] = []
+    results: list[Any] = []
     log_of(shard).fails = FULL
-    together(shard, put(b"a", b"1", told.append), put(b"b", b"1", told.append))
-    assert (told, shard.machine.values) == ([FULL, FULL], {})
+    together(shard, put(b"a", b"1", results.append), put(b"b", b"1", results.append))
+    assert (results, shard.machine.values) == ([FULL, FULL], {})
 
 
 def test_joined_steps_that_are_too_large_are_appended_one_by_one(
     shard: Shard[KeyValues], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Any] = []
+    results: list[Any] = []
     log = log_of(shard)
     plain = log.append
 
@@ -120,8 +120,8 @@ def test_joined_steps_that_are_too_large_are_appended_one_by_one(
             plain(records, producer, done)
 
     monkeypatch.setattr(log, "append", append)
-    together(shard, put(b"a", b"1", told.append), put(b"b", b"2", told.append))
-    assert (told, log.records) == ([None, None], [(b"a", b"1"), (b"b", b"2")])
+    together(shard, put(b"a", b"1", results.append), put(b"b", b"2", results.append))
+    assert (results, log.records) == ([None, None], [(b"a", b"1"), (b"b", b"2")])
 
 
 def test_a_shard_that_has_ended_refuses_each_step(shard: Shard[KeyValues]) -> None:
@@ -131,16 +131,16 @@ def test_a_shard_that_has_ended_refuses_each_step(shard: Shard[KeyValues]) -> No
 
 
 def test_callbacks_run_in_the_order_of_the_appends(clock: ManualClock, timer: Timer) -> None:
-    log, told = Answers(), []
+    log, results = Answers(), []
     shard: Shard[KeyValues] = Shard("t", 0, KeyValues(), log, clock=clock, timer=timer)
     shard.begin()
     for name in "abc":
-        shard.run(put(b"key", name.encode(), lambda error, name=name: told.append((name, error))))
+        shard.run(put(b"key", name.encode(), lambda error, name=name: results.append((name, error))))
     log.done[2](None)
     log.done[1](FULL)
-    assert (told, shard.machine.values) == ([], {})
+    assert (results, shard.machine.values) == ([], {})
     log.done[0](None)
-    assert told == [("a", None), ("b", FULL), ("c", None)]
+    assert results == [("a", None), ("b", FULL), ("c", None)]
     assert shard.machine.values == {b"key": b"c"}
 
 

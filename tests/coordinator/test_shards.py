@@ -84,12 +84,12 @@ def queue() -> Held:
 @pytest.fixture
 def shards(broker: Broker, queue: Held) -> Iterator[Shards[KeyValues]]:
     clock = ManualClock()
-    made: Any = broker
+    stand_in: Any = broker
     shards = Shards(
         TOPIC,
         lambda index: KeyValues(),
-        cache=made.cache,
-        replicas=made,
+        cache=stand_in.cache,
+        replicas=stand_in,
         queue=queue,
         clock=clock,
         timer=Timer(clock),

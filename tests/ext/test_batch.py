@@ -60,7 +60,7 @@ def test_attribute_bits():
     st.binary(max_size=200),
 )
 def test_fields_round_trip(base_offset, epoch, last_delta, number, short, sequence, payload):
-    made = batch.assemble(
+    assembled = batch.assemble(
         payload,
         count=7,
         attributes=short & 0x7F,
@@ -73,9 +73,9 @@ def test_fields_round_trip(base_offset, epoch, last_delta, number, short, sequen
         producer_epoch=short,
         base_sequence=sequence,
     )
-    header = batch.check(b"before" + made + b"behind", 6)
+    header = batch.check(b"before" + assembled + b"behind", 6)
     assert header.position == 6
-    assert header.next_position == 6 + len(made)
+    assert header.next_position == 6 + len(assembled)
     assert header.size == 61 + len(payload)
     assert header.base_offset == base_offset
     assert header.last_offset == base_offset + last_delta

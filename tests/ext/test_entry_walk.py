@@ -50,7 +50,7 @@ def test_a_newer_entry_that_is_not_whole_is_not_above() -> None:
 
 
 @pytest.mark.parametrize("size", [13, 0, -1, -(2**31)])
-def test_a_length_that_is_none_is_told(size: int) -> None:
+def test_an_invalid_length_is_reported(size: int) -> None:
     data = entry(1, 30) + struct.pack(">qi", 1, size) + bytes(20)
     assert whole_entries(data) == (42, -1, False)
 

@@ -13,6 +13,7 @@ from kafkapy.errors import ProtocolError
 from kafkapy.protocol import headers
 from kafkapy.protocol.apis import FETCH, MAX_REQUEST_ELEMENTS, METADATA, PRODUCE, Api
 from kafkapy.protocol.compiler import ZERO_UUID
+from tests.harness.examples import examples
 from tests.protocol.random_messages import layout_of, mutate, random_message
 
 PRODUCE_VERSIONS = range(12)
@@ -107,7 +108,7 @@ CASES = [(PRODUCE, version, hotpath.decode_produce_frame, expected_produce) for 
 def test_request_frames_are_read_as_the_codec_reads_them(api: Api, version: int, decode: Any, expected: Any) -> None:
     layout = layout_of(api, "request", version)
 
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=examples(15), deadline=None)
     @given(seed=st.integers(0, 2**64 - 1))
     def run(seed: int) -> None:
         rng = random.Random(seed)
@@ -135,7 +136,7 @@ def test_every_prefix_of_a_frame_is_refused(api: Api, version: int, decode: Any,
             decode(frame[:end])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(key=st.sampled_from([0, 1]), version=st.integers(0, 17), rest=st.binary(max_size=120))
 def test_any_bytes_are_read_or_refused_as_by_the_codec(key: int, version: int, rest: bytes) -> None:
     frame = bytes([0, key, 0, version]) + rest
@@ -214,7 +215,7 @@ def test_a_request_of_a_million_tiny_elements_is_refused(api: Api, version: int,
 def test_produce_responses_are_the_codecs_bytes(version: int) -> None:
     layout = layout_of(PRODUCE, "response", version)
 
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=examples(15), deadline=None)
     @given(seed=st.integers(0, 2**64 - 1))
     def run(seed: int) -> None:
         rng = random.Random(seed)
@@ -256,7 +257,7 @@ def tagged(diverging: Any, leader: Any) -> tuple[Any, Any] | None:
 def test_fetch_responses_are_the_codecs_bytes_with_regions_between_them(version: int) -> None:
     layout = layout_of(FETCH, "response", version)
 
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=examples(15), deadline=None)
     @given(seed=st.integers(0, 2**64 - 1))
     def run(seed: int) -> None:
         rng = random.Random(seed)

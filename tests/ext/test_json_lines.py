@@ -12,6 +12,7 @@ from kafkapy.client.fetching.consumer import ConsumerRecord
 from kafkapy.record.batch import build
 from kafkapy.record.columns import column_builder
 from kafkapy.tools.common.record_json import record_line
+from tests.harness.examples import examples
 
 PREFIX = '{"topic":"é\\"","partition":7,"offset":'.encode()
 NAMES = ("offset", "timestamp", "key", "value", "headers")
@@ -35,7 +36,7 @@ def columns_of(records, base_offset=0):
     return builder.finish()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(RECORDS, st.integers(0, 2**62))
 def test_lines_are_those_of_the_consumer(records, base_offset):
     wanted = "".join(

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy._ext.key_totals import KEY_BYTES, KeyTotals
+from tests.harness.examples import examples
 
 RECORDS = st.lists(st.tuples(st.binary(max_size=3), st.integers(1, 1000), st.booleans()), max_size=200)
 
@@ -26,7 +27,7 @@ def counted(records, memory=1 << 20):
     return totals
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(RECORDS)
 def test_what_fits_is_exact(records):
     totals, model = counted(records), model_of(records)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy._ext.keymap import ENTRY_BYTES, KeyMap, siphash128
+from tests.harness.examples import examples
 
 # From the reference implementation (github.com/veorq/SipHash, vectors.h, vectors_sip128): the key is 00 01 ... 0f,
 # the input 00 01 ... of that length.
@@ -25,7 +26,7 @@ def test_the_hash_is_siphash_2_4_128(length: int, expected: str) -> None:
     assert siphash128(bytes(range(length)), bytes(range(16))).hex() == expected
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(st.binary(max_size=20), st.integers(0, 2**63 - 2)), max_size=200))
 def test_a_map_is_a_dict(pairs: list[tuple[bytes, int]]) -> None:
     keys, model = KeyMap(300 * ENTRY_BYTES), dict[bytes, int]()
@@ -53,7 +54,7 @@ def test_it_grows_up_to_its_memory_and_then_takes_no_new_keys() -> None:
     assert keys.utilization == pytest.approx(0.9, abs=1e-4)
 
 
-def test_cleared_it_is_empty_and_hashes_anew() -> None:
+def test_a_cleared_map_is_empty() -> None:
     keys = KeyMap(1 << 20)
     keys.set(b"k", 7)
     keys.clear()

@@ -12,6 +12,7 @@ from kafkapy.record import compression, control
 from kafkapy.record.batch import BatchBuilder, build, payload_of, records_of
 from kafkapy.record.columns import decompress_records
 from kafkapy.record.legacy import build_set, iter_entries
+from tests.harness.examples import examples
 from tests.harness.markers import encode_marker
 
 MAYBE = st.none() | st.binary(max_size=8)
@@ -26,7 +27,7 @@ def tallied(*buffers, **more):
     return tally
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.tuples(RECORDS, st.integers(0, 4)), min_size=1, max_size=5))
 def test_counts_are_those_of_the_records(groups):
     data, offset = b"", 0
@@ -80,7 +81,7 @@ def test_counts_are_those_of_the_records(groups):
     assert (kept, gone) == (len(keyed), sum(record.value is None for record in keyed.values()))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-3000, 3000), min_size=1, max_size=50))
 def test_any_timestamps_fit_on_the_time_line(stamps):
     tally = tallied(*(build([(stamp, None, b"", ())], base_offset=n) for n, stamp in enumerate(stamps)))
@@ -193,7 +194,7 @@ def test_damage_is_named_and_what_was_before_it_is_counted():
     assert tally.counts()["records"] == 6
 
 
-def test_more_producers_than_are_kept_are_told():
+def test_more_producers_than_are_kept_are_reported():
     many = b"".join(build([(5, None, b"", ())], base_offset=n, producer_id=n, producer_epoch=0) for n in range(65_540))
     tally = tallied(many)
     assert len(tally.producers()) == 65_536

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from kafkapy._ext.offset_commit import encode_key, encode_value
 from kafkapy._ext.offset_table import OffsetTable
 from kafkapy.coordinator.offset_records import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE, CommittedOffset, OffsetKey
+from tests.harness.examples import examples
 from tests.harness.offset_records import encode_offset, encode_offset_key
 
 names = st.text(st.characters(codec="utf-8"), max_size=40)
@@ -27,7 +28,7 @@ def test_a_value_is_what_the_schema_makes(offset: int, epoch: int, metadata: str
     assert encode_value(*committed) == encode_offset(committed)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.integers(0, 1), st.integers(0, 4), int64, int32, names, int64, int64)
 def test_every_version_can_be_read(
     key_version: int, version: int, offset: int, epoch: int, metadata: str, time: int, expires: int

@@ -10,6 +10,7 @@ from kafkapy._ext.batch import check, seal
 from kafkapy._ext.row_batches import BadRow, Rows, TopicBatches
 from kafkapy.record.batch import records_of
 from tests.harness.batches import iter_batches
+from tests.harness.examples import examples
 
 
 def offsets(*numbers, form="i"):
@@ -63,7 +64,7 @@ def test_memory_that_is_too_short_is_refused(arguments):
 
 
 @pytest.mark.parametrize("numbers", [(0, 5), (3, 2), (-1, 1), (0, -1), (0x7FFFFFFF, 0x7FFFFFFF)])
-def test_offsets_that_go_out_of_the_data_are_told(numbers):
+def test_offsets_outside_the_data_are_refused(numbers):
     rows = Rows(1, None, (None, offsets(*numbers), b"abcd", 0, 1, 4))
     with pytest.raises(BadRow, match="row 0 is outside the memory of its column") as error:
         TopicBatches(1, 1000).append(rows, 0, 1, 5)
@@ -71,14 +72,14 @@ def test_offsets_that_go_out_of_the_data_are_told(numbers):
 
 
 @pytest.mark.parametrize("numbers", [(0, 3), (2, 1), (-1, 1)])
-def test_headers_that_go_out_of_their_column_are_told(numbers):
+def test_headers_outside_their_column_are_refused(numbers):
     headers = (None, offsets(*numbers), None, 0, 1, 4)
     rows = Rows(1, None, column(b"v"), headers, column(b"a", b"b"), column(b"1", b"2", b"3"))
     with pytest.raises(BadRow, match="is outside"):
         TopicBatches(1, 1000).append(rows, 0, 1, 5)
 
 
-def test_an_order_that_names_no_row_is_told():
+def test_an_order_with_a_missing_row_is_refused():
     rows = Rows(2, None, column(b"a", b"b"), order=offsets(1, 2, form="Q"))
     batches = TopicBatches(1, 1000)
     with pytest.raises(BadRow, match="row 2 is outside"):
@@ -89,7 +90,7 @@ def test_an_order_that_names_no_row_is_told():
     assert [record.value for record in records_of(data, header)] == [b"b"]
 
 
-def test_after_a_bad_row_the_encoder_goes_on():
+def test_after_a_bad_row_the_encoder_continues():
     batches = TopicBatches(2, 1000)
     partition = (None, offsets(0, 7, 1), 0)
     rows = Rows(3, None, column(b"a", b"b", b"c"), partition=partition)
@@ -129,7 +130,7 @@ BYTES = st.none() | st.tuples(
 COLUMN = st.none() | st.tuples(st.none() | ANYTHING, ANYTHING, NUMBERS)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(NUMBERS, BYTES, BYTES, BYTES, BYTES, BYTES, COLUMN, COLUMN, st.none() | ANYTHING)
 def test_any_memory_is_encoded_or_refused(count, key, value, headers, names, contents, partition, timestamp, order):
     if headers is not None and (names is None or contents is None):

@@ -10,6 +10,7 @@ from kafkapy._ext.crc32c import crc32c
 from kafkapy._ext.segment_check import Checker, check_packed
 from kafkapy.record.batch import build, payload_of
 from kafkapy.record.legacy import build_set, read_entry
+from tests.harness.examples import examples
 
 GZIP = 1
 
@@ -71,13 +72,13 @@ def test_a_sound_segment_is_counted():
         (batch(1 << 31), "the last offset 2147483649, too far"),
     ],
 )
-def test_what_is_wrong_with_a_batch_is_told(data, words):
+def test_what_is_wrong_with_a_batch_is_reported(data, words):
     _, ((position, offset, sentence), *more) = check(data)
     assert (position, more, words in sentence) == (0, [], True), sentence
     assert offset in (-1, 0, 1 << 31)
 
 
-def test_offsets_that_go_back_are_told_and_the_walk_goes_on():
+def test_offsets_that_go_back_are_reported_and_the_walk_continues():
     checker, troubles = check(batch(5) + batch(6) + batch(7))
     assert troubles == [(len(batch(5)), 6, "offsets from 6 on, but 7 or more must follow")]
     assert (checker.batches, checker.next_offset) == (3, 9)
@@ -98,7 +99,7 @@ def test_messages_of_older_formats_are_checked(magic):
     assert [one[::2] for one in troubles] == [(0, "a wrong CRC")]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=12), st.integers(17, 300), st.randoms())
 def test_it_does_not_matter_how_the_file_is_cut_up(kinds, window, random):
     data, offset = b"", 0
@@ -118,7 +119,7 @@ def test_it_does_not_matter_how_the_file_is_cut_up(kinds, window, random):
     assert whole.take_epochs() == parts.take_epochs()
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.integers(0, 400), st.integers(0, 255), st.integers(1, 60))
 def test_no_nonsense_makes_it_read_outside(at, byte, length):
     data = batch(0) + build_set([(5, b"k", b"v")], 1, base_offset=2) + batch(3, codec=GZIP)
@@ -184,7 +185,7 @@ def test_what_is_inside_of_wrappers_is_checked(magic):
     assert "is compressed too" in packed_check(wrapper, wrapper)[1]
 
 
-def test_a_wrapper_whose_messages_reach_back_is_told():
+def test_a_wrapper_whose_messages_reach_back_is_reported():
     """Its own offset is that of its last message, so it looks as if it followed on what is before it."""
     data = build_set([(1000, b"k", b"v")] * 2, 1) + build_set([(1000, b"k", b"v")] * 3, 1, GZIP, base_offset=1)
     checker, troubles = check(data)
@@ -195,12 +196,12 @@ def test_a_wrapper_whose_messages_reach_back_is_told():
     assert wrong == "messages from offset 1 on, but 2 or more must follow"
 
 
-def test_a_wrapper_with_messages_of_another_format_is_told():
+def test_a_wrapper_with_messages_of_another_format_is_reported():
     wrapper = build_set([(1000, b"k", b"v")], 1, GZIP)
     assert packed_check(wrapper, build_set([(1000, b"k", b"v")], 0))[1] == "a message of format 0 (message 0)"
 
 
-def test_a_wrapper_that_lies_about_its_timestamp_is_told():
+def test_a_wrapper_with_a_wrong_timestamp_is_reported():
     wrapper = build_set([(1000, b"k", b"v")], 1, GZIP)
     assert "the timestamp 1000, but the largest" in packed_check(wrapper, build_set([(7, b"k", b"v")], 1))[1]
 

@@ -50,7 +50,7 @@ class CompactedLife:
     def __init__(self, directory: Path, rng: random.Random) -> None:
         self.rng = rng
         self.files = RecordingFiles(directory)
-        self.told: list[str] = []
+        self.history: list[str] = []
         self.events: dict[int, tuple[Event, int]] = {}  # by offset, with the moment from which they may be found
         self.flushed = [Flushed(0, {})]
         self.config = LogConfig(
@@ -73,7 +73,7 @@ class CompactedLife:
         """Return a life that begins with the recovery of what a killed process has left in `directory`."""
         life = cls.__new__(cls)
         life.is_later = True
-        life.rng, life.config, life.told = before.rng, before.config, []
+        life.rng, life.config, life.history = before.rng, before.config, []
         life.files = RecordingFiles(directory, killed)
         life.events = {at: (event, since) for at, (event, since) in before.events.items() if since <= moment}
         life.flushed = [one for one in before.flushed if one.since <= moment]
@@ -108,7 +108,7 @@ class CompactedLife:
         (chosen,) = self.rng.choices(list(actions), list(actions.values()))
         began = self.moment
         chosen()
-        self.told.append(f"{began} to {self.moment}: {chosen.__name__}, then {self.log}")
+        self.history.append(f"{began} to {self.moment}: {chosen.__name__}, then {self.log}")
         last = dict(self.flushed[-1].last)
         for event, _ in self.events.values():
             if event.offset < self.log.recovery_point and event.offset > last.get(event.key, event).offset - 1:

@@ -48,7 +48,7 @@ class Stored(NamedTuple):
 
 
 class Life:
-    """One random life: `act` does one random action; `told` lists them, with the moments of their begin and end.
+    """One random life: `act` does one random action; `description` lists them, with the moments of their begin and end.
 
     If `is_later` is true the life began with a recovery, which ended at the moment `began`.
     """
@@ -65,7 +65,7 @@ class Life:
         self.rng = rng
         self.topics = topics
         self.files = files or RecordingFiles(directory)
-        self.told: list[str] = []
+        self.history: list[str] = []
         self._clock = ManualClock(BEGIN_MS)
         self._number = 0
         self._open()
@@ -124,7 +124,7 @@ class Life:
         log = self.manager.get(topic.name, 0)
         began = self.moment
         if log is None:
-            told = self._make(topic)
+            description = self._make(topic)
         else:
             actions: dict[Action, int] = {
                 self._append: 30,
@@ -141,8 +141,8 @@ class Life:
                 self._restart: 1,
             }
             (chosen,) = self.rng.choices(list(actions), list(actions.values()))
-            told = chosen(topic, log)
-        self.told.append(f"{began} to {self.moment}: {topic.name}: {told}")
+            description = chosen(topic, log)
+        self.history.append(f"{began} to {self.moment}: {topic.name}: {description}")
         for each in self.topics:
             found = self.manager.get(each.name, 0)
             if found is not None:

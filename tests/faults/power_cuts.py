@@ -40,15 +40,15 @@ def cut_everywhere(life: Life | CompactedLife, scratch: Path, figures: Figures, 
     count, *next_counts = later_lives or (0,)
     platter = Platter(life.files.journal)
     moments = range(life.files.begin, life.moment + 1)
-    may_go_on = range(life.files.begin, life.began + 1) if life.is_later else moments
-    go_on = life.rng.sample(may_go_on, min(count, len(may_go_on)))
-    kills = set(go_on)
-    if go_on and isinstance(life, Life):
-        kills = set(go_on[life.rng.randrange(2) :: 2])
+    may_resume = range(life.files.begin, life.began + 1) if life.is_later else moments
+    resumed = life.rng.sample(may_resume, min(count, len(may_resume)))
+    kills = set(resumed)
+    if resumed and isinstance(life, Life):
+        kills = set(resumed[life.rng.randrange(2) :: 2])
     figures.changes += len(moments) - 1
     for moment in moments:
         platter.play(moment)
-        losses = [Loss.NOTHING] if moment in kills else CUTS if moment in go_on else list(Loss)
+        losses = [Loss.NOTHING] if moment in kills else CUTS if moment in resumed else list(Loss)
         loss, block, seed = life.rng.choice(losses), life.rng.choice(BLOCKS), life.rng.getrandbits(64)
         target = scratch / f"cut-{moment}"
         platter.cut(target, loss, block, random.Random(seed))
@@ -58,11 +58,13 @@ def cut_everywhere(life: Life | CompactedLife, scratch: Path, figures: Figures, 
             else:
                 figures.records += check_directory(target, life.topics, moment, life.rng)
         except Exception as error:
-            told = "\n".join([*life.told, f"cut after change {moment}, which loses {loss.value}, in blocks of {block}"])
-            raise Violation(f"{told}\n{type(error).__name__}: {error}") from error
+            history = "\n".join(
+                [*life.history, f"cut after change {moment}, which loses {loss.value}, in blocks of {block}"]
+            )
+            raise Violation(f"{history}\n{type(error).__name__}: {error}") from error
         figures.cuts += 1
         shutil.rmtree(target)
-        if moment in go_on:
+        if moment in resumed:
             platter.cut(target, loss, block, random.Random(seed))
             killed = platter if moment in kills else None
             _later_life(life, moment, target, killed, scratch / f"after-{moment}", figures, next_counts)
@@ -94,7 +96,7 @@ def _later_life(
         cut_everywhere(life, scratch, figures, later_lives)
     except Violation as error:
         end = "a cut" if killed is None else "a kill"
-        raise Violation("\n".join([*before.told, f"{end} after change {moment}, then", str(error)])) from error
+        raise Violation("\n".join([*before.history, f"{end} after change {moment}, then", str(error)])) from error
     finally:
         life.end()
         shutil.rmtree(scratch)

@@ -11,6 +11,8 @@ from kafkapy.client import Admin, Cluster, NothingFetched, RecordProducer
 from tests.faults.rounds import rounds
 from tests.harness.brokers import KafkapyBroker, free_port
 
+pytestmark = pytest.mark.not_quick
+
 ROUNDS = rounds(4)
 RECORDS = 20_000
 

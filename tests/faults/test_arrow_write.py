@@ -14,6 +14,8 @@ from kafkapy.client.administration.admin import LATEST
 from tests.faults.rounds import rounds
 from tests.harness.brokers import KafkapyBroker, free_port
 
+pytestmark = pytest.mark.not_quick
+
 ROUNDS = rounds(2)
 ROWS = 500  # in a record batch
 BATCHES = 30  # at least, between two stops of the broker

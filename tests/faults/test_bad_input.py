@@ -100,8 +100,8 @@ def test_the_log_names_the_peer_and_the_size(broker: brokers.Broker) -> None:
         peer = connection.socket.getsockname()[1]
         connection.send(struct.pack(">i", 123_456_789))
         assert connection.is_closed_by_broker()
-    said = broker.process.said
-    assert any(str(peer) in line and "123456789" in line for line in said.splitlines()) or broker.kind == "kafka"
+    output = broker.process.output
+    assert any(str(peer) in line and "123456789" in line for line in output.splitlines()) or broker.kind == "kafka"
 
 
 def test_api_versions_of_an_unknown_version_is_answered_with_the_supported_versions(broker: brokers.Broker) -> None:

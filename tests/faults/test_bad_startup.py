@@ -36,17 +36,17 @@ def of(directory: Path | str, *more: str) -> list[str]:
 def test_a_file_in_place_of_the_data_directory(tmp_path: Path) -> None:
     file = tmp_path / "data"
     file.write_text("not a directory")
-    code, said = refused(*of(file))
+    code, output = refused(*of(file))
     assert code == FAILED
-    assert str(file) in said
+    assert str(file) in output
     assert file.read_text() == "not a directory"
 
 
 def test_a_data_directory_that_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    code, said = refused(*of(tmp_path / "file" / "data"))
+    code, output = refused(*of(tmp_path / "file" / "data"))
     assert code == FAILED
-    assert str(tmp_path / "file" / "data") in said
+    assert str(tmp_path / "file" / "data") in output
 
 
 def test_a_data_directory_that_is_not_writable(tmp_path: Path) -> None:
@@ -54,31 +54,31 @@ def test_a_data_directory_that_is_not_writable(tmp_path: Path) -> None:
     directory.mkdir(mode=0o555)
     if os.access(directory, os.W_OK):  # root may write everywhere but in the kernel's own file system
         directory = Path("/sys/kernel")
-    code, said = refused(*of(directory))
+    code, output = refused(*of(directory))
     assert code == FAILED
-    assert str(directory) in said
+    assert str(directory) in output
 
 
 def test_a_port_in_use(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        code, said = refused(*of(tmp_path / "data", f"listeners=PLAINTEXT://127.0.0.1:{port}"))
+        code, output = refused(*of(tmp_path / "data", f"listeners=PLAINTEXT://127.0.0.1:{port}"))
     assert code == FAILED
-    assert str(port) in said
+    assert str(port) in output
 
 
 def test_an_address_of_another_machine(tmp_path: Path) -> None:
-    code, said = refused(*of(tmp_path / "data", "listeners=PLAINTEXT://192.0.2.7:0"))
+    code, output = refused(*of(tmp_path / "data", "listeners=PLAINTEXT://192.0.2.7:0"))
     assert code == FAILED
-    assert "192.0.2.7" in said
+    assert "192.0.2.7" in output
 
 
 def test_a_second_broker_on_the_same_directory(tmp_path: Path) -> None:
     first = KafkapyBroker(tmp_path)
     try:
-        code, said = refused(*of(first.data))
+        code, output = refused(*of(first.data))
         assert code == FAILED
-        assert str(first.data) in said
+        assert str(first.data) in output
         with Connection(first.bootstrap) as connection:  # the first broker still works
             assert connection.create_topic("t") == 0
             assert connection.produce("t", 0, values(b"x")) == (0, 0)
@@ -104,10 +104,10 @@ WRONG_SETTINGS = {
 
 @pytest.mark.parametrize(("key", "value"), WRONG_SETTINGS.values(), ids=WRONG_SETTINGS.keys())
 def test_a_wrong_setting_on_the_command_line(tmp_path: Path, key: str, value: str) -> None:
-    code, said = refused(*of(tmp_path / "data", f"{key}={value}"))
+    code, output = refused(*of(tmp_path / "data", f"{key}={value}"))
     assert code == WRONG_CALL
-    assert key in said
-    assert value.partition(",")[0] in said
+    assert key in output
+    assert value.partition(",")[0] in output
     assert not (tmp_path / "data").exists()
 
 
@@ -116,10 +116,10 @@ def test_a_wrong_setting_in_the_file(tmp_path: Path, key: str, value: str) -> No
     file = tmp_path / "server.properties"
     listeners = "" if key == "listeners" else "listeners=PLAINTEXT://127.0.0.1:0\n"
     file.write_text(f"log.dirs={tmp_path}/data\n{listeners}{key}={value}\n")
-    code, said = refused(str(file))
+    code, output = refused(str(file))
     assert code == FAILED
-    assert key in said
-    assert value.partition(",")[0] in said
+    assert key in output
+    assert value.partition(",")[0] in output
 
 
 def test_wrong_command_line_arguments(tmp_path: Path) -> None:
@@ -129,31 +129,31 @@ def test_wrong_command_line_arguments(tmp_path: Path) -> None:
         (["--no-such-option"], "--no-such-option"),
         (["one.properties", "two.properties"], "two.properties"),
     ):
-        code, said = refused(*arguments)
+        code, output = refused(*arguments)
         assert code == WRONG_CALL, arguments
-        assert named in said
+        assert named in output
 
 
 def test_a_properties_file_that_is_not_there(tmp_path: Path) -> None:
-    code, said = refused(str(tmp_path / "server.properties"))
+    code, output = refused(str(tmp_path / "server.properties"))
     assert code == FAILED
-    assert str(tmp_path / "server.properties") in said
+    assert str(tmp_path / "server.properties") in output
 
 
 def test_unknown_settings_and_those_without_effect_are_named_once(tmp_path: Path) -> None:
     broker = KafkapyBroker(tmp_path, {"no.such.setting": "1", "zookeeper.clientCnxnSocket": "Some"})
     broker.stop()
-    said = broker.process.said
-    assert said.count("no.such.setting") == 1
-    assert said.count("zookeeper.clientCnxnSocket") == 1
+    output = broker.process.output
+    assert output.count("no.such.setting") == 1
+    assert output.count("zookeeper.clientCnxnSocket") == 1
 
 
 def test_a_directory_that_apache_kafka_wrote_is_left_alone(tmp_path: Path) -> None:
     shutil.copytree(GOLDEN, tmp_path / "data")
     before = {path: path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()}
-    code, said = refused(*of(tmp_path / "data"))
+    code, output = refused(*of(tmp_path / "data"))
     assert code == FAILED
-    assert str(tmp_path / "data") in said
+    assert str(tmp_path / "data") in output
     after = {path: path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()}
     assert {path: after.get(path) for path in before} == before
 
@@ -164,9 +164,9 @@ def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
     meta = broker.data / "meta.properties"
     lines = [line for line in meta.read_text().splitlines() if not line.startswith("cluster.id=")]
     meta.write_text("\n".join([*lines, "cluster.id=AAAAAAAAAAAAAAAAAAAAAA", ""]))
-    code, said = refused(*of(broker.data))
+    code, output = refused(*of(broker.data))
     assert code == FAILED
-    assert "AAAAAAAAAAAAAAAAAAAAAA" in said
+    assert "AAAAAAAAAAAAAAAAAAAAAA" in output
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -24,6 +24,8 @@ from tests.faults.damaged_log import Original, copy_of, make, open_copy, served
 from tests.faults.rounds import rounds
 from tests.log.support import batch
 
+pytestmark = pytest.mark.not_quick
+
 BLOCK = 512
 SEEDS = range(rounds(2))
 

@@ -21,6 +21,8 @@ from tests.faults.failing_disk import FailingDisk, Pair, faults
 from tests.harness.power_cut import UnsyncedFiles
 from tests.harness.raw import Connection, values
 
+pytestmark = pytest.mark.not_quick
+
 SHORTAGES = (errno.ENOSPC, errno.EMFILE)
 NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR = 6, 56
 

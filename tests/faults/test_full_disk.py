@@ -15,6 +15,8 @@ from tests.harness.brokers import KafkapyBroker, StartFailed
 from tests.harness.raw import Connection, values
 from tests.harness.small_disk import SmallDisk, small_disk
 
+pytestmark = pytest.mark.not_quick
+
 KAFKA_STORAGE_ERROR = 56
 SETTINGS = {"log.segment.bytes": "1048576", "log.index.size.max.bytes": "65536"}
 BATCH = 100_000
@@ -112,13 +114,13 @@ def test_after_a_crash_on_a_full_disk_all_acknowledged_records_are_there(
 
 def shown(broker: KafkapyBroker) -> list[str]:
     """Return the WARN and ERROR lines of the broker's log so far."""
-    return [line for line in broker.process.said.splitlines() if re.search(r"^\S+Z (WARN|ERROR)", line)]
+    return [line for line in broker.process.output.splitlines() if re.search(r"^\S+Z (WARN|ERROR)", line)]
 
 
 def wait_until_shown(broker: KafkapyBroker, text: str) -> None:
     deadline = time.monotonic() + 30
     while not any(text in line for line in shown(broker)):
-        assert time.monotonic() < deadline, f"{text!r} was not shown:\n{broker.process.said[-2000:]}"
+        assert time.monotonic() < deadline, f"{text!r} was not shown:\n{broker.process.output[-2000:]}"
         time.sleep(0.02)
 
 

@@ -21,6 +21,8 @@ from tests.harness.clients.kafka_python import KafkaPython
 from tests.harness.clients.remote import Java3
 from tests.harness.kafka_tools import complaints, kafka_dump
 
+pytestmark = pytest.mark.not_quick
+
 PARTITIONS = 2
 ROUNDS = rounds(8)
 MOST_ACKS = 3_000  # acknowledgements of one writer between two kills
@@ -85,7 +87,7 @@ def survived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survived]:
         counts = {topic: len(writer.acknowledged) for topic, writer in traffic.writers.items()}
         print(
             f"kill -9: {ROUNDS} kills; acknowledged records: {counts}; deletions of records: {traffic.trimmer.done}; "
-            f"topics made and there {len(traffic.churner.made)}, deleted {len(traffic.churner.deleted)}"
+            f"topics made and there {len(traffic.churner.created)}, deleted {len(traffic.churner.deleted)}"
         )
         yield Survived(broker, traffic, ROUNDS, stored)
         if broker.process.child.poll() is None:
@@ -142,10 +144,10 @@ def test_created_topics_are_there_and_deleted_topics_are_not(survived: Survived)
     churner = survived.traffic.churner
     client = Confluent(survived.broker.bootstrap)
     there = client.topic_names()
-    assert churner.made <= there
+    assert churner.created <= there
     assert not churner.deleted & there
     assert len(churner.deleted) >= ROUNDS // 2
-    for name in churner.made:
+    for name in churner.created:
         assert [one.value for one in client.fetch(name, {0: 0}, {0: 1})[0]] == [name.encode()]
 
 
@@ -171,11 +173,11 @@ def test_kafkas_tool_accepts_the_files_that_survived(survived: Survived) -> None
     files = sorted(path.relative_to(broker.data) for path in broker.data.glob("*-[0-9]*/*"))
     logs = [path for path in files if path.suffix == ".log"]
     assert len(logs) > len(WRITERS) * PARTITIONS  # some have been rolled
-    said = kafka_dump(broker.data, _some(logs), "--deep-iteration")
+    output = kafka_dump(broker.data, _some(logs), "--deep-iteration")
     indexes = [path for path in files if path.suffix in (".index", ".timeindex")]
-    said += kafka_dump(broker.data, _some(indexes), "--verify-index-only")
-    said += kafka_dump(broker.data, _some([path for path in files if path.suffix == ".snapshot"]))
-    assert complaints(said) == ""
+    output += kafka_dump(broker.data, _some(indexes), "--verify-index-only")
+    output += kafka_dump(broker.data, _some([path for path in files if path.suffix == ".snapshot"]))
+    assert complaints(output) == ""
 
 
 def _some(paths: list[Path]) -> list[Path]:

@@ -17,6 +17,8 @@ import pytest
 from tests.faults.mirror_life import Life
 from tests.faults.rounds import rounds
 
+pytestmark = pytest.mark.not_quick
+
 ROUNDS = rounds(3)
 SOURCE = os.environ.get("KAFKAPY_MIRROR_SOURCE", "kafkapy")
 TARGET = os.environ.get("KAFKAPY_MIRROR_TARGET", "kafkapy")

@@ -108,8 +108,8 @@ def test_a_pool_continues_with_the_threads_that_it_has(caplog: pytest.LogCapture
         for number in range(3):
             pool.submit(ran.append, number)
     assert pool.threads == 1
-    (said,) = warnings(caplog)
-    assert said.startswith("only 1 of 3 disk threads run: ")
+    (warning,) = warnings(caplog)
+    assert warning.startswith("only 1 of 3 disk threads run: ")
     pool.submit(gate)  # runs at the same time as the first
     gate.wait_for(1)
     gate.may_end.set()
@@ -134,8 +134,8 @@ def test_a_scheduler_continues_with_the_threads_that_it_has(caplog: pytest.LogCa
     gate.wait_for(1)
     with thread_limit():
         scheduler.schedule("second", ran.set)
-    (said,) = warnings(caplog)
-    assert said.startswith("only 1 of 2 scheduler threads run: ")
+    (warning,) = warnings(caplog)
+    assert warning.startswith("only 1 of 2 scheduler threads run: ")
     gate.may_end.set()
     assert ran.wait(WAIT_S)
     scheduler.stop()
@@ -192,8 +192,8 @@ def test_coordinators_are_loaded_when_a_client_asks_again(caplog: pytest.LogCapt
         for key in "ab":
             queue.put(key, lambda key=key: loaded.append(key))  # type: ignore[misc]
         queue.prioritize("b")
-    (said,) = warnings(caplog)
-    assert said.startswith("coordinators are loaded by 0 of 2 threads: ")
+    (warning,) = warnings(caplog)
+    assert warning.startswith("coordinators are loaded by 0 of 2 threads: ")
     queue.prioritize("b")
     with queue._changed:
         assert queue._changed.wait_for(lambda: len(loaded) == 2, WAIT_S)
@@ -216,8 +216,8 @@ def test_jobs_run_on_the_threads_that_could_be_started(caplog: pytest.LogCapture
     with thread_limit(1):
         run_all([lambda number=number: done.append(number) for number in range(10)], 4, "closing")  # type: ignore[misc]
     assert sorted(done) == list(range(10))
-    (said,) = warnings(caplog)
-    assert said.startswith("closing continues with 2 of 4 threads: ")
+    (warning,) = warnings(caplog)
+    assert warning.startswith("closing continues with 2 of 4 threads: ")
 
 
 def test_logs_are_loaded_by_the_threads_that_could_be_started(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -228,7 +228,7 @@ def test_logs_are_loaded_by_the_threads_that_could_be_started(tmp_path: Path, ca
         broker.start()
         broker.finish()
     assert sorted(broker.left) == list(topics)
-    assert any(said.startswith(f"{tmp_path} is loaded with 1 of 3 threads: ") for said in warnings(caplog))
+    assert any(warning.startswith(f"{tmp_path} is loaded with 1 of 3 threads: ") for warning in warnings(caplog))
     broker.manager.close()
 
 
@@ -257,8 +257,8 @@ def test_a_cleaner_starts_its_missing_threads_later(tmp_path: Path, caplog: pyte
     cleaner = compaction.cleaner
     assert cleaner is not None
     assert len(cleaner.threads) == 1
-    (said,) = warnings(caplog)
-    assert said.startswith("logs are compacted by 1 of 3 threads: ")
+    (warning,) = warnings(caplog)
+    assert warning.startswith("logs are compacted by 1 of 3 threads: ")
     scheduler.run_all()
     assert len(cleaner.threads) == 3
     with thread_limit():

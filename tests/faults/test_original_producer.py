@@ -18,6 +18,8 @@ from tests.faults.rounds import rounds
 from tests.harness.brokers import KafkapyBroker, Process, free_port
 from tests.harness.zookeeper import eventually
 
+pytestmark = pytest.mark.not_quick
+
 JOB = Path(__file__).with_name("producing_job.py")
 ENOUGH = 300  # messages whose result must be reported before the test continues
 QUICK = ["retry.backoff.ms=20", "request.timeout.ms=2000", "queue.buffering.max.ms=20"]
@@ -38,7 +40,7 @@ class Job:
         words = [kind, broker.bootstrap, *QUICK, *properties]
         self.process = Process([sys.executable, str(JOB), *words], directory / "job.log")
 
-    def told(self, what: str) -> Counter[int]:
+    def numbers(self, what: str) -> Counter[int]:
         lines = (line.split() for line in self.process.lines)
         return Counter(int(line[1]) for line in lines if line[0] == what)
 
@@ -70,17 +72,17 @@ def test_messages_reported_as_stored_survive_a_kill_of_the_producer(
 ) -> None:
     choose = random.Random(4)
     before: Counter[int] = Counter()
-    told = 0
+    stored_so_far = 0
     for _ in range(rounds(2)):
         job = Job(kind, broker[0], tmp_path)
         job.wait_for(choose.randrange(1, 2 * ENOUGH))
         job.process.kill()
-        stored = job.told("stored")
+        stored = job.numbers("stored")
         assert set(stored.values()) <= {1}
         now = there(broker[0])
         assert not stored - (now - before)
-        before, told = now, told + stored.total()
-    print(json.dumps({"kind": kind, "rounds": rounds(2), "stored": told, "there": before.total()}))
+        before, stored_so_far = now, stored_so_far + stored.total()
+    print(json.dumps({"kind": kind, "rounds": rounds(2), "stored": stored_so_far, "there": before.total()}))
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -91,7 +93,7 @@ def test_a_clean_close_reports_the_result_of_every_message(
     job.wait_for(ENOUGH)
     sent, failed = job.stop()
     assert failed == 0
-    assert job.told("stored") == there(broker[0]) == Counter(range(sent))
+    assert job.numbers("stored") == there(broker[0]) == Counter(range(sent))
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -105,10 +107,10 @@ def test_each_message_is_stored_or_reported_as_lost_though_the_broker_is_killed(
         broker[0].kill()
         job.wait_for(len(job.process.lines) + choose.randrange(1, ENOUGH))
         broker[0] = KafkapyBroker(tmp_path, port=broker[0].port)
-        seen = len(job.told("stored"))
-        eventually(lambda seen=seen: len(job.told("stored")) > seen, seconds=60)
+        seen = len(job.numbers("stored"))
+        eventually(lambda seen=seen: len(job.numbers("stored")) > seen, seconds=60)
     sent, failed = job.stop()
-    stored, lost = job.told("stored"), job.told("lost")
+    stored, lost = job.numbers("stored"), job.numbers("lost")
     now = there(broker[0])
     print(json.dumps({"kind": kind, "sent": sent, "lost": failed, "there": now.total()}))
     assert stored + lost == Counter(range(sent))

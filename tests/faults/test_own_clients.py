@@ -19,6 +19,8 @@ from kafkapy.client import (
 from tests.faults.rounds import rounds
 from tests.harness.brokers import KafkapyBroker, free_port
 
+pytestmark = pytest.mark.not_quick
+
 ROUNDS = rounds(2)
 TRANSACTIONS = 8  # between two kills
 PATIENCE_S = 60.0

@@ -23,6 +23,8 @@ from tests.faults.power_cuts import Figures, live_and_cut
 from tests.faults.rounds import rounds
 from tests.harness.power_cut import Loss, Platter, RecordingFiles
 
+pytestmark = pytest.mark.not_quick
+
 LIVES = rounds(2)
 ACTIONS = 30
 

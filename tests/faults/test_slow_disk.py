@@ -13,6 +13,8 @@ from tests.harness.raw import FETCH, LIST_OFFSETS, Connection, array, frame, str
 from tests.harness.raw_sets import OldConnection
 from tests.harness.slow_disk import SlowDisk, slow_disk
 
+pytestmark = pytest.mark.not_quick
+
 SETTINGS = {"log.segment.bytes": "4194304", "log.index.size.max.bytes": "65536", "kafkapy.read.threads.per.disk": "2"}
 BATCH = 50_000
 COUNT = 250  # batches of one record each: a little more than three segments
@@ -73,7 +75,7 @@ class Bystanders:
         self.producers = [Client(bootstrap) for _ in range(4)]
         self.consumers = [Client(bootstrap) for _ in range(4)]
 
-    def go_on(self) -> None:
+    def write_again(self) -> None:
         """Each producer sends a record, gets its acknowledgement, and the waiting consumer gets the record."""
         for round in range(5):
             for producer, consumer in zip(self.producers, self.consumers, strict=True):
@@ -138,19 +140,19 @@ def ask_for_an_old_format(client: Client, partition: int) -> None:
 @pytest.mark.parametrize("ask", [ask_for_the_beginning, ask_for_a_place, ask_for_a_time, ask_for_an_old_format])
 def test_only_clients_that_read_from_a_stalled_disk_wait(broker: KafkapyBroker, disk: SlowDisk, slow: int, ask) -> None:
     bystanders = Bystanders(broker.bootstrap, [("old", 1 - slow), ("old", slow)])
-    bystanders.go_on()  # the last page of each log is in memory, as it is while a client writes
+    bystanders.write_again()  # the last page of each log is in memory, as it is while a client writes
     disk.hold(f"old-{slow}/")
     readers = [Client(broker.bootstrap) for _ in range(6)]  # more than the disk's read threads
     for reader in readers:
         ask(reader, slow)
     disk.wait_until_held()
-    bystanders.go_on()
+    bystanders.write_again()
     with Client(broker.bootstrap) as other:
         assert other.create_topic("new", 4) == 0  # other work that may wait for a disk has its own threads
         other.ask_records("old", 1 - slow, 0)
         read_all(other, "old", 1 - slow, 0, COUNT)
     readers.pop().socket.close()
-    bystanders.go_on()
+    bystanders.write_again()
     disk.release()
     for reader in readers:
         if ask is ask_for_the_beginning:
@@ -180,7 +182,7 @@ def test_a_disk_that_stalls_in_the_middle_of_a_response_delays_only_that_respons
         with Client(broker.bootstrap) as other:
             other.ask_records("old", slow, 200)
             disk.wait_until_held(held + 1)
-            bystanders.go_on()
+            bystanders.write_again()
         disk.release()
         records = first[4:] + reader._read(size + 4 - len(first))
         assert list(offsets_in(records[4 + 4 + 4 + 2 + 3 + 4 + 26 + 4 :]))[:20] == list(range(20))
@@ -203,7 +205,7 @@ def test_reads_of_evicted_pages_are_correct_while_others_read_and_write(tmp_path
                 readers = [Client(broker.bootstrap) for _ in range(3)]
                 for reader in readers:
                     reader.ask_records("old", 0, 0, most=1 << 20)
-                bystanders.go_on()
+                bystanders.write_again()
                 for reader in readers:
                     read_all(reader, "old", 0, 0, end + 20)
     finally:

@@ -32,7 +32,7 @@ PATIENCE = 600.0  # the machine may be busy
 TOPIC, PARTITIONS = "numbers", 3
 ROWS, TASKS = 240, 4  # of each epoch
 
-pytestmark = pytest.mark.timeout(max(1200, 60 * ROUNDS))
+pytestmark = [pytest.mark.not_quick, pytest.mark.timeout(max(1200, 60 * ROUNDS))]
 
 DRIVER_MOMENTS = ("before-decision", "after-decision", "between-ends", "before-done", "after-done", "task-left-open")
 OF_DRIVERS = [
@@ -109,11 +109,11 @@ class Job:
     def wait(self) -> None:
         """Wait until the driver has ended by itself."""
         assert self.process is not None
-        assert self.process.child.wait(PATIENCE) == 0, self.process.said[-4000:]
+        assert self.process.child.wait(PATIENCE) == 0, self.process.output[-4000:]
 
     @property
-    def said(self) -> str:
-        return "" if self.process is None else self.process.said[-8000:]
+    def output(self) -> str:
+        return "" if self.process is None else self.process.output[-8000:]
 
 
 class Round:
@@ -131,9 +131,9 @@ class Round:
     def wait(self, job: Job) -> None:
         deadline = time.monotonic() + PATIENCE
         while not (self._directory / f"taken-{self.number}").exists():
-            assert time.monotonic() < deadline, f"round {self.number}: nobody came to the moment\n{job.said}"
+            assert time.monotonic() < deadline, f"round {self.number}: nobody came to the moment\n{job.output}"
             assert job.process is not None
-            assert job.process.child.poll() is None, f"the driver ended by itself\n{job.said}"
+            assert job.process.child.poll() is None, f"the driver ended by itself\n{job.output}"
             time.sleep(0.02)
 
 
@@ -195,8 +195,8 @@ def run(directory: Path, master: str | None, kills: list[Kill]) -> None:
         if job.process is not None and job.process.child.poll() is None:
             job.kill()
         broker.stop()
-    told = ", ".join(f"{what} {times}" for what, times in sorted(counts.items()))
-    print(f"{epochs} epochs in {job.starts} lives of the driver; killed: {told}", flush=True)
+    summary = ", ".join(f"{what} {times}" for what, times in sorted(counts.items()))
+    print(f"{epochs} epochs in {job.starts} lives of the driver; killed: {summary}", flush=True)
 
 
 def finish(job: Job) -> None:

@@ -30,7 +30,7 @@ FIRST_DAY = 20_000
 DAYS = 4
 MOST_RECORDS = 40_000  # enough for a run of a few rounds
 
-pytestmark = pytest.mark.timeout(max(300, 15 * ROUNDS))
+pytestmark = [pytest.mark.not_quick, pytest.mark.timeout(max(300, 15 * ROUNDS))]
 
 
 class Records(threading.Thread):

@@ -18,6 +18,8 @@ from tests.faults.rounds import rounds
 from tests.faults.transactional_life import TransactionalLife
 from tests.harness.power_cut import Loss, Platter
 
+pytestmark = pytest.mark.not_quick
+
 LIVES = rounds(1)
 CUTS = 8
 

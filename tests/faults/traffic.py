@@ -134,15 +134,15 @@ class Churner(Administrator):
 
     def __init__(self, port: int, seed: int) -> None:
         super().__init__(port, seed)
-        self.made: set[str] = set()  # topics whose record was acknowledged
+        self.created: set[str] = set()  # topics whose record was acknowledged
         self.deleted: set[str] = set()
         self.deleting: set[str] = set()  # topics that may be deleted already
         self._number = 0
 
     def act(self, connection: Connection) -> None:
-        if len(self.made) > 10 or (self.made and self.rng.random() < 0.3):
-            name = self.rng.choice(sorted(self.made))
-            self.made.discard(name)
+        if len(self.created) > 10 or (self.created and self.rng.random() < 0.3):
+            name = self.rng.choice(sorted(self.created))
+            self.created.discard(name)
             self.deleting.add(name)
             answer = connection.ask(DELETE_TOPICS, 1, array([string(name)]) + struct.pack(">i", 10_000))
             if struct.unpack(">h", answer[-2:]) == (0,):
@@ -151,7 +151,7 @@ class Churner(Administrator):
         self._number += 1
         name = f"churned-{self._number}"
         if connection.create_topic(name) == 0 and connection.produce(name, 0, values(name.encode())) == (0, 0):
-            self.made.add(name)
+            self.created.add(name)
 
 
 class Traffic:

@@ -67,7 +67,7 @@ def start(directory: Path, files: Files | None = None) -> BrokerServer:
     return server
 
 
-def told(ask: Callable[[Callable[..., None]], object]) -> Any:
+def answer_of(ask: Callable[[Callable[..., None]], object]) -> Any:
     """Return the value that `ask` passes to its callback; the last one if there are several."""
     answers: list[Any] = []
     answered = threading.Event()
@@ -95,7 +95,7 @@ class TransactionalLife:
         self._server = start(directory, self.files)
         self._services = self._server.services
         for topic in (GROUPS, TRANSACTIONS):
-            assert told(partial(self._services.coordinators.topics.ensure, topic)) is None
+            assert answer_of(partial(self._services.coordinators.topics.ensure, topic)) is None
         for topic in (OUT, SOURCE):
             self._services.controller.create(topic, partitions=PARTITIONS, replication=1, overrides={})
         self.first_moment = len(self.files.journal)
@@ -115,7 +115,7 @@ class TransactionalLife:
 
     def _work(self, worker: int, transactions: int, rng: random.Random) -> None:
         coordinator, name = self._services.transactions, f"copier-{worker}"
-        producer = told(lambda done: coordinator.init_producer_id(name, 1000, -1, -1, done))
+        producer = answer_of(lambda done: coordinator.init_producer_id(name, 1000, -1, -1, done))
         offsets = (GROUPS, self._services.coordinators.group_shards.partition_for(GROUP))
         sequences: Counter[TopicPartition] = Counter()
         for number in range(1, transactions + 1):
@@ -133,11 +133,11 @@ class TransactionalLife:
     def _until_done(self, ask: Callable[[Callable[..., None]], object]) -> None:
         """Repeat the request while it fails: the previous transaction may still be completing."""
         deadline = time.monotonic() + PATIENCE_S
-        while told(ask):
+        while answer_of(ask):
             assert time.monotonic() < deadline
 
     def _verify(self, name: str, producer: Producer, at: TopicPartition, sequence: int) -> None:
-        assert not told(
+        assert not answer_of(
             lambda done: self._services.verifier.verify(name, *producer, [(*at, sequence)], done, abortable=True)
         )
 
@@ -157,7 +157,7 @@ class TransactionalLife:
         self._verify(name, producer, at, -1)
         offset = GroupOffset(SOURCE, one.worker, CommittedOffset(one.number))
         commit = Commit(GROUP, "", None, -1, [offset], producer)
-        assert told(lambda done: self._services.offsets.commit(commit, done)) == [0]
+        assert answer_of(lambda done: self._services.offsets.commit(commit, done)) == [0]
 
     # --- after a kill or a power cut
 

@@ -176,11 +176,11 @@ def fuzz_building(view: memoryview, rng: random.Random) -> None:
 def targets() -> list[Target]:
     """Return all targets of this layer."""
     joined = [bytes(one + two) for one, two in zip(batches(), batches()[7:], strict=False)]
-    made = [build([(NOW, b"key", b"value" * 3, [("name", b"text")])] * 4, codec=codec) for codec in range(5)]
+    seeds = [build([(NOW, b"key", b"value" * 3, [("name", b"text")])] * 4, codec=codec) for codec in range(5)]
     return [
         Target("batches", [*batches(), *joined], fuzz_batches, BROKEN),
-        Target("records", [*batches(), *made], fuzz_records, BROKEN),
-        Target("validation", [*batches(), *made], fuzz_validation, (RecordError,), make_produced),
+        Target("records", [*batches(), *seeds], fuzz_records, BROKEN),
+        Target("validation", [*batches(), *seeds], fuzz_validation, (RecordError,), make_produced),
         Target("building", batches(), fuzz_building, ()),
         Target("segment-scan", [*segments()[:20], *joined], Segment(), (segment_scan.CorruptSegment,)),
         *(fuzz_codec(codec) for codec in range(1, 5)),

@@ -28,7 +28,7 @@ def unpacked(codec: int, data: memoryview, magic: int) -> Iterator[bytes]:
     return decompress_records(codec, data, magic, LIMIT)
 
 
-def made() -> list[bytes]:
+def seeds() -> list[bytes]:
     """Return small batches and message sets of every codec and format."""
     headers = (("name", b"text"), ("ünï", None))
     found = [build([(9, b"key", b"value" * 3, headers), (8, None, None, ())] * 3, codec=codec) for codec in range(5)]
@@ -148,7 +148,7 @@ def fuzz_transactions(view: memoryview, rng: random.Random) -> None:
 
 def targets() -> list[Target]:
     """Return all targets of this layer."""
-    corpus = [*batches(), *made()]
+    corpus = [*batches(), *seeds()]
     return [
         Target("columns", corpus, fuzz_columns, (DamagedBatch,), make),
         Target("column-filters", corpus, fuzz_filters, (DamagedBatch,), make),

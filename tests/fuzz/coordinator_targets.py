@@ -71,8 +71,8 @@ def fuzz_transaction_records(view: memoryview, rng: random.Random) -> None:
 def fuzz_subscription(view: memoryview, rng: random.Random) -> None:
     """Any subscription of a member gives its topics, or None if it cannot be decoded."""
     group = Group("g", ManualClock())
-    for number, said in enumerate((bytes(view), bytes(view[: len(view) // 2]))):
-        member = Member(str(number), None, "c", "/h", rebalance_ms=1, session_ms=1, protocols=(("p", said),))
+    for number, data in enumerate((bytes(view), bytes(view[: len(view) // 2]))):
+        member = Member(str(number), None, "c", "/h", rebalance_ms=1, session_ms=1, protocols=(("p", data),))
         group.add(member, PROTOCOL_TYPE, None)
     group.next_generation()
     found = group.subscribed_topics()
@@ -176,11 +176,13 @@ def fuzz_members(view: memoryview, rng: random.Random) -> None:
 
 
 def targets() -> list[Target]:
-    said = [SUBSCRIPTION.encode(SUBSCRIPTION.Message(topics=["a", "ä", "c" * 249]), version) for version in range(4)]
+    subscriptions = [
+        SUBSCRIPTION.encode(SUBSCRIPTION.Message(topics=["a", "ä", "c" * 249]), version) for version in range(4)
+    ]
     damage = (ProtocolError, KafkaError, ValueError)  # errors that end the load of a partition
     return [
         Target("group_records", records(), fuzz_group_records, damage),
         Target("transaction_records", transaction_records(), fuzz_transaction_records, damage),
-        Target("subscriptions", said, fuzz_subscription, ()),
+        Target("subscriptions", subscriptions, fuzz_subscription, ()),
         Target("members", (b"",), fuzz_members, (), steps),
     ]

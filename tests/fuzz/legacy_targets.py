@@ -47,7 +47,7 @@ def stored() -> tuple[bytes, ...]:
 
 
 @cache
-def made() -> tuple[bytes, ...]:
+def seeds() -> tuple[bytes, ...]:
     """Return message sets of every format and codec as producers send them."""
     old = [build_set(SOME * count, magic, codec) for magic in (0, 1) for codec in range(4) for count in (1, 5)]
     return (*old, *(build([(*record, ()) for record in SOME], codec=codec) for codec in range(5)))
@@ -161,10 +161,10 @@ def fuzz_walk(view: memoryview, rng: random.Random) -> None:
 
 def targets() -> list[Target]:
     """Return all targets of these formats."""
-    corpus = [*stored(), *made()]
+    corpus = [*stored(), *seeds()]
     return [
         Target("entries", corpus, fuzz_entries, BROKEN, make_entries),
-        Target("message-validation", made(), fuzz_message_validation, (RecordError, KafkaError), make_entries),
+        Target("message-validation", seeds(), fuzz_message_validation, (RecordError, KafkaError), make_entries),
         Target("down-conversion", corpus, fuzz_down_conversion, (KafkaError,), make_entries),
         Target("entry-walk", corpus, fuzz_walk, (ValueError,), make_entries),
         Target("old-segments", stored(), Segment(), (CorruptSegment,)),

@@ -116,8 +116,8 @@ def test_rebuilt_indexes_equal_kafkas_byte_for_byte(copies, folder):
     different = set()
     for path in (GOLDEN / folder / FOLDERS[folder]).glob("*-*/*"):
         if path.suffix in SUFFIXES:
-            made = rebuilt / path.parent.name / path.name
-            if not made.exists() or made.read_bytes() != path.read_bytes():
+            rebuilt_file = rebuilt / path.parent.name / path.name
+            if not rebuilt_file.exists() or rebuilt_file.read_bytes() != path.read_bytes():
                 different.add(f"{path.parent.name}/{path.name}")
     if folder.startswith("kafka-3.9.1"):
         different -= OF_CLEANED_AWAY | NOT_AN_INDEX

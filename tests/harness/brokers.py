@@ -43,10 +43,10 @@ log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
 class StartFailed(RuntimeError):
     """A broker did not start; its output is in the message."""
 
-    def __init__(self, command: list[str], code: int | None, said: str) -> None:
+    def __init__(self, command: list[str], code: int | None, output: str) -> None:
         self.code = code
-        self.said = said
-        super().__init__(f"{' '.join(command)[:400]} ended with {code}:\n{said[-4000:]}")
+        self.output = output
+        super().__init__(f"{' '.join(command)[:400]} ended with {code}:\n{output[-4000:]}")
 
 
 class Process:
@@ -86,7 +86,7 @@ class Process:
             return list(self._lines)
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         """Return all of standard output so far, then all of standard error."""
         return "\n".join([*self._lines, self.log.read_text(errors="replace")])
 
@@ -109,7 +109,7 @@ class Process:
             self.kill()
         else:
             code = self.child.wait(30)
-        raise StartFailed(self.command, code, self.said)
+        raise StartFailed(self.command, code, self.output)
 
     def stop(self, timeout: float = 60) -> int:
         """Send SIGTERM; return the exit code."""
@@ -120,7 +120,7 @@ class Process:
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(
-                f"{self.command[0]} did not stop within {timeout:.0f} s of SIGTERM:\n{self.said[-4000:]}"
+                f"{self.command[0]} did not stop within {timeout:.0f} s of SIGTERM:\n{self.output[-4000:]}"
             ) from None
         self._reader.join(10)
         return code
@@ -175,7 +175,7 @@ class KafkapyBroker:
     def stop(self) -> None:
         """Stop the broker with SIGTERM; check that it ends cleanly."""
         code = self.process.stop()
-        assert code == 0, f"kafkapy ended with {code} after SIGTERM:\n{self.process.said[-4000:]}"
+        assert code == 0, f"kafkapy ended with {code} after SIGTERM:\n{self.process.output[-4000:]}"
 
     def kill(self) -> None:
         self.process.kill()

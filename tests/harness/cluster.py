@@ -138,7 +138,7 @@ class Member:
         deadline = time.monotonic() + timeout
         while not self._has_started():
             assert self.process is not None
-            code, said = self.process.child.poll(), self.process.said
+            code, said = self.process.child.poll(), self.process.output
             assert time.monotonic() < deadline, f"broker {self.number} is not ready:\n{said[-4000:]}"
             if code is not None:
                 ended = f"broker {self.number} ({self.kind}) ended with {code}:\n{said[-4000:]}"
@@ -158,7 +158,7 @@ class Member:
         assert self.process is not None
         self.thaw()
         code = self.process.stop(timeout)
-        assert code in (0, 143), f"broker {self.number} ended with {code}:\n{self.process.said[-4000:]}"
+        assert code in (0, 143), f"broker {self.number} ended with {code}:\n{self.process.output[-4000:]}"
         self.process = None
 
     def kill(self) -> None:

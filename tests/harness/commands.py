@@ -19,6 +19,6 @@ def kafkapy(bootstrap: str, *words: object) -> Said:
 
 def kafkapy_json(bootstrap: str, *words: object) -> Any:
     """Return the document that the command prints with --json; the command must succeed."""
-    said = kafkapy(bootstrap, *words, "--json")
-    assert (said.code, said.err) == (0, ""), said
-    return json.loads(said.out)
+    result = kafkapy(bootstrap, *words, "--json")
+    assert (result.code, result.err) == (0, ""), result
+    return json.loads(result.out)

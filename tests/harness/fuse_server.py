@@ -61,9 +61,9 @@ class Server:
 
     def forget(self, nodes: list[int]) -> None:
         for node in nodes:
-            told = struct.pack("<Qqq", node, 0, 0)
+            notice = struct.pack("<Qqq", node, 0, 0)
             try:
-                os.write(self.fd, REPLY.pack(REPLY.size + len(told), INVALIDATE_INODE, 0) + told)
+                os.write(self.fd, REPLY.pack(REPLY.size + len(notice), INVALIDATE_INODE, 0) + notice)
             except FileNotFoundError:  # the kernel has no cached page of it
                 continue
         print("done", flush=True)
@@ -198,8 +198,8 @@ class Server:
         _, offset, size, *_ = READ.unpack_from(body)
         found = b""
         for at, name in list(enumerate([".", "..", *sorted(os.listdir(self.paths[node]))], 1))[offset:]:
-            told = name.encode()
-            one = struct.pack("<QQII", 1, at, len(told), 0) + told
+            encoded = name.encode()
+            one = struct.pack("<QQII", 1, at, len(encoded), 0) + encoded
             one += bytes(-len(one) % 8)
             if len(found) + len(one) > size:
                 break
@@ -211,7 +211,7 @@ class Server:
         waits = select.poll()
         waits.register(self.fd, select.POLLIN)
         waits.register(0, select.POLLIN)
-        said = b""
+        partial = b""
         while True:
             for fd, _ in waits.poll():
                 if fd == self.fd:
@@ -220,7 +220,7 @@ class Server:
                 more = os.read(0, 4096)
                 if not more:  # the tests have ended
                     return
-                *lines, said = (said + more).split(b"\n")
+                *lines, partial = (partial + more).split(b"\n")
                 for line in lines:
                     self.command(line.decode())
 

@@ -28,6 +28,6 @@ class GatedFiles(Files):
         if verify:
             if self.text in file.path:
                 self.arrived.set()
-                assert self._gate.wait(PATIENCE_S), "nobody has opened the gate"
+                assert self._gate.wait(PATIENCE_S), "the gate was not opened"
             self.scanned.append(os.path.basename(os.path.dirname(file.path)))
         return super().scan(file, position, end, base_offset, interval, verify)

@@ -65,14 +65,14 @@ def kafka_dump(data: Path, paths: Sequence[Path], *options: str) -> str:
     java = [toolchain.find("java"), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8", "-cp", classpath]
     command = [*java, "kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, paths))]
     done = subprocess.run(command, cwd=data, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240, check=False)
-    said = "".join(
+    output = "".join(
         line for line in done.stdout.decode(errors="replace").splitlines(True) if not line.startswith("log4j:")
     )
-    assert done.returncode == 0, said[-4000:]
-    return said
+    assert done.returncode == 0, output[-4000:]
+    return output
 
 
-def complaints(said: str) -> str:
+def complaints(output: str) -> str:
     """Return the first error that the tool reports; empty if there is none."""
-    found = COMPLAINTS.search(said)
-    return said[max(0, found.start() - 300) : found.start() + 700] if found else ""
+    found = COMPLAINTS.search(output)
+    return output[max(0, found.start() - 300) : found.start() + 700] if found else ""

@@ -19,12 +19,12 @@ def main(topic: str, streams: str, *settings: str) -> None:
     values = properties.pop("say", "") == "value"
     with ConsumerConnector(properties) as connector:
         if topic.startswith("^"):
-            made = connector.create_message_streams_by_filter(Whitelist(topic[1:]), int(streams))
+            streams_of_topic = connector.create_message_streams_by_filter(Whitelist(topic[1:]), int(streams))
         else:
-            made = connector.create_message_streams({topic: int(streams)})[topic]
+            streams_of_topic = connector.create_message_streams({topic: int(streams)})[topic]
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-        threads = [threading.Thread(target=say, args=(stream, values)) for stream in made]
+        threads = [threading.Thread(target=say, args=(stream, values)) for stream in streams_of_topic]
         for thread in threads:
             thread.start()
         stop.wait()

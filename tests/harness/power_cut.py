@@ -80,12 +80,12 @@ class RecordingFiles(Files):
         self.root = str(root)
         self._lock = threading.RLock()
         self.journal: list[Change] = []
-        self._made = ROOT
+        self._last_node = ROOT
         self._inodes: dict[int, int] = {os.stat(root).st_ino: ROOT}
         if killed is None:
             self._take_as_synced()
         else:
-            self._go_on(killed)
+            self._continue_after(killed)
         self.begin = len(self.journal)
         """Where the changes begin that were made through this object."""
 
@@ -93,12 +93,12 @@ class RecordingFiles(Files):
         for path, _ in _walk(self.root):
             self._link(path, os.path.isdir(path))
             if not os.path.isdir(path) and os.path.getsize(path):
-                self.journal.append(Write(self._made, 0, Path(path).read_bytes()))
-        self.journal += [Sync(node) for node in range(self._made + 1)]
+                self.journal.append(Write(self._last_node, 0, Path(path).read_bytes()))
+        self.journal += [Sync(node) for node in range(self._last_node + 1)]
 
-    def _go_on(self, killed: Platter) -> None:
+    def _continue_after(self, killed: Platter) -> None:
         self.journal += killed.played
-        self._made = max((change.node for change in self.journal if isinstance(change, Link)), default=ROOT)
+        self._last_node = max((change.node for change in self.journal if isinstance(change, Link)), default=ROOT)
         nodes = dict(killed.paths())
         for path, _ in _walk(self.root):
             self._inodes[os.stat(path).st_ino] = nodes[os.path.relpath(path, self.root)]
@@ -110,9 +110,9 @@ class RecordingFiles(Files):
         return self._node(os.path.dirname(path)), os.path.basename(path)
 
     def _link(self, path: str, is_dir: bool) -> None:
-        self._made += 1
-        self._inodes[os.stat(path).st_ino] = self._made
-        self.journal.append(Link(*self._place(path), self._made, is_dir))
+        self._last_node += 1
+        self._inodes[os.stat(path).st_ino] = self._last_node
+        self.journal.append(Link(*self._place(path), self._last_node, is_dir))
 
     # --- changes
 

@@ -48,12 +48,13 @@ def small_disk(where: Path, size: int) -> Iterator[SmallDisk]:
     )
     assert holder.stdin is not None
     assert holder.stdout is not None
-    said = holder.stdout.readline()
-    if said != "mounted\n":
+    first_line = holder.stdout.readline()
+    if first_line != "mounted\n":
         holder.kill()
         raise RuntimeError(
-            f"this machine lets nobody mount a tmpfs in a namespace of their own ({said.strip()}); the tests of a full "
-            "disk need that: in a container, allow unshare (--security-opt seccomp=unconfined) or run it privileged"
+            f"this machine does not allow mounting a tmpfs in a private namespace ({first_line.strip()}); the tests "
+            "of a full disk need that: in a container, allow unshare (--security-opt seccomp=unconfined) or run it "
+            "privileged"
         )
     enter = ["nsenter", "--preserve-credentials", "--user", "--mount", "--target", str(holder.pid), "--"]
     try:

@@ -144,14 +144,14 @@ class Driver:
             good, result = read_message(self.child.stdout)
         except EOFError:
             code = self.child.wait(30)
-            raise DriverError(f"the driver ended with {code} instead of {what}:\n{self._said()}") from None
+            raise DriverError(f"the driver ended with {code} instead of {what}:\n{self._end_of_log()}") from None
         finally:
             watchdog.cancel()
         if not good:
             raise DriverError(result)
         return result
 
-    def _said(self) -> str:
+    def _end_of_log(self) -> str:
         return self.log.read_text(errors="replace")[-4000:]
 
 

@@ -36,7 +36,7 @@ class Instance:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        self.said: list[str] = []
+        self.lines: list[str] = []
         self._running = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -44,12 +44,12 @@ class Instance:
     def _read(self) -> None:
         assert self._child.stdout is not None
         for line in self._child.stdout:
-            self.said.append(line)
+            self.lines.append(line)
             if line.strip() == "RUNNING":
                 self._running.set()
 
     def wait_until_it_runs(self) -> None:
-        assert self._running.wait(60), "".join(self.said)
+        assert self._running.wait(60), "".join(self.lines)
 
     def kill(self) -> None:
         """Kill the instance with SIGKILL."""
@@ -61,7 +61,7 @@ class Instance:
         assert self._child.stdin is not None
         self._child.stdin.close()
         self._reader.join(30)
-        assert self._child.wait(30) == 0, "".join(self.said)
+        assert self._child.wait(30) == 0, "".join(self.lines)
 
 
 class Counts:
@@ -81,8 +81,8 @@ class Counts:
         """Continue reading until `words` words are counted."""
         deadline = time.monotonic() + 90
         while sum(self.latest.values()) < words:
-            said = "".join(line for each in instances for line in each.said[-30:])
-            assert time.monotonic() < deadline, f"{sum(self.latest.values())} of {words} words in 90 s\n{said}"
+            output = "".join(line for each in instances for line in each.lines[-30:])
+            assert time.monotonic() < deadline, f"{sum(self.latest.values())} of {words} words in 90 s\n{output}"
             for message in self._consumer.consume(1000, 0.02):  # waits 0.02 s unless 1000 records arrive before
                 assert message.error() is None, message.error()
                 key, value = message.key(), message.value()

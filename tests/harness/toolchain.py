@@ -84,12 +84,12 @@ def maven_classpath(pom: Path, kafka_version: str) -> str:
         classpath = kept.read_text()
         if all(Path(entry).exists() for entry in classpath.split(":")):
             return classpath
-    made = kept.with_suffix(f".{os.getpid()}")
+    temporary = kept.with_suffix(f".{os.getpid()}")
     command = [find("mvn"), "-q", "-B", "-f", str(pom), f"-Dkafka.version={kafka_version}"]
     with (cache_dir() / "maven.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # Maven allows no concurrent downloads into one repository
-        run([*command, "dependency:build-classpath", f"-Dmdep.outputFile={made}"])
-    made.replace(kept)
+        run([*command, "dependency:build-classpath", f"-Dmdep.outputFile={temporary}"])
+    temporary.replace(kept)
     return kept.read_text()
 
 
@@ -98,9 +98,9 @@ def java_classes(sources: Path, classpath: str) -> Path:
     files = sorted(sources.rglob("*.java"))
     classes = cache_dir() / f"classes-{fingerprint(files, classpath)}"
     if not classes.exists():
-        made = Path(f"{classes}.{os.getpid()}")
-        run([find("javac"), "-nowarn", "-cp", classpath, "-d", str(made), *map(str, files)])
-        _keep(made, classes)
+        temporary = Path(f"{classes}.{os.getpid()}")
+        run([find("javac"), "-nowarn", "-cp", classpath, "-d", str(temporary), *map(str, files)])
+        _keep(temporary, classes)
     return classes
 
 
@@ -109,10 +109,10 @@ def python_with(*requirements: str) -> Path:
     python = Path("bin") / "python"
     directory = cache_dir() / f"python-{fingerprint([], sys.version, *requirements)}"
     if not directory.exists():
-        made = Path(f"{directory}.{os.getpid()}")
-        run([sys.executable, "-m", "venv", str(made)])
-        run([str(made / python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *requirements])
-        _keep(made, directory)
+        temporary = Path(f"{directory}.{os.getpid()}")
+        run([sys.executable, "-m", "venv", str(temporary)])
+        run([str(temporary / python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *requirements])
+        _keep(temporary, directory)
     return directory / python
 
 
@@ -120,10 +120,10 @@ def go_program(module: Path) -> Path:
     """Return the executable built from a Go module; if Go is too old, a newer one is downloaded as a module."""
     program = cache_dir() / f"go-{fingerprint([*module.glob('*.go'), module / 'go.mod', module / 'go.sum'])}"
     if not program.exists():
-        made = Path(f"{program}.{os.getpid()}")
+        temporary = Path(f"{program}.{os.getpid()}")
         go, env = _go_for(module)
-        run([go, "build", "-trimpath", "-o", str(made), "."], cwd=module, env=env)
-        made.replace(program)
+        run([go, "build", "-trimpath", "-o", str(temporary), "."], cwd=module, env=env)
+        temporary.replace(program)
     return program
 
 
@@ -160,18 +160,18 @@ def node_modules(project: Path) -> Path:
     files = [*project.glob("*.js"), project / "package.json", project / "package-lock.json"]
     directory = cache_dir() / f"node-{fingerprint(files)}"
     if not directory.exists():
-        made = Path(f"{directory}.{os.getpid()}")
-        made.mkdir()
+        temporary = Path(f"{directory}.{os.getpid()}")
+        temporary.mkdir()
         for file in files:
-            shutil.copy(file, made)
-        run([find("npm"), "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=made)
-        _keep(made, directory)
+            shutil.copy(file, temporary)
+        run([find("npm"), "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=temporary)
+        _keep(temporary, directory)
     return directory
 
 
-def _keep(made: Path, wanted: Path) -> None:
+def _keep(temporary: Path, wanted: Path) -> None:
     """Rename a built directory to its final name; if another run was faster, keep that run's directory."""
     try:
-        made.rename(wanted)
+        temporary.rename(wanted)
     except OSError:
-        shutil.rmtree(made)
+        shutil.rmtree(temporary)

@@ -127,10 +127,10 @@ class Wire:
         eventually(found)
 
     def init(
-        self, transactional_id: str | None, timeout_ms: int = 60_000, go_on: Producer | None = None, version: int = 4
+        self, transactional_id: str | None, timeout_ms: int = 60_000, producer: Producer | None = None, version: int = 4
     ) -> Producer | int:
         """Send InitProducerId; return the producer, or the error code."""
-        producer_id, epoch = go_on or (-1, -1)
+        producer_id, epoch = producer or (-1, -1)
         answer = self.call(
             apis.INIT_PRODUCER_ID,
             version,

@@ -25,10 +25,10 @@ def two_producers(admin: Client) -> str:
 @pytest.mark.needs("cluster")
 def test_describes_the_cluster(client: Client, broker: Broker) -> None:
     host, _, port = broker.bootstrap.rpartition(":")
-    told = client.cluster()
-    (node,) = told["nodes"]
+    description = client.cluster()
+    (node,) = description["nodes"]
     assert node[1:] == (host, int(port))
-    assert told["controller"] == node[0]
+    assert description["controller"] == node[0]
 
 
 @pytest.mark.other_runtime
@@ -124,10 +124,10 @@ def test_changes_settings_of_a_topic(client: Client, admin: Client, topic_name: 
 @pytest.mark.needs("broker_configs")
 def test_reads_settings_of_the_broker(client: Client, broker: Broker) -> None:
     (node,) = (number for number, _, _ in client.cluster()["nodes"])
-    told = client.broker_configs(node)
-    assert told["log.dirs"] == str(broker.data)
-    assert told["message.max.bytes"] == "1048588"
-    assert told["num.partitions"] == "1"
+    configs = client.broker_configs(node)
+    assert configs["log.dirs"] == str(broker.data)
+    assert configs["message.max.bytes"] == "1048588"
+    assert configs["num.partitions"] == "1"
 
 
 @pytest.mark.needs("delete_records")

@@ -44,7 +44,9 @@ class JavaAssignors:
 
     def assign(self, name: str, members: Sequence[Member], partitions: Mapping[str, int]) -> Assignment | str:
         """Return the assignment, or the exception that Java threw."""
-        answer = self._ask("assign", name, _pairs(partitions.items()), ";".join(_told(member) for member in members))
+        answer = self._ask(
+            "assign", name, _pairs(partitions.items()), ";".join(_description_of(member) for member in members)
+        )
         if answer.startswith("!"):
             return answer
         shares = [one.split("|") for one in answer.split(";")]
@@ -71,7 +73,7 @@ def _partitions(text: str) -> list[TopicPartition]:
     return [(topic, int(index)) for topic, index in words]
 
 
-def _told(member: Member) -> str:
+def _description_of(member: Member) -> str:
     data = "-" if member.user_data is None else member.user_data.hex()
     topics = ",".join(member.topics)
     return f"{member.id}|{member.instance_id or ''}|{topics}|{_pairs(member.owned)}|{member.generation}|{data}"

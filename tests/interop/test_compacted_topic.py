@@ -36,13 +36,13 @@ class Written:
 
 def updates() -> list[Record]:
     """Return repeated updates of twenty keys; two of them are deleted meanwhile, one of these for good."""
-    made = []
+    batches = []
     for number in range(1000):
         key = b"key %d" % (number % 20)
         gone = number in (703, 904) or (number % 20 == 7 and number > 300)
         value = None if gone else b"value %d " % number + b"x" * (number % 90)
-        made.append(Record(value, key=key, timestamp=T0 + number, partition=0))
-    return made
+        batches.append(Record(value, key=key, timestamp=T0 + number, partition=0))
+    return batches
 
 
 def wait_until_cleaned(data: Path, topics: list[str]) -> None:
@@ -66,16 +66,16 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
     """Write a topic with each writer and wait for its cleaning; check that the broker stops cleanly at the end."""
     broker = brokers.start(tmp_path_factory.mktemp("compacted"), CLEANING)
     clients = Clients(broker.bootstrap)
-    made = Written(broker.data, broker.bootstrap)
+    written = Written(broker.data, broker.bootstrap)
     try:
         for writer, codec in WRITERS.items():
             topic = f"compacted-{writer}"
             clients["confluent-kafka"].create_topic(topic, 1, COMPACTED)
-            made.sent[topic] = [clients[writer].express(record) for record in updates()]
+            written.sent[topic] = [clients[writer].express(record) for record in updates()]
             for begin in range(0, 1000, 25):
-                clients[writer].produce(topic, made.sent[topic][begin : begin + 25], codec=codec)
-        wait_until_cleaned(broker.data, list(made.sent))
-        yield made
+                clients[writer].produce(topic, written.sent[topic][begin : begin + 25], codec=codec)
+        wait_until_cleaned(broker.data, list(written.sent))
+        yield written
     finally:
         clients.close()
         broker.stop()

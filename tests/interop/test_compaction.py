@@ -25,12 +25,12 @@ KEYS = [f"key {number}" for number in range(12)] + ["", "a key of quite some len
 class KafkasCleaner:
     """A process that cleans one directory after the other (tests/interop/reference, Clean.java)."""
 
-    def __init__(self, said: Path) -> None:
+    def __init__(self, output: Path) -> None:
         classpath = toolchain.maven_classpath(brokers.KAFKA_POM, brokers.KAFKA_VERSION)
         classes = toolchain.java_classes(HERE / "reference", classpath)
         java = [toolchain.find("java"), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{classpath}"]
-        self._said = said
-        with said.open("w") as errors:
+        self._output = output
+        with output.open("w") as errors:
             self._process = subprocess.Popen(
                 [*java, "kafkapy.reference.Clean"],
                 stdin=subprocess.PIPE,
@@ -47,7 +47,7 @@ class KafkasCleaner:
         self._process.stdin.write(f"{directory}\t{now}\t{first_dirty}\t{memory}\tcleanup.policy=compact,{pairs}\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
-        assert answer, self._said.read_text()[-4000:]
+        assert answer, self._output.read_text()[-4000:]
         return int(answer)
 
     def close(self) -> None:

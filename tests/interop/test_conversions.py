@@ -177,15 +177,15 @@ def kafkas(answer: str) -> tuple[int, str, bytes]:
     return 0, " ".join(words[1:-1]), bytes.fromhex(words[-1])
 
 
-def same(made: bytes, theirs: bytes) -> bool:
+def same(ours: bytes, theirs: bytes) -> bool:
     """Return True if both are equal, except for compressed bytes: another compressor chooses other matches."""
-    if made == theirs:
+    if ours == theirs:
         return True
-    pairs = list(zip(iter_entries(made), iter_entries(theirs), strict=True))
+    pairs = list(zip(iter_entries(ours), iter_entries(theirs), strict=True))
     return any(header.codec for header, _ in pairs) and all(
         (one.magic, one.attributes, one.last_offset, one.max_timestamp)
         == (two.magic, two.attributes, two.last_offset, two.max_timestamp)
-        and records_of(made, one) == records_of(theirs, two)
+        and records_of(ours, one) == records_of(theirs, two)
         for one, two in pairs
     )
 

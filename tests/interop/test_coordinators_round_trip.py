@@ -182,7 +182,7 @@ class Left:
         prepare_commit(broker, self.prepared)
         self.before = groups_of(broker)
 
-    def go_on(self, broker: Broker) -> None:
+    def continue_at(self, broker: Broker) -> None:
         """Finish the transactions with the next broker."""
         until(lambda: transactions_of(broker)[self.prepared], "CompleteCommit")
         until(lambda: transactions_of(broker)[self.late], "CompleteAbort")
@@ -309,7 +309,7 @@ def test_kafka_then_kafkapy_then_kafka(tmp_path: Path) -> None:
     broker = kafkapy = KafkapyBroker(tmp_path, own, port=port)
     same_groups(left.before, broker, "expired")
     until(lambda: "expired" in groups_of(kafkapy), False)
-    left.go_on(broker)
+    left.continue_at(broker)
     reads_on(members, broker, "third")
     commit_together(kafkapy, int(SETTINGS["offsets.topic.num.partitions"]))
     left = Left(broker, "kafkapy")
@@ -318,7 +318,7 @@ def test_kafka_then_kafkapy_then_kafka(tmp_path: Path) -> None:
     broker = KafkaBroker(tmp_path, SETTINGS, port=port)
     same_groups(left.before, broker)
     assert "expired" not in groups_of(broker)
-    left.go_on(broker)
+    left.continue_at(broker)
     reads_on(members, broker, "fourth")
     for member in members:
         member.close()

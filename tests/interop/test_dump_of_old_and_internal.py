@@ -31,8 +31,8 @@ def kafkapy_dump(data: Path, *words: str) -> str:
 
 def same(data: Path, paths: list[str], *options: str) -> list[str]:
     """Check that both print the same lines; return Kafka's. In its findings Kafka's tool prints absolute paths."""
-    said = kafka_dump(data, [Path(path) for path in paths], *options)
-    expected = said.replace(f" in {data}/", " in ").splitlines()
+    output = kafka_dump(data, [Path(path) for path in paths], *options)
+    expected = output.replace(f" in {data}/", " in ").splitlines()
     assert kafkapy_dump(data, *options, *paths).splitlines() == expected
     return expected
 
@@ -126,8 +126,8 @@ def test_message_sets_of_every_shape(tmp_path: Path) -> None:
         for codec in (0, 1, 2, 3):
             for timestamp_type in range(magic + 1):
                 for given in (records, records[:1]):
-                    made = {"base_offset": offset, "timestamp_type": timestamp_type, "append_time": 1234}
-                    data += build_set(given, magic, codec, **made)  # type: ignore[arg-type]
+                    options = {"base_offset": offset, "timestamp_type": timestamp_type, "append_time": 1234}
+                    data += build_set(given, magic, codec, **options)  # type: ignore[arg-type]
                     offset += len(given)
         data += build([(7, b"k", b"between", ())], base_offset=offset)
         offset += 1

@@ -47,28 +47,28 @@ class Bench:
 
     def kafka_table(self, *options: object) -> list[dict[str, str]]:
         """Return the rows of the table that Kafka's command prints, by its column names."""
-        said = self.kafka(*options)
-        lines = [line.split() for line in said.out.splitlines() if line.strip()]
-        assert lines, said
-        assert lines[0][0] == "GROUP", said
+        output = self.kafka(*options)
+        lines = [line.split() for line in output.out.splitlines() if line.strip()]
+        assert lines, output
+        assert lines[0][0] == "GROUP", output
         return [dict(zip(lines[0], line, strict=False)) for line in lines[1:]]
 
     def kafka_plan(self, group: str, *options: object) -> dict[TopicPartition, int]:
         """Return the plan of a reset, as Kafka's command exports it."""
-        said = self.kafka("--reset-offsets", "--group", group, *options, "--export")
-        assert "rror" not in said.out, said
-        return plan_of(said.out)
+        output = self.kafka("--reset-offsets", "--group", group, *options, "--export")
+        assert "rror" not in output.out, output
+        return plan_of(output.out)
 
     def offsets(self) -> dict[TopicPartition, int]:
         """Return the end offsets that Kafka's GetOffsetShell prints."""
-        said = self._tools.run("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", self.bootstrap)
-        assert said.code == 0, said
-        rows = [line.split(":") for line in said.out.splitlines() if not line.startswith("__")]
+        output = self._tools.run("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", self.bootstrap)
+        assert output.code == 0, output
+        rows = [line.split(":") for line in output.out.splitlines() if not line.startswith("__")]
         return {(topic, int(index)): int(offset) for topic, index, offset in rows}
 
     def offsets_at(self, moment: object) -> dict[TopicPartition, int]:
         """Return the offsets in `flights` at a time (ms), "earliest" or "max-timestamp"."""
-        said = self._tools.run(
+        output = self._tools.run(
             "org.apache.kafka.tools.GetOffsetShell",
             "--bootstrap-server",
             self.bootstrap,
@@ -77,8 +77,8 @@ class Bench:
             "--time",
             moment,
         )
-        assert said.code == 0, said
-        rows = [line.split(":") for line in said.out.splitlines()]
+        assert output.code == 0, output
+        rows = [line.split(":") for line in output.out.splitlines()]
         return {(topic, int(index)): int(offset or -1) for topic, index, offset in rows}
 
     def ours(self, *words: object) -> Said:
@@ -91,9 +91,9 @@ class Bench:
 
     def our_plan(self, group: str, *words: object) -> dict[TopicPartition, int]:
         """Return the plan of a reset, as `kafkapy groups` exports it."""
-        said = self.ours("reset-offsets", group, *words, "--export", "-")
-        assert (said.code, said.err) == (0, ""), said
-        return plan_of(said.out)
+        output = self.ours("reset-offsets", group, *words, "--export", "-")
+        assert (output.code, output.err) == (0, ""), output
+        return plan_of(output.out)
 
 
 def plan_of(lines: str) -> dict[TopicPartition, int]:
@@ -251,9 +251,9 @@ def test_both_describe_the_offsets_of_a_group_without_members(bench: Bench, comm
 
 
 def test_both_describe_members_and_their_assignments(bench: Bench, live: str) -> None:
-    said = bench.kafka("--describe", "--group", live, "--members", "--verbose")
+    output = bench.kafka("--describe", "--group", live, "--members", "--verbose")
     # The column of instance ids is empty for a member without one, so the lines are parsed from both sides.
-    rows = [line.split() for line in said.out.splitlines() if line.strip()][1:]
+    rows = [line.split() for line in output.out.splitlines() if line.strip()][1:]
     theirs = {(row[1], row[2] if len(row) == 7 else None, *row[-4:]) for row in rows}
     (group,) = bench.our_json("describe", live, "--members")
     ours = {
@@ -275,8 +275,8 @@ def test_both_describe_members_and_their_assignments(bench: Bench, live: str) ->
 
 
 def test_both_describe_states(bench: Bench, live: str) -> None:
-    said = bench.kafka("--describe", "--group", live, "--state")
-    _, host, node, assignor, state, count = said.out.splitlines()[-1].split()
+    output = bench.kafka("--describe", "--group", live, "--state")
+    _, host, node, assignor, state, count = output.out.splitlines()[-1].split()
     (group,) = bench.our_json("describe", live, "--state")
     assert (host, node) == (bench.bootstrap, f"({group['coordinator']})")
     assert (assignor, state, int(count)) == (group["assignor"], group["state"], len(group["members"]))
@@ -332,8 +332,8 @@ def test_a_reset_by_one_is_seen_by_the_other(bench: Bench, commit: Commit) -> No
     bench.kafka("--reset-offsets", "--group", group, "--topic", "flights", "--to-latest", "--execute")
     (described,) = bench.our_json("describe", group)
     assert [(o["committed"], o["lag"]) for o in described["offsets"]] == [(60, 0)] * 3
-    said = bench.ours("reset-offsets", group, "--topic", "flights:1-2", "--to-earliest", "--execute")
-    assert said.out.splitlines()[-1] == "Committed 2 offsets."
+    output = bench.ours("reset-offsets", group, "--topic", "flights:1-2", "--to-earliest", "--execute")
+    assert output.out.splitlines()[-1] == "Committed 2 offsets."
     table = bench.kafka_table("--describe", "--group", group)
     assert sorted((row["PARTITION"], row["CURRENT-OFFSET"], row["LAG"]) for row in table) == [
         ("0", "60", "0"),
@@ -361,10 +361,10 @@ def test_each_tool_reads_the_others_plan_files(bench: Bench, commit: Commit, tmp
     assert bench.kafka_plan(other, "--from-file", ours) == plan_of(ours.read_text())
     bench.ours("reset-offsets", group, other, "--all-topics", "--shift-by", 1, "--export", several)
     assert sorted(several.read_text().split()) == [f"{group},flights,0,21", f"{other},flights,0,21"]
-    said = bench.kafka(
+    output = bench.kafka(
         "--reset-offsets", "--group", group, "--group", other, "--from-file", several, "--execute", "--export"
     )
-    assert set(said.out.replace('"', "").split()) == set(several.read_text().split())
+    assert set(output.out.replace('"', "").split()) == set(several.read_text().split())
     described = bench.our_json("describe", group, other)
     assert [[o["committed"] for o in one["offsets"]] for one in described] == [[21], [21]]
 
@@ -373,27 +373,27 @@ def test_nothing_is_reset_while_there_are_members(bench: Bench, live: str) -> No
     how = ["--topic", "flights", "--to-earliest", "--execute"]
     before = bench.our_json("describe", live)
     assert "if the group 'live' is inactive" in bench.kafka("--reset-offsets", "--group", live, *how).out
-    said = bench.ours("reset-offsets", live, *how)
-    assert (said.code, said.out) == (1, "")
-    assert said.err.startswith("kafkapy: group 'live' is Stable with 2 members: offsets can be reset only while")
+    output = bench.ours("reset-offsets", live, *how)
+    assert (output.code, output.out) == (1, "")
+    assert output.err.startswith("kafkapy: group 'live' is Stable with 2 members: offsets can be reset only while")
     assert bench.our_json("describe", live) == before
 
 
 def test_offsets_are_deleted_by_both(bench: Bench, commit: Commit) -> None:
     group = commit("a", {("flights", 0): 1, ("flights", 1): 6, ("flights", 2): 1, ("weather", 0): 1})
-    said = bench.kafka("--delete-offsets", "--group", group, "--topic", "flights:1")
-    assert "Successful" in said.out
-    said = bench.ours("delete-offsets", group, "--topic", "flights")
-    assert said == Said(0, f"Deleted 2 offsets of group {group}: flights:0,2.\n", "")
+    output = bench.kafka("--delete-offsets", "--group", group, "--topic", "flights:1")
+    assert "Successful" in output.out
+    output = bench.ours("delete-offsets", group, "--topic", "flights")
+    assert output == Said(0, f"Deleted 2 offsets of group {group}: flights:0,2.\n", "")
     assert [row["TOPIC"] for row in bench.kafka_table("--describe", "--group", group)] == ["weather"]
 
 
 def test_offsets_of_subscribed_topics_are_not_deleted(bench: Bench, live: str) -> None:
-    said = bench.kafka("--delete-offsets", "--group", live, "--topic", "flights:0")
-    assert "forbidden while the consumer group is actively subscribed" in said.out
-    said = bench.ours("delete-offsets", live, "--topic", "flights")
-    assert (said.code, said.out) == (1, "")
-    assert said.err == (
+    output = bench.kafka("--delete-offsets", "--group", live, "--topic", "flights:0")
+    assert "forbidden while the consumer group is actively subscribed" in output.out
+    output = bench.ours("delete-offsets", live, "--topic", "flights")
+    assert (output.code, output.out) == (1, "")
+    assert output.err == (
         "kafkapy: members of group 'live' subscribe to 'flights', so its offsets there stay: stop them first "
         "(GROUP_SUBSCRIBED_TO_TOPIC).\n"
     )
@@ -401,12 +401,12 @@ def test_offsets_of_subscribed_topics_are_not_deleted(bench: Bench, live: str) -
 
 def test_groups_are_deleted_by_both(bench: Bench, live: str, commit: Commit) -> None:
     first, second = commit("a", {("flights", 0): 1}), commit("b", {("flights", 0): 1})
-    said = bench.kafka("--delete", "--group", first, "--group", live)
-    assert "Group 'live' could not be deleted" in said.out
-    assert "not empty" in said.out
-    said = bench.ours("delete", second, live)
-    assert said.out == f"Deleted group {second}.\n"
-    assert said.err == "kafkapy: group 'live' still has members: stop them first (NON_EMPTY_GROUP).\n"
+    output = bench.kafka("--delete", "--group", first, "--group", live)
+    assert "Group 'live' could not be deleted" in output.out
+    assert "not empty" in output.out
+    output = bench.ours("delete", second, live)
+    assert output.out == f"Deleted group {second}.\n"
+    assert output.err == "kafkapy: group 'live' still has members: stop them first (NON_EMPTY_GROUP).\n"
     left = {row["group"] for row in bench.our_json("list")}
     assert {live} <= left
     assert not left & {first, second}

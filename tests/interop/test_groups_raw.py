@@ -276,8 +276,8 @@ def test_sync_in_every_version(group: Clients, version: int) -> None:
     (member,) = group.stable([None])
     answer = member.sync(version=version, **({} if version >= 5 else {"protocol_type": None, "protocol_name": None}))
     assert (answer.error_code, answer.assignment) == (Errors.NONE, b"0")
-    said = ("consumer", "range") if version >= 5 else (None, None)
-    assert (answer.protocol_type, answer.protocol_name) == said
+    expected = ("consumer", "range") if version >= 5 else (None, None)
+    assert (answer.protocol_type, answer.protocol_name) == expected
 
 
 @versions(HEARTBEAT)
@@ -455,7 +455,7 @@ def test_a_member_with_changed_metadata_starts_a_rebalance(group: Clients) -> No
 
 def test_the_protocol_with_the_most_votes_is_chosen(group: Clients) -> None:
     both, other = (("a", b""), ("b", b"")), (("b", b""), ("a", b""))
-    members = [group.member(protocols=said) for said in (both, other, other)]
+    members = [group.member(protocols=protocols) for protocols in (both, other, other)]
     for member in members:
         member.take_an_id()
     members[0].join()
@@ -647,9 +647,9 @@ def test_a_static_member_that_rejoins_before_the_assignment_restarts_the_rebalan
 
 
 def test_a_static_member_stays_in_the_group_until_its_session_expires(group: Clients) -> None:
-    leader, away = group.stable(["i1", "i2"], rebalance_ms=1000)
+    leader, absent = group.stable(["i1", "i2"], rebalance_ms=1000)
     answer = leader.join()
-    assert {one.member_id for one in answer.members} == {leader.id, away.id}
+    assert {one.member_id for one in answer.members} == {leader.id, absent.id}
     assert {one.group_instance_id for one in answer.members} == {"i1", "i2"}
 
 

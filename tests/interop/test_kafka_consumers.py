@@ -41,9 +41,9 @@ def test_the_console_consumer_reads_in_a_group_and_resumes(
     options = ["--bootstrap-server", coordinator.bootstrap, "--topic", topic, "--group", topic, "--from-beginning"]
     read: list[str] = []
     for count in (1000, 2000):  # it ends after so many records and commits its position
-        said = tools.run("org.apache.kafka.tools.consumer.ConsoleConsumer", *options, "--max-messages", count)
-        assert f"Processed a total of {count} messages" in said.out + said.err
-        read += [line for line in said.out.splitlines() if line.startswith("value ")]
+        output = tools.run("org.apache.kafka.tools.consumer.ConsoleConsumer", *options, "--max-messages", count)
+        assert f"Processed a total of {count} messages" in output.out + output.err
+        read += [line for line in output.out.splitlines() if line.startswith("value ")]
     assert sorted(read) == sorted(value.decode() for value in values)
     assert admin.committed(topic, topic) == dict.fromkeys(range(PARTITIONS), 1000)
 
@@ -58,12 +58,12 @@ def test_the_console_consumer_reads_committed_records(
         writer.transact(topic_name, topic_name, [Record(word.encode(), partition=0)], outcome)
     writer.close_transactional(topic_name)
     where = ["--bootstrap-server", coordinator.bootstrap, "--topic", topic_name, "--from-beginning"]
-    said = tools.run(
+    output = tools.run(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *where,
         *("--isolation-level", "read_committed", "--max-messages", 2),
     )
-    assert [line for line in said.out.splitlines() if line] == ["kept", "kept too"], said
+    assert [line for line in output.out.splitlines() if line] == ["kept", "kept too"], output
 
 
 def test_kafkas_consumer_performance_test_reads_all_records_in_a_group(
@@ -71,9 +71,9 @@ def test_kafkas_consumer_performance_test_reads_all_records_in_a_group(
 ) -> None:
     topic, values, admin = filled
     options = ["--bootstrap-server", coordinator.bootstrap, "--topic", topic, "--group", topic]
-    said = tools.run("org.apache.kafka.tools.ConsumerPerformance", *options, "--messages", len(values))
-    assert said.code == 0, said
-    figures = re.search(r"^20\d\d-.*$", said.out, re.MULTILINE)
-    assert figures is not None, said
+    output = tools.run("org.apache.kafka.tools.ConsumerPerformance", *options, "--messages", len(values))
+    assert output.code == 0, output
+    figures = re.search(r"^20\d\d-.*$", output.out, re.MULTILINE)
+    assert figures is not None, output
     assert int(figures[0].split(", ")[4]) == len(values)
     assert admin.committed(topic, topic) == dict.fromkeys(range(PARTITIONS), 1000)

@@ -96,10 +96,10 @@ def test_there_are_many_segments_of_every_kind(files: WrittenFiles) -> None:
 
 
 def test_kafkas_tool_accepts_every_log_and_finds_the_sent_records(files: WrittenFiles) -> None:
-    said = kafka_dump(files.data, files.named(".log"), *PARTS)
-    assert complaints(said) == ""
+    output = kafka_dump(files.data, files.named(".log"), *PARTS)
+    assert complaints(output) == ""
     directory, offsets, found = "", {}, {}
-    for line in said.split("\n"):
+    for line in output.split("\n"):
         if line.startswith("Dumping "):
             directory = line.removeprefix("Dumping ").rpartition("/")[0]
         elif match := re.match(r"\| offset: (\d+) .*?keySize: (-?\d+) valueSize: (-?\d+) ", line):
@@ -115,24 +115,24 @@ def test_kafkas_tool_accepts_every_log_and_finds_the_sent_records(files: Written
 
 
 def test_kafkas_tool_finds_every_index_entry_right(files: WrittenFiles) -> None:
-    said = kafka_dump(files.data, files.named(".index", ".timeindex"), "--verify-index-only")
-    assert complaints(said) == ""
-    assert {line.removeprefix("Dumping ") for line in said.splitlines() if line.startswith("Dumping ")} == {
+    output = kafka_dump(files.data, files.named(".index", ".timeindex"), "--verify-index-only")
+    assert complaints(output) == ""
+    assert {line.removeprefix("Dumping ") for line in output.splitlines() if line.startswith("Dumping ")} == {
         str(path) for path in files.named(".index", ".timeindex")
     }
 
 
 def test_kafkas_tool_reads_indexes_and_producer_snapshots(files: WrittenFiles) -> None:
-    said = kafka_dump(files.data, files.named(".index", ".timeindex", ".snapshot"))
-    assert complaints(said) == ""
-    assert len(re.findall(r"^offset: \d+ position: \d+$", said, re.MULTILINE)) > 60
-    assert len(re.findall(r"^timestamp: \d+ offset: \d+$", said, re.MULTILINE)) > 60
-    assert len(re.findall(r"^producerId: \d+ producerEpoch: 0 ", said, re.MULTILINE)) > 60
+    output = kafka_dump(files.data, files.named(".index", ".timeindex", ".snapshot"))
+    assert complaints(output) == ""
+    assert len(re.findall(r"^offset: \d+ position: \d+$", output, re.MULTILINE)) > 60
+    assert len(re.findall(r"^timestamp: \d+ offset: \d+$", output, re.MULTILINE)) > 60
+    assert len(re.findall(r"^producerId: \d+ producerEpoch: 0 ", output, re.MULTILINE)) > 60
 
 
 def test_time_indexes_hold_the_largest_timestamps(files: WrittenFiles) -> None:
-    said = kafka_dump(files.data, [p for p in files.named(".timeindex") if p.parent.name == "java-3.9.1-none-1"])
-    times = [int(at) for at in re.findall(r"^timestamp: (\d+) ", said, re.MULTILINE)]
+    output = kafka_dump(files.data, [p for p in files.named(".timeindex") if p.parent.name == "java-3.9.1-none-1"])
+    times = [int(at) for at in re.findall(r"^timestamp: (\d+) ", output, re.MULTILINE)]
     assert max(times) == max(r.timestamp or 0 for r in files.sent["java-3.9.1-none-1"])
     assert min(times) >= T0
 

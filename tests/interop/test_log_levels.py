@@ -31,9 +31,9 @@ class Loggers:
         return self._tools.run("kafka.admin.ConfigCommand", *self._where, "--entity-name", self._broker_id, *options)
 
     def levels(self) -> dict[str, str]:
-        said = self.run("--describe")
-        assert said.code == 0, said
-        return dict(re.findall(r"^ *(\S+)=([A-Z]+) sensitive=false", said.out, re.MULTILINE))
+        output = self.run("--describe")
+        assert output.code == 0, output
+        return dict(re.findall(r"^ *(\S+)=([A-Z]+) sensitive=false", output.out, re.MULTILINE))
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def loggers(tools: KafkaTools, broker: Broker, admin: Client) -> Loggers:
 def test_levels_are_shown_and_changed(loggers: Loggers) -> None:
     before = loggers.levels()
     assert before["root"] == before["server.configs"] == "INFO"
-    said = loggers.run("--alter", "--add-config", "server.configs=DEBUG,network=TRACE")
-    assert said.code == 0, said
+    output = loggers.run("--alter", "--add-config", "server.configs=DEBUG,network=TRACE")
+    assert output.code == 0, output
     try:
         changed = loggers.levels()
         assert changed["server.configs"] == "DEBUG"
@@ -54,8 +54,8 @@ def test_levels_are_shown_and_changed(loggers: Loggers) -> None:
         assert inside == {"TRACE"}
         assert changed["root"] == "INFO"
     finally:
-        said = loggers.run("--alter", "--delete-config", "server.configs,network")
-    assert said.code == 0, said
+        output = loggers.run("--alter", "--delete-config", "server.configs,network")
+    assert output.code == 0, output
     assert loggers.levels() == before
 
 
@@ -65,7 +65,7 @@ def test_unknown_loggers_and_levels_are_refused(loggers: Loggers) -> None:
         (("--add-config", "root=VERBOSE"), "must be one of TRACE, DEBUG, INFO, WARN, ERROR, FATAL"),
         (("--delete-config", "root"), "root has no logger above it"),
     ):
-        said = loggers.run("--alter", *options)
-        assert said.code != 0
-        assert message in said.out + said.err
+        output = loggers.run("--alter", *options)
+        assert output.code != 0
+        assert message in output.out + output.err
     assert loggers.levels()["root"] == "INFO"

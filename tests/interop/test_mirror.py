@@ -81,14 +81,14 @@ def test_an_old_source_is_read_through_zookeeper(
             producer.send([KeyedMessage(topic, b"%d" % n, b"k%d" % (n % 7)) for n in range(RECORDS)])
         running = mirror(properties, f"bootstrap.servers={target.bootstrap}\n", "--whitelist", f"{topic},other")
         found = arrived(target.bootstrap, topic, RECORDS)
-        assert running.stop() == 0, running.said
+        assert running.stop() == 0, running.output
         assert sorted(int(record.value or b"") for record in found) == list(range(RECORDS))
         assert all(record.partition == partition_of_key(record.key or b"", 3) for record in found)
         again = mirror(properties, f"metadata.broker.list={target.bootstrap}\n", "--blacklist=x")
         with Producer({"metadata.broker.list": source.bootstrap}) as producer:
             producer.send(KeyedMessage(topic, b"last", b"k"))
         values = [record.value for record in arrived(target.bootstrap, topic, RECORDS + 1)]
-        assert again.stop() == 0, again.said
+        assert again.stop() == 0, again.output
         assert len(set(values)) == len(values) == RECORDS + 1  # it resumed at the group's offsets
     finally:
         source.stop()
@@ -116,13 +116,13 @@ def test_from_and_to_apache_kafka(
             *words,
         )
         found = arrived(other.bootstrap, topic, RECORDS)
-        assert running.stop() == 0, running.said
+        assert running.stop() == 0, running.output
         with Consumer(source.bootstrap) as consumer:
             consumer.assign_topic(topic)
-            made = list(consumer.records(until=consumer.end_offsets()))
-        assert sorted(map(facts, found)) == sorted(map(facts, made))
+            copied = list(consumer.records(until=consumer.end_offsets()))
+        assert sorted(map(facts, found)) == sorted(map(facts, copied))
         # With as many partitions, keys choose the same ones.
-        stay = [[one for one in records if one.key is not None or words] for records in (found, made)]
+        stay = [[one for one in records if one.key is not None or words] for records in (found, copied)]
         there, here = (sorted((one.partition, *facts(one)) for one in records) for records in stay)
         assert there == here
 

@@ -55,19 +55,21 @@ def test_kafkas_tools_read_them(tmp_path: Path, tools: KafkaTools) -> None:
     try:
         wire = GroupWire(broker.bootstrap)
         commit_all_kinds(wire)
-        said = {}
+        committed = {}
         for formatter in (FORMATTER, OLD_FORMATTER):
             done = tools.run(
                 "org.apache.kafka.tools.consumer.ConsoleConsumer",
                 *("--bootstrap-server", broker.bootstrap, "--topic", "__consumer_offsets", "--partition", 0),
                 *("--offset", "earliest", "--formatter", formatter, "--max-messages", 8, "--timeout-ms", 60_000),
             )
-            said[formatter] = done.out
+            committed[formatter] = done.out
         wire.close()
         stopped = broker.data
     finally:
         broker.stop()
-    lines = [re.sub(r"commitTimestamp=\d+", "commitTimestamp=N", line) for line in said[OLD_FORMATTER].splitlines()]
+    lines = [
+        re.sub(r"commitTimestamp=\d+", "commitTimestamp=N", line) for line in committed[OLD_FORMATTER].splitlines()
+    ]
     value = (
         "::OffsetAndMetadata(offset={}, leaderEpoch=Optional{}, metadata={}, commitTimestamp=N, expireTimestamp=None)"
     )
@@ -84,8 +86,8 @@ def test_kafkas_tools_read_them(tmp_path: Path, tools: KafkaTools) -> None:
         ]
     )
     of_g = r'"group":"g","topic":"t","partition":0\}\},"value":\{"version":3,"data":\{"offset":(\d+)'
-    assert re.findall(of_g, said[FORMATTER]) == ["7", "8"]
-    assert '"group":"gone","topic":"t","partition":0}},"value":null' in said[FORMATTER]
+    assert re.findall(of_g, committed[FORMATTER]) == ["7", "8"]
+    assert '"group":"gone","topic":"t","partition":0}},"value":null' in committed[FORMATTER]
 
     dumped = kafka_dump(
         stopped, sorted(stopped.glob("__consumer_offsets-*/*.log")), "--offsets-decoder", "--print-data-log"
@@ -190,5 +192,5 @@ def test_a_damaged_partition_is_not_served_and_the_others_are(tmp_path: Path) ->
         wire.close()
     finally:
         broker.stop()
-    assert "__consumer_offsets-0 cannot be loaded" in broker.process.said
-    assert "wrong CRC" in broker.process.said
+    assert "__consumer_offsets-0 cannot be loaded" in broker.process.output
+    assert "wrong CRC" in broker.process.output

@@ -102,13 +102,13 @@ def java(tool: str, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.other_runtime
 def test_the_consumer_of_0_10(old_broker: brokers.Broker) -> None:
     """Kafka's own console consumer and group command of that time."""
-    said = java(
+    output = java(
         "kafka.tools.ConsoleConsumer",
         *("--bootstrap-server", old_broker.bootstrap, "--whitelist", "in-.*", "--from-beginning"),
         *("--max-messages", str(len(FORMATS) * COUNT), "--timeout-ms", "30000"),
         *("--consumer-property", "group.id=java-0.10"),
     )
-    assert sorted(map(int, said.stdout.split())) == sorted(list(range(COUNT)) * len(FORMATS)), said
+    assert sorted(map(int, output.stdout.split())) == sorted(list(range(COUNT)) * len(FORMATS)), output
     described = java(
         "kafka.admin.ConsumerGroupCommand",
         "--bootstrap-server",

@@ -76,12 +76,12 @@ def test_an_old_consumer_gets_the_records_of_an_old_producer(
         assert answer[:2] == (NONE, expected)
         assert answer[2:] == ((None, None), (None, 0), (-1, 0))[produce]
     for version in (0, 1, 2, 3):
-        told = 0 if version < 2 else min(stored, 1)
+        count = 0 if version < 2 else min(stored, 1)
         found = fetched(wire, topic_name, version)
         assert [(one.offset, one.key, one.value) for one in found] == [(at, *KEYS[at % 4]) for at in range(8)]
-        assert {one.magic for one in found} == {told}
+        assert {one.magic for one in found} == {count}
         stamps = {one.timestamp for one in found}
-        if told == 0:
+        if count == 0:
             assert stamps == {None}
         elif sent == 0:
             assert stamps == {-1}
@@ -369,6 +369,6 @@ def test_kafkas_tool_finds_no_error_in_old_formats(tmp_path: Path) -> None:
     broker.stop()
     files = sorted(path for path in broker.data.glob("f*-0/*") if path.suffix in (".log", ".index", ".timeindex"))
     assert len(files) > 6 * 3 * 3
-    said = kafka_dump(broker.data, [path.relative_to(broker.data) for path in files], "--deep-iteration")
-    assert not complaints(said)
-    assert all(f"magic: {magic} " in said for magic in FORMATS)
+    output = kafka_dump(broker.data, [path.relative_to(broker.data) for path in files], "--deep-iteration")
+    assert not complaints(output)
+    assert all(f"magic: {magic} " in output for magic in FORMATS)

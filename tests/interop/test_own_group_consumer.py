@@ -38,19 +38,19 @@ class Events(RebalanceListener):
     """A listener that notes the callbacks of the consumer."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, set[int]]] = []
+        self.calls: list[tuple[str, set[int]]] = []
 
     def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        self.told.append(("assigned", {index for _, index in partitions}))
+        self.calls.append(("assigned", {index for _, index in partitions}))
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        self.told.append(("revoked", {index for _, index in partitions}))
+        self.calls.append(("revoked", {index for _, index in partitions}))
 
     def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        self.told.append(("lost", {index for _, index in partitions}))
+        self.calls.append(("lost", {index for _, index in partitions}))
 
     def all(self, what: str) -> list[set[int]]:
-        return [partitions for event, partitions in self.told if event == what]
+        return [partitions for event, partitions in self.calls if event == what]
 
 
 class Polling:
@@ -91,7 +91,7 @@ class Rig:
         self.name = name
         self.admin = Admin(servers)
         self.producer = RecordProducer(self.admin.cluster)
-        self._made: list[Polling | GroupConsumer] = []
+        self._opened: list[Polling | GroupConsumer] = []
 
     def topic(self, partitions: int = 4) -> str:
         self.admin.create_topic(self.name, partitions)
@@ -101,12 +101,12 @@ class Rig:
         settings = {"auto_offset_reset": "earliest", **QUICKLY, **more}
         group = settings.pop("group", self.name)
         consumer = GroupConsumer(self.servers, group, **settings)
-        self._made.append(consumer)
+        self._opened.append(consumer)
         return consumer
 
     def polling(self, topics: Any = None, **more: Any) -> Polling:
         polling = Polling(self.consumer(**more), topics or [self.name])
-        self._made.append(polling)
+        self._opened.append(polling)
         return polling
 
     def send(self, values: range, topic: str | None = None, **more: Any) -> None:
@@ -115,10 +115,10 @@ class Rig:
         self.producer.flush()
 
     def close(self) -> None:
-        for one in self._made:
+        for one in self._opened:
             if isinstance(one, Polling):
                 one.stop()
-        for one in self._made:
+        for one in self._opened:
             if isinstance(one, GroupConsumer):
                 one.close()
         self.admin.close()
@@ -191,7 +191,7 @@ def test_an_eager_member_revokes_all_partitions_first(rig: Rig) -> None:
     second = rig.polling(assignors=["range"])
     wait_for(lambda: len(second.partitions) == len(first.partitions) == 1, "both have one partition")
     assert first.events.all("revoked")[0] == {0, 1}
-    assert first.events.told[:2] == [("assigned", {0, 1}), ("revoked", {0, 1})]
+    assert first.events.calls[:2] == [("assigned", {0, 1}), ("revoked", {0, 1})]
 
 
 def test_a_pattern_includes_topics_that_are_created_later(rig: Rig) -> None:
@@ -245,15 +245,15 @@ def test_asynchronous_commits_call_their_callback(rig: Rig) -> None:
     consumer = rig.consumer(auto_commit=False)
     consumer.subscribe([topic])
     take(consumer, 3)
-    told: list[tuple[Mapping[TopicPartition, OffsetAndMetadata], Exception | None]] = []
-    consumer.commit_async(callback=lambda offsets, error: told.append((offsets, error)))
-    consumer.commit_async({(topic, 0): 1}, callback=lambda offsets, error: told.append((offsets, error)))
-    consumer.commit_async({(topic, 77): 1}, callback=lambda offsets, error: told.append((offsets, error)))
-    wait_for(lambda: consumer.poll(0.05) or len(told) == 3, "three callbacks")
-    assert told[0] == ({(topic, 0): OffsetAndMetadata(3)}, None)
-    assert told[1] == ({(topic, 0): OffsetAndMetadata(1)}, None)
-    assert isinstance(told[2][1], KafkaError)
-    assert told[2][1].code == Errors.UNKNOWN_TOPIC_OR_PARTITION
+    calls: list[tuple[Mapping[TopicPartition, OffsetAndMetadata], Exception | None]] = []
+    consumer.commit_async(callback=lambda offsets, error: calls.append((offsets, error)))
+    consumer.commit_async({(topic, 0): 1}, callback=lambda offsets, error: calls.append((offsets, error)))
+    consumer.commit_async({(topic, 77): 1}, callback=lambda offsets, error: calls.append((offsets, error)))
+    wait_for(lambda: consumer.poll(0.05) or len(calls) == 3, "three callbacks")
+    assert calls[0] == ({(topic, 0): OffsetAndMetadata(3)}, None)
+    assert calls[1] == ({(topic, 0): OffsetAndMetadata(1)}, None)
+    assert isinstance(calls[2][1], KafkaError)
+    assert calls[2][1].code == Errors.UNKNOWN_TOPIC_OR_PARTITION
     assert consumer.committed([(topic, 0)]) == {(topic, 0): OffsetAndMetadata(1)}
 
 
@@ -353,14 +353,14 @@ def test_a_static_member_rejoins_without_a_rebalance(rig: Rig) -> None:
     stays = rig.polling(instance_id="stays")
     goes = rig.polling(instance_id="goes")
     wait_for(lambda: len(stays.partitions) == len(goes.partitions) == 2, "two members have two partitions each")
-    had, told = goes.partitions, list(stays.events.told)
+    had, events = goes.partitions, list(stays.events.calls)
     generation = stays.consumer.group_metadata().generation
     goes.stop()
     back = rig.polling(instance_id="goes")
     wait_for(lambda: back.partitions == had, "it has what it had")
     rig.send(range(50))
     wait_for(lambda: len(stays.records) + len(back.records) == 50, "both read")
-    assert stays.events.told == told
+    assert stays.events.calls == events
     assert back.consumer.group_metadata().generation == generation
 
 
@@ -401,8 +401,8 @@ def test_a_caller_that_does_not_poll_for_too_long_loses_its_partitions(rig: Rig)
         slow.commit()
     assert error.value.code == Errors.UNKNOWN_MEMBER_ID
     wait_for(lambda: slow.poll(0.05) or len(slow.assignment) == 1, "it is a member again")
-    assert events.told[:2] == [("assigned", {0, 1}), ("lost", {0, 1})]
-    assert events.told[-1][0] == "assigned"
+    assert events.calls[:2] == [("assigned", {0, 1}), ("lost", {0, 1})]
+    assert events.calls[-1][0] == "assigned"
 
 
 def test_a_dead_members_partitions_are_reassigned_when_its_session_expires(rig: Rig) -> None:
@@ -443,7 +443,7 @@ def test_unsubscribing_revokes_all_partitions(rig: Rig) -> None:
     wait_for(lambda: consumer.poll(0.05) or len(consumer.assignment) == 2, "all partitions")
     consumer.unsubscribe()
     assert consumer.assignment == frozenset()
-    assert events.told == [("assigned", {0, 1}), ("revoked", {0, 1})]
+    assert events.calls == [("assigned", {0, 1}), ("revoked", {0, 1})]
     with pytest.raises(ValueError, match="nothing is subscribed"):
         consumer.poll(0)
     heir = rig.polling()

@@ -34,17 +34,17 @@ class Rig:
         self.name = name
         self.admin = Admin(servers)
         self.admin.create_topic(name, 3)
-        self._made: list[TransactionalProducer | GroupConsumer] = []
+        self._opened: list[TransactionalProducer | GroupConsumer] = []
 
     def producer(self, **more: float | str) -> TransactionalProducer:
         transactional_id = str(more.pop("transactional_id", self.name))
-        made = TransactionalProducer(self.servers, transactional_id, **more)  # type: ignore[arg-type]
-        self._made.append(made)
-        return made
+        producer = TransactionalProducer(self.servers, transactional_id, **more)  # type: ignore[arg-type]
+        self._opened.append(producer)
+        return producer
 
     def consumer(self, topic: str) -> GroupConsumer:
         """Return a group consumer that has joined the group and read the first records."""
-        made = GroupConsumer(
+        consumer = GroupConsumer(
             self.servers,
             self.name,
             auto_offset_reset="earliest",
@@ -53,9 +53,9 @@ class Rig:
             heartbeat_interval_s=0.05,
             session_timeout_s=6.0,
         )
-        self._made.append(made)
-        made.subscribe([topic])
-        return made
+        self._opened.append(consumer)
+        consumer.subscribe([topic])
+        return consumer
 
     def read(self, topic: str | None = None) -> list[int]:
         """Wait until all transactions have ended; return the committed values. Commits return before their markers are
@@ -76,7 +76,7 @@ class Rig:
         return sorted(int(record.value or b"") for record in consumer.records())
 
     def close(self) -> None:
-        for one in self._made:
+        for one in self._opened:
             one.close()
         self.admin.close()
 

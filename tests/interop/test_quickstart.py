@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.harness.brokers import Broker
+
+pytestmark = pytest.mark.not_quick
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "quickstart_flights.py"
 
@@ -19,11 +23,11 @@ def run(*arguments: str) -> str:
 
 
 def test_the_flights_go_in_and_come_out() -> None:
-    said = run("--partitions", "5")
-    assert "336,776 records, each once and in order" in said
-    assert re.search(r"UA United Air Lines Inc\. +58,665 +12\.1 +3\.6\n", said)
-    assert re.search(r"all +336,776 +12\.6 +6\.9\n", said)
-    assert re.search(r"stop the broker .* exit code 0\n", said)
+    result = run("--partitions", "5")
+    assert "336,776 records, each once and in order" in result
+    assert re.search(r"UA United Air Lines Inc\. +58,665 +12\.1 +3\.6\n", result)
+    assert re.search(r"all +336,776 +12\.6 +6\.9\n", result)
+    assert re.search(r"stop the broker .* exit code 0\n", result)
 
 
 def test_they_can_go_to_a_broker_that_runs_already(broker: Broker) -> None:

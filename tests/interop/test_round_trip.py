@@ -144,7 +144,7 @@ def wait_for_the_cleaner(data: Path) -> None:
         time.sleep(0.1)
 
 
-def go_on(bootstrap: str) -> None:
+def continue_with(bootstrap: str) -> None:
     """Send more records to every topic."""
     for codec in CODECS:
         send(bootstrap, f"sent-{codec}", 2, codec, 100)
@@ -165,7 +165,7 @@ USUAL = re.compile(
 
 
 def complaints(process: Process) -> list[str]:
-    lines = [line for line in process.said.splitlines() if re.search(r" (WARN|WARNING|ERROR|FATAL|CRITICAL) ", line)]
+    lines = [line for line in process.output.splitlines() if re.search(r" (WARN|WARNING|ERROR|FATAL|CRITICAL) ", line)]
     return [line for line in lines if not USUAL.search(line)]
 
 
@@ -195,7 +195,7 @@ def test_kafka_then_kafkapy_then_kafka(tmp_path: Path) -> None:
 
     kafkapy = KafkapyBroker(tmp_path)
     same(filled, view_of(kafkapy.bootstrap))
-    go_on(kafkapy.bootstrap)
+    continue_with(kafkapy.bootstrap)
     grown = view_of(kafkapy.bootstrap)
     kafkapy.stop()
     assert complaints(kafkapy.process) == []

@@ -50,19 +50,19 @@ def topic_of(kind: type[Client]) -> str:
     return f"slow-{kind.name}"
 
 
-def note_who_is_told(server: BrokerServer) -> dict[str, threading.Semaphore]:
+def note_refusals(server: BrokerServer) -> dict[str, threading.Semaphore]:
     """Return a semaphore for each topic, released each time a client gets the error that partition 0 has no leader."""
-    told = {topic_of(kind): threading.Semaphore(0) for kind in PATIENT}
+    refusals = {topic_of(kind): threading.Semaphore(0) for kind in PATIENT}
     loading = server.services.log_manager.loading
     hasten = loading.hasten
 
     def noted(key: tuple[str, int]) -> None:
-        if key[0] in told and key[1] == 0:
-            told[key[0]].release()
+        if key[0] in refusals and key[1] == 0:
+            refusals[key[0]].release()
         hasten(key)
 
     loading.hasten = noted  # type: ignore[method-assign]
-    return told
+    return refusals
 
 
 class Attempt(threading.Thread):
@@ -91,13 +91,13 @@ class Attempt(threading.Thread):
 
 def test_every_client_waits_until_its_log_is_recovered(recovering: tuple[BrokerServer, GatedFiles]) -> None:
     server, files = recovering
-    told = note_who_is_told(server)
+    refusals = note_refusals(server)
     attempts = [Attempt(kind, server.bootstrap_servers) for kind in PATIENT]
     for attempt in attempts:
         attempt.start()
     for kind in PATIENT:
         for _ in range(2):  # twice: the client has retried
-            assert told[topic_of(kind)].acquire(timeout=WAIT_S), f"{kind.name} does not ask for its topic"
+            assert refusals[topic_of(kind)].acquire(timeout=WAIT_S), f"{kind.name} does not ask for its topic"
     assert [attempt.error for attempt in attempts if not attempt.is_alive()] == []
     files.open_gate()
     for attempt in attempts:

@@ -38,9 +38,9 @@ class Bench:
 
     def kafka_table(self, *options: object) -> list[dict[str, str]]:
         """Return the rows of the table that Kafka's command prints, by its column names."""
-        said = self.kafka(*options)
-        assert said.code == 0, said
-        head, *rows = ([cell.strip() for cell in line.split("\t")[:-1]] for line in said.out.splitlines() if line)
+        output = self.kafka(*options)
+        assert output.code == 0, output
+        head, *rows = ([cell.strip() for cell in line.split("\t")[:-1]] for line in output.out.splitlines() if line)
         return [dict(zip(head, row, strict=True)) for row in rows]
 
     def ours(self, *words: object) -> Said:
@@ -101,11 +101,11 @@ def leave_hanging(bench: Bench, topic: str, partition: int) -> int:
     with Cluster(bench.bootstrap) as cluster:
         connection = cluster.connection(cluster.leader_of(topic, partition))
         request = apis.INIT_PRODUCER_ID.Request(transactional_id=None, transaction_timeout_ms=1000)
-        made = connection.call(apis.INIT_PRODUCER_ID, request)
+        response = connection.call(apis.INIT_PRODUCER_ID, request)
         batch = build(
             [(round(time.time() * 1000), None, b"left alone", ())],
-            producer_id=made.producer_id,
-            producer_epoch=made.producer_epoch,
+            producer_id=response.producer_id,
+            producer_epoch=response.producer_epoch,
             base_sequence=0,
             transactional=True,
         )
@@ -117,7 +117,7 @@ def leave_hanging(bench: Bench, topic: str, partition: int) -> int:
             apis.PRODUCE, shape(transactional_id="nobody", acks=-1, timeout_ms=30_000, topic_data=topics)
         )
         assert answer.responses[0].partition_responses[0].error_code == 0
-        return int(made.producer_id)
+        return int(response.producer_id)
 
 
 def stable_offset(bench: Bench, topic: str, partition: int) -> int:
@@ -176,9 +176,9 @@ def test_both_describe_the_same_transaction(bench: Bench, topic: str, begin: Cal
 
 
 def test_both_report_a_missing_transactional_id(bench: Bench) -> None:
-    said = bench.kafka("describe", "--transactional-id", "nobody-knows")
-    assert said.code == 1
-    assert "could not be found" in said.err
+    output = bench.kafka("describe", "--transactional-id", "nobody-knows")
+    assert output.code == 1
+    assert "could not be found" in output.err
     assert bench.ours("describe", "nobody-knows") == Said(
         1, "", "kafkapy: there is no transactional id 'nobody-knows'.\n"
     )
@@ -231,8 +231,8 @@ def test_both_find_hanging_transactions_and_each_can_end_them(
     assert bench.kafka("abort", "--topic", topic, "--partition", 1, "--start-offset", 0).code == 0
     assert stable_offset(bench, topic, 1) == 2
     assert hanging() == {(0, producers[0], 1)}
-    said = bench.ours("abort", "--topic", topic, "--partition", 0, "--start-offset", 1)
-    assert said == Said(0, f"Aborted the transaction at 1 in {topic}:0.\n", "")
+    output = bench.ours("abort", "--topic", topic, "--partition", 0, "--start-offset", 1)
+    assert output == Said(0, f"Aborted the transaction at 1 in {topic}:0.\n", "")
     assert hanging() == set()
     ongoing.commit_transaction(30)
     assert stable_offset(bench, topic, 0) == 4  # a record and a marker of each transaction
@@ -242,9 +242,9 @@ def test_transactions_that_do_not_hang_are_not_aborted(
     bench: Bench, topic: str, begin: Callable[..., Producer]
 ) -> None:
     producer = begin("whole", topic, 0, 1)
-    said = bench.ours("abort", "--topic", topic, "--partition", 0, "--start-offset", 0)
-    assert (said.code, said.out) == (1, "")
-    assert "does not hang: transactional id 'whole' is Ongoing; `kafkapy transactions abort whole` aborts" in said.err
+    output = bench.ours("abort", "--topic", topic, "--partition", 0, "--start-offset", 0)
+    assert (output.code, output.out) == (1, "")
+    assert "does not hang: transactional id 'whole' is Ongoing; `kafkapy transactions abort whole` aborts" in output.err
     producer.commit_transaction(30)
     for command in (
         bench.kafka("abort", "--topic", topic, "--partition", 0, "--start-offset", 0),
@@ -258,8 +258,8 @@ def test_a_transaction_is_aborted_by_its_id_and_its_producer_is_fenced(
     bench: Bench, topic: str, begin: Callable[..., Producer]
 ) -> None:
     producer = begin("fenced", topic, 0, 2)
-    said = bench.ours("abort", "fenced")
-    assert said == Said(0, f"Aborted the transaction of fenced in {topic}:0,2; its producer is fenced.\n", "")
+    output = bench.ours("abort", "fenced")
+    assert output == Said(0, f"Aborted the transaction of fenced in {topic}:0,2; its producer is fenced.\n", "")
     with pytest.raises(KafkaException) as refused:
         producer.commit_transaction(30)
     assert refused.value.args[0].name() == "_FENCED"

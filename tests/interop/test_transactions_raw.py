@@ -57,16 +57,16 @@ def test_an_empty_id_is_refused(wire: Wire, version: int) -> None:
 
 def test_half_a_producer_is_refused(wire: Wire, name: str) -> None:
     for half in (Producer(5, -1), Producer(-1, 5)):
-        assert wire.init(name, go_on=half) == Errors.INVALID_REQUEST
-        assert wire.init(None, go_on=half) == Errors.INVALID_REQUEST
+        assert wire.init(name, producer=half) == Errors.INVALID_REQUEST
+        assert wire.init(None, producer=half) == Errors.INVALID_REQUEST
 
 
 def test_a_producer_that_initializes_again_is_bumped_once(wire: Wire, name: str) -> None:
     first = wire.producer(name)
-    assert wire.init(name, go_on=first) == Producer(first.id, 1)
-    assert wire.init(name, go_on=first) == Producer(first.id, 1)
-    assert wire.init(name, go_on=Producer(first.id, 1)) == Producer(first.id, 2)
-    assert wire.init(name, go_on=first) == Errors.PRODUCER_FENCED
+    assert wire.init(name, producer=first) == Producer(first.id, 1)
+    assert wire.init(name, producer=first) == Producer(first.id, 1)
+    assert wire.init(name, producer=Producer(first.id, 1)) == Producer(first.id, 2)
+    assert wire.init(name, producer=first) == Errors.PRODUCER_FENCED
 
 
 @versions(apis.INIT_PRODUCER_ID)
@@ -75,8 +75,8 @@ def test_a_replaced_producer_is_fenced(wire: Wire, name: str, version: int) -> N
     assert isinstance(wire.init(name), Producer)
     if version >= 3:
         fenced = Errors.PRODUCER_FENCED if version >= 4 else Errors.INVALID_PRODUCER_EPOCH
-        assert wire.init(name, go_on=first, version=version) == fenced
-        assert wire.init(name, go_on=NOBODY, version=version) == fenced
+        assert wire.init(name, producer=first, version=version) == fenced
+        assert wire.init(name, producer=NOBODY, version=version) == fenced
 
 
 def test_a_new_client_aborts_the_open_transaction(wire: Wire, topic: str, name: str) -> None:
@@ -91,9 +91,9 @@ def test_a_new_client_aborts_the_open_transaction(wire: Wire, topic: str, name: 
 def test_a_producer_that_initializes_again_aborts_its_open_transaction(wire: Wire, topic: str, name: str) -> None:
     first = wire.producer(name)
     assert wire.add(name, first, [(topic, 0)]) == [Errors.NONE]
-    assert wire.init(name, go_on=first) == Errors.CONCURRENT_TRANSACTIONS
+    assert wire.init(name, producer=first) == Errors.CONCURRENT_TRANSACTIONS
     wire.wait_for_state(name, "CompleteAbort")
-    assert wire.init(name, go_on=first) == Errors.PRODUCER_FENCED  # its epoch was given up with the transaction
+    assert wire.init(name, producer=first) == Errors.PRODUCER_FENCED  # its epoch was given up with the transaction
 
 
 # --- AddPartitionsToTxn
@@ -308,7 +308,7 @@ def test_a_transaction_that_is_open_too_long_is_aborted(wire: Wire, topic: str, 
     assert (state.producer_id, state.producer_epoch) == (producer.id, 1)
     assert wire.end(name, producer, False) == Errors.PRODUCER_FENCED
     assert wire.add(name, producer, [(topic, 0)]) == [Errors.PRODUCER_FENCED]
-    assert wire.init(name, go_on=producer) == Errors.PRODUCER_FENCED
+    assert wire.init(name, producer=producer) == Errors.PRODUCER_FENCED
     assert wire.init(name) == Producer(producer.id, 2)
 
 

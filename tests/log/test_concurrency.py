@@ -159,21 +159,21 @@ def test_the_high_watermark_moves_without_the_lock_though_a_transaction_is_open(
 
 def test_flushes_at_the_same_time_share_one_sync(tmp_path):
     """The second waits for the first and finds its records flushed (they were there before the sync began)."""
-    started, go_on = threading.Event(), threading.Event()
+    started, may_continue = threading.Event(), threading.Event()
 
     class Slow(FailingFiles):
         def sync(self, file):
             super().sync(file)
             started.set()
-            go_on.wait(10)
+            may_continue.wait(10)
 
-    go_on.set()
+    may_continue.set()
     files = Slow(only={"sync"})
     log = Bench(tmp_path, files=files).load()
     log.append([batch("a")], 0)
     log.flush()
     log.append([batch("b")], 0)
-    go_on.clear()
+    may_continue.clear()
     started.clear()
     files.count = 0
     first = threading.Thread(target=log.flush)
@@ -182,7 +182,7 @@ def test_flushes_at_the_same_time_share_one_sync(tmp_path):
     waiting = [threading.Thread(target=log.flush) for _ in range(5)]
     for thread in waiting:
         thread.start()
-    go_on.set()
+    may_continue.set()
     for thread in (first, *waiting):
         thread.join(10)
     assert log.recovery_point == 2

@@ -14,6 +14,7 @@ from kafkapy.record.batch import build
 from kafkapy.record.conversion import down_convert
 from kafkapy.record.file_region import FileHandle, FileRegion
 from kafkapy.record.legacy import build_set, iter_entries, messages_of
+from tests.harness.examples import examples
 
 LIMIT = 1 << 30
 
@@ -30,7 +31,7 @@ def batch(first, *values, codec=0, headers=(), **options):
     return build(records, codec=codec, base_offset=first, **options)
 
 
-def made(conversion, most=1 << 30):
+def converted(conversion, most=1 << 30):
     """Return all bytes as a client gets them."""
     data = conversion.take_first(most)
     while len(data) < conversion.length:
@@ -52,7 +53,7 @@ def test_pieces_are_the_conversion_of_the_whole_up_to_the_promised_size(tmp_path
     region = region_of(tmp_path, *parts)
     assert region.length > 5 * CHUNK
     expected = b"".join(down_convert(part, magic) for part in parts)
-    data = made(DownConversion(region, magic, 0, LIMIT), 10 if again else 1 << 30)
+    data = converted(DownConversion(region, magic, 0, LIMIT), 10 if again else 1 << 30)
     assert len(data) == region.length
     assert data.startswith(expected)
     rest = data[len(expected) :]
@@ -70,7 +71,7 @@ def test_no_more_is_read_at_once_than_a_chunk_or_a_batch(tmp_path, monkeypatch):
         return down_convert(chunk, *arguments, **options)
 
     monkeypatch.setattr(down_conversion, "down_convert", spy)
-    made(DownConversion(region_of(tmp_path, *parts), 1, 0, LIMIT))
+    converted(DownConversion(region_of(tmp_path, *parts), 1, 0, LIMIT))
     assert handed[0] == len(parts[0])  # before anything is promised
     assert handed[-1] == len(parts[-1])
     assert max(handed[:-1]) <= CHUNK
@@ -83,13 +84,13 @@ def test_the_first_batch_comes_whole_though_it_needs_more_room(tmp_path):
     conversion = DownConversion(region, 1, 0, LIMIT)
     expected = down_convert(part, 1)
     assert conversion.length == len(expected) > region.length
-    assert made(conversion) == expected
+    assert converted(conversion) == expected
 
 
 def test_a_batch_that_is_not_whole_is_left_out(tmp_path):
     first, second = batch(0, b"a" * 100), batch(1, b"b" * 100)
     conversion = DownConversion(region_of(tmp_path, first, second, cut=1), 0, 0, LIMIT)
-    data = made(conversion)
+    data = converted(conversion)
     assert len(data) == len(first) + len(second) - 1
     assert [one.offset for one in messages(data)] == [0]
 
@@ -98,13 +99,13 @@ def test_where_nothing_is_left_a_message_that_was_cut_is_given(tmp_path):
     """Old clients get nothing for control batches. Kafka sends the same twelve bytes."""
     region = region_of(tmp_path, batch(0, b"a", control=True), batch(1, b"b", control=True))
     conversion = DownConversion(region, 1, 0, LIMIT)
-    assert made(conversion) == struct.pack(">qi", -1, 61)
+    assert converted(conversion) == struct.pack(">qi", -1, 61)
 
 
 def test_control_batches_and_records_before_the_offset_are_passed_over(tmp_path):
     parts = [batch(0, b"a", control=True), batch(1, b"b", b"c"), batch(3, b"d", control=True), batch(4, b"e")]
     conversion = DownConversion(region_of(tmp_path, *parts), 1, 2, LIMIT)
-    assert [(one.offset, one.value) for one in messages(made(conversion))] == [(2, b"c"), (4, b"e")]
+    assert [(one.offset, one.value) for one in messages(converted(conversion))] == [(2, b"c"), (4, b"e")]
 
 
 def test_zstd_first_is_refused_and_later_left_for_the_next_fetch(tmp_path):
@@ -114,7 +115,7 @@ def test_zstd_first_is_refused_and_later_left_for_the_next_fetch(tmp_path):
     assert refused.value.code == Errors.UNSUPPORTED_COMPRESSION_TYPE
     region = region_of(tmp_path, plain, packed)
     for again in (False, True):
-        data = made(DownConversion(region, 1, 0, LIMIT), 0 if again else 1 << 30)
+        data = converted(DownConversion(region, 1, 0, LIMIT), 0 if again else 1 << 30)
         assert len(data) == region.length
         assert [one.offset for one in messages(data)] == [0]
 
@@ -128,14 +129,14 @@ def test_damage_in_the_first_batch_is_an_error_and_later_damage_ends_the_reply(t
     no_length = struct.pack(">qi", 1, 3) + bytes(100)
     for damaged in (bytes(bad), no_length):
         region = region_of(tmp_path, good, damaged, batch(2, b"d"))
-        data = made(DownConversion(region, 1, 0, LIMIT))
+        data = converted(DownConversion(region, 1, 0, LIMIT))
         assert len(data) == region.length
         assert [one.offset for one in messages(data)] == [0]  # the next fetch gets the error
         assert "ends before byte" in caplog.text
         caplog.clear()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     first=st.booleans(),
     codec=st.sampled_from([0, 1]),
@@ -150,7 +151,7 @@ def test_a_released_piece_is_converted_again(tmp_path_factory, first, codec, end
     elif ending == "zstd":
         parts[30] = batch(9000, b"b", codec=4)
     region = region_of(tmp_path_factory.mktemp("again"), *parts, cut=ending == "cut")
-    whole = made(DownConversion(region, 1, 5, LIMIT))
+    whole = converted(DownConversion(region, 1, 5, LIMIT))
     conversion = DownConversion(region, 1, 5, LIMIT)
     piece = conversion.take_first(1 << 30 if first else 0)
     begin = 0
@@ -172,7 +173,7 @@ def test_a_batch_that_unpacks_to_too_much_is_refused(tmp_path):
     assert refused.value.code == Errors.CORRUPT_MESSAGE
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     magics=st.lists(st.sampled_from([0, 1, 2]), min_size=1, max_size=12),
     sizes=st.lists(st.sampled_from([0, 30, 1000, 200_000]), min_size=12, max_size=12),

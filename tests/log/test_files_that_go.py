@@ -63,12 +63,12 @@ def test_a_topic_deleted_under_a_search_is_gone_and_its_directory_stays_online(b
 def test_a_search_in_a_deleted_topic_does_not_find_the_new_topic_of_its_name(bench, search):
     log = bench.log
 
-    def delete_and_make_anew():
+    def delete_and_create_again():
         log.abandon()
         os.rename(log.directory, log.directory + "-delete")
         bench.load().append([batch("not the same topic") for _ in range(8)], 0)
 
-    bench.files.happening = delete_and_make_anew
+    bench.files.happening = delete_and_create_again
     with pytest.raises(KafkaError) as refused:
         search(log)
     assert refused.value.code == Errors.UNKNOWN_TOPIC_OR_PARTITION

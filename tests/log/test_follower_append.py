@@ -11,6 +11,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.append.follower import UnexpectedOffset
 from kafkapy.log.append.rules import OwnBatch
 from kafkapy.record.control import marker_batch
+from tests.harness.examples import examples
 
 from .support import GOLDEN, NOW, Bench, FailingFiles, batch, idempotent, values_of
 
@@ -92,7 +93,7 @@ def vars_of(entry):
     return (entry.epoch, entry.last_sequence, entry.txn_first_offset, entry.coordinator_epoch)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_log_that_is_followed_in_pieces_of_any_size_is_the_leaders(tmp_path_factory, seed):
     rng = random.Random(seed)

@@ -177,9 +177,9 @@ def test_aborted_transactions_are_those_of_the_index(tmp_path):
     while offset < log.log_end_offset:
         result = log.read(offset, 1 << 20, max_offset=log.log_end_offset)
         upper = min((base for base in log.segments.base_offsets if base > offset), default=log.log_end_offset)
-        told = log.aborted_transactions(offset, result)
+        aborted = log.aborted_transactions(offset, result)
         needed = {(pid, first) for pid, first, last in wanted if last >= offset and first < upper}
-        assert needed == set(told)
-        found |= set(told)
+        assert needed == set(aborted)
+        found |= set(aborted)
         offset = upper
     assert found == {(pid, first) for pid, first, _ in wanted}

@@ -21,7 +21,7 @@ BASE = 5000
 steps = st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 1000)), max_size=60)
 
 
-def made(kind, path, *, files=None, max_bytes=1 << 16):
+def created(kind, path, *, files=None, max_bytes=1 << 16):
     index = kind(files if files is not None else Files(), At(path), BASE, max_bytes)
     index.create()
     return index
@@ -39,7 +39,7 @@ def summed(pairs):
 @given(steps, st.lists(st.integers(-10, 70_000), max_size=20))
 def test_offset_lookups_are_those_of_a_list(tmp_path_factory, pairs, wanted):
     path = tmp_path_factory.mktemp("index") / "index"
-    index = made(OffsetIndex, path)
+    index = created(OffsetIndex, path)
     entries = summed(pairs)
     for offset, position in entries:
         index.append(offset, position)
@@ -65,7 +65,7 @@ def test_offset_lookups_are_those_of_a_list(tmp_path_factory, pairs, wanted):
 @given(steps, st.integers(-10, 70_000))
 def test_truncation_forgets_the_offset_and_what_follows(tmp_path_factory, pairs, cut):
     path = tmp_path_factory.mktemp("index") / "index"
-    index = made(OffsetIndex, path)
+    index = created(OffsetIndex, path)
     entries = summed(pairs)
     for entry in entries:
         index.append(*entry)
@@ -84,7 +84,7 @@ def test_truncation_forgets_the_offset_and_what_follows(tmp_path_factory, pairs,
 @given(steps, st.lists(st.integers(-10, 70_000), max_size=20), st.integers(0, 70_000))
 def test_time_lookups_are_those_of_a_list(tmp_path_factory, pairs, wanted, cut):
     path = tmp_path_factory.mktemp("index") / "index"
-    index = made(TimeIndex, path)
+    index = created(TimeIndex, path)
     entries = [(stamp, offset) for offset, stamp in summed(pairs)]
     for stamp, offset in entries:
         index.maybe_append(stamp, offset)
@@ -110,7 +110,7 @@ def test_time_lookups_are_those_of_a_list(tmp_path_factory, pairs, wanted, cut):
 
 @given(steps, st.integers(-10, 70_000))
 def test_the_last_time_before_an_offset_is_that_of_a_list(tmp_path_factory, pairs, wanted):
-    index = made(TimeIndex, tmp_path_factory.mktemp("index") / "index")
+    index = created(TimeIndex, tmp_path_factory.mktemp("index") / "index")
     entries = [(stamp, offset) for offset, stamp in summed(pairs)]
     for stamp, offset in entries:
         index.maybe_append(stamp, offset)
@@ -125,7 +125,7 @@ def test_the_last_time_before_an_offset_is_that_of_a_list(tmp_path_factory, pair
 
 def test_a_time_is_looked_up_while_the_index_is_sealed(tmp_path, monkeypatch):
     """The search has begun in the arrays, and the roll removes them before the search ends."""
-    index = made(TimeIndex, tmp_path / "index")
+    index = created(TimeIndex, tmp_path / "index")
     for number in range(5):
         index.maybe_append(number, BASE + number)
 
@@ -143,7 +143,7 @@ def test_the_last_time_is_read_while_the_index_begins_to_grow(tmp_path):
 
     The entry that the reader remembers must not keep later entries from being added.
     """
-    index = made(TimeIndex, tmp_path / "index")
+    index = created(TimeIndex, tmp_path / "index")
     index.maybe_append(10, BASE + 1)
     index.trim()
     index.seal()
@@ -174,7 +174,7 @@ def test_the_last_time_is_read_while_the_index_begins_to_grow(tmp_path):
 @pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
 def test_a_long_index_is_written_behind_and_survives_a_full_disk(tmp_path, kind, caplog):
     files = FailingFiles(only={"write"}, fail_at=2)
-    index = made(kind, tmp_path / "index", files=files, max_bytes=1 << 20)
+    index = created(kind, tmp_path / "index", files=files, max_bytes=1 << 20)
     for number in range(2000):
         index.append(BASE + number, number) if kind is OffsetIndex else index.maybe_append(number, BASE + number)
     assert files.count >= 3
@@ -242,7 +242,7 @@ def test_overlapping_aborted_transactions_are_those_of_kafkas_loop(steps, offset
 
 def test_the_first_entry_is_in_the_file_at_once_for_tools_that_look_at_a_running_broker(tmp_path):
     """Such tools take zeros after an entry for the end of the index, and zeros at its start for wrong entries."""
-    offsets, times = made(OffsetIndex, tmp_path / "index"), made(TimeIndex, tmp_path / "timeindex")
+    offsets, times = created(OffsetIndex, tmp_path / "index"), created(TimeIndex, tmp_path / "timeindex")
     for number in (7, 9):
         offsets.append(BASE + number, number * 1000)
         times.maybe_append(number * 1000, BASE + number)
@@ -253,10 +253,10 @@ def test_the_first_entry_is_in_the_file_at_once_for_tools_that_look_at_a_running
 def test_indexes_of_many_entries_are_read_and_built_in_parts(tmp_path):
     """The indexes have several times as many entries as one part, and not a whole number of parts."""
     count = 40_001
-    offsets = made(OffsetIndex, tmp_path / "index", max_bytes=1 << 20)
+    offsets = created(OffsetIndex, tmp_path / "index", max_bytes=1 << 20)
     offsets.rebuild()
     offsets.take(b"".join(struct.pack("=Q", (2 * n + 1) << 32 | 100 * (n + 1)) for n in range(count)))
-    times = made(TimeIndex, tmp_path / "time", max_bytes=1 << 20)
+    times = created(TimeIndex, tmp_path / "time", max_bytes=1 << 20)
     times.rebuild()
     times.take(
         b"".join(struct.pack("=q", 10 * n) for n in range(count)),

@@ -37,15 +37,15 @@ def cleaned(tmp_path, log, mark):
     """Write segments 0 and 1 merged into one, without the first records, under names with `mark`."""
     first, second = log.segments.items[:2]
     bench = Bench(tmp_path, **SETTINGS)
-    made = Segment.create(bench.files, log.directory, 0, bench.config, bench.clock, suffix=mark)
+    segment = Segment.create(bench.files, log.directory, 0, bench.config, bench.clock, suffix=mark)
     kept = first.size // 2 if first.size // 2 % (size := len(batch("0"))) == 0 else size
     data = file(tmp_path, 0, names.LOG).read_bytes()[kept:] + file(tmp_path, second.base_offset, names.LOG).read_bytes()
-    made.size = bench.files.write_all(made.handle(), [data], 0)
-    found = bench.files.scan(made.handle(), 0, made.size, 0, 100)
-    made.offset_index.take(found.offset_entries)
-    made.time_index.take(found.time_stamps, found.time_offsets)
-    made.seal()
-    made.let_go()
+    segment.size = bench.files.write_all(segment.handle(), [data], 0)
+    found = bench.files.scan(segment.handle(), 0, segment.size, 0, 100)
+    segment.offset_index.take(found.offset_entries)
+    segment.time_index.take(found.time_stamps, found.time_offsets)
+    segment.seal()
+    segment.let_go()
 
 
 def offsets_of(directory, **loading):

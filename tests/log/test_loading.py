@@ -318,12 +318,12 @@ def test_creating_a_log_that_waits_for_its_recovery_recovers_it_first(held):
 def test_a_new_log_waits_until_a_stray_of_its_name_is_recovered_and_set_aside(held):
     broker, files = held
     broker.manager.loading._is_stray = is_stray
-    made = []
-    making = threading.Thread(target=lambda: made.append(broker.manager.create("slow", 0, OTHER_ID, CONFIG)))
+    created = []
+    making = threading.Thread(target=lambda: created.append(broker.manager.create("slow", 0, OTHER_ID, CONFIG)))
     making.start()
     files.open_gate()
     making.join(WAIT_S)
-    assert [log.topic_id for log in made] == [OTHER_ID]
+    assert [log.topic_id for log in created] == [OTHER_ID]
     broker.finish()
     directory = broker.manager.dirs.opened[0].path
     assert len(list(directory.glob("slow-0.*-stray"))) == 1

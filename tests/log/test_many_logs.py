@@ -173,15 +173,15 @@ def test_the_lists_of_snapshots_and_segments_stay_sorted_after_changes(tmp_path)
 
 def test_a_list_with_one_more_segment_leaves_the_one_before_as_it_was():
     clock = ManualClock(NOW)
-    made = [Segment(Files(), "/nowhere", base, CONFIG, clock) for base in (0, 10, 20, 10)]
+    segments = [Segment(Files(), "/nowhere", base, CONFIG, clock) for base in (0, 10, 20, 10)]
     lists = [SegmentList()]
-    for segment in made[:3]:
+    for segment in segments[:3]:
         lists.append(lists[-1].with_added(segment))
     assert [one.base_offsets for one in lists] == [[], [0], [0, 10], [0, 10, 20]]
     assert [one.floor(15) for one in lists] == [-1, 0, 1, 1]
-    replaced = lists[3].with_added(made[3])
-    assert replaced.items == (made[0], made[3], made[2])
-    assert lists[3].items == tuple(made[:3])
+    replaced = lists[3].with_added(segments[3])
+    assert replaced.items == (segments[0], segments[3], segments[2])
+    assert lists[3].items == tuple(segments[:3])
 
 
 def test_a_stop_syncs_each_file_of_a_log_once(tmp_path):

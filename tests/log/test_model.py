@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafkapy.log.partition_log import AppendResult
+from tests.harness.examples import examples
 
 from .support import Bench, batch, idempotent, values_of
 
@@ -123,5 +124,5 @@ class LogModel(RuleBasedStateMachine):
             assert self.log.size == sum(segment.size for segment in self.log.segments)
 
 
-LogModel.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+LogModel.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=25, deadline=None)
 TestLogModel = LogModel.TestCase

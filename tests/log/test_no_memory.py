@@ -27,14 +27,14 @@ class NoMemory:
         self.left = call
         real = getattr(of, name)
 
-        def made(*arguments, **options):
+        def counted(*arguments, **options):
             answer = real(*arguments, **options)
             self.left -= 1
             if not self.left:
                 raise MemoryError(f"made to fail after {name}")
             return answer
 
-        patch.setattr(of, name, made)
+        patch.setattr(of, name, counted)
 
     @property
     def is_over(self):

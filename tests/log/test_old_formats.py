@@ -12,6 +12,7 @@ from kafkapy.log.partition_log import BUSY
 from kafkapy.record.batch import records_of
 from kafkapy.record.compression import GZIP, LZ4, SNAPPY
 from kafkapy.record.legacy import build_set, iter_entries
+from tests.harness.examples import examples
 
 from .support import NOW, Bench, batch, idempotent
 
@@ -313,7 +314,7 @@ def test_zstd_is_not_stored_while_a_broker_may_not_know_it(tmp_path):
     assert not isinstance(log.append([batch(b"a", codec=1)], 0)[0], KafkaError)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(
         st.tuples(

@@ -16,6 +16,7 @@ from kafkapy.log.results import Busy
 from kafkapy.record.batch import build, records_of
 from kafkapy.record.control import ABORT, control_record_of, marker_batch
 from tests.harness.batches import iter_batches
+from tests.harness.examples import examples
 
 from .cleaner.support import CleanerBench
 
@@ -34,9 +35,9 @@ def committed(log, start, max_bytes):
             read = log.read(offset, max_bytes, min_one=True, max_offset=end)
         if read.region is None:
             return found
-        told = log.aborted_transactions(offset, read)
-        assert told == of_kafkas_loop(log, offset, read)
-        waiting = sorted((first, producer_id) for producer_id, first in told)
+        listed = log.aborted_transactions(offset, read)
+        assert listed == of_kafkas_loop(log, offset, read)
+        waiting = sorted((first, producer_id) for producer_id, first in listed)
         aborted = set()
         before = offset
         data = read.region.read()
@@ -243,5 +244,5 @@ class ReadCommitted(RuleBasedStateMachine):
         assert set(latest.values()) <= set(got)
 
 
-ReadCommitted.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+ReadCommitted.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestReadCommitted = ReadCommitted.TestCase

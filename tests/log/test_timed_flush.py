@@ -8,6 +8,7 @@ from kafkapy.log.config import LogConfig
 from kafkapy.log.flushing.timed_flush import SHORTEST_MS, TimedFlush
 from kafkapy.log.settings import NEVER_MS
 from kafkapy.runtime.clock import ManualClock
+from tests.harness.examples import examples
 
 
 class Timeline:
@@ -204,7 +205,7 @@ def no_memory(*_, **__):
     raise MemoryError
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_no_record_waits_longer_than_its_flush_ms(data):
     """This holds for any flush.ms of several logs, for any changes of it, and for records at any time."""

@@ -21,8 +21,8 @@ def transactional(*values, producer_id=7, epoch=0, sequence=0, **options):
 
 
 def marker(producer_id=7, epoch=0, *, commit=True, coordinator_epoch=0):
-    made = marker_batch(producer_id, epoch, commit=commit, coordinator_epoch=coordinator_epoch, timestamp=NOW)
-    return memoryview(made)
+    marker = marker_batch(producer_id, epoch, commit=commit, coordinator_epoch=coordinator_epoch, timestamp=NOW)
+    return memoryview(marker)
 
 
 def append(log, *sets, own=False):
@@ -49,14 +49,14 @@ def test_a_marker_is_what_kafka_writes():
                 continue
             whole = data[header.position : header.position + header.size]
             kind, coordinator_epoch = struct.unpack_from(">h3xi", whole, 68)
-            made = marker_batch(
+            marker = marker_batch(
                 header.producer_id,
                 header.producer_epoch,
                 commit=kind == 1,
                 coordinator_epoch=coordinator_epoch,
                 timestamp=header.max_timestamp,
             )
-            assert made[12:16] + made[16:] == b"\xff" * 4 + whole[16:]
+            assert marker[12:16] + marker[16:] == b"\xff" * 4 + whole[16:]
             seen += 1
     assert seen > 10
 
@@ -81,11 +81,11 @@ def test_appending_the_golden_records_again_writes_the_same_files_as_kafka(tmp_p
     log.close()
     for suffix in ("log", "txnindex", "snapshot"):
         for path in sorted(source.glob(f"*.{suffix}")):
-            made = (tmp_path / "t-0" / path.name).read_bytes()
+            written = (tmp_path / "t-0" / path.name).read_bytes()
             if suffix == "txnindex" and path.stem.endswith("43"):  # damaged: it is the text of a hex listing
                 assert aborted(log)[-3:] == [(12, 27, 44, 45), (15, 46, 47, 48), (16, 48, 49, 50)]
             else:
-                assert made == path.read_bytes(), path.name
+                assert written == path.read_bytes(), path.name
     assert len(list((tmp_path / "t-0").glob("*.txnindex"))) == len(list(source.glob("*.txnindex")))
 
 

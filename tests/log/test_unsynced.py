@@ -96,8 +96,8 @@ def test_the_name_of_a_new_transaction_index_is_synced_before_a_recovery_point_i
     end(log)
     log.flush()
     log.flusher.point_to_note()
-    made = bench.files.done.index(("made", name(0, ".txnindex")))
-    assert {("synced", name(0, ".txnindex")), ("synced", "t-0")} <= set(bench.files.done[made:])
+    created_at = bench.files.done.index(("made", name(0, ".txnindex")))
+    assert {("synced", name(0, ".txnindex")), ("synced", "t-0")} <= set(bench.files.done[created_at:])
 
 
 @pytest.mark.parametrize("then", ["flush", "recovery point", "clean stop"])

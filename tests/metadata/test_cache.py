@@ -41,11 +41,11 @@ def test_an_update_copies_no_partition_that_it_does_not_name() -> None:
 
 
 def test_deleted_partitions_leave_the_cache_before_the_callback_runs() -> None:
-    cache, told = MetadataCache(), []
-    cache.on_deleted = lambda topic, partitions: told.append((topic, partitions, cache.leader(topic, 0)))
+    cache, changes = MetadataCache(), []
+    cache.on_deleted = lambda topic, partitions: changes.append((topic, partitions, cache.leader(topic, 0)))
     cache.update([role("t", 0, 1), role("t", 1, 2)])
     cache.update([role("t", 0, LEADER_DURING_DELETE), role("gone", 3, LEADER_DURING_DELETE)])
-    assert told == [("t", [0], None), ("gone", [3], None)]
+    assert changes == [("t", [0], None), ("gone", [3], None)]
     assert cache.leader("t", 1) is not None
     assert cache.name_of(ID) == "t"
     cache.update([role("t", 1, LEADER_DURING_DELETE)])

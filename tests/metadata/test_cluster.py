@@ -33,11 +33,11 @@ def test_the_nodes_that_kafka_expects_exist(tree: LocalTree, cluster: ClusterReg
 
 def test_a_cluster_id_is_created_once(tree: LocalTree, cluster: ClusterRegistry) -> None:
     assert cluster.cluster_id() is None
-    made = cluster.ensure_cluster_id()
-    assert len(made) == 22
-    assert cluster.ensure_cluster_id("somethingElse12345678_") == made
-    assert ClusterRegistry(tree).cluster_id() == made
-    assert json.loads(tree.get("/cluster/id").data) == {"version": "1", "id": made}
+    cluster_id = cluster.ensure_cluster_id()
+    assert len(cluster_id) == 22
+    assert cluster.ensure_cluster_id("somethingElse12345678_") == cluster_id
+    assert ClusterRegistry(tree).cluster_id() == cluster_id
+    assert json.loads(tree.get("/cluster/id").data) == {"version": "1", "id": cluster_id}
 
 
 def test_a_cluster_id_can_be_given(cluster: ClusterRegistry) -> None:

@@ -15,10 +15,10 @@ from kafkapy.metadata.tree import Set, TreeUnavailable, wait
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Iterator[LocalTree]:
-    made = LocalTree(tmp_path / "tree.db")
-    ClusterRegistry(made)
-    yield made
-    made.close()
+    new_tree = LocalTree(tmp_path / "tree.db")
+    ClusterRegistry(new_tree)
+    yield new_tree
+    new_tree.close()
 
 
 def kept(offsets: ConsumerOffsets, group: str, *partitions: tuple[str, int]) -> list[Any]:

@@ -11,10 +11,10 @@ def test_text_of_an_id_is_what_kafka_writes() -> None:
 
 def test_ids_survive_their_text() -> None:
     for _ in range(200):
-        made = new_id()
-        assert decode_id(encode_id(made)) == made
-        assert not encode_id(made).startswith("-")
-        assert made[6] >> 4 == 4
+        topic_id = new_id()
+        assert decode_id(encode_id(topic_id)) == topic_id
+        assert not encode_id(topic_id).startswith("-")
+        assert topic_id[6] >> 4 == 4
 
 
 def test_a_cluster_id_has_22_characters() -> None:

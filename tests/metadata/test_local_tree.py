@@ -74,9 +74,9 @@ def test_a_full_disk_fails_the_change_and_nothing_else(
         with pytest.raises(TreeUnavailable, match=r"database or disk is full\); bytes free: \d+; free some space"):
             tree.commit([Create("/big", b"x" * 1_000_000)])
     assert not tree.exists("/big")
-    (said,) = caplog.messages
-    assert said.startswith(f"{tmp_path} cannot be written: database or disk is full; ")
-    assert "Refused: changing the metadata, " in said
+    (warning,) = caplog.messages
+    assert warning.startswith(f"{tmp_path} cannot be written: database or disk is full; ")
+    assert "Refused: changing the metadata, " in warning
     clock.advance(QUIET_S)
     database.execute("PRAGMA max_page_count = 1000000")
     tree.commit([Create("/big", b"x" * 1_000_000)])

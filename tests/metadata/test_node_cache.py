@@ -62,19 +62,19 @@ def test_the_cache_is_always_a_tree_that_its_events_explain(
     batches: list[dict[str, Node | None]],
 ) -> None:
     cache = NodeCache()
-    told: set[str] = {"/"}
+    notified: set[str] = {"/"}
     for found in batches:
         for kind, path in replayed(cache.apply(found)):
             if kind == CREATED:
-                assert path not in told
-                assert split_path(path)[0] in told
-                told.add(path)
+                assert path not in notified
+                assert split_path(path)[0] in notified
+                notified.add(path)
             elif kind == DELETED:
-                told.remove(path)
-                assert not any(other.startswith(f"{path}/") for other in told)
-        assert told == set(cache.nodes)
+                notified.remove(path)
+                assert not any(other.startswith(f"{path}/") for other in notified)
+        assert notified == set(cache.nodes)
         for path in cache.nodes:
-            below = sorted(split_path(other)[1] for other in told if other != "/" and split_path(other)[0] == path)
+            below = sorted(split_path(other)[1] for other in notified if other != "/" and split_path(other)[0] == path)
             assert cache.children(path) == below
         for path, one in found.items():
             if one is not None and path in cache.nodes:

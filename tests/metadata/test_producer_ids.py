@@ -24,7 +24,7 @@ class FlakyTree(LocalTree):
 
     @property
     def is_reachable(self) -> bool:
-        return not self.away
+        return not self.disconnected
 
     def submit(self, operations: list[Operation], done: Done) -> None:  # type: ignore[override]
         if self.lost:
@@ -97,7 +97,7 @@ def test_a_prefetched_block_serves_the_first_producer(tree: FlakyTree) -> None:
     ids = ids_of(tree, 7)
     ids.prefetch()
     settled(tree)
-    tree.away = True
+    tree.disconnected = True
     found: list[int | KafkaError] = []
     ids.give(found.append, lambda work: pytest.fail("nothing had to be waited for"))
     assert found == [0]
@@ -118,17 +118,17 @@ def test_waiting_callers_are_answered_in_the_pool(tree: FlakyTree) -> None:
 
 def test_without_zookeeper_the_error_is_retriable(tree: FlakyTree) -> None:
     ids = ids_of(tree, 7)
-    tree.away = True
+    tree.disconnected = True
     assert refusal(ids).code == Errors.COORDINATOR_LOAD_IN_PROGRESS
-    tree.away = False
+    tree.disconnected = False
     tree.lost = 1
     assert refusal(ids).code == Errors.COORDINATOR_LOAD_IN_PROGRESS
     assert [number(ids) for _ in range(900)] == list(range(900))
     settled(tree)
-    tree.away = True
+    tree.disconnected = True
     assert [number(ids) for _ in range(1100)] == list(range(900, 2000)), "the blocks that are there are used up"
     assert refusal(ids).code == Errors.COORDINATOR_LOAD_IN_PROGRESS
-    tree.away = False
+    tree.disconnected = False
     assert number(ids) == 2000
 
 

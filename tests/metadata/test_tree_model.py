@@ -27,6 +27,7 @@ from kafkapy.metadata.tree import (
     Set,
     TreeError,
 )
+from tests.harness.examples import examples
 
 PATHS = ["/a", "/b", "/a/x", "/a/y", "/b/x", "/a/x/1"]
 paths = st.sampled_from(PATHS)
@@ -134,7 +135,7 @@ class TreeMachine(RuleBasedStateMachine):
 
 
 TestTreeAgainstModel = TreeMachine.TestCase
-TestTreeAgainstModel.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
+TestTreeAgainstModel.settings = settings(max_examples=examples(25), stateful_step_count=15, deadline=None)
 
 
 WRITER = """

@@ -68,17 +68,17 @@ def test_released_partitions_are_flushed_and_committed_before_and_lost_ones_are_
     member.take(0, 1)
     member.write(0, NUMBERS[:10])
     member.write(1, NUMBERS[10:20])
-    told = []
+    calls = []
 
     def give_up():
         stream.before_release([("given", 0)])
-        told.append([record.value for record in read(target, "given")])
+        calls.append([record.value for record in read(target, "given")])
 
     member.script = [lambda: None, give_up, lambda: stream.on_lost([("given", 1)])]
     stream.run(Stop(member))
     stream.close()
     assert member.committed == [{("given", 0): 10, ("given", 1): 10}]
-    assert sorted(told[0]) == sorted(NUMBERS[:20])
+    assert sorted(calls[0]) == sorted(NUMBERS[:20])
 
 
 def make(target, topic, **configs):

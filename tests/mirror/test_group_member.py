@@ -28,16 +28,16 @@ def source():
 @pytest.fixture
 def member_of(source, request, monkeypatch):
     monkeypatch.setattr(group_status, "INTERVAL_S", 0.0)
-    made = []
+    consumers = []
 
     def make(**more):
         settings = {"bootstrap.servers": source, "group.id": request.node.name, **more}
-        made.append(GroupMember(read_source(settings), Whitelist("orders")))
-        made[-1].open(Quiet())
-        return made[-1]
+        consumers.append(GroupMember(read_source(settings), Whitelist("orders")))
+        consumers[-1].open(Quiet())
+        return consumers[-1]
 
     yield make
-    for member in made:
+    for member in consumers:
         member.close()
 
 

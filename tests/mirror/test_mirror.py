@@ -78,10 +78,10 @@ def test_counts_are_served_for_prometheus():
     page = metrics_page(("127.0.0.1", 0), lambda: streams)
     try:
         with urllib.request.urlopen(f"http://{page.address}/metrics") as answer:
-            said = answer.read().decode()
+            body = answer.read().decode()
     finally:
         page.stop()
-    found = dict(re.findall(r"^kafkapy_mirror_(\S+) (\S+)$", said, re.MULTILINE))
+    found = dict(re.findall(r"^kafkapy_mirror_(\S+) (\S+)$", body, re.MULTILINE))
     assert found['records_total{source="a"}'] == "5.0"
     assert found['bytes_total{source="a"}'] == "200.0"
     assert found['lost_total{source="a"}'] == "1.0"

@@ -14,8 +14,8 @@ def test_by_default_a_source_begins_at_the_earliest_record_and_reads_committed()
     source = read_source(GROUP)
     assert isinstance(source, GroupSource)
     assert (source.auto_offset_reset, source.isolation) == ("earliest", "read_committed")
-    told = {"auto.offset.reset": "latest", "isolation.level": "read_uncommitted", "max.poll.interval.ms": "1500"}
-    source = read_source({**GROUP, **told})
+    given = {"auto.offset.reset": "latest", "isolation.level": "read_uncommitted", "max.poll.interval.ms": "1500"}
+    source = read_source({**GROUP, **given})
     assert isinstance(source, GroupSource)
     assert (source.auto_offset_reset, source.isolation) == ("latest", "read_uncommitted")
     assert source.max_poll_interval_s == 1.5
@@ -93,8 +93,8 @@ def test_by_default_a_target_loses_nothing():
     target = read_target({"bootstrap.servers": "a:1"})
     assert (target.acks, target.idempotent) == (-1, True)
     assert target.delivery_timeout_s > 2_000_000
-    told = {"acks": "1", "compression.type": "ZSTD", "batch.size": "16384", "delivery.timeout.ms": "5000"}
-    target = read_target({"bootstrap.servers": "a:1", **told})
+    given = {"acks": "1", "compression.type": "ZSTD", "batch.size": "16384", "delivery.timeout.ms": "5000"}
+    target = read_target({"bootstrap.servers": "a:1", **given})
     assert (target.acks, target.idempotent, target.codec) == (1, False, 4)
     assert (target.batch_bytes, target.delivery_timeout_s) == (16384, 5.0)
 

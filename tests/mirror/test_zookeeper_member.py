@@ -79,10 +79,12 @@ class Told:
 
 def member_that(monkeypatch, *, seeks):
     monkeypatch.setattr(zookeeper_member, "ConsumerConnector", lambda given: FakeConnector({"group.id": "g"}))
-    made = ZooKeeperMember(read_source({"zookeeper.connect": "z:1", "group.id": "g"}), Whitelist("t"), seeks=seeks)
-    made.listener = Told(made)
-    made.open(made.listener)
-    return made
+    new_member = ZooKeeperMember(
+        read_source({"zookeeper.connect": "z:1", "group.id": "g"}), Whitelist("t"), seeks=seeks
+    )
+    new_member.listener = Told(new_member)
+    new_member.open(new_member.listener)
+    return new_member
 
 
 @pytest.fixture
@@ -255,9 +257,9 @@ def waiting(member, monkeypatch):
 
 
 def test_a_member_without_partitions_reports_their_owner_and_the_lag_of_the_group(waiting):
-    told = waiting.waiting()
-    assert (told.what, told.whose) == ("partitions of group g", waiting._connector.waits_for)
-    assert told.lag == (14 - 10) + (14 - 3)  # the second partition is read from its start
+    status = waiting.waiting()
+    assert (status.what, status.whose) == ("partitions of group g", waiting._connector.waits_for)
+    assert status.lag == (14 - 10) + (14 - 3)  # the second partition is read from its start
     waiting._connector.waits_for = None
     assert waiting.waiting() is None
 

@@ -186,32 +186,32 @@ def test_an_evicted_file_is_read_and_sent(serve: Serve, region: FileRegion) -> N
 def test_a_range_that_several_readers_need_is_read_once_and_a_failure_reaches_all(region: FileRegion) -> None:
     pool = GatedPool()
     cold = ColdReads(OnePool(pool), lambda fn, *args: fn(*args))
-    told: list[tuple[int, Any]] = []
+    calls: list[tuple[int, Any]] = []
 
     def done(end: int, error: BaseException | None) -> None:
-        told.append((end, error))
+        calls.append((end, error))
 
     cold.load(region.handle, 0, STEP, done)
     cold.load(region.handle, 500_000, 2 * STEP, done)
     cold.load(region.handle, STEP, 2 * STEP, done)
     assert len(pool.jobs) == 2
     pool.run()
-    assert told == [(STEP, None)] * 2
+    assert calls == [(STEP, None)] * 2
     pool.run(fail=True)
-    assert told[2][0] == STEP
-    assert isinstance(told[2][1], OSError)
+    assert calls[2][0] == STEP
+    assert isinstance(calls[2][1], OSError)
     cold.load(region.handle, region.length - 10, region.length + 5, done)
     pool.run()
-    assert told[3] == (region.length, None)
+    assert calls[3] == (region.length, None)
 
 
 def test_a_range_is_not_read_after_its_last_reader_has_left(region: FileRegion) -> None:
     pool = GatedPool()
     cold = ColdReads(OnePool(pool), lambda fn, *args: fn(*args))
-    told: list[int] = []
+    calls: list[int] = []
 
     def done(end: int, error: BaseException | None) -> None:
-        told.append(end)
+        calls.append(end)
 
     load = cold.load(region.handle, 0, STEP, done)
     cold.forget(load, done)
@@ -224,7 +224,7 @@ def test_a_range_is_not_read_after_its_last_reader_has_left(region: FileRegion) 
     cold.load(region.handle, 0, STEP, done)  # a new reader, after the read was cancelled and before that was reported
     finished(found, None)
     pool.run()
-    assert told == [STEP]
+    assert calls == [STEP]
 
 
 def test_each_reader_has_its_share_of_the_memory_for_reading_ahead() -> None:

@@ -34,7 +34,7 @@ class Link:
 
     def __init__(self, next: Callable[[Connection, bytes], Reply] = lambda conn, frame: NO_REPLY) -> None:
         self.next = next
-        self.told = threading.Event()
+        self.notified = threading.Event()
         self.connection: Connection | None = None
         self.error: Exception | None = None
         self.calls = 0
@@ -46,7 +46,7 @@ class Link:
         self.connection, self.error = connection, error
         if connection is not None:
             connection.on_close = self.closed.set
-        self.told.set()
+        self.notified.set()
 
     def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
         replies: list[Reply] = []
@@ -76,7 +76,7 @@ def listening() -> Iterator[socket.socket]:
 
 def opened(running: Running, link: Link, address: tuple[str, int], **kwargs: Any) -> Link:
     running.server.open(address, link, link.opened, kwargs.pop("timeout_s", LONG), **kwargs)
-    assert link.told.wait(LONG)
+    assert link.notified.wait(LONG)
     return link
 
 
@@ -162,9 +162,9 @@ def test_a_connect_without_an_answer_is_given_up_after_its_time(serve: Serve) ->
         running.server.open(full.getsockname(), link, link.opened, 5)
         assert running.connect().is_open()
         pass_time(running, clock, 4.9)
-        assert not link.told.is_set()
+        assert not link.notified.is_set()
         pass_time(running, clock, 0.2)
-        assert link.told.wait(LONG)
+        assert link.notified.wait(LONG)
         assert isinstance(link.error, TimeoutError)
         assert "5 s" in str(link.error)
         assert full.getsockname()[0] in str(link.error)
@@ -206,15 +206,15 @@ def test_a_response_that_came_with_the_connection_is_received(
     serve: Serve, listening: socket.socket, closes: bool
 ) -> None:
     """A single epoll event reports that the connection is established and has bytes."""
-    running, link, go_on = serve(num_network_threads=1), Link(), threading.Event()
+    running, link, may_continue = serve(num_network_threads=1), Link(), threading.Event()
     (processor,) = running.server._processors
     running.server.open(listening.getsockname(), link, link.opened, LONG)
-    processor.post(go_on.wait, LONG)
+    processor.post(may_continue.wait, LONG)
     peer = Peer(listening.accept()[0])
     peer.send(b"hello")
     if closes:
         peer.close()
-    go_on.set()
+    may_continue.set()
     until(lambda: link.responses == [b"hello"])
     if closes:
         assert link.closed.wait(LONG)
@@ -269,15 +269,15 @@ def test_stop_cancels_connections_being_opened_and_closes_open_ones(serve: Serve
             one = waiting.enter_context(socket.socket())
             one.setblocking(False)
             one.connect_ex(full.getsockname())
-        unanswered, late, go_on = Link(), Link(), threading.Event()
+        unanswered, late, may_continue = Link(), Link(), threading.Event()
         (processor,) = running.server._processors
-        processor.post(go_on.wait, LONG)  # so that the thread does not end before the last of these
+        processor.post(may_continue.wait, LONG)  # so that the thread does not end before the last of these
         running.server.open(full.getsockname(), unanswered, unanswered.opened, LONG)
         processor.post(processor._begin_drain, float("inf"))
         running.server.open(listening.getsockname(), late, late.opened, LONG)
-        go_on.set()
+        may_continue.set()
         for never in (unanswered, late):
-            assert never.told.wait(LONG)
+            assert never.notified.wait(LONG)
             assert "stopping" in str(never.error)
     assert link.closed.wait(LONG)
     assert peer.is_closed()
@@ -313,7 +313,7 @@ def test_a_connection_through_a_transport_shakes_hands_before_its_first_request(
     )
     link = Link()
 
-    def told(connection: Connection | None, error: Exception | None) -> None:
+    def opened(connection: Connection | None, error: Exception | None) -> None:
         link.opened(connection, error)
         assert connection is not None
         for request in (b"first", b"x" * 100_000):
@@ -322,7 +322,7 @@ def test_a_connection_through_a_transport_shakes_hands_before_its_first_request(
     running.server.open(
         ("127.0.0.1", running.ports["RECORDS"]),
         link,
-        told,
+        opened,
         LONG,
         lambda connection: Records(connection, pool, welcome=300_000),
     )

@@ -14,14 +14,14 @@ class Gated(Echo):
     def __init__(self) -> None:
         super().__init__()
         self.stopped = threading.Event()
-        self.go_on = threading.Event()
+        self.may_continue = threading.Event()
 
     def answer(self, connection: Connection, frame: bytes) -> Reply:
         if frame.startswith(b"m"):
             connection.patient = True
         if frame == b"stop":
             self.stopped.set()
-            assert self.go_on.wait(LONG)
+            assert self.may_continue.wait(LONG)
         return [framed(frame)]
 
 
@@ -40,7 +40,7 @@ def test_patient_connections_are_served_after_others_and_a_few_at_a_time(serve: 
     for member in members:
         member.send(b"more")
     other.send(b"now")
-    running.handler.go_on.set()
+    running.handler.may_continue.set()
     assert other.frame() == b"now"
     assert [member.frame() for member in members] == [b"more"] * 60
     turns = [turn[0] for turn in running.handler.turns]
@@ -61,7 +61,7 @@ def test_answers_that_are_ready_together_let_requests_between_them(serve: Serve)
     before: list[int] = []
     for number in range(200):
         running.server._processors[0].post(lambda number=number: before.append(len(handler.turns)))
-    handler.go_on.set()
+    handler.may_continue.set()
     assert other.frame() == b"now"
     until(lambda: len(before) == 200)
     assert sum(turns == before[0] for turns in before) <= 20  # the other answers came after it

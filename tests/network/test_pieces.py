@@ -14,6 +14,7 @@ from kafkapy.network.connection import Connection
 from kafkapy.network.pieces import Pieces, held
 from kafkapy.network.replies import Reply
 from kafkapy.network.sends import DONE, UNMADE, Outbox, PageCache, Sender
+from tests.harness.examples import examples
 
 from .conftest import Echo, Serve, rss, until
 from .test_cold import GatedPool
@@ -27,12 +28,12 @@ class Cut:
     def __init__(self, data: bytes, sizes: list[int], ready: int = 0) -> None:
         self.data = data
         self.sizes = sizes
-        self.made = 0
+        self.pieces = 0
         self.again = 0
         self._ends = [0, ready]
 
     def __call__(self, offset: int) -> memoryview:
-        self.made += 1
+        self.pieces += 1
         if offset < self._ends[-1]:
             self.again += 1
         else:
@@ -53,7 +54,7 @@ class Answers(Echo):
         return [b"head", self.make(), b"tail"] if frame == b"pieces" else super().answer(connection, frame)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     length=st.integers(1, 300_000),
     sizes=st.lists(st.integers(1, 200_000), min_size=1, max_size=5),
@@ -122,11 +123,11 @@ def test_other_connections_are_served_while_a_piece_is_converted(serve: Serve) -
 @pytest.mark.parametrize("ending", ["error", "empty"])
 def test_a_piece_that_cannot_be_converted_closes_the_connection(serve: Serve, caplog, ending: str) -> None:
     """The frame's size is sent already, so only closing the connection can show the client the failure."""
-    made = []
+    produced = []
 
     def make(offset: int) -> bytes:
-        made.append(1)
-        if len(made) < 3:
+        produced.append(1)
+        if len(produced) < 3:
             return b"x" * 100
         if ending == "empty":
             return b""
@@ -158,12 +159,12 @@ def test_a_connection_whose_peer_leaves_while_a_piece_is_converted_is_closed(ser
 
 def test_slow_readers_hold_a_piece_each(serve: Serve, many_files: None) -> None:
     """Each reply has 10 MB; pieces that the client does not read are not produced."""
-    made: list[int] = []
+    produced: list[int] = []
     counting = threading.Lock()
 
     def make(offset: int) -> bytes:
         with counting:
-            made.append(1)
+            produced.append(1)
         return bytes(20_000)
 
     running = serve(Answers(lambda: Pieces(10_000_000, make)), socket_listen_backlog_size=256)
@@ -175,7 +176,7 @@ def test_slow_readers_hold_a_piece_each(serve: Serve, many_files: None) -> None:
     until(lambda: running.count("network_frames_in") > 200)
     assert stalled[0].exactly(10_000_008) == b"head" + bytes(10_000_000) + b"tail"
     assert rss() - before < 64 << 20
-    assert len(made) < 200 * 500 / 2
+    assert len(produced) < 200 * 500 / 2
 
 
 def test_many_slow_readers_together_hold_no_more_than_is_allowed(
@@ -194,7 +195,7 @@ def test_many_slow_readers_together_hold_no_more_than_is_allowed(
     stalled = [running.connect(receive_buffer=4096) for _ in range(60)]
     for client in stalled:
         client.send(b"pieces")
-    until(lambda: sum(make.made for make in makers) >= 60)
+    until(lambda: sum(maker.pieces for maker in makers) >= 60)
     assert running.connect().is_open()
     until(lambda: held.total <= 4_000_000)
     for client in stalled[::10]:  # six, of which four may have kept their pieces

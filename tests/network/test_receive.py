@@ -19,6 +19,7 @@ from kafkapy.network.connection import Connection
 from kafkapy.network.replies import CLOSE, NO_REPLY, Pending, Reply
 from kafkapy.network.settings import NetworkSettings
 from kafkapy.runtime.clock import ManualClock
+from tests.harness.examples import examples
 
 from .conftest import Echo, Running, Serve, framed, rss, until
 
@@ -31,7 +32,7 @@ def echo():
     running.stop()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     sizes=st.lists(st.one_of(st.integers(0, 300), st.integers(16_000, 70_000)), min_size=1, max_size=6),
     data=st.data(),

@@ -15,6 +15,7 @@ from kafkapy.network.connection import Connection
 from kafkapy.network.replies import Reply
 from kafkapy.network.sends import BLOCKED, DONE, LATER, Outbox, PageCache, Sender
 from kafkapy.record.file_region import CutOff, FileHandle, FileRegion
+from tests.harness.examples import examples
 
 from .conftest import Echo, Serve, framed, rss, until
 
@@ -43,7 +44,7 @@ def content(parts: list) -> bytes:
     return b"".join(part.read() if isinstance(part, FileRegion) else bytes(part) for part in parts)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     shape=st.lists(
         st.one_of(

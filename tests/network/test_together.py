@@ -55,18 +55,18 @@ def held(running: Running, clients: Sequence[Client]) -> Iterator[None]:
     for client in clients:
         assert answers(client)
     processor = next(iter(running.handler.connections.values())).processor
-    begun, go_on = threading.Event(), threading.Event()
+    begun, may_continue = threading.Event(), threading.Event()
 
     def hold() -> None:
         begun.set()
-        go_on.wait(LONG)
+        may_continue.wait(LONG)
 
     processor.post(hold)
     assert begun.wait(LONG)
     try:
         yield
     finally:
-        go_on.set()
+        may_continue.set()
 
 
 def connected(serve: Serve, count: int, handler: Any = None) -> tuple[Running, list[Client]]:

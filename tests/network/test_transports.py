@@ -37,14 +37,14 @@ def serve_records(serve: Serve) -> Iterator[ServeRecords]:
     pool = DiskPool(1)
 
     def start(handler: Any = None, **kwargs: Any) -> Running:
-        made: list[Records] = []
+        transports: list[Records] = []
 
         def make(conn: Connection) -> Records:
-            made.append(Records(conn, pool))
-            return made[-1]
+            transports.append(Records(conn, pool))
+            return transports[-1]
 
         running = serve(handler, listeners=LISTENERS, prepare={"RECORDS": make}, num_network_threads=1, **kwargs)
-        running.made = made  # type: ignore[attr-defined]
+        running.transports = transports  # type: ignore[attr-defined]
         running.plain = running.connect("PLAINTEXT")  # type: ignore[attr-defined]
         reached(running)
         return running
@@ -146,8 +146,8 @@ def test_a_handshake_continues_when_the_full_socket_has_room(serve_records: Serv
     running = serve_records(socket_send_buffer_bytes=4096)
     client = connect(running, shaken=False, welcome=LONG_WELCOME, receive_buffer=65536)
     client.hello()
-    until(lambda: [made.wants_write for made in running.made] == [True])  # type: ignore[attr-defined]
-    (transport,) = running.made  # type: ignore[attr-defined]
+    until(lambda: [made.wants_write for made in running.transports] == [True])  # type: ignore[attr-defined]
+    (transport,) = running.transports  # type: ignore[attr-defined]
     client.prove()
     client.send(b"first", b"second")
     reached(running)
@@ -188,7 +188,7 @@ def test_records_cut_at_every_byte(serve_records: ServeRecords) -> None:
         client = connect(running, shaken=False)
         stream = record(0xA1, b"10") + record(0xA3, b"User:records") + records(framed(*requests))
         client.sock.sendall(stream[:cut])
-        until(lambda cut=cut: len(running.made) == cut)  # type: ignore[misc,attr-defined]
+        until(lambda cut=cut: len(running.transports) == cut)  # type: ignore[misc,attr-defined]
         reached(running)
         client.sock.sendall(stream[cut:])
         client.await_welcome()
@@ -221,7 +221,7 @@ def test_the_transport_sends_the_end_of_the_stream_when_the_server_closes(serve_
     assert idle.is_closed()
     running.server.stop()
     assert last.is_closed()
-    assert [made.closes for made in running.made] == [1, 1, 1]  # type: ignore[attr-defined]
+    assert [transport.closes for transport in running.transports] == [1, 1, 1]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("ends", ["the stream", "the socket", "both"])
@@ -262,7 +262,7 @@ def test_the_end_of_the_stream_is_no_request_behind_a_pending_one(serve_records:
         until(lambda: running.server.connections == 1)
         assert running.handler.pending.cancelled
         return
-    (transport,) = running.made  # type: ignore[attr-defined]
+    (transport,) = running.transports  # type: ignore[attr-defined]
     until(lambda: transport.conn.gone)
     reached(running)
     assert not running.handler.pending.cancelled
@@ -283,7 +283,7 @@ def test_a_transport_that_fails_closes_its_connection_alone(
     good, bad = connect(running), connect(running)
     assert good.is_open()
     assert bad.is_open()
-    transport = running.made[1]  # type: ignore[attr-defined]
+    transport = running.transports[1]  # type: ignore[attr-defined]
     if method == "recv_into":  # the connection has the method itself
         transport.conn.recv_into = fail
     else:
@@ -316,7 +316,7 @@ def test_a_closed_connection_with_a_transport_leaves_no_reference_cycle(serve_re
         running.clients.clear()
         running.handler.connections.clear()
         until(lambda: running.server.connections == 1)
-        running.made.clear()  # type: ignore[attr-defined]
+        running.transports.clear()  # type: ignore[attr-defined]
 
     assert not objects_left_in_cycles(connect_and_close, 5)
 

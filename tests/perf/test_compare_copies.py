@@ -58,13 +58,13 @@ def test_tables_and_plots_have_the_measured_figures(monkeypatch, tmp_path, capsy
         *("zero_copy", "--json", str(tmp_path / "copies.json"), "--data", "/a/disk"),
         *("--brokers", "kafkapy", "--quick"),
     ]
-    said = capsys.readouterr().out
-    lines = [line.split("  ") for line in said.splitlines()]
+    output = capsys.readouterr().out
+    lines = [line.split("  ") for line in output.splitlines()]
     cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
     assert ["responses", "bare loop, sendfile", "kafkapy, sendfile", "bare loop, copy", "kafkapy, copy"] in cells
     assert ["4 KiB", "8 · 8.00", "6 · 6.00", "8 · 8.00", "3 · 3.00"] in cells
     assert ["1 MiB", "1.00 ×", "1.00 ×", "2.00 ×", "2.00 ×"] in cells  # sendfile / copy
-    assert "- a note\n" in said
+    assert "- a note\n" in output
     for name in ("zero_copy.rate.png", "zero_copy.cpu.png"):
-        assert f"- plot: {tmp_path / name}\n" in said
+        assert f"- plot: {tmp_path / name}\n" in output
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")

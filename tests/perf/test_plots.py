@@ -37,8 +37,8 @@ def test_curves_copies_and_the_soak_become_plots(written, tmp_path, capsys):
     soak = written("soak.json", samples=[{"minute": minute, "rss_mib": 30.0, "p99_ms": 1.0} for minute in (1, 2)])
     to = tmp_path / "plots"
     assert publish.main([run, soak, "--pages", "--plots", str(to)]) == 0
-    said = capsys.readouterr().out.split()
-    assert sorted(said) == sorted(map(str, to.iterdir()))
+    lines = capsys.readouterr().out.split()
+    assert sorted(lines) == sorted(map(str, to.iterdir()))
     names = ["partitions.stop", "soak.p99_ms", "soak.rss_mib", "zero_copy.cpu", "zero_copy.rate"]
     assert sorted(file.stem for file in to.iterdir()) == names
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in to.iterdir())

@@ -15,6 +15,7 @@ from kafkapy.protocol.apis import APIS, MAX_REQUEST_ELEMENTS, METADATA, Api
 from kafkapy.protocol.compiler import parse
 from kafkapy.protocol.layout import Layout, lay_out
 from kafkapy.protocol.message import make_class
+from tests.harness.examples import examples
 from tests.protocol.random_messages import layout_of, mutate, random_message
 
 EVERY_TYPE = """
@@ -92,7 +93,7 @@ def plain(message: Any) -> Any:
 def test_round_trips_and_both_codecs_agree(layout: Layout) -> None:
     fast, slow = codec.Program(layout), reference.Program(layout)
 
-    @settings(max_examples=6, deadline=None)
+    @settings(max_examples=examples(6), deadline=None)
     @given(seed=st.integers(0, 2**64 - 1))
     def run(seed: int) -> None:
         rng = random.Random(seed)
@@ -121,7 +122,7 @@ def test_every_prefix_of_a_message_is_refused(version: int) -> None:
                 program.decode(data[:end])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(data=st.binary(max_size=200), version=st.integers(0, 3))
 def test_both_codecs_agree_on_any_bytes(data: bytes, version: int) -> None:
     fast = outcome(codec.Program(every_type(version)).decode, data)

@@ -18,6 +18,7 @@ from kio.serial import entity_reader, entity_writer
 from kafkapy.protocol.apis import APIS, Api
 from kafkapy.protocol.compiler import ZERO_UUID
 from kafkapy.protocol.layout import Layout, Step
+from tests.harness.examples import examples
 from tests.protocol.random_messages import layout_of, primitive, random_message
 
 SIDES = ("request", "response")
@@ -119,7 +120,7 @@ def test_kio_reads_kafkapys_encoding_and_writes_the_same(api: Api, side: str, ve
     encode, decode = getattr(api, f"encode_{side}"), getattr(api, f"decode_{side}")
     read, write = entity_reader(cls), entity_writer(cls)
 
-    @settings(max_examples=6, deadline=None)
+    @settings(max_examples=examples(6), deadline=None)
     @given(seed=st.integers(0, 2**64 - 1))
     def run(seed: int) -> None:
         message = random_message(layout, random.Random(seed), kio_friendly)
@@ -170,7 +171,7 @@ def test_kafka_python_writes_the_same_bytes(api: Api, side: str, version: int) -
     layout, cls = layout_of(api, side, version), kafka_python_class(api, side, version)
     encode = getattr(api, f"encode_{side}")
 
-    @settings(max_examples=6, deadline=None)
+    @settings(max_examples=examples(6), deadline=None)
     @given(seed=st.integers(0, 2**64 - 1))
     def run(seed: int) -> None:
         message = random_message(layout, random.Random(seed))

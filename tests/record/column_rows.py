@@ -44,15 +44,15 @@ def header_rows(column, count):
 def rows_of(columns, large=False):
     """Return the rows as dicts."""
     count = columns.rows
-    made = {}
+    columns_by_name = {}
     for name, column in columns.columns.items():
         if name == "headers":
-            made[name] = header_rows(column, count)
+            columns_by_name[name] = header_rows(column, count)
         elif name in FORMATS:
-            made[name] = numbers(column, count, FORMATS[name])
+            columns_by_name[name] = numbers(column, count, FORMATS[name])
         else:
-            made[name] = byte_rows(column, count, "q" if large else "i")
-    return [dict(zip(made, row, strict=True)) for row in zip(*made.values(), strict=True)]
+            columns_by_name[name] = byte_rows(column, count, "q" if large else "i")
+    return [dict(zip(columns_by_name, row, strict=True)) for row in zip(*columns_by_name.values(), strict=True)]
 
 
 def read_all(builder, *buffers):

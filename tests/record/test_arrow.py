@@ -11,6 +11,7 @@ from kafkapy.record.arrow import record_batch, schema_of
 from kafkapy.record.batch import build
 from kafkapy.record.columns import COLUMNS, column_builder
 from kafkapy.record.legacy import build_set
+from tests.harness.examples import examples
 
 MAYBE = st.none() | st.binary(max_size=30)
 HEADERS = st.lists(st.tuples(st.text(max_size=8), MAYBE), max_size=3).map(tuple)
@@ -20,12 +21,12 @@ RECORDS = st.lists(st.tuples(st.integers(0, 10**12), MAYBE, MAYBE, HEADERS), min
 def one_batch(data, names=tuple(COLUMNS), large=False):
     builder = column_builder(names, large_offsets=large, partition=5)
     list(builder.feed(data))
-    made = record_batch(builder.finish(), schema_of(names, large_offsets=large))
-    made.validate(full=True)
-    return made
+    built = record_batch(builder.finish(), schema_of(names, large_offsets=large))
+    built.validate(full=True)
+    return built
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(RECORDS, st.booleans())
 def test_arrow_reads_the_written_records(records, large):
     found = one_batch(build(records, producer_id=9, producer_epoch=2, base_sequence=4, leader_epoch=8), large=large)

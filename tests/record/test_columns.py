@@ -14,6 +14,7 @@ from kafkapy.record import compression, control
 from kafkapy.record.batch import build, records_of
 from kafkapy.record.columns import COLUMNS, DamagedBatch, column_builder
 from kafkapy.record.legacy import build_set, check, iter_entries
+from tests.harness.examples import examples
 from tests.harness.markers import encode_marker
 
 from .column_rows import read_all, rows_of
@@ -87,7 +88,7 @@ def test_golden_partitions_have_the_records_that_kafka_lists(folder):
     assert count > 100
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(RECORDS, min_size=1, max_size=4), st.integers(0, 4), st.integers(1, 20), st.integers(0, 1))
 def test_columns_of_batches_of_every_codec_equal_the_decoders_records(groups, codec, max_rows, timestamp_type):
     data = b"".join(
@@ -98,7 +99,7 @@ def test_columns_of_batches_of_every_codec_equal_the_decoders_records(groups, co
     assert read_all(column_builder(NAMES, max_rows=max_rows), data) == as_rows(wanted)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(MESSAGES, st.integers(0, 1), st.integers(0, 3), st.integers(0, 1), st.integers(0, 10**12))
 def test_columns_of_message_sets_equal_the_decoders_records(messages, magic, codec, timestamp_type, base):
     timestamp_type *= magic
@@ -295,7 +296,7 @@ def test_the_memory_of_columns_stays_valid_without_the_builder():
         memoryview(columns.columns["value"].data)[0] = 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_damaged_bytes_give_the_decoders_records_up_to_the_damage(data):
     sound = data.draw(st.sampled_from([simple(5, codec=codec) + simple(4, 5) for codec in range(5)]

@@ -44,9 +44,9 @@ def without_times(records):
 @DOWN
 def test_records_keep_offsets_keys_and_values_and_format_1_their_times(source, magic, codec):
     data = stored(source, SOME, codec)
-    made = down_convert(data, magic)
-    assert {header.magic for header in iter_entries(made)} == {magic}
-    assert seen(made) == (seen(data) if magic else without_times(seen(data)))
+    converted = down_convert(data, magic)
+    assert {header.magic for header in iter_entries(converted)} == {magic}
+    assert seen(converted) == (seen(data) if magic else without_times(seen(data)))
 
 
 @OLD_CODECS
@@ -67,14 +67,14 @@ def test_converted_entries_equal_those_that_kafka_writes_in_that_format(source, 
 
 @OLD_CODECS
 def test_every_message_of_format_1_has_the_append_time_attribute(codec):
-    made = down_convert(stored(2, SOME, codec, timestamp_type=1), 1)
-    assert {header.timestamp_type for header in iter_entries(made)} == {1}
-    assert [record[1] for record in seen(made)] == [NOW + 9] * 3
+    converted = down_convert(stored(2, SOME, codec, timestamp_type=1), 1)
+    assert {header.timestamp_type for header in iter_entries(converted)} == {1}
+    assert [record[1] for record in seen(converted)] == [NOW + 9] * 3
     expected = build_set(
         [record[:3] for record in SOME], 1, codec, base_offset=100, timestamp_type=1, append_time=NOW + 9
     )
-    assert made == expected
-    assert [header.attributes & 8 for header in iter_entries(down_convert(made, 0))] == [0] * (1 if codec else 3)
+    assert converted == expected
+    assert [header.attributes & 8 for header in iter_entries(down_convert(converted, 0))] == [0] * (1 if codec else 3)
 
 
 @OLD_CODECS
@@ -115,10 +115,10 @@ def test_zstd_is_refused_even_after_other_batches(magic):
 
 
 def test_lz4_frames_get_the_header_checksum_of_their_format():
-    made = {magic: down_convert(stored(2, SOME, compression.LZ4), magic) for magic in (0, 1)}
-    assert made[0][26:33].hex() == "04224d1860401a"
-    assert made[1][34:41].hex() == "04224d18604082"
-    assert down_convert(made[1], 0) == made[0]
+    converted = {magic: down_convert(stored(2, SOME, compression.LZ4), magic) for magic in (0, 1)}
+    assert converted[0][26:33].hex() == "04224d1860401a"
+    assert converted[1][34:41].hex() == "04224d18604082"
+    assert down_convert(converted[1], 0) == converted[0]
 
 
 @DOWN
@@ -164,9 +164,9 @@ def test_any_mixture_of_formats_has_the_same_records_in_an_older_format(sets, ma
     for source, codec, records in sets:
         data += stored(source, records, codec, base_offset=offset)
         offset += len(records)
-    made = down_convert(data, magic)
-    assert all(header.magic <= magic for header in iter_entries(made))
-    before, after = seen(data), seen(made)
+    converted = down_convert(data, magic)
+    assert all(header.magic <= magic for header in iter_entries(converted))
+    before, after = seen(data), seen(converted)
     assert [(record[0], *record[2:]) for record in after] == [(record[0], *record[2:]) for record in before]
     if magic:
         assert after == before
@@ -178,9 +178,9 @@ def test_golden_segments_have_the_same_records_in_older_formats():
         if any(header.is_control for header in iter_entries(data)):
             continue
         for magic in (1, 0):
-            made = down_convert(data, magic)
+            converted = down_convert(data, magic)
             expected = seen(data) if magic else without_times(seen(data))
-            assert seen(made) == expected, (folder, partition, file, magic)
+            assert seen(converted) == expected, (folder, partition, file, magic)
 
 
 @given(st.data())
@@ -191,11 +191,11 @@ def test_mutated_entries_are_refused_or_converted(data):
         broken[place] = byte
     for magic in (0, 1):
         try:
-            made = down_convert(broken, magic, max_decompressed=1 << 20)
+            converted = down_convert(broken, magic, max_decompressed=1 << 20)
         except KafkaError:
             continue
-        if made and made != broken:
-            assert read_entry(made).magic <= magic
+        if converted and converted != broken:
+            assert read_entry(converted).magic <= magic
 
 
 def test_pieces_join_to_the_whole():

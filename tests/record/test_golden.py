@@ -150,27 +150,29 @@ def rebuilt(one):
 @pytest.mark.parametrize("partition", PARTITIONS)
 def test_batches_encoded_again_are_the_same(partition):
     for one in of(partition):
-        made = rebuilt(one)
+        rebuilt_batch = rebuilt(one)
         if one.expected["codec"] == "snappy":
             # Snappy leaves the choice of matches to the implementation, so only the contents must be the same.
-            assert records_of(made, batch.check(made)) == records_of(one.bytes, batch.check(one.bytes)), one.name
+            assert records_of(rebuilt_batch, batch.check(rebuilt_batch)) == records_of(
+                one.bytes, batch.check(one.bytes)
+            ), one.name
         elif one.expected["codec"] == "none":
-            assert made == one.bytes, one.name
+            assert rebuilt_batch == one.bytes, one.name
         else:
-            assert same_but_for_the_compressor(made, one.bytes), one.name
+            assert same_but_for_the_compressor(rebuilt_batch, one.bytes), one.name
 
 
-def same_but_for_the_compressor(made, original):
+def same_but_for_the_compressor(rebuilt_batch, original):
     """Return True if the batches are equal except for the compressed bytes: other releases of zlib, lz4 or zstd may
     choose other matches."""
-    if made == original:
+    if rebuilt_batch == original:
         return True
-    ours, theirs = batch.check(made), batch.check(original)
+    ours, theirs = batch.check(rebuilt_batch), batch.check(original)
     return (
-        records_of(made, ours) == records_of(original, theirs)
-        and made[:8] == original[:8]
-        and made[12:17] == original[12:17]
-        and made[21:61] == original[21:61]
+        records_of(rebuilt_batch, ours) == records_of(original, theirs)
+        and rebuilt_batch[:8] == original[:8]
+        and rebuilt_batch[12:17] == original[12:17]
+        and rebuilt_batch[21:61] == original[21:61]
     )
 
 

@@ -140,14 +140,16 @@ def rebuilt(one):
     )
 
 
-def same_but_for_the_compressor(made, original):
+def same_but_for_the_compressor(rebuilt_set, original):
     """Return True if the entries are equal except for the compressed bytes: other compressors choose other matches."""
-    if made == original:
+    if rebuilt_set == original:
         return True
-    ours, theirs = check_entry(made), check_entry(original)
+    ours, theirs = check_entry(rebuilt_set), check_entry(original)
     end = 26 if ours.magic else 18
     return (
-        set_of(made, ours) == set_of(original, theirs) and made[:8] == original[:8] and made[16:end] == original[16:end]
+        set_of(rebuilt_set, ours) == set_of(original, theirs)
+        and rebuilt_set[:8] == original[:8]
+        and rebuilt_set[16:end] == original[16:end]
     )
 
 
@@ -156,8 +158,10 @@ def test_entries_encoded_again_are_the_same(folder, partition):
     for one in of(folder, partition):
         if one.expected["magic"] == 2:
             continue
-        made = rebuilt(one)
-        assert same_but_for_the_compressor(made, one.bytes) if one.wrapper else made == one.bytes, one.name
+        rebuilt_set = rebuilt(one)
+        assert same_but_for_the_compressor(rebuilt_set, one.bytes) if one.wrapper else rebuilt_set == one.bytes, (
+            one.name
+        )
 
 
 def test_lz4_frames_equal_kafkas_byte_for_byte_with_the_right_or_the_wrong_header_checksum():

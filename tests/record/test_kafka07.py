@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kafkapy.record import kafka07
 from kafkapy.record.compression import GZIP, NAMES, NONE, SNAPPY, compress
 from kafkapy.record.kafka07 import CorruptMessage, build_message, iter_messages, messages_in, read_message
+from tests.harness.examples import examples
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "kafka-0.7.2"
 PARTITIONS = sorted(path.name for path in (GOLDEN / "data").iterdir() if path.is_dir())
@@ -168,7 +169,7 @@ def test_higher_attribute_bits_are_ignored():
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_any_bytes_are_read_or_refused(data):
     try:
         payloads(data, limit=1 << 20)
@@ -177,7 +178,7 @@ def test_any_bytes_are_read_or_refused(data):
 
 
 @given(st.lists(st.tuples(st.binary(max_size=40), st.sampled_from([0, 1]), st.sampled_from([None, GZIP, SNAPPY]))))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_built_messages_are_read_back(messages):
     parts = []
     for payload, magic, codec in messages:

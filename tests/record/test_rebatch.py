@@ -16,6 +16,7 @@ from kafkapy.record.batch import BatchBuilder, build, records_of
 from kafkapy.record.columns import DamagedBatch
 from kafkapy.record.legacy import build_set
 from kafkapy.record.rebatch import Rebatcher
+from tests.harness.examples import examples
 from tests.harness.markers import encode_marker
 
 MAYBE = st.none() | st.binary(max_size=30)
@@ -105,7 +106,7 @@ def flat(groups):
     return [record for group in groups for record in group]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     steps=PARTITIONS,
     start=st.integers(0, 30),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kafkapy.replica import isr, truncation
 from kafkapy.replica.isr import Follower, IsrState
 from kafkapy.replica.truncation import EpochEnd
+from tests.harness.examples import examples
 from tests.replica.cluster_model import Rules, Violation, run
 
 STEPS = 200
@@ -37,7 +38,7 @@ def of_the_committed_isr(state: IsrState, current: int, end: int, followers: Any
     return isr.new_high_watermark(state._replace(proposed=None), current, end, followers, least, 0.0, lag)
 
 
-@settings(max_examples=RUNS, deadline=None)
+@settings(max_examples=examples(RUNS), deadline=None)
 @given(st.integers(0, 2**40))
 def test_nothing_committed_is_lost_and_all_replicas_agree_in_the_end(seed: int) -> None:
     run(seed, STEPS)

@@ -46,9 +46,9 @@ class Leader:
 
 @pytest.fixture
 def leader(tmp_path: Path) -> Iterator[Leader]:
-    made = Leader(tmp_path / "leader")
-    yield made
-    made.close()
+    leader_bench = Leader(tmp_path / "leader")
+    yield leader_bench
+    leader_bench.close()
 
 
 Make = Callable[..., FollowerBench]
@@ -56,14 +56,14 @@ Make = Callable[..., FollowerBench]
 
 @pytest.fixture
 def make(tmp_path: Path, leader: Leader) -> Iterator[Make]:
-    made: list[FollowerBench] = []
+    benches: list[FollowerBench] = []
 
     def maker(**options: Any) -> FollowerBench:
-        made.append(FollowerBench(tmp_path / "follower", leader.server.address, **options))
-        return made[-1]
+        benches.append(FollowerBench(tmp_path / "follower", leader.server.address, **options))
+        return benches[-1]
 
     yield maker
-    for bench in made:
+    for bench in benches:
         bench.close()
 
 

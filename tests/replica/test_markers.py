@@ -124,15 +124,15 @@ def test_a_marker_that_is_refused_ends_no_offsets(replicas):
 
 def test_a_marker_that_needs_a_flush_is_answered_after_the_flush(replicas):
     partition = replicas.make("t", 0, **{"flush.messages": 1})
-    told = threading.Event()
+    notified = threading.Event()
     answers = []
 
     def done(codes):
         answers.append((codes, partition.log.recovery_point))
-        told.set()
+        notified.set()
 
     MarkerWriter(replicas, SYSTEM_CLOCK, Offsets()).write(Marker(7, 0, 0, True), [("t", 0)], done)
-    assert told.wait(30)
+    assert notified.wait(30)
     assert answers == [({("t", 0): Errors.NONE}, 2)]
 
 

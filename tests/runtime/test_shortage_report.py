@@ -35,7 +35,7 @@ class Bench:
         for _ in range(times):
             self.report.refused(doing, FULL)
 
-    def said(self) -> list[tuple[str, str]]:
+    def logged(self) -> list[tuple[str, str]]:
         """Return (level, message) of the lines logged since the last call."""
         lines = [(record.levelname, record.message) for record in self._caplog.records]
         self._caplog.clear()
@@ -51,7 +51,7 @@ def bench(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_first_refusal_is_an_error_that_says_what_is_refused(bench: Bench) -> None:
     bench.refuse(100)
-    ((level, line),) = bench.said()
+    ((level, line),) = bench.logged()
     assert level == "ERROR"
     assert line.startswith(
         f"/data cannot be written: {FULL}; bytes free: 4096. Refused: appending to t-0, and everything else "
@@ -61,12 +61,12 @@ def test_the_first_refusal_is_an_error_that_says_what_is_refused(bench: Bench) -
 
 def test_once_a_minute_the_number_of_refusals_is_logged(bench: Bench) -> None:
     bench.refuse()
-    bench.said()
+    bench.logged()
     for _ in range(6):
         bench.clock.advance(REPEAT_S / 6)
         bench.refuse(10)
     bench.refuse(10, "appending to __consumer_offsets-3")
-    assert bench.said() == [
+    assert bench.logged() == [
         (
             "ERROR",
             f"/data could not be written for 60 s: {FULL}; bytes free: 4096; writes refused since the last line: 51, "
@@ -75,7 +75,7 @@ def test_once_a_minute_the_number_of_refusals_is_logged(bench: Bench) -> None:
     ]
     bench.clock.advance(REPEAT_S)
     bench.report.refused("appending to t-0", FULL, 7)
-    ((_, line),) = bench.said()
+    ((_, line),) = bench.logged()
     assert "for 120 s:" in line
     assert "since the last line: 26, " in line
 
@@ -84,11 +84,11 @@ def test_the_end_is_one_line_with_the_sum(bench: Bench) -> None:
     bench.refuse(3)
     bench.clock.advance(42)
     bench.refuse(4)
-    bench.said()
+    bench.logged()
     bench.clock.advance(QUIET_S)
     bench.report.written()
     bench.report.written()
-    assert bench.said() == [
+    assert bench.logged() == [
         ("WARNING", "/data can be written again; bytes free: 4096; writes refused: 7, in 42 s"),
     ]
     assert not bench.report.lasts
@@ -99,7 +99,7 @@ def test_writes_that_still_fit_do_not_end_it(bench: Bench) -> None:
         bench.refuse()
         bench.clock.advance(QUIET_S / 2)
         bench.report.written()
-    assert len(bench.said()) == 1 + 100 * QUIET_S / 2 // REPEAT_S
+    assert len(bench.logged()) == 1 + 100 * QUIET_S / 2 // REPEAT_S
     assert bench.report.lasts
 
 
@@ -109,9 +109,9 @@ def test_the_end_of_a_shortage_is_logged_even_if_there_are_no_more_writes(bench:
     for _ in range(100):  # there is room again, and all producers catch up at once
         bench.report.written()
     assert len(bench.scheduled) == 1
-    assert [level for level, _ in bench.said()] == ["ERROR"]
+    assert [level for level, _ in bench.logged()] == ["ERROR"]
     bench.advance(QUIET_S - 1)
-    assert bench.said() == [("WARNING", "/data can be written again; bytes free: 4096; writes refused: 3, in 0 s")]
+    assert bench.logged() == [("WARNING", "/data can be written again; bytes free: 4096; writes refused: 3, in 0 s")]
     assert not bench.report.lasts
 
 
@@ -120,9 +120,9 @@ def test_a_refusal_after_the_last_write_keeps_it_going(bench: Bench) -> None:
     bench.report.written()
     bench.clock.advance(QUIET_S / 2)
     bench.refuse()
-    bench.said()
+    bench.logged()
     bench.advance(QUIET_S * 2)
-    assert (bench.said(), bench.report.lasts) == ([], True)
+    assert (bench.logged(), bench.report.lasts) == ([], True)
 
 
 def test_the_quiet_time_begins_at_the_last_refusal(bench: Bench) -> None:
@@ -131,11 +131,11 @@ def test_the_quiet_time_begins_at_the_last_refusal(bench: Bench) -> None:
     bench.clock.advance(QUIET_S / 2)
     bench.refuse()
     bench.report.written()
-    bench.said()
+    bench.logged()
     bench.advance(QUIET_S / 2)
-    assert bench.said() == []
+    assert bench.logged() == []
     bench.advance(QUIET_S / 2)
-    assert [level for level, _ in bench.said()] == ["WARNING"]
+    assert [level for level, _ in bench.logged()] == ["WARNING"]
 
 
 def test_a_write_does_not_fail_because_no_thread_can_be_started(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,19 +147,19 @@ def test_a_write_does_not_fail_because_no_thread_can_be_started(bench: Bench, mo
     bench.report.written()
     bench.clock.advance(QUIET_S)
     bench.report.written()
-    assert [level for level, _ in bench.said()] == ["ERROR", "WARNING"]
+    assert [level for level, _ in bench.logged()] == ["ERROR", "WARNING"]
 
 
 def test_the_next_shortage_is_another_one(bench: Bench) -> None:
     bench.refuse(5)
     bench.clock.advance(QUIET_S)
     bench.report.written()
-    bench.said()
+    bench.logged()
     bench.refuse(2)
-    assert [level for level, _ in bench.said()] == ["ERROR"]
+    assert [level for level, _ in bench.logged()] == ["ERROR"]
     bench.clock.advance(QUIET_S)
     bench.report.written()
-    ((_, line),) = bench.said()
+    ((_, line),) = bench.logged()
     assert "writes refused: 2, in 0 s" in line
 
 

@@ -95,18 +95,18 @@ class Lab:
 def held(server):
     """Hold the only network thread until the block ends, so that it finds everything sent in the block in one turn."""
     (processor,) = server._network._processors
-    begun, go_on = threading.Event(), threading.Event()
+    begun, may_continue = threading.Event(), threading.Event()
 
     def hold():
         begun.set()
-        go_on.wait(LONG)
+        may_continue.wait(LONG)
 
     processor.post(hold)
     assert begun.wait(LONG)
     try:
         yield
     finally:
-        go_on.set()
+        may_continue.set()
 
 
 def turns_of(api, monkeypatch):

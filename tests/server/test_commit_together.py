@@ -24,26 +24,26 @@ PARTITIONS = 3
 
 @pytest.fixture
 def lab(tmp_path):
-    made = Lab(tmp_path / "together", offset_metadata_max_bytes=100)
-    yield from ready(made)
+    new_lab = Lab(tmp_path / "together", offset_metadata_max_bytes=100)
+    yield from ready(new_lab)
 
 
 @pytest.fixture
 def alone(tmp_path):
-    made = Lab(tmp_path / "alone", offset_metadata_max_bytes=100)
-    yield from ready(made)
+    new_lab = Lab(tmp_path / "alone", offset_metadata_max_bytes=100)
+    yield from ready(new_lab)
 
 
-def ready(made):
-    made.wire.create_topic("a", PARTITIONS)
-    made.wire.create_topic("b", PARTITIONS)
-    made.wires = [made.connect() for _ in range(MANY)]
-    for wire in made.wires:  # the processor has them all
+def ready(waiting_lab):
+    waiting_lab.wire.create_topic("a", PARTITIONS)
+    waiting_lab.wire.create_topic("b", PARTITIONS)
+    waiting_lab.wires = [waiting_lab.connect() for _ in range(MANY)]
+    for wire in waiting_lab.wires:  # the processor has them all
         wire.end_offset("a", 0)
-    yield made
-    for wire in made.wires:
+    yield waiting_lab
+    for wire in waiting_lab.wires:
         wire.socket.close()
-    made.stop()
+    waiting_lab.stop()
 
 
 @pytest.fixture

@@ -342,12 +342,12 @@ def test_a_stop_does_not_wait_for_loads(tmp_path: Path, monkeypatch: pytest.Monk
     adopt([tmp_path / "data"], Knowledge())
     from kafkapy.coordinator.group_machine import GroupMachine
 
-    begun, go_on = threading.Event(), threading.Event()
+    begun, may_continue = threading.Event(), threading.Event()
     replay = GroupMachine.replay_block
 
     def slowly(machine: GroupMachine, block: memoryview) -> int:
         begun.set()
-        assert go_on.wait(10)
+        assert may_continue.wait(10)
         return replay(machine, block)
 
     monkeypatch.setattr(GroupMachine, "replay_block", slowly)
@@ -356,6 +356,6 @@ def test_a_stop_does_not_wait_for_loads(tmp_path: Path, monkeypatch: pytest.Monk
     assert code_of(server, GROUPS, "key") == Errors.COORDINATOR_LOAD_IN_PROGRESS
     stopping = threading.Thread(target=server.stop)
     stopping.start()
-    go_on.set()
+    may_continue.set()
     stopping.join(20)
     assert not stopping.is_alive()

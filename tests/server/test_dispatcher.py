@@ -24,10 +24,10 @@ def produce(acks=1, topic="a", data=None):
 
 @pytest.fixture
 def lab(tmp_path):
-    made = Lab(tmp_path)
-    made.wire.create_topic("a", 1)
-    yield made
-    made.stop()
+    new_lab = Lab(tmp_path)
+    new_lab.wire.create_topic("a", 1)
+    yield new_lab
+    new_lab.stop()
 
 
 @pytest.fixture

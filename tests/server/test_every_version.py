@@ -49,12 +49,12 @@ def topic(broker, wire, request):
     """Create a topic with two partitions and three records in the first. Return (name, id)."""
     name = f"t.{request.node.name}".replace("[", "-").replace("]", "").replace(" ", "")[:200]
     make = CREATE_TOPICS.Request
-    made = wire.call(
+    created = wire.call(
         CREATE_TOPICS, 7, make(topics=[make.Topics(name=name, num_partitions=2, replication_factor=1)], timeout_ms=9000)
     ).topics[0]
-    assert made.error_code == Errors.NONE
+    assert created.error_code == Errors.NONE
     assert produce(wire, name, 11).error_code == Errors.NONE
-    return name, made.topic_id
+    return name, created.topic_id
 
 
 def produce(wire, name, version, acks=1, data=None):

@@ -182,10 +182,10 @@ def test_a_session_tells_a_follower_a_new_high_watermark_without_waking_it(broke
     assert (read.high_watermark, len(read.records) > 0) == (1, True)
     with Wire(broker.bootstrap_servers) as other:
         follow(other, topic, 2)
-    told = follower.call(FETCH, FETCH_VERSION, in_session(topic, 2, session=session, epoch=2, replica=THIRD))
-    assert [(one.high_watermark, len(one.records)) for one in partitions_of(told)] == [(2, 0)]
-    told = follower.call(FETCH, FETCH_VERSION, in_session(session=session, epoch=3, replica=THIRD))
-    assert partitions_of(told) == []
+    response = follower.call(FETCH, FETCH_VERSION, in_session(topic, 2, session=session, epoch=2, replica=THIRD))
+    assert [(one.high_watermark, len(one.records)) for one in partitions_of(response)] == [(2, 0)]
+    response = follower.call(FETCH, FETCH_VERSION, in_session(session=session, epoch=3, replica=THIRD))
+    assert partitions_of(response) == []
 
 
 def test_a_consumers_session_is_not_woken_by_records_that_are_not_replicated(broker, wire, follower, topic, partition):

@@ -17,6 +17,7 @@ from kafkapy.protocol.apis import CREATE_TOPICS, DELETE_TOPICS, FETCH
 from kafkapy.record.control import marker_batch
 from kafkapy.replica.hosted_partition import READ_COMMITTED, READ_UNCOMMITTED
 from tests.harness.appends import append_to
+from tests.harness.examples import examples
 from tests.harness.wire import Wire
 from tests.server.requests import batch, produce, start_broker
 
@@ -50,9 +51,9 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def scene(server):
-    made = Scene(server)
-    yield made
-    made.close()
+    new_scene = Scene(server)
+    yield new_scene
+    new_scene.close()
 
 
 class Scene:
@@ -151,7 +152,7 @@ class Consumer:
         self.wanted = {}
         self.forgotten = []
         self.named = set()
-        self.told = {}
+        self.known = {}
 
     def want(self, key, offset, most=ALL, epoch=-1):
         self.wanted[key] = (offset, most, epoch)
@@ -160,7 +161,7 @@ class Consumer:
     def forget(self, key):
         if self.id and key in self.wanted and len(self.wanted) > 1:
             del self.wanted[key]
-            self.told.pop(key, None)
+            self.known.pop(key, None)
             self.named.discard(key)
             self.forgotten.append(key)
 
@@ -200,7 +201,7 @@ class Consumer:
         _, answer = self.wire.receive(FETCH, self.version)
         assert answer.error_code == Errors.NONE
         self.id, self.epoch = answer.session_id, self.epoch + 1
-        return told_by(answer)
+        return partitions_in(answer)
 
     def fetch(self, **how):
         self.ask(**how)
@@ -215,11 +216,11 @@ class Consumer:
         """Return the response expected in the session, computed from a fetch of every partition without a session."""
         answer = self.scene.other.call(FETCH, self.version, self._request(list(self.wanted), (0, -1), **how))
         news, rotated = {}, []
-        for key, said in told_by(answer).items():
-            error, high_watermark, _, start, _, records = said
-            if records or error or not self.id or self.told.get(key, (-1, -1)) != (high_watermark, start):
-                news[key] = said
-            self.told[key] = (-1 if error else high_watermark, start)
+        for key, values in partitions_in(answer).items():
+            error, high_watermark, _, start, _, records = values
+            if records or error or not self.id or self.known.get(key, (-1, -1)) != (high_watermark, start):
+                news[key] = values
+            self.known[key] = (-1 if error else high_watermark, start)
             if records and self.id:
                 rotated.append(key)
         for key in rotated:
@@ -227,7 +228,7 @@ class Consumer:
         return news
 
 
-def told_by(answer):
+def partitions_in(answer):
     return {
         (topic.topic, one.partition_index): (
             one.error_code,
@@ -344,9 +345,9 @@ class Sessions(RuleBasedStateMachine):
     def forget(self, drawn):
         self.consumer.forget(self.key(drawn))
 
-    @rule(max_bytes=st.sampled_from([1, 200, 700, ALL]), goes_on=st.booleans())
-    def fetch(self, max_bytes, goes_on):
-        self.compare(max_bytes, goes_on)
+    @rule(max_bytes=st.sampled_from([1, 200, 700, ALL]), continues=st.booleans())
+    def fetch(self, max_bytes, continues):
+        self.compare(max_bytes, continues)
 
     @rule(isolation=st.none() | ISOLATION)
     def catch_up(self, isolation):
@@ -359,7 +360,7 @@ class Sessions(RuleBasedStateMachine):
         drawn=KEY,
         change=st.sampled_from([Scene.append_one, Scene.shorten, Scene.retain, Scene.truncate, Scene.lead_again]),
     )
-    def change_one_when_all_is_told(self, drawn, change):
+    def change_one_when_all_is_known(self, drawn, change):
         key = self.key(drawn)
         self.scene.append_one(key)
         if change is not Scene.truncate or not self.transactional(drawn):
@@ -367,15 +368,15 @@ class Sessions(RuleBasedStateMachine):
             change(self.scene, key)
             self.compare(ALL)
 
-    def compare(self, max_bytes, goes_on=True):
+    def compare(self, max_bytes, continues=True):
         consumer, isolation = self.consumer, self.isolation
-        told = consumer.fetch(max_bytes=max_bytes, isolation=isolation)
+        response = consumer.fetch(max_bytes=max_bytes, isolation=isolation)
         consumer.id, session = (consumer.id if consumer.epoch > 1 else 0), consumer.id
         expected = consumer.expected(max_bytes=max_bytes, isolation=isolation)
         consumer.id = session
-        assert list(told.items()) == list(expected.items())
-        if goes_on:
-            for key, (*_, records) in told.items():
+        assert list(response.items()) == list(expected.items())
+        if continues:
+            for key, (*_, records) in response.items():
                 offset, most, epoch = consumer.wanted[key]
                 behind = end_of(records, offset)
                 if behind > offset:
@@ -384,7 +385,9 @@ class Sessions(RuleBasedStateMachine):
 
 def test_a_session_returns_the_same_changes_as_a_read_of_every_partition(server):
     Sessions.server = server
-    run_state_machine_as_test(Sessions, settings=settings(max_examples=EXAMPLES, stateful_step_count=30, deadline=None))
+    run_state_machine_as_test(
+        Sessions, settings=settings(max_examples=examples(EXAMPLES), stateful_step_count=30, deadline=None)
+    )
 
 
 # --- waiting
@@ -398,11 +401,11 @@ def waits(scene):
 
 @pytest.fixture
 def consumer(scene):
-    made = Consumer(scene)
+    new_consumer = Consumer(scene)
     for key in scene.keys:
-        made.want(key, 0)
-    made.settle()
-    return made
+        new_consumer.want(key, 0)
+    new_consumer.settle()
+    return new_consumer
 
 
 def test_a_waiting_session_is_watched_for_once(scene, consumer):
@@ -452,9 +455,9 @@ def test_a_waiting_session_is_woken_by_the_deletion_of_a_topic_and_gets_its_re_c
     consumer.ask(wait=30_000)
     waits(scene)
     scene.delete(scene.topics[1])
-    told = consumer.take()
-    assert {key[0] for key in told} == {scene.topics[1]}
-    assert {said[0] for said in told.values()} == {Errors.UNKNOWN_TOPIC_OR_PARTITION}
+    response = consumer.take()
+    assert {key[0] for key in response} == {scene.topics[1]}
+    assert {said[0] for said in response.values()} == {Errors.UNKNOWN_TOPIC_OR_PARTITION}
     consumer.fetch()
     scene.create(scene.topics[1])
     assert len(consumer.fetch()) == PARTITIONS
@@ -466,7 +469,7 @@ def test_a_consumer_that_names_the_old_leader_epoch_is_fenced(scene, consumer):
     consumer.want(key, 0, epoch=0)
     consumer.settle()
     scene.lead_again(key)
-    assert {key: said[0] for key, said in consumer.fetch().items()} == {key: Errors.FENCED_LEADER_EPOCH}
+    assert {key: values[0] for key, values in consumer.fetch().items()} == {key: Errors.FENCED_LEADER_EPOCH}
 
 
 def test_a_waiting_fetch_is_answered_when_its_session_ends(scene, consumer):
@@ -529,9 +532,9 @@ def test_nothing_is_missed_while_both_network_threads_are_at_work(scene):
             consumer.fetch()
             read = 0
             while read < 2 * rounds:
-                told = consumer.fetch(wait=20_000)
-                assert told, f"{read} records were read, and of no more is told"
-                for key, (*_, records) in told.items():
+                response = consumer.fetch(wait=20_000)
+                assert response, f"{read} records were read, and of no more is told"
+                for key, (*_, records) in response.items():
                     offset = consumer.wanted[key][0]
                     consumer.want(key, end_of(records, offset))
                     read += consumer.wanted[key][0] - offset

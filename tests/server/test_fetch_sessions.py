@@ -34,9 +34,9 @@ def fetch(cache, session_id, epoch, asked=(), forgotten=(), now=0.0, ids=False, 
 
 def open_session(cache, partitions, now=0.0):
     context = fetch(cache, 0, 0, partitions, now=now)
-    error, session_id, told = context.respond([read() for _ in partitions], now)
+    error, session_id, response = context.respond([read() for _ in partitions], now)
     assert error == Errors.NONE
-    assert len(told) == len(partitions)
+    assert len(response) == len(partitions)
     return session_id
 
 
@@ -51,9 +51,9 @@ def test_the_first_incremental_fetch_reads_all_partitions_and_answers_only_news(
     session = open_session(cache, [part(index=0), part(index=1)])
     context = fetch(cache, session, 1)
     assert [one.index for one in context.partitions] == [0, 1]
-    error, told_id, told = context.respond([read(), read(5, 100)], 0.0)
-    assert (error, told_id) == (Errors.NONE, session)
-    assert [asked.index for asked, _ in told] == [1]
+    error, response_id, response = context.respond([read(), read(5, 100)], 0.0)
+    assert (error, response_id) == (Errors.NONE, session)
+    assert [asked.index for asked, _ in response] == [1]
 
 
 def test_a_partition_with_data_is_read_last_the_next_time():
@@ -138,8 +138,8 @@ def test_an_error_is_returned_each_time_and_the_recovery_once():
     cache = FetchSessionCache(10)
     session = open_session(cache, [part()])
     for epoch in (1, 2):
-        told = fetch(cache, session, epoch).respond([read(-1, error=Errors.UNKNOWN_TOPIC_OR_PARTITION)], 0.0)[2]
-        assert len(told) == 1
+        response = fetch(cache, session, epoch).respond([read(-1, error=Errors.UNKNOWN_TOPIC_OR_PARTITION)], 0.0)[2]
+        assert len(response) == 1
     assert len(fetch(cache, session, 3).respond([read(0)], 0.0)[2]) == 1
     assert fetch(cache, session, 4).partitions == []
 

@@ -89,8 +89,8 @@ def wire(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         if one.cleaned:
             configs.append(make.Topics.Configs(name="cleanup.policy", value="compact"))
         topics.append(make.Topics(name=one.topic, num_partitions=1, replication_factor=1, configs=configs))
-    made = wire.call(CREATE_TOPICS, 7, make(topics=topics, timeout_ms=30_000))
-    assert {one.error_code for one in made.topics} == {Errors.NONE}
+    created = wire.call(CREATE_TOPICS, 7, make(topics=topics, timeout_ms=30_000))
+    assert {one.error_code for one in created.topics} == {Errors.NONE}
     wire.close()
     server.stop()
     for one in ALL:

@@ -17,14 +17,14 @@ VERSIONS = re.compile(r"(\w+)\s\(versions?\s(\d+)(?:\sto\s(\d+))?[);]")
 def test_the_docstring_of_a_handler_module_has_its_versions_and_differences_from_kafka(name: str) -> None:
     module = f"{handlers.__name__}.{name}"
     doc = sys.modules[module].__doc__ or ""
-    said = {api: (int(first), int(last or first)) for api, first, last in VERSIONS.findall(doc)}
+    documented = {api: (int(first), int(last or first)) for api, first, last in VERSIONS.findall(doc)}
     served = {key: TABLE.find(key) for key in TABLE.versions()}
-    assert said == {
+    assert documented == {
         one.api.name: TABLE.versions()[key]
         for key, one in served.items()
         if one is not None and one.handler.__module__ == module
     }
-    assert said
+    assert documented
     assert doc.count("Differences from Kafka:") == 1
 
 

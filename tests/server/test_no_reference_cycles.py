@@ -29,9 +29,9 @@ def kind(setup):
 
 @pytest.fixture(scope="module", params=["", "127.0.0.1:0"], ids=["plain", "metrics"])
 def lab(request, tmp_path_factory):
-    made = Lab(tmp_path_factory.mktemp("cycles"), kafkapy_metrics_listen=request.param)
-    yield made
-    made.stop()
+    new_lab = Lab(tmp_path_factory.mktemp("cycles"), kafkapy_metrics_listen=request.param)
+    yield new_lab
+    new_lab.stop()
 
 
 def good(answer):
@@ -401,8 +401,8 @@ class Two:
         self._sync()
 
     def until_rebalance(self):
-        said = {"group_id": self.group, "generation_id": self.answer.generation_id, "member_id": self.member}
-        eventually(lambda: self.wire.call(apis.HEARTBEAT, 1, **said).error_code == Errors.REBALANCE_IN_PROGRESS)
+        fields = {"group_id": self.group, "generation_id": self.answer.generation_id, "member_id": self.member}
+        eventually(lambda: self.wire.call(apis.HEARTBEAT, 1, **fields).error_code == Errors.REBALANCE_IN_PROGRESS)
 
     def join(self):
         """Let other members join. Return their ids."""

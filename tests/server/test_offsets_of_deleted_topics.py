@@ -94,10 +94,10 @@ def test_offsets_that_are_being_loaded_are_deleted_with_their_topic(
     wire.close()
     server.stop()
 
-    load, go_on = shard_loader._load, threading.Event()
+    load, may_continue = shard_loader._load, threading.Event()
 
     def slow_load(*how: Any) -> int:
-        assert go_on.wait(30)
+        assert may_continue.wait(30)
         return load(*how)
 
     monkeypatch.setattr(shard_loader, "_load", slow_load)
@@ -105,7 +105,7 @@ def test_offsets_that_are_being_loaded_are_deleted_with_their_topic(
     wire = Wire(server.bootstrap_servers)
     delete(wire, gone)
     make_topic(wire, gone)
-    go_on.set()
+    may_continue.set()
     wait_until_loaded(server)
     assert committed(wire, gone) == NONE_COMMITTED
     assert committed(wire, stays) == 22

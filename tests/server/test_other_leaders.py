@@ -22,8 +22,8 @@ class Cluster:
 
     def hand_over(self, topic, leader_epoch=1):
         """Make broker 7 the leader of partition 0 of the topic."""
-        made = self.services.topics.get(topic)
-        roles = [PartitionRole(topic, 0, made.id, OTHER, leader_epoch, 1, [0, OTHER], [0, OTHER])]
+        topic_info = self.services.topics.get(topic)
+        roles = [PartitionRole(topic, 0, topic_info.id, OTHER, leader_epoch, 1, [0, OTHER], [0, OTHER])]
         assert self.services.roles.apply(1, roles) == {}
         self.services.roles.update_metadata(1, roles)
 

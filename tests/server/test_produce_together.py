@@ -93,14 +93,14 @@ def test_each_answer_is_that_of_a_request_that_came_alone(server, wires, gathers
     with held(server):
         for number, wire in enumerate(wires):
             chosen = source.choices(list(kinds(number)), k=source.randint(1, 3))
-            made = [kinds(number)[kind] for kind in chosen]
-            for message, _, _ in made:
+            requests = [kinds(number)[kind] for kind in chosen]
+            for message, _, _ in requests:
                 wire.send(PRODUCE, VERSION, message)
-            asked.append((chosen, made))
+            asked.append((chosen, requests))
     alone = Wire(server.bootstrap_servers)
     expected = []
-    for wire, (chosen, made) in zip(wires, asked, strict=True):
-        for kind, (message, error, values) in zip(chosen, made, strict=True):
+    for wire, (chosen, requests) in zip(wires, asked, strict=True):
+        for kind, (message, error, values) in zip(chosen, requests, strict=True):
             got = answer(wire)
             if error is None:
                 error = alone.call(PRODUCE, VERSION, message).responses[0].partition_responses[0].error_code

@@ -137,7 +137,7 @@ def test_the_first_set_in_a_partition_is_verified_and_later_ones_are_not(wire, t
 
 
 @pytest.mark.parametrize(
-    ("said", "version", "told"),
+    ("verified", "version", "expected"),
     [
         (Errors.TRANSACTION_ABORTABLE, 11, Errors.TRANSACTION_ABORTABLE),
         (Errors.TRANSACTION_ABORTABLE, 10, Errors.INVALID_TXN_STATE),
@@ -150,10 +150,10 @@ def test_the_first_set_in_a_partition_is_verified_and_later_ones_are_not(wire, t
     ],
 )
 def test_a_refusal_by_the_coordinator_becomes_the_error_that_producers_handle_correctly(
-    wire, topic, coordinator, said, version, told
+    wire, topic, coordinator, verified, version, expected
 ):
-    coordinator.code = said
-    assert produce(wire, topic, {0: batch(b"a")}, version) == {0: told}
+    coordinator.code = verified
+    assert produce(wire, topic, {0: batch(b"a")}, version) == {0: expected}
     assert latest(wire, topic, READ_COMMITTED) == latest(wire, topic, 0) == 0
 
 
@@ -201,14 +201,14 @@ def test_a_marker_that_overtakes_a_verification_makes_it_void(wire, topic, coord
 
 
 def test_transactional_records_without_an_id_are_refused_with_all_of_their_request(wire, topic, coordinator):
-    told = produce(wire, topic, {0: batch(b"a"), 1: batch(b"b", transactional=False)}, transactional_id=None)
-    assert told == dict.fromkeys((0, 1), Errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    response = produce(wire, topic, {0: batch(b"a"), 1: batch(b"b", transactional=False)}, transactional_id=None)
+    assert response == dict.fromkeys((0, 1), Errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     assert not coordinator.asked
 
 
 def test_one_request_is_of_one_producer(wire, topic, coordinator):
-    told = produce(wire, topic, {0: batch(b"a"), 1: batch(b"b", producer_id=8)})
-    assert told == dict.fromkeys((0, 1), Errors.INVALID_PRODUCER_ID_MAPPING)
+    response = produce(wire, topic, {0: batch(b"a"), 1: batch(b"b", producer_id=8)})
+    assert response == dict.fromkeys((0, 1), Errors.INVALID_PRODUCER_ID_MAPPING)
     assert not coordinator.asked
 
 

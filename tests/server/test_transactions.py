@@ -119,10 +119,10 @@ def test_a_batch_of_very_many_transactions_is_answered_one_by_one(broker: Broker
 
 
 def test_requests_before_the_first_find_coordinator_get_not_coordinator(broker: Broker) -> None:
-    nobody = Producer(1, 0)
+    unknown_producer = Producer(1, 0)
     assert broker.wire.init("tx") == Errors.NOT_COORDINATOR
-    assert broker.wire.add("tx", nobody, [("topic", 0)]) == [Errors.NOT_COORDINATOR]
-    assert broker.wire.end("tx", nobody, True) == Errors.NOT_COORDINATOR
+    assert broker.wire.add("tx", unknown_producer, [("topic", 0)]) == [Errors.NOT_COORDINATOR]
+    assert broker.wire.end("tx", unknown_producer, True) == Errors.NOT_COORDINATOR
     assert broker.wire.describe("tx").error_code == Errors.NOT_COORDINATOR
     listed: Any = broker.wire.call(apis.LIST_TRANSACTIONS, 0, state_filters=[], producer_id_filters=[])
     assert (listed.error_code, listed.transaction_states) == (Errors.NONE, [])

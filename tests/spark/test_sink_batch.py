@@ -144,9 +144,9 @@ def test_overwriting_is_refused(spark: "SparkSession", broker: Broker) -> None:
 
 
 def test_the_error_names_a_broker_that_cannot_be_reached(spark: "SparkSession", topic_name: str) -> None:
-    nobody = f"127.0.0.1:{free_port()}"
+    closed_port = f"127.0.0.1:{free_port()}"
     writer = spark.sql("select 'v' as value").write.format("kafkapy").mode("append")
-    writer = writer.option("kafka.bootstrap.servers", nobody).option("kafka.max.block.ms", "300")
+    writer = writer.option("kafka.bootstrap.servers", closed_port).option("kafka.max.block.ms", "300")
     for delivery in DELIVERIES:
-        with pytest.raises(Exception, match=f"No connection to {nobody}"):
+        with pytest.raises(Exception, match=f"No connection to {closed_port}"):
             writer.option("topic", topic_name).option("delivery", delivery).save()

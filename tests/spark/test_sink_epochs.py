@@ -363,10 +363,10 @@ def test_a_batch_that_is_committed_has_not_failed_when_its_decision_cannot_be_fo
 ) -> None:
     messages = [run.task(0, task) for task in range(TASKS)]
 
-    def broker_is_away(*_: Any) -> None:
+    def broker_is_down(*_: Any) -> None:
         raise ConnectionFailed("gone")
 
-    monkeypatch.setattr(epochs, "_finish", broker_is_away)
+    monkeypatch.setattr(epochs, "_finish", broker_is_down)
     commit_epoch(run.options, run.query, 0, shares_of(messages), replayable=False)
     run.expect(0)
     assert "gone" in caplog.text

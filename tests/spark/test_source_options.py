@@ -134,7 +134,7 @@ def test_offsets_in_another_form_are_refused(option, wrong):
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "said"),
+    ("option", "value", "message"),
     [
         ("startingTimestamp", "yesterday", "write milliseconds since 1970, as in 1718000000000"),
         ("startingTimestamp", "-1", "write milliseconds since 1970, as in 1718000000000"),
@@ -152,10 +152,10 @@ def test_offsets_in_another_form_are_refused(option, wrong):
         ("kafka.request.timeout.ms", "1s", "write a whole number, 0 or more"),
     ],
 )
-def test_the_error_names_a_wrong_value_and_the_allowed_ones(option, value, said):
+def test_the_error_names_a_wrong_value_and_the_allowed_ones(option, value, message):
     found = sentence({**LEAST, option: value})
     assert option in found
-    assert said in found
+    assert message in found
 
 
 def test_an_unknown_option_is_refused_and_a_similar_one_suggested():
@@ -183,9 +183,9 @@ def test_properties_that_spark_refuses_are_refused(name):
 def test_properties_without_effect_are_logged_as_a_warning_once(caplog):
     for _ in range(2):
         options(**{f"kafka.{name}": "1" for name in WITHOUT_EFFECT}, **{"kafka.sasl.mechanism": "PLAIN"})
-    said = [record.getMessage() for record in caplog.records]
-    assert len(said) == len(set(said))
-    assert {"kafka.fetch.min.bytes", "kafka.sasl.mechanism"} <= {text.split()[0] for text in said}
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == len(set(messages))
+    assert {"kafka.fetch.min.bytes", "kafka.sasl.mechanism"} <= {text.split()[0] for text in messages}
 
 
 def test_a_batch_can_not_begin_at_the_end_nor_end_at_the_beginning():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kafkapy.spark.reading.positions import BadCheckpoint, Positions, positions_of
 from kafkapy.spark.reading.ranges import KafkaRange, divided
 from kafkapy.spark.reading.rates import Delay, rate_limited
+from tests.harness.examples import examples
 
 
 def ranges(*sizes):
@@ -79,7 +80,7 @@ def test_only_the_first_piece_begins_at_the_beginning():
     assert {one.topic_id for one in parts} == {"id"}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.integers(0, 300), max_size=8),
     st.none() | st.integers(1, 50),

@@ -63,9 +63,9 @@ def test_the_error_for_workers_without_kafkapy_names_the_setting_to_change(monke
     monkeypatch.delenv("PYSPARK_PYTHON")
     with pytest.raises(
         MissingRequirement, match=r"python3 \(as PYSPARK_PYTHON is not set\), which has no kafkapy"
-    ) as told:
+    ) as warned:
         register(None)
-    assert f"set PYSPARK_PYTHON={sys.executable} before the session starts" in str(told.value)
+    assert f"set PYSPARK_PYTHON={sys.executable} before the session starts" in str(warned.value)
     monkeypatch.setenv("PYSPARK_PYTHON", "/no/such/python")
     with pytest.raises(MissingRequirement, match=r"Spark runs /no/such/python \(PYSPARK_PYTHON\), which does not work"):
         register(None)

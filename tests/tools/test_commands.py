@@ -52,8 +52,8 @@ def lines(tmp_path):
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_lines_of_a_file_are_produced_and_consumed(run, lines, kafkapy_topic, codec):
-    said = run("produce", kafkapy_topic, lines("one", "", "drei: ä"), "--codec", codec)
-    assert said.startswith(f"3 records stored in {kafkapy_topic} in ")
+    result = run("produce", kafkapy_topic, lines("one", "", "drei: ä"), "--codec", codec)
+    assert result.startswith(f"3 records stored in {kafkapy_topic} in ")
     assert run("consume", kafkapy_topic) == "one\n\ndrei: ä\n"
 
 

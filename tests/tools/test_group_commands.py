@@ -288,8 +288,8 @@ def test_a_plan_in_a_file_applies_to_the_groups_that_it_names(run, fails, topic,
 
 def test_offsets_and_groups_are_deleted(run, fails, topic):
     run("groups", "reset-offsets", "deleted", "-t", topic, "--to-latest", "--execute")
-    said = run("groups", "delete-offsets", "deleted", "--topic", f"{topic}:0-1")
-    assert said == f"Deleted 2 offsets of group deleted: {topic}:0-1.\n"
+    result = run("groups", "delete-offsets", "deleted", "--topic", f"{topic}:0-1")
+    assert result == f"Deleted 2 offsets of group deleted: {topic}:0-1.\n"
     assert fails("groups", "delete-offsets", "deleted", "--topic", f"{topic}:0,2") == (
         f"kafkapy: group 'deleted' has committed nothing for {topic}:0.\n"
     )

@@ -51,11 +51,11 @@ def files(tmp_path):
 )
 def test_wrong_arguments_are_reported_in_one_sentence(kafkapy, files, code, words, says):
     words = [str(files / "wrong") if word == "{wrong}" else word for word in words]
-    said = kafkapy("mirror", "--consumer", files / "src", "--producer", files / "dst", *words)
-    assert (said.code, said.out) == (code, "")
-    assert said.err.startswith("kafkapy: ")
-    assert says in said.err
-    assert said.err.count("\n") == 1
+    result = kafkapy("mirror", "--consumer", files / "src", "--producer", files / "dst", *words)
+    assert (result.code, result.out) == (code, "")
+    assert result.err.startswith("kafkapy: ")
+    assert says in result.err
+    assert result.err.count("\n") == 1
 
 
 @pytest.fixture(scope="module")
@@ -94,12 +94,12 @@ def test_two_sources_are_copied_to_one_target_and_sigterm_commits_and_leaves_the
                 assert time.monotonic() < deadline
                 values |= {record.value for record in consumer.poll()}
         mirror.send_signal(signal.SIGTERM)
-        _, said = mirror.communicate(timeout=PATIENCE_S)
-    assert mirror.returncode == 0, said
+        _, output = mirror.communicate(timeout=PATIENCE_S)
+    assert mirror.returncode == 0, output
     assert values == {b"%d-%d" % (number, value) for number in (0, 1) for value in range(100)}
-    assert "kafkapy: metrics are at http://127.0.0.1:" in said
-    assert f"kafkapy: mirroring {tmp_path}/0.properties (group g), {tmp_path}/1.properties (group g) to " in said
-    assert "kafkapy: mirrored 200 records, 0.0 MB; " in said
+    assert "kafkapy: metrics are at http://127.0.0.1:" in output
+    assert f"kafkapy: mirroring {tmp_path}/0.properties (group g), {tmp_path}/1.properties (group g) to " in output
+    assert "kafkapy: mirrored 200 records, 0.0 MB; " in output
     with Cluster(target) as cluster:
         cluster.refresh()
         assert "other" not in cluster.topics
@@ -183,9 +183,9 @@ def test_a_source_without_partitions_says_what_it_waits_for_and_the_lag_of_its_g
         progress.show(streams, last=last)
         return out.text.partition("MB/s; ")[2]
 
-    said = "waiting for partitions of group g (read by a at ::1); lag "
-    assert line(("src", waits), ("src", waits)) == f"{said}30,490\n"
-    assert line(("src", waits), ("other", busy)) == f"{said}31,490\n"
+    message = "waiting for partitions of group g (read by a at ::1); lag "
+    assert line(("src", waits), ("src", waits)) == f"{message}30,490\n"
+    assert line(("src", waits), ("other", busy)) == f"{message}31,490\n"
     assert line(("src", waits), ("src", busy)) == "lag 1,000\n"
     waits.waiting = Waiting("partitions of group g", "", None)
     assert line(("src", waits), ("other", busy)) == "waiting for partitions of group g; lag not known\n"

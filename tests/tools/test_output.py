@@ -67,12 +67,12 @@ def test_json_has_the_unescaped_text(capsys):
 @pytest.fixture
 def shown(monkeypatch):
     """Return the calls that a progress bar gets while lines of a result are printed, with a clock of the test."""
-    told = []
+    messages = []
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setattr("rich.progress.Progress.start", lambda self: told.append("start"))
-    monkeypatch.setattr("rich.progress.Progress.stop", lambda self: told.append("stop"))
-    monkeypatch.setattr("rich.progress.Progress.update", lambda self, task, completed: told.append(completed))
-    return told
+    monkeypatch.setattr("rich.progress.Progress.start", lambda self: messages.append("start"))
+    monkeypatch.setattr("rich.progress.Progress.stop", lambda self: messages.append("stop"))
+    monkeypatch.setattr("rich.progress.Progress.update", lambda self, task, completed: messages.append(completed))
+    return messages
 
 
 def test_a_bar_is_hidden_while_lines_are_printed_and_shown_again_after_them(shown, monkeypatch):

@@ -14,7 +14,7 @@ from kafkapy.tools.main import main
 CALL = ["spark", "load", "flights"]
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert main([*CALL, *words]) == 2
     text = capsys.readouterr().err
     assert text.startswith("kafkapy: ")
@@ -47,7 +47,7 @@ def test_wrong_arguments_are_reported_before_spark_starts(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], what: str
 ) -> None:
     to = [] if what == "--to" else ["--to", str(tmp_path / "landed")]
-    assert what in said(capsys, *to, *words)
+    assert what in error_of(capsys, *to, *words)
     assert not (tmp_path / "landed").exists()
 
 
@@ -64,7 +64,7 @@ def test_a_missing_broker_or_topic_is_reported_before_spark_starts(
 
 def test_columns_may_be_in_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "columns.ddl").write_text("a nothing")
-    text = said(capsys, "--to", str(tmp_path / "landed"), "--json", str(tmp_path / "columns.ddl"))
+    text = error_of(capsys, "--to", str(tmp_path / "landed"), "--json", str(tmp_path / "columns.ddl"))
     assert "there is no type 'nothing'" in text
 
 
@@ -73,9 +73,9 @@ def test_the_error_says_what_to_install(
 ) -> None:
     to = ["--to", str(tmp_path / "landed")]
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert "Spark needs a Java runtime" in said(capsys, *to)
+    assert "Spark needs a Java runtime" in error_of(capsys, *to)
     monkeypatch.setattr(requirements, "PYSPARK", (99, 0))
-    assert "pip install -e '.[spark]' in a checkout of kafkapy" in said(capsys, *to)
+    assert "pip install -e '.[spark]' in a checkout of kafkapy" in error_of(capsys, *to)
 
 
 def test_the_summary_names_the_file_of_values_that_did_not_fit(

@@ -72,16 +72,16 @@ def test_wrong_arguments_are_reported(kafkapy, home, code, words, says):
 
 
 def test_a_directory_or_a_zookeeper_must_be_given(kafkapy, tmp_path):
-    said = kafkapy("zk", "ls")
-    assert (said.code, "--zookeeper HOST:PORT/CHROOT or --directory" in said.err) == (2, True)
-    said = kafkapy("zk", "ls", "-d", tmp_path)
-    assert (said.code, "has no tree of its own (kafkapy-metadata.db)" in said.err) == (1, True)
+    result = kafkapy("zk", "ls")
+    assert (result.code, "--zookeeper HOST:PORT/CHROOT or --directory" in result.err) == (2, True)
+    result = kafkapy("zk", "ls", "-d", tmp_path)
+    assert (result.code, "has no tree of its own (kafkapy-metadata.db)" in result.err) == (1, True)
     assert not list(tmp_path.iterdir())
-    said = kafkapy("zk", "ls", "--command-config", tmp_path / "none")
-    assert (said.code, "cannot be read: No such file" in said.err) == (1, True)
+    result = kafkapy("zk", "ls", "--command-config", tmp_path / "none")
+    assert (result.code, "cannot be read: No such file" in result.err) == (1, True)
 
 
 def test_the_metadata_of_a_running_broker_cannot_be_opened(kafkapy, kafkapy_broker):
-    said = kafkapy("zk", "ls", "-d", kafkapy_broker.log_dir)
-    assert (said.code, said.out) == (1, "")
-    assert said.err.endswith("is in use by a running broker: stop it first.\n")
+    result = kafkapy("zk", "ls", "-d", kafkapy_broker.log_dir)
+    assert (result.code, result.out) == (1, "")
+    assert result.err.endswith("is in use by a running broker: stop it first.\n")

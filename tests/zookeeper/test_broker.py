@@ -200,8 +200,8 @@ def test_a_killed_broker_registers_again_when_its_old_session_has_expired(connec
     KafkapyBroker(tmp_path, settings).kill()
     again = KafkapyBroker(tmp_path, settings)
     again.stop()
-    assert "broker 5 is registered in ZooKeeper" in again.process.said
-    assert "waiting for its session to expire" in again.process.said
+    assert "broker 5 is registered in ZooKeeper" in again.process.output
+    assert "waiting for its session to expire" in again.process.output
 
 
 def test_the_wrong_chroot_is_refused_before_a_log_is_touched(start: Start, connect: str, tmp_path: Path) -> None:
@@ -403,7 +403,7 @@ def test_a_new_producer_waits_for_zookeeper_to_get_its_producer_id(
     refused: list[int] = []
     give = server.services.producer_ids.give
 
-    def told(done: Any, in_pool: Any) -> None:
+    def give_and_note(done: Any, in_pool: Any) -> None:
         def noted(answer: Any) -> None:
             if isinstance(answer, KafkaError):
                 refused.append(answer.code)
@@ -411,7 +411,7 @@ def test_a_new_producer_waits_for_zookeeper_to_get_its_producer_id(
 
         give(noted, in_pool)
 
-    monkeypatch.setattr(server.services.producer_ids, "give", told)
+    monkeypatch.setattr(server.services.producer_ids, "give", give_and_note)
     try:
         server.services.controller.create("t", partitions=1)
         proxy.cut()

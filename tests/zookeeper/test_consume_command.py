@@ -58,9 +58,9 @@ def consume(through_broker: Call, bench: Bench) -> Call:
 
 
 def test_a_consumer_without_a_group_leaves_no_nodes(bench: Bench, consume: Call) -> None:
-    said = consume(TOPIC)
-    assert (said.code, said.err) == (0, "")
-    assert Counter(said.out.split()) == Counter(ALL)
+    result = consume(TOPIC)
+    assert (result.code, result.err) == (0, "")
+    assert Counter(result.out.split()) == Counter(ALL)
     assert len(consume(TOPIC, "--max", 7).out.split()) == 7
     assert consume(TOPIC, "--from", "latest") == (0, "", "")
     record = json.loads(consume(TOPIC, "--max", 1, "--json").out)
@@ -105,9 +105,9 @@ def test_a_consumers_properties_say_where_offsets_are_kept(bench: Bench, consume
 )
 def test_white_and_black_lists(consume: Call, through_broker: Call, words: list[str], values: set[str]) -> None:
     group = "listed-" + "".join(filter(str.isalnum, " ".join(words)))
-    for said in (consume(*words), through_broker(*words), through_broker(*words, "--group", group)):
-        assert (said.code, said.err) == (0, "")
-        assert Counter(said.out.split()) == Counter(values)
+    for result in (consume(*words), through_broker(*words), through_broker(*words, "--group", group)):
+        assert (result.code, result.err) == (0, "")
+        assert Counter(result.out.split()) == Counter(values)
 
 
 def test_records_of_several_topics_are_shown_with_their_topic(through_broker: Call) -> None:
@@ -178,9 +178,9 @@ def test_it_shares_a_group_with_kafkas_own_consumer(bench: Bench, tmp_path: Path
     ],
 )
 def test_wrong_arguments_are_reported(consume: Call, words: list[str], code: int, says: str) -> None:
-    said = consume(*words)
-    assert (said.code, said.out, said.err.count("\n")) == (code, "", 1), said
-    assert says in said.err
+    result = consume(*words)
+    assert (result.code, result.out, result.err.count("\n")) == (code, "", 1), result
+    assert says in result.err
 
 
 def test_options_that_need_zookeeper_or_exclude_lists_are_refused(through_broker: Call, tmp_path: Path) -> None:
@@ -189,9 +189,9 @@ def test_options_that_need_zookeeper_or_exclude_lists_are_refused(through_broker
 
 
 def test_a_wrong_zookeeper_address_is_reported(bench: Bench, through_broker: Call) -> None:
-    said = through_broker(TOPIC, "--zookeeper", f"{bench.connect}/wrong")
-    assert (said.code, said.out) == (1, "")
-    assert "has no /brokers/ids: is the chroot of the cluster missing" in said.err
+    result = through_broker(TOPIC, "--zookeeper", f"{bench.connect}/wrong")
+    assert (result.code, result.out) == (1, "")
+    assert "has no /brokers/ids: is the chroot of the cluster missing" in result.err
 
 
 def test_no_command_imports_the_zookeeper_client_without_need() -> None:

@@ -45,8 +45,8 @@ def moves_on(tree: Tree) -> None:
     number = tree.get(EPOCH)
     steps = [Set(EPOCH, b"%d" % (int(number.data) + 1), number.version)]
     controller = [Delete("/controller")] if tree.exists("/controller") else []
-    made = Create("/controller", b'{"version":2,"brokerid":7,"timestamp":"0","kraftControllerEpoch":-1}')
-    tree.commit([*controller, made, *steps])
+    creation = Create("/controller", b'{"version":2,"brokerid":7,"timestamp":"0","kraftControllerEpoch":-1}')
+    tree.commit([*controller, creation, *steps])
 
 
 def test_each_change_of_a_former_controller_fails_as_a_whole(tree: ZooKeeperTree, open_tree: OpenTree) -> None:
@@ -162,7 +162,7 @@ def test_a_deletion_that_another_controller_has_finished_is_not_repeated(
     doomed = [*tree.subtree("/brokers/topics/t"), *tree.subtree("/config/topics/t"), "/admin/delete_topics/t"]
     new = Create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0]}}')
     tree.commit([*map(Delete, doomed), new, Delete("/controller")])
-    eventually(lambda: (made := topics.get("t")) is not None and made.id != old.id)
+    eventually(lambda: (created := topics.get("t")) is not None and created.id != old.id)
     eventually(lambda: server.services.replicas.holds("t", 0))
     assert topics.marked() == []
     eventually(lambda: tree.exists("/brokers/topics/t/partitions/0/state"))

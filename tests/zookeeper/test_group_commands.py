@@ -49,17 +49,17 @@ def groups(run: Call, bench: Bench) -> Call:
 
 
 def described(groups: Call, name: str, *words: str) -> Any:
-    said = groups("describe", name, *words, "--json")
-    assert (said.code, said.err) == (0, ""), said
-    return json.loads(said.out)[0]
+    result = groups("describe", name, *words, "--json")
+    assert (result.code, result.err) == (0, ""), result
+    return json.loads(result.out)[0]
 
 
 def kafka_says(bench: Bench, group: str) -> set[tuple[str, ...]]:
     """Return topic, partition, committed, end, lag and consumer, as Kafka's command describes a group."""
     words = ("--describe", "--group", group)
-    said = kafka("0.10.2.2", "kafka.admin.ConsumerGroupCommand", "--zookeeper", bench.connect, *words)
-    lines = [line.split() for line in said.splitlines() if line.strip()]
-    assert lines[0][0] == "TOPIC", said
+    output = kafka("0.10.2.2", "kafka.admin.ConsumerGroupCommand", "--zookeeper", bench.connect, *words)
+    lines = [line.split() for line in output.splitlines() if line.strip()]
+    assert lines[0][0] == "TOPIC", output
     return {tuple(line) for line in lines[1:]}
 
 
@@ -148,8 +148,8 @@ def test_a_reset_is_written_where_the_offsets_are_stored(bench: Bench, groups: C
 def test_resets_have_the_plans_of_groups_in_kafka(bench: Bench, groups: Call, goal: list[str], new: list[int]) -> None:
     if not bench.offsets("planned"):
         bench.put("planned", {"0": b"4", "1": b"9"})
-    said = groups("reset-offsets", "planned", "--all-topics", *goal, "--json")
-    assert [line["new"] for line in json.loads(said.out)["offsets"]] == new, said
+    result = groups("reset-offsets", "planned", "--all-topics", *goal, "--json")
+    assert [line["new"] for line in json.loads(result.out)["offsets"]] == new, result
 
 
 def test_groups_and_offsets_are_deleted(bench: Bench, groups: Call) -> None:
@@ -158,8 +158,8 @@ def test_groups_and_offsets_are_deleted(bench: Bench, groups: Call) -> None:
     assert groups("delete-offsets", "gone", "--topic", f"{TOPIC}:0,7") == (
         1, "", f"kafkapy: group 'gone' has committed nothing for {TOPIC}:7 in ZooKeeper.\n"
     )  # fmt: skip
-    said = groups("delete-offsets", "gone", "--topic", f"{TOPIC}:0-1")
-    assert said.out == f"Deleted 2 offsets of group gone in topic {TOPIC} from ZooKeeper.\n"
+    result = groups("delete-offsets", "gone", "--topic", f"{TOPIC}:0-1")
+    assert result.out == f"Deleted 2 offsets of group gone in topic {TOPIC} from ZooKeeper.\n"
     assert bench.offsets("gone") == {"2": 6}
     assert groups("delete-offsets", "gone", "--topic", TOPIC).code == 0
     assert bench.zk.get_children("/consumers/gone/offsets") == [OTHER]
@@ -179,11 +179,11 @@ def test_a_large_group_is_deleted_in_several_transactions(bench: Bench, groups: 
 def test_nodes_that_cannot_be_parsed_are_named_and_the_rest_is_shown(bench: Bench, groups: Call) -> None:
     bench.put("damaged", {"0": b"4", "1": b"four"})
     bench.zk.create("/consumers/damaged/ids/damaged_m", b"{", ephemeral=True, makepath=True)
-    said = groups("describe", "damaged")
-    assert said.code == 0
-    assert "damaged_m in ZooKeeper is ignored: '{' is not the subscription of a consumer" in said.err
-    assert f"/consumers/damaged/offsets/{TOPIC}/1 in ZooKeeper has b'four', which is not an offset." in said.err
-    assert [line.split()[2] for line in said.out.splitlines()[2:]] == ["4", "-", "-"]
+    result = groups("describe", "damaged")
+    assert result.code == 0
+    assert "damaged_m in ZooKeeper is ignored: '{' is not the subscription of a consumer" in result.err
+    assert f"/consumers/damaged/offsets/{TOPIC}/1 in ZooKeeper has b'four', which is not an offset." in result.err
+    assert [line.split()[2] for line in result.out.splitlines()[2:]] == ["4", "-", "-"]
     assert "cannot be read" in groups("describe", "damaged", "--members").out
     exported = groups("export-offsets", "damaged")
     assert (exported.code, exported.out) == (1, f"/consumers/damaged/offsets/{TOPIC}/0:4\n")
@@ -203,14 +203,14 @@ def test_without_brokers_the_offsets_in_zookeeper_are_shown(
     bench.zk.create("/alone/consumers/g/offsets/t/0", b"5")
     bench.zk.create("/alone/consumers/g/offsets/t/8-0", b"6")
     connect = f"{bench.connect}/alone"
-    said = run("groups", "describe", "g", "--zookeeper", connect)
-    assert said.out.splitlines()[1:] == [
+    result = run("groups", "describe", "g", "--zookeeper", connect)
+    assert result.out.splitlines()[1:] == [
         "topic  partition  committed  end  lag  kept in",
         "t              0          5    -    -  ZooKeeper",
         "t            8-0          6    -    -  ZooKeeper",
     ]
-    assert "no broker with a plain text listener is registered" in said.err
-    assert "/brokers/topics/t in ZooKeeper has b'{\"version\"', which does not name partitions." in said.err
+    assert "no broker with a plain text listener is registered" in result.err
+    assert "/brokers/topics/t in ZooKeeper has b'{\"version\"', which does not name partitions." in result.err
     assert "/brokers/ids/5 in ZooKeeper is ignored: b'{' has no usable broker address" in caplog.text
     assert run("groups", "delete", "g", "--zookeeper", connect).code == 0
 
@@ -228,20 +228,20 @@ def test_without_brokers_the_offsets_in_zookeeper_are_shown(
     ],
 )
 def test_impossible_calls_are_reported(groups: Call, words: list[str], code: int, says: str) -> None:
-    said = groups(*words)
-    assert (said.code, said.out, said.err.count("\n")) == (code, "", 1)
-    assert says in said.err
+    result = groups(*words)
+    assert (result.code, result.out, result.err.count("\n")) == (code, "", 1)
+    assert says in result.err
 
 
 def test_a_wrong_address_is_reported(bench: Bench, run: Call, tmp_path: Path) -> None:
-    said = run("groups", "list", "--zookeeper", f"{bench.connect}/wrong")
-    assert (said.code, said.out) == (1, "")
-    assert "has no /brokers/ids: is the chroot of the cluster missing, as in HOST:2181/kafka?" in said.err
+    result = run("groups", "list", "--zookeeper", f"{bench.connect}/wrong")
+    assert (result.code, result.out) == (1, "")
+    assert "has no /brokers/ids: is the chroot of the cluster missing, as in HOST:2181/kafka?" in result.err
     quick = tmp_path / "quick.properties"
     quick.write_text("zookeeper.connection.timeout.ms=300\n")
-    said = run("groups", "list", "--zookeeper", "127.0.0.1:1/kafka", "--command-config", quick)
-    assert (said.code, said.out) == (1, "")
-    assert said.err.startswith("kafkapy: ZooKeeper at 127.0.0.1:1 does not answer within 0.3 s")
+    result = run("groups", "list", "--zookeeper", "127.0.0.1:1/kafka", "--command-config", quick)
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("kafkapy: ZooKeeper at 127.0.0.1:1 does not answer within 0.3 s")
 
 
 def test_offset_files_can_be_exchanged_with_kafkas_tools(bench: Bench, groups: Call, run: Call, tmp_path: Path) -> None:
@@ -249,8 +249,8 @@ def test_offset_files_can_be_exchanged_with_kafkas_tools(bench: Bench, groups: C
     theirs, ours, back = (tmp_path / name for name in ("theirs.txt", "ours.txt", "back.txt"))
     words = ("--zkconnect", bench.connect, "--group", "exported", "--output-file", theirs)
     kafka("0.8.2.2", "kafka.tools.ExportZkOffsets", *words)
-    said = groups("export-offsets", "exported", "--output", ours)
-    assert said.out == f"Wrote 3 offsets of 1 group to {ours}.\n"
+    result = groups("export-offsets", "exported", "--output", ours)
+    assert result.out == f"Wrote 3 offsets of 1 group to {ours}.\n"
     assert sorted(ours.read_text().splitlines()) == sorted(theirs.read_text().splitlines())
     assert ours.read_text().splitlines()[0] == f"/consumers/exported/offsets/{TOPIC}/0:4"
 
@@ -281,16 +281,18 @@ def test_offsets_of_kafka_0_7_stay_in_zookeeper(bench: Bench, groups: Call, run:
     file.write_text("/consumers/seven/offsets/two-partitions/8-0:137\n/consumers/seven/offsets/two-partitions/8-1:0\n")
     assert groups("import-offsets", file, "--execute").code == 0
     assert groups("export-offsets", "seven").out == file.read_text()
-    said = run("groups", "import-offsets", file, "--execute")
-    assert (said.code, "two-partitions/8-0 is a partition of Kafka 0.7" in said.err) == (1, True)
+    result = run("groups", "import-offsets", file, "--execute")
+    assert (result.code, "two-partitions/8-0 is a partition of Kafka 0.7" in result.err) == (1, True)
 
 
 def test_an_import_that_fails_in_the_middle_says_what_is_done(bench: Bench, run: Call, tmp_path: Path) -> None:
     file = tmp_path / "both.txt"
     file.write_text(f"/consumers/half/offsets/{TOPIC}/0:3\n/consumers/old/offsets/two-partitions/8-0:137\n")
-    said = run("groups", "import-offsets", file, "--execute")
-    assert (said.code, said.out) == (1, "")
-    assert said.err.startswith("kafkapy: committed already: 1 group, half.\nkafkapy: two-partitions/8-0 is a partition")
+    result = run("groups", "import-offsets", file, "--execute")
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith(
+        "kafkapy: committed already: 1 group, half.\nkafkapy: two-partitions/8-0 is a partition"
+    )
     assert bench.in_kafka("half") == {(TOPIC, 0): 3}
 
 
@@ -298,6 +300,6 @@ def test_an_import_into_a_group_with_members_is_refused(bench: Bench, groups: Ca
     file = tmp_path / "offsets.txt"
     file.write_text(f"/consumers/busy/offsets/{TOPIC}/0:1\n")
     bench.zk.create("/consumers/busy/ids/busy_m", b"{}", ephemeral=True, makepath=True)
-    said = groups("import-offsets", file, "--execute")
-    assert (said.code, said.out, "stop them first" in said.err) == (1, "", True)
+    result = groups("import-offsets", file, "--execute")
+    assert (result.code, result.out, "stop them first" in result.err) == (1, "", True)
     assert bench.offsets("busy") == {}

@@ -168,8 +168,8 @@ def test_the_chroot_is_created_though_the_connection_is_lost_meanwhile(
     failures = [ConnectionLoss(), ConnectionLoss()]
 
     def created_but_not_answered(client: KazooClient, *args: Any, **options: Any) -> Any:
-        made = create(client, *args, **options)
-        return raised(failures.pop()) if failures else made
+        created = create(client, *args, **options)
+        return raised(failures.pop()) if failures else created
 
     monkeypatch.setattr(KazooClient, "create", created_but_not_answered)
     tree = open_tree(f"{connect}/below")  # two nodes to create

@@ -228,9 +228,9 @@ def test_existing_metadata_is_replaced_only_with_overwrite(home: Path, connect: 
     assert zk("export", "-d", home, "-z", connect, "--overwrite")[0] == 0
     eventually(lambda: not tree.exists("/brokers/topics/old"))
 
-    made = LocalTree(home / FILE_NAME)
-    made.ensure("/brokers/topics")
-    made.close()
+    new_tree = LocalTree(home / FILE_NAME)
+    new_tree.ensure("/brokers/topics")
+    new_tree.close()
     assert zk("import", "-d", home, "-z", connect)[0] == 1
     assert zk("import", "-d", home, "-z", connect, "--overwrite")[0] == 0
     assert "/brokers/topics/t" in nodes_of(home / FILE_NAME)

@@ -62,13 +62,13 @@ class Move:
             text=True,
         )
         assert child.stdout is not None
-        with child.stdout as said:
-            assert said.readline() == "begins\n"
+        with child.stdout as output:
+            assert output.readline() == "begins\n"
             began = time.monotonic()
             if die_after_s is not None:
                 time.sleep(die_after_s)
                 child.kill()
-            text = said.read()
+            text = output.read()
         return child.wait(), text, time.monotonic() - began
 
 
@@ -132,11 +132,11 @@ def test_a_killed_move_leaves_the_metadata_in_one_place_and_can_be_completed(
     export, back = Move("export", connect, home), Move("import", connect, home)
     for move, old, new in ((export, "embedded", "zookeeper"), (back, "zookeeper", "embedded")):
         for _ in range(KILLS):
-            code, said, _ = move.run(die_after_s=chance.uniform(0, WHOLE_S))
+            code, output, _ = move.run(die_after_s=chance.uniform(0, WHOLE_S))
             if homes_that_start(home, connect) != [old] or code == 0:
                 break  # the move was complete before the kill
-        code, said, _ = move.run()
-        assert code == 0 or "was moved to ZooKeeper before" in said, said
+        code, output, _ = move.run()
+        assert code == 0 or "was moved to ZooKeeper before" in output, output
         assert homes_that_start(home, connect) == [new]
         assert nodes(open_tree()) == before
         if new == "embedded":

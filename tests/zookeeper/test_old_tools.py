@@ -35,8 +35,8 @@ def test_topics_are_created_extended_configured_and_deleted_through_zookeeper(
     replicas = server.services.replicas
     topics = "kafka.admin.TopicCommand"
     zookeeper = ("--zookeeper", connect)
-    made = ("--create", "--topic", "t", "--partitions", "2", "--replication-factor", "1")
-    run(topics, *zookeeper, *made, "--config", "segment.bytes=4096")
+    creation = ("--create", "--topic", "t", "--partitions", "2", "--replication-factor", "1")
+    run(topics, *zookeeper, *creation, "--config", "segment.bytes=4096")
     eventually(lambda: replicas.holds("t", 1), what="the topic is not led")
     eventually(lambda: "topic_id" in json.loads(tree.get("/brokers/topics/t").data), what="it has no id")
 

@@ -304,8 +304,8 @@ def test_a_commit_that_fails_again_and_again_is_logged_once_with_its_reason(
     produce(bootstrap, 4)
     take(stream, 4)
     eventually(lambda: "over: offsets are not committed" in caplog.text)
-    said = [one.getMessage() for one in caplog.records if "not committed" in one.getMessage()]
-    assert said == [
+    messages = [one.getMessage() for one in caplog.records if "not committed" in one.getMessage()]
+    assert messages == [
         "g_one: offsets are not committed: ZooKeeper: ConnectionLoss",
         "g_one: offsets are not committed: ZooKeeper: KazooTimeout",
         "g_one: over: offsets are not committed",
@@ -360,8 +360,8 @@ def test_a_member_that_cannot_get_an_assigned_partition_logs_it_and_keeps_retryi
         admin.create_partitions(TOPIC, 5)
     eventually(lambda: f"{path} in ZooKeeper is still 'somebody-0' Retrying." in caplog.text)
     eventually(lambda: caplog.text.count("Retrying.") > 1)
-    said = [one for one in caplog.records if "Retrying." in one.getMessage() and one.levelno > logging.DEBUG]
-    assert len(said) == 1
+    messages = [one for one in caplog.records if "Retrying." in one.getMessage() and one.levelno > logging.DEBUG]
+    assert len(messages) == 1
     assert caplog.text.count("g_one waits: ") == 1
     assert owners(zk)["4"] == "somebody-0"
     zk.delete(path)
@@ -440,10 +440,10 @@ class Listener:
     def __init__(self, zk: KazooClient) -> None:
         self.zk = zk
         self.connector: ConsumerConnector | None = None
-        self.told: list[tuple[list[int], dict[str, str]]] = []
+        self.calls: list[tuple[list[int], dict[str, str]]] = []
 
     def before_release(self, partitions: list[tuple[str, int]]) -> None:
-        self.told.append((sorted(number for _, number in partitions), owners(self.zk)))
+        self.calls.append((sorted(number for _, number in partitions), owners(self.zk)))
         assert self.connector is not None
         # From another thread, as an application with records in flight would do it.
         with ThreadPoolExecutor(1) as pool:
@@ -459,10 +459,10 @@ def test_a_listener_is_called_before_partitions_are_released_and_can_commit_then
     two = consumer(consumer_id="two", auto_commit_enable="false")
     two.create_message_streams_by_filter(Whitelist(TOPIC))
     eventually(lambda: owners(zk) == {"0": "g_one-0", "1": "g_one-0", "2": "g_two-0", "3": "g_two-0"})
-    assert listener.told == [([2, 3], dict.fromkeys("0123", "g_one-0"))]
+    assert listener.calls == [([2, 3], dict.fromkeys("0123", "g_one-0"))]
     assert offsets(zk) == {"2": b"7", "3": b"7"}
     one.shutdown()
-    assert listener.told[1:] == [([0, 1], {"0": "g_one-0", "1": "g_one-0", "2": "g_two-0", "3": "g_two-0"})]
+    assert listener.calls[1:] == [([0, 1], {"0": "g_one-0", "1": "g_one-0", "2": "g_two-0", "3": "g_two-0"})]
     assert offsets(zk) == dict.fromkeys("0123", b"7")
 
 

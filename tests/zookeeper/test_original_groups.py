@@ -156,10 +156,10 @@ def join_leave_and_kill(group: Group, rounds: int) -> None:
             member = choose.choice(group.members)
             group.part(member, what)
         group.produce(300)
-        said = f"round {number}: {what} of {member.consumer_id}"
-        eventually(group.is_quiet, seconds=40, what=f"{said}: not every partition is with its owner")
+        step = f"round {number}: {what} of {member.consumer_id}"
+        eventually(group.is_quiet, seconds=40, what=f"{step}: not every partition is with its owner")
         group.produce(300)
-        eventually(group.all_seen, seconds=40, what=f"{said}: not every record has come")
+        eventually(group.all_seen, seconds=40, what=f"{step}: not every record has come")
         did[f"{what} {member.kind}"] += 1
         again[what] += group.seen().total() - before.total() - 900
     print(json.dumps({"rounds": rounds, "records": group.produced, "did": did, "again": again}))

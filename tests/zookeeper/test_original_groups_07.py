@@ -112,10 +112,10 @@ def test_members_join_leave_and_are_killed(zk: KazooClient, connect: str, broker
                     member.process.stop() if what == "leave" else member.process.kill()
                 did[f"{what} {member.kind}"] += 1
                 produce()
-                said = f"round {number}: {what} {member.kind}"
-                eventually(lambda: is_quiet(zk, len(members)), seconds=60, what=said)
+                step = f"round {number}: {what} {member.kind}"
+                eventually(lambda: is_quiet(zk, len(members)), seconds=60, what=step)
                 produce()
-                eventually(lambda: len(all_seen()) == produced, seconds=60, what=said)
+                eventually(lambda: len(all_seen()) == produced, seconds=60, what=step)
         finally:
             for member in members:
                 member.process.kill()

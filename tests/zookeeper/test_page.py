@@ -22,12 +22,12 @@ def test_the_examples_run(start: Start, connect: str, capsys: pytest.CaptureFixt
     with Admin(bootstrap) as admin:
         admin.create_topic("orders", 4)
     names: dict[str, Any] = {}
-    said = []
+    received = []
     for example in re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
         here = example.replace("127.0.0.1:2181/kafka", connect).replace("127.0.0.1:9092", bootstrap)
         exec(here.replace('"127.0.0.1", 9092', f'"127.0.0.1", {bootstrap.rpartition(":")[2]}'), names)
-        said.append(capsys.readouterr().out.splitlines())
-    taken, lost, sent, simple = (lines for lines in said if lines)
+        received.append(capsys.readouterr().out.splitlines())
+    taken, lost, sent, simple = (lines for lines in received if lines)
     assert taken == ["b'order 0'"]
     assert lost == ["about to lose [('orders', 0), ('orders', 1), ('orders', 2), ('orders', 3)]"]
     assert sent == ["2"]

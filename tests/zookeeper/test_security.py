@@ -164,8 +164,8 @@ def test_the_original_clients_take_tls_and_the_login(secure: Secure, start: Call
         ConsumerConnector({**reading, **wrong})
     with pytest.raises(ConnectionFailed, match="refuses the login"):
         Producer({"zk.connect": where, **trust, **wrong})
-    for made in (lambda more: ConsumerConnector({**reading, **more}), lambda more: Producer({**reading, **more})):
+    for create in (lambda more: ConsumerConnector({**reading, **more}), lambda more: Producer({**reading, **more})):
         with pytest.raises(ConfigError, match="must be a PEM file"):
-            made({"zookeeper.ssl.truststore.location": "/etc/trust.jks"})
+            create({"zookeeper.ssl.truststore.location": "/etc/trust.jks"})
         with pytest.raises(ConfigError, match="set both or neither"):
-            made({PASSWORD: ""})
+            create({PASSWORD: ""})

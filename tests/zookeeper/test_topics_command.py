@@ -36,8 +36,8 @@ def server(start: Start) -> BrokerServer:
 
 def test_a_running_broker_follows_the_written_nodes(server: BrokerServer, topics: Call, tree: Tree) -> None:
     replicas = server.services.replicas
-    made = topics("create", "t", "-p", 2, "-r", 1, "--config", "segment.bytes=4096")
-    assert made == (0, "Created topic t with 2 partitions.\n", "")
+    creation = topics("create", "t", "-p", 2, "-r", 1, "--config", "segment.bytes=4096")
+    assert creation == (0, "Created topic t with 2 partitions.\n", "")
     eventually(lambda: replicas.holds("t", 1), what="the topic is not led")
     eventually(lambda: "topic_id" in json.loads(tree.get("/brokers/topics/t").data), what="it has no id")
 
@@ -64,7 +64,7 @@ def test_a_running_broker_follows_the_written_nodes(server: BrokerServer, topics
 
 
 @pytest.fixture
-def nobody(tree: Tree) -> Tree:
+def brokerless(tree: Tree) -> Tree:
     """Return the tree of a cluster with a topic and without a broker."""
     ClusterRegistry(tree)
     data = b'{"version":2,"partitions":{"0":[1],"1":[1]},"adding_replicas":{},"removing_replicas":{}}'
@@ -74,16 +74,16 @@ def nobody(tree: Tree) -> Tree:
     return tree
 
 
-def test_topics_are_changed_without_a_broker(nobody: Tree, topics: Call) -> None:
+def test_topics_are_changed_without_a_broker(brokerless: Tree, topics: Call) -> None:
     assert topics("list")[1] == "topic  partitions  replicas  id\nt               2         1\n"
     (found,) = json.loads(topics("describe", "t", "--json")[1])
     assert [one["leader"] for one in found["partitions"]] == [None, None]
     assert [one["leaderEpoch"] for one in found["partitions"]] == [4, None]
     assert topics("alter", "t", "--config", "segment.bytes=4096")[0] == 0
-    eventually(lambda: nobody.exists("/config/topics/t") and nobody.children("/config/changes"))
-    assert json.loads(nobody.get("/config/topics/t").data) == {"version": 1, "config": {"segment.bytes": "4096"}}
-    (note,) = nobody.children("/config/changes")
-    assert json.loads(nobody.get(f"/config/changes/{note}").data) == {"version": 2, "entity_path": "topics/t"}
+    eventually(lambda: brokerless.exists("/config/topics/t") and brokerless.children("/config/changes"))
+    assert json.loads(brokerless.get("/config/topics/t").data) == {"version": 1, "config": {"segment.bytes": "4096"}}
+    (note,) = brokerless.children("/config/changes")
+    assert json.loads(brokerless.get(f"/config/changes/{note}").data) == {"version": 2, "entity_path": "topics/t"}
     assert topics("delete", "t")[1] == "Topic t is marked for deletion: it is deleted once a broker runs.\n"
     assert topics("delete", "t")[1].startswith("Topic t is marked for deletion already")
     assert "marked for deletion" in topics("list")[1]
@@ -104,34 +104,34 @@ def test_topics_are_changed_without_a_broker(nobody: Tree, topics: Call) -> None
         (["list", "-b", "127.0.0.1:9092"], "one of --bootstrap-server and --zookeeper"),
     ],
 )
-def test_impossible_calls_are_reported(nobody: Tree, topics: Call, words: list[str], says: str) -> None:
+def test_impossible_calls_are_reported(brokerless: Tree, topics: Call, words: list[str], says: str) -> None:
     code, out, err = topics(*words)
     assert (code in (1, 2), out) == (True, "")
     assert says in err
-    assert nobody.children("/brokers/topics") == ["t"]
-    assert not nobody.exists("/config/topics/t")
+    assert brokerless.children("/brokers/topics") == ["t"]
+    assert not brokerless.exists("/config/topics/t")
 
 
-def test_a_topic_that_cannot_be_parsed_is_named_and_the_others_are_shown(nobody: Tree, topics: Call) -> None:
-    nobody.commit([Create("/brokers/topics/broken", b"{")])
+def test_a_topic_that_cannot_be_parsed_is_named_and_the_others_are_shown(brokerless: Tree, topics: Call) -> None:
+    brokerless.commit([Create("/brokers/topics/broken", b"{")])
     code, out, err = topics("list", "--json")
     assert (code, [one["name"] for one in json.loads(out)]) == (0, ["t"])
     assert err.startswith("kafkapy: topic broken is left out: the metadata at /brokers/topics/broken is not JSON")
     assert topics("describe", "broken")[0] == 1
 
 
-def test_no_partitions_are_added_to_a_topic_that_is_being_moved(nobody: Tree, topics: Call) -> None:
+def test_no_partitions_are_added_to_a_topic_that_is_being_moved(brokerless: Tree, topics: Call) -> None:
     asked = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2]}]}'
-    nobody.commit([Create("/brokers/ids/1", ephemeral=True), Create("/admin/reassign_partitions", asked)])
+    brokerless.commit([Create("/brokers/ids/1", ephemeral=True), Create("/admin/reassign_partitions", asked)])
     code, _, err = topics("alter", "t", "-p", 3)
     assert (code, "are being moved" in err) == (1, True)
 
 
-def test_a_concurrent_change_is_kept(nobody: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_concurrent_change_is_kept(brokerless: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """The controller gives a topic its id while partitions are added."""
-    nobody.commit([Create("/brokers/ids/1", ephemeral=True)])
-    nodes = ZooKeeperTopics(nobody)
-    commit = type(nobody).commit
+    brokerless.commit([Create("/brokers/ids/1", ephemeral=True)])
+    nodes = ZooKeeperTopics(brokerless)
+    commit = type(brokerless).commit
 
     def commit_after_another(tree: Tree, operations: list[Operation]) -> list[Any]:
         monkeypatch.undo()
@@ -140,17 +140,17 @@ def test_a_concurrent_change_is_kept(nobody: Tree, monkeypatch: pytest.MonkeyPat
         )
         return commit(tree, operations)
 
-    monkeypatch.setattr(type(nobody), "commit", commit_after_another)
+    monkeypatch.setattr(type(brokerless), "commit", commit_after_another)
     nodes.add_partitions("t", 3)
-    found = json.loads(nobody.get("/brokers/topics/t").data)
+    found = json.loads(brokerless.get("/brokers/topics/t").data)
     assert found == {"topic_id": "9YGeHKywTMavGcoCK2BPBg", "partitions": {"0": [1], "1": [1], "2": [1]}}
 
 
-def test_internal_topics_are_left_to_the_brokers(nobody: Tree, topics: Call) -> None:
-    nobody.commit([Create("/brokers/topics/__consumer_offsets", b'{"partitions":{"0":[1]}}')])
+def test_internal_topics_are_left_to_the_brokers(brokerless: Tree, topics: Call) -> None:
+    brokerless.commit([Create("/brokers/topics/__consumer_offsets", b'{"partitions":{"0":[1]}}')])
     assert topics("delete", "__consumer_offsets")[0] == 1
     assert topics("alter", "__consumer_offsets", "-p", 2)[0] == 1
-    assert not nobody.children("/admin/delete_topics")
+    assert not brokerless.children("/admin/delete_topics")
 
 
 def test_no_cluster_is_created_at_an_empty_path(topics: Call, open_tree: Callable[..., Tree]) -> None:

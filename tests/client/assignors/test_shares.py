@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy.client.groups.assignors import ASSIGNORS, COOPERATIVE_STICKY, RANGE, STICKY, Member, assignors_of
+from tests.harness.examples import examples
 
 TOPICS = ["a", "b", "c", "gone"]
 COUNTS = {"a": 3, "b": 1, "c": 4}
@@ -28,7 +29,7 @@ def groups(draw):
 
 
 @pytest.mark.parametrize("name", [name for name in ASSIGNORS if name != "cooperative-sticky"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(members=groups())
 def test_each_subscribed_partition_goes_to_exactly_one_subscriber(name, members):
     shares = ASSIGNORS[name].assign(members, COUNTS)
@@ -40,7 +41,7 @@ def test_each_subscribed_partition_goes_to_exactly_one_subscriber(name, members)
         assert {topic for topic, _ in shares[member.id]} <= set(member.topics)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(members=groups())
 def test_a_cooperative_member_gets_no_partition_that_another_member_has_to_revoke(members):
     shares = COOPERATIVE_STICKY.assign(members, COUNTS)
@@ -53,7 +54,7 @@ def test_a_cooperative_member_gets_no_partition_that_another_member_has_to_revok
             assert not held or one[1] >= COUNTS[one[0]], (member, held)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(members=groups(), joins=st.booleans())
 def test_sticky_shares_are_even_and_move_no_more_than_they_must(members, joins):
     topics = list(COUNTS)

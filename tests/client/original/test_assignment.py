@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kafkapy.client.original.assignment import STRATEGIES, Assignment, Thread, range_assignment, round_robin_assignment
 from kafkapy.client.original.znodes.layouts import Layout, layout_of_topic, partitions_07, partitions_in
 from kafkapy.client.original.znodes.subscriptions import read_subscription
+from tests.harness.examples import examples
 
 from .golden_tree import children, znodes
 
@@ -19,7 +20,7 @@ PARTITIONS = st.dictionaries(TOPICS, st.integers(0, 40).map(lambda n: list(map(s
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(streams=STREAMS, partitions=PARTITIONS, seed=st.integers(0, 1 << 30))
 def test_every_partition_that_is_wanted_has_one_owner_and_all_members_compute_the_same(
     strategy: str, streams: dict[str, dict[str, int]], partitions: dict[str, list[str]], seed: int
@@ -36,7 +37,7 @@ def test_every_partition_that_is_wanted_has_one_owner_and_all_members_compute_th
     assert assign(others, dict(reversed(partitions.items()))) == found
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(streams=STREAMS, partitions=PARTITIONS)
 def test_ranges_differ_by_one_at_most_and_are_neighbours(
     streams: dict[str, dict[str, int]], partitions: dict[str, list[str]]

@@ -59,7 +59,7 @@ def test_defaults_are_those_of_kafka_except_for_acks():
 
 
 @pytest.mark.parametrize(
-    ("properties", "told"),
+    ("properties", "message"),
     [
         ({}, "one of metadata.broker.list .* and zk.connect is needed; none is given"),
         ({**BROKERS, "zk.connect": "z:2181"}, "both are given"),
@@ -77,8 +77,8 @@ def test_defaults_are_those_of_kafka_except_for_acks():
         ({**BROKERS, "request.required.acks": "1", "enable.idempotence": "true"}, "needs request.required.acks=-1"),
     ],
 )
-def test_an_invalid_property_is_named_with_its_value(properties, told):
-    with pytest.raises(ValueError, match=told):
+def test_an_invalid_property_is_named_with_its_value(properties, message):
+    with pytest.raises(ValueError, match=message):
         read_config(properties)
 
 

@@ -29,7 +29,7 @@ def test_defaults_are_those_of_kafka() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"group.id": ""}, "group.id="),
         ({"group.id": "a/b"}, "group.id=a/b"),
@@ -45,10 +45,10 @@ def test_defaults_are_those_of_kafka() -> None:
         ({"fetch.size": "1", "fetch.message.max.bytes": "1"}, "is the old name of fetch.message.max.bytes"),
     ],
 )
-def test_an_unusable_setting_is_named_in_the_error(wrong: dict[str, str], said: str) -> None:
+def test_an_unusable_setting_is_named_in_the_error(wrong: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         consumer_settings({**LEAST, **wrong})
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize("missing", LEAST)

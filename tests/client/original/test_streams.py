@@ -12,6 +12,7 @@ from kafkapy.client.original.consuming.streams import Chunk, OwnedPartition, Str
 from kafkapy.client.original.errors import ConsumerTimeout
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.record.batch import BatchBuilder
+from tests.harness.examples import examples
 
 
 def batch(first: int, count: int) -> bytes:
@@ -25,7 +26,7 @@ def put(stream: Stream, owned: OwnedPartition, data: bytes, start: int) -> bool:
     return stream.put(Chunk(owned, memoryview(data), start))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     chunks=st.lists(st.tuples(st.booleans(), st.integers(1, 5)), min_size=1, max_size=8),
     taken=st.integers(0, 40),
@@ -107,13 +108,13 @@ def test_a_corrupt_batch_raises_with_its_offset_and_other_partitions_continue() 
 def test_the_fetcher_is_notified_when_the_stream_has_room() -> None:
     stream = Stream(0)
     owned = OwnedPartition(("t", "0"), stream, 0)
-    told = threading.Event()
-    owned.room = told.set
+    notified = threading.Event()
+    owned.room = notified.set
     put(stream, owned, batch(0, 2), 0)
     assert owned.waiting == 1
     next(stream)
     assert owned.waiting == 0
-    assert told.is_set()
+    assert notified.is_set()
 
 
 def test_an_error_waits_for_the_records_before_it() -> None:
@@ -168,14 +169,14 @@ def test_closing_a_stream_also_ends_a_waiting_iteration() -> None:
 def test_chunks_are_delivered_as_received_and_mark_nothing_consumed() -> None:
     stream = Stream()
     owned = OwnedPartition(("t", "3"), stream, 7)
-    told = threading.Event()
-    owned.room = told.set
+    notified = threading.Event()
+    owned.room = notified.set
     data = batch(5, 5)
     put(stream, owned, data, 7)
     chunk = stream.next_chunk(0)
     assert chunk is not None
     assert (chunk.where, bytes(chunk.data), chunk.start, owned.revoked) == (("t", 3), data, 7, False)
-    assert (owned.consumed, owned.waiting, told.is_set()) == (7, 0, True)
+    assert (owned.consumed, owned.waiting, notified.is_set()) == (7, 0, True)
     assert stream.next_chunk(0) is None
     assert not stream.closed
     stream.mark(owned, 10)

@@ -30,12 +30,12 @@ def test_a_written_subscription_is_read_back(subscription: Subscription, layout:
 
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
 def test_data_that_is_no_subscription_is_refused_with_a_clear_error(data: bytes) -> None:
-    said = ""
+    message = ""
     try:
         read_subscription(data)
     except ValueError as error:
-        said = str(error)
-    assert not said or "subscription" in said or "regular expression" in said
+        message = str(error)
+    assert not message or "subscription" in message or "regular expression" in message
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_fetches_of_one_and_of_several(serve: Serve, asked: list[bytes]) -> None
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         ("", "it closed the connection"),
         ("00000001 00", "a size of 1 bytes"),
@@ -101,9 +101,9 @@ def test_fetches_of_one_and_of_several(serve: Serve, asked: list[bytes]) -> None
         ("00000008 0000 00000004 0000", "has wrong sizes"),
     ],
 )
-def test_an_invalid_response_is_refused_and_the_connection_closed(serve: Serve, answer: str, told: str) -> None:
+def test_an_invalid_response_is_refused_and_the_connection_closed(serve: Serve, answer: str, message: str) -> None:
     connection = serve(bytes.fromhex(answer))
-    with pytest.raises(ConnectionFailed, match=told):
+    with pytest.raises(ConnectionFailed, match=message):
         connection.fetch([Asked("t", 0, 0, 100), Asked("u", 0, 0, 100)])
     assert connection.closed
 

@@ -235,6 +235,6 @@ def test_reasons_however_long_and_many_do_not_fill_the_log(caplog: pytest.LogCap
     make = LEAVE_GROUP.Request.Members
     leaving = [make(member_id=id, reason=f"{number}" * 30_000) for number, id in enumerate(ids[:2])]
     world.coordinator.leave(GROUP, leaving, Asked())
-    (said,) = [one.getMessage() for one in caplog.records if "rebalances after" in one.getMessage()]
-    assert "left (0000" in said
-    assert len(said) < 1500
+    (warning,) = [one.getMessage() for one in caplog.records if "rebalances after" in one.getMessage()]
+    assert "left (0000" in warning
+    assert len(warning) < 1500

@@ -139,14 +139,14 @@ def test_a_deleted_group_is_gone_after_a_restart() -> None:
     ],
 )
 def test_subscribed_topics_are_read_where_they_can_be(metadata: str, topics: set[str] | None) -> None:
-    said = {
+    expected = {
         "subscribed": subscription("a", "b"),
         "with what version 0 does not have": b"\0\3" + subscription("a", "b")[2:] + b"\xff\xff",
         "garbage": b"\xff\xff\0",
         "nothing": b"",
     }[metadata]
     world = World()
-    world.stable(2, protocols=(("range", said),))
+    world.stable(2, protocols=(("range", expected),))
     assert world.group.subscribed_topics() == topics
 
 

@@ -50,12 +50,12 @@ def test_a_static_member_that_rejoins_with_other_protocols_rebalances_only_if_th
 
 def test_static_members_may_be_away_during_a_rebalance() -> None:
     world = World()
-    leader, away = world.stable(2, instances=["i1", "i2"], session_ms=60_000, rebalance_ms=6000)
+    leader, absent = world.stable(2, instances=["i1", "i2"], session_ms=60_000, rebalance_ms=6000)
     asked = world.join(leader, instance="i1", session_ms=60_000, rebalance_ms=6000)
     world.timer.advance(6.1)
     assert asked.answer.generation_id == 2
-    assert {one.member_id for one in asked.answer.members} == {leader, away}
-    world.sync(leader, 2, {leader: b"1", away: b"2"}, instance="i1")
+    assert {one.member_id for one in asked.answer.members} == {leader, absent}
+    world.sync(leader, 2, {leader: b"1", absent: b"2"}, instance="i1")
     assert world.sync(world.join(instance="i2").answer.member_id, 2, instance="i2").answer.assignment == b"2"
 
 

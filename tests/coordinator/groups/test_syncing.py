@@ -42,7 +42,7 @@ def test_assignments_are_sent_only_after_they_are_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "told"),
+    ("failure", "expected"),
     [
         (Errors.NOT_ENOUGH_REPLICAS, Errors.COORDINATOR_NOT_AVAILABLE),
         (Errors.NOT_LEADER_OR_FOLLOWER, Errors.NOT_COORDINATOR),
@@ -50,13 +50,13 @@ def test_assignments_are_sent_only_after_they_are_written() -> None:
         (Errors.MESSAGE_TOO_LARGE, Errors.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_an_assignment_that_cannot_be_written_begins_another_rebalance(failure: int, told: int) -> None:
+def test_an_assignment_that_cannot_be_written_begins_another_rebalance(failure: int, expected: int) -> None:
     world = World()
     (leader, follower), generation = joined(world, 2)
     world.log.fails = KafkaError(failure)
     waits = world.sync(follower, generation)
     leads = world.sync(leader, generation, {leader: b"1", follower: b"2"})
-    assert (waits.code, leads.code) == (told, told)
+    assert (waits.code, leads.code) == (expected, expected)
     assert world.group.state == PREPARING
     assert all(member.assignment == b"" for member in world.group.members.values())
     world.log.fails = None

@@ -31,21 +31,21 @@ def test_the_records_equal_kafkas(world: World) -> None:
 def test_an_offset_is_visible_once_its_record_is_in_the_log(world: World) -> None:
     world.commit(world.offset("t", 0, 1))
     world.log.held = True
-    told = world.begin_commit(world.offset("t", 0, 2))
-    assert told == []
+    answer = world.begin_commit(world.offset("t", 0, 2))
+    assert answer == []
     assert world.committed() == {("t", 0): 1}
     assert world.codes("g", ("t", 0), ("t", 1)) == [Errors.UNSTABLE_OFFSET_COMMIT, NONE]
     world.log.release()
-    assert told == [[NONE]]
+    assert answer == [[NONE]]
     assert world.committed() == {("t", 0): 2}
     assert world.codes("g", ("t", 0)) == [NONE]
 
 
 def test_overtaking_commits_are_applied_in_log_order(world: World) -> None:
     world.log.held = True
-    told = [world.begin_commit(world.offset("t", 0, offset)) for offset in (1, 2, 3)]
+    answer = [world.begin_commit(world.offset("t", 0, offset)) for offset in (1, 2, 3)]
     world.log.release()
-    assert told == [[[NONE]]] * 3
+    assert answer == [[[NONE]]] * 3
     assert world.committed() == {("t", 0): 3}
 
 
@@ -101,13 +101,13 @@ def test_a_commit_too_large_for_a_batch_is_refused_early(world: World) -> None:
 
 def test_a_slow_append_times_out_and_is_applied_later(world: World) -> None:
     world.log.held = True
-    told = world.begin_commit(world.offset("t", 0, 1), world.offset("t", 1, 1))
+    answer = world.begin_commit(world.offset("t", 0, 1), world.offset("t", 1, 1))
     world.timer.advance(4.9)
-    assert told == []
+    assert answer == []
     world.timer.advance(0.2)
-    assert told == [[Errors.REQUEST_TIMED_OUT] * 2]
+    assert answer == [[Errors.REQUEST_TIMED_OUT] * 2]
     world.log.release()
-    assert told == [[Errors.REQUEST_TIMED_OUT] * 2]
+    assert answer == [[Errors.REQUEST_TIMED_OUT] * 2]
     assert world.committed() == {("t", 0): 1, ("t", 1): 1}
 
 
@@ -148,9 +148,9 @@ def test_a_transactional_commit_is_one_batch_of_its_producer(world: World) -> No
     assert len(records) == 2
     assert world.committed() == {}
     assert world.codes("g", ("t", 0)) == [Errors.UNSTABLE_OFFSET_COMMIT]
-    told: list[str] = []
-    world.offsets.transaction_ended(7, 5, True, lambda: told.append("then"))
-    assert told == ["then"]
+    calls: list[str] = []
+    world.offsets.transaction_ended(7, 5, True, lambda: calls.append("then"))
+    assert calls == ["then"]
     assert world.committed() == {("t", 0): 1, ("t", 1): 2}
 
 
@@ -165,11 +165,11 @@ def test_another_partitions_marker_and_another_producers_change_nothing(world: W
 
 def test_an_abort_before_the_callback_of_an_append_leaves_no_unstable_offsets(world: World) -> None:
     world.log.held = True
-    told = world.begin_commit(world.offset("t", 0, 1), producer=Producer(5, 0))
+    answer = world.begin_commit(world.offset("t", 0, 1), producer=Producer(5, 0))
     world.offsets.transaction_ended(7, 5, False)
     world.log.fails = KafkaError(Errors.INVALID_PRODUCER_EPOCH, "fenced")
     world.log.release()
-    assert told == [[Errors.INVALID_PRODUCER_EPOCH]]
+    assert answer == [[Errors.INVALID_PRODUCER_EPOCH]]
     assert world.codes("g", ("t", 0)) == [NONE]
 
 
@@ -214,9 +214,9 @@ def test_a_marker_during_a_fetch_of_all_offsets_makes_no_old_offset_stable(
 
 
 def delete(world: World, *partitions: tuple[str, int], group: str = "g") -> tuple[int, list[int]]:
-    told: list[tuple[int, list[int]]] = []
-    world.offsets.delete(group, partitions, lambda code, codes: told.append((code, codes)))
-    (answer,) = told
+    calls: list[tuple[int, list[int]]] = []
+    world.offsets.delete(group, partitions, lambda code, codes: calls.append((code, codes)))
+    (answer,) = calls
     return answer
 
 
@@ -254,10 +254,10 @@ def test_a_failed_deletion_keeps_the_group(world: World) -> None:
 def test_a_pending_commit_is_deleted_with_its_group(world: World) -> None:
     world.commit(world.offset("t", 0, 1))
     world.log.held = True
-    told = world.begin_commit(world.offset("t", 0, 2), world.offset("t", 1, 2))
+    answer = world.begin_commit(world.offset("t", 0, 2), world.offset("t", 1, 2))
     world.shard.run(lambda machine: delete_group(machine, "g", lambda error: None))
     world.log.release()
-    assert told == [[NONE, NONE]]
+    assert answer == [[NONE, NONE]]
     assert "g" not in world.machine.groups
     assert world.commit(world.offset("t", 2, 3)) == [NONE]
     assert world.committed() == {("t", 2): 3}
@@ -289,10 +289,10 @@ def test_the_offsets_of_a_deleted_topic_are_deleted(world: World) -> None:
 
 def test_a_pending_commit_is_deleted_with_its_topic(world: World) -> None:
     world.log.held = True
-    told = world.begin_commit(world.offset("t", 0, 1), world.offset("u", 0, 1))
+    answer = world.begin_commit(world.offset("t", 0, 1), world.offset("u", 0, 1))
     world.offsets.topic_deleted("t", {0})
     world.log.release()
-    assert told == [[NONE, NONE]]
+    assert answer == [[NONE, NONE]]
     assert world.committed() == {("u", 0): 1}
 
 
@@ -307,12 +307,12 @@ def delete_offsets(world: World) -> None:
 @pytest.mark.parametrize("deletion", [delete_topic, delete_offsets])
 def test_a_pending_commit_of_a_transaction_is_deleted_too(world: World, deletion: Callable[[World], None]) -> None:
     world.log.held = True
-    told = world.begin_commit(world.offset("t", 0, 5), world.offset("u", 0, 6), producer=Producer(5, 0))
+    answer = world.begin_commit(world.offset("t", 0, 5), world.offset("u", 0, 6), producer=Producer(5, 0))
     deletion(world)
     assert world.codes("g", ("t", 0), ("u", 0)) == [NONE, Errors.UNSTABLE_OFFSET_COMMIT]
     again = world.begin_commit(world.offset("t", 0, 1), producer=Producer(6, 0))  # of the topic created again
     world.log.release()
-    assert (told, again) == ([[NONE, NONE]], [[NONE]])
+    assert (answer, again) == ([[NONE, NONE]], [[NONE]])
     world.offsets.transaction_ended(7, 5, True)
     assert world.committed() == {("u", 0): 6}
     assert world.codes("g", ("t", 0)) == [Errors.UNSTABLE_OFFSET_COMMIT]
@@ -339,9 +339,9 @@ def test_offsets_of_a_deleted_topic_are_not_read_while_their_deletion_waits_for_
     world.log.held = True
     world.offsets.topic_deleted("t", {0})
     assert world.committed() == {("u", 0): 1}
-    told = world.begin_commit(world.offset("t", 0, 2))
+    answer = world.begin_commit(world.offset("t", 0, 2))
     world.log.release()
-    assert told == [[NONE]]
+    assert answer == [[NONE]]
     assert world.committed() == {("t", 0): 2, ("u", 0): 1}
 
 

@@ -101,11 +101,11 @@ def test_a_commit_with_an_expire_timestamp_expires_in_an_empty_group_too(world: 
 def test_offsets_in_pending_commits_do_not_expire(world: World) -> None:
     world.commit(world.offset("t", 0, 1), world.offset("t", 1, 1))
     world.log.held = True
-    told = world.begin_commit(world.offset("t", 0, 2))
+    answer = world.begin_commit(world.offset("t", 0, 2))
     world.clock.advance(10 * MINUTE)
     world.offsets.expire()
     world.log.release()
-    assert told == [[Errors.NONE]]
+    assert answer == [[Errors.NONE]]
     assert world.committed() == {("t", 0): 2}
 
 

@@ -155,9 +155,9 @@ def test_records_of_later_versions_are_ignored(world: World, caplog: pytest.LogC
     world.restart()
     assert world.init("tx") == producer._replace(epoch=1)
     assert set(world.machine.entries) == {"tx"}
-    (said,) = caplog.messages
+    (warning,) = caplog.messages
     assert (
-        said == f"__transaction_state-0 has records with keys of a later version of Kafka, which are ignored: "
+        warning == f"__transaction_state-0 has records with keys of a later version of Kafka, which are ignored: "
         f"{strange.hex()}"
     )
 

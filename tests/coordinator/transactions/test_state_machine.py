@@ -12,6 +12,7 @@ from kafkapy.coordinator.transactions import transitions
 from kafkapy.coordinator.transactions.transitions import IDLE, TopicPartition, flattened
 from kafkapy.errors import Errors, KafkaError
 from tests.coordinator.transactions.world import World, replay
+from tests.harness.examples import examples
 
 NAMES = ("a", "b")
 PARTITIONS = (("t", 0), ("t", 1), ("u", 0))
@@ -74,7 +75,8 @@ class Transactions(RuleBasedStateMachine):
         for _ in range(count):
             name = random.choice(NAMES)
             (ask,) = random.choices(
-                [self.init, self.go_on, self.add, self.commit, self.abort, self.use_up_epochs], [2, 2, 10, 5, 3, 0.4]
+                [self.init, self.init_with_epoch, self.add, self.commit, self.abort, self.use_up_epochs],
+                [2, 2, 10, 5, 3, 0.4],
             )
             ask(name, random)
 
@@ -101,7 +103,7 @@ class Transactions(RuleBasedStateMachine):
             name, random.choice([1000, 60_000]), *(expected or Producer(-1, -1)), answer
         )
 
-    def go_on(self, name: str, random: Random) -> None:
+    def init_with_epoch(self, name: str, random: Random) -> None:
         self.init(name, random, self._producer(name, random))
 
     def add(self, name: str, random: Random) -> None:
@@ -192,7 +194,7 @@ class Transactions(RuleBasedStateMachine):
             last[name] = state
 
     @invariant()
-    def whoever_asks_is_answered(self) -> None:
+    def every_request_is_answered(self) -> None:
         assert self.answered <= self.asked
         if not self.world.log.held:
             assert self.answered == self.asked
@@ -217,5 +219,5 @@ class Transactions(RuleBasedStateMachine):
 TestTransactions = Transactions.TestCase
 # Without shrinking, which takes minutes here: a failure has few enough steps to read.
 TestTransactions.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, phases=set(Phase) - {Phase.shrink, Phase.explain}
+    max_examples=examples(60), stateful_step_count=40, deadline=None, phases=set(Phase) - {Phase.shrink, Phase.explain}
 )

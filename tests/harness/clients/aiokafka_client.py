@@ -210,36 +210,37 @@ class AioKafka(Client):
         return self._run(work())
 
     def cluster(self) -> dict[str, Any]:
-        told = self._run(self._admin.describe_cluster())
+        response = self._run(self._admin.describe_cluster())
         return {
-            "cluster_id": told.get("cluster_id"),
-            "controller": told["controller_id"],
-            "nodes": [(each["node_id"], each["host"], each["port"]) for each in told["brokers"]],
+            "cluster_id": response.get("cluster_id"),
+            "controller": response["controller_id"],
+            "nodes": [(each["node_id"], each["host"], each["port"]) for each in response["brokers"]],
         }
 
     def topic_names(self) -> set[str]:
         return set(self._run(self._admin.list_topics()))
 
     def partitions_of(self, topic: str) -> dict[int, Partition]:
-        (told,) = self._run(self._admin.describe_topics([topic]))
-        _check(told["error_code"], topic)
+        (response,) = self._run(self._admin.describe_topics([topic]))
+        _check(response["error_code"], topic)
         return {
-            p["partition"]: Partition(p["leader"], tuple(p["replicas"]), tuple(p["isr"])) for p in told["partitions"]
+            p["partition"]: Partition(p["leader"], tuple(p["replicas"]), tuple(p["isr"]))
+            for p in response["partitions"]
         }
 
     def create_topic(
         self, topic: str, partitions: int, configs: Mapping[str, str] | None = None, *, validate_only: bool = False
     ) -> None:
         new = NewTopic(topic, partitions, 1, topic_configs=dict(configs or {}))
-        told = self._run(self._admin.create_topics([new], validate_only=validate_only))
-        _check(told.topic_errors[0][1], str(told.topic_errors[0]))
+        response = self._run(self._admin.create_topics([new], validate_only=validate_only))
+        _check(response.topic_errors[0][1], str(response.topic_errors[0]))
 
     def add_partitions(self, topic: str, total: int) -> None:
         self._run(self._admin.create_partitions({topic: NewPartitions(total)}))
 
     def delete_topic(self, topic: str) -> None:
-        told = self._run(self._admin.delete_topics([topic]))
-        _check(told.topic_error_codes[0][1], topic)
+        response = self._run(self._admin.delete_topics([topic]))
+        _check(response.topic_error_codes[0][1], topic)
 
     def topic_configs(self, topic: str) -> dict[str, str | None]:
         return self._configs(ConfigResource(ConfigResourceType.TOPIC, topic))
@@ -248,14 +249,16 @@ class AioKafka(Client):
         return self._configs(ConfigResource(ConfigResourceType.BROKER, str(broker)))
 
     def _configs(self, resource: ConfigResource) -> dict[str, str | None]:
-        (told,) = self._run(self._admin.describe_configs([resource]))
-        (code, message, _, _, entries, *_) = told.resources[0]
+        (response,) = self._run(self._admin.describe_configs([resource]))
+        (code, message, _, _, entries, *_) = response.resources[0]
         _check(code, message)
         return {entry[0]: entry[1] for entry in entries}
 
     def set_topic_configs(self, topic: str, configs: Mapping[str, str]) -> None:
-        (told,) = self._run(self._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))]))
-        _check(told.resources[0][0], told.resources[0][1])
+        (response,) = self._run(
+            self._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))])
+        )
+        _check(response.resources[0][0], response.resources[0][1])
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
         wanted = {TopicPartition(topic, p): RecordsToDelete(offset) for p, offset in before.items()}

@@ -231,21 +231,21 @@ class Confluent(Client):
         return {place.partition: _result(future).offset for place, future in asked.items()}
 
     def cluster(self) -> dict[str, Any]:
-        told = _result(self._admin.describe_cluster())
+        response = _result(self._admin.describe_cluster())
         return {
-            "cluster_id": told.cluster_id,
-            "controller": told.controller.id,
-            "nodes": [(node.id, node.host, node.port) for node in told.nodes],
+            "cluster_id": response.cluster_id,
+            "controller": response.controller.id,
+            "nodes": [(node.id, node.host, node.port) for node in response.nodes],
         }
 
     def topic_names(self) -> set[str]:
         return set(self._admin.list_topics(timeout=30).topics)
 
     def partitions_of(self, topic: str) -> dict[int, Partition]:
-        told = _result(self._admin.describe_topics(TopicCollection([topic]))[topic])
+        response = _result(self._admin.describe_topics(TopicCollection([topic]))[topic])
         return {
             p.id: Partition(p.leader.id, tuple(n.id for n in p.replicas), tuple(n.id for n in p.isr))
-            for p in told.partitions
+            for p in response.partitions
         }
 
     def create_topic(
@@ -292,10 +292,10 @@ class Confluent(Client):
         return {each.partition: each.offset for each in places if each.topic == topic and each.offset >= 0}
 
     def elect_leaders(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-        told = _result(
+        response = _result(
             self._admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, p) for p in partitions])
         )
-        return {place.partition: 0 if error is None else error.code() for place, error in told.items()}
+        return {place.partition: 0 if error is None else error.code() for place, error in response.items()}
 
 
 def _received(message: Any) -> Received:

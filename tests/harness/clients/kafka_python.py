@@ -164,22 +164,22 @@ class KafkaPython(Client):
         return {place.partition: each.offset for place, each in found.items()}
 
     def cluster(self) -> dict[str, Any]:
-        told = self._admin.describe_cluster()
+        response = self._admin.describe_cluster()
         return {
-            "cluster_id": told["cluster_id"],
-            "controller": told["controller_id"],
-            "nodes": [(each["broker_id"], each["host"], each["port"]) for each in told["brokers"]],
+            "cluster_id": response["cluster_id"],
+            "controller": response["controller_id"],
+            "nodes": [(each["broker_id"], each["host"], each["port"]) for each in response["brokers"]],
         }
 
     def topic_names(self) -> set[str]:
         return set(self._admin.list_topics())
 
     def partitions_of(self, topic: str) -> dict[int, Partition]:
-        (told,) = self._admin.describe_topics([topic])
-        _check(told["error_code"], topic)
+        (response,) = self._admin.describe_topics([topic])
+        _check(response["error_code"], topic)
         return {
             p["partition_index"]: Partition(p["leader_id"], tuple(p["replica_nodes"]), tuple(p["isr_nodes"]))
-            for p in told["partitions"]
+            for p in response["partitions"]
         }
 
     def create_topic(
@@ -205,8 +205,8 @@ class KafkaPython(Client):
 
     def _configs(self, kind: str, name: str) -> dict[str, str | None]:
         with _errors():
-            told = self._admin.describe_configs([ConfigResource(kind, name)], config_filter="all")
-        return {key: entry["value"] for key, entry in told[kind][name].items()}
+            response = self._admin.describe_configs([ConfigResource(kind, name)], config_filter="all")
+        return {key: entry["value"] for key, entry in response[kind][name].items()}
 
     def set_topic_configs(self, topic: str, configs: Mapping[str, str]) -> None:
         self._altered(self._admin.alter_configs([_topic(topic, dict(configs))], raise_on_unknown=False), topic)
@@ -215,16 +215,16 @@ class KafkaPython(Client):
         self._altered(self._admin.reset_configs([_topic(topic, {name: None})], raise_on_unknown=False), topic)
 
     @staticmethod
-    def _altered(told: dict[str, dict[str, str]], topic: str) -> None:
-        said = told["topic"][topic]
-        if said != "OK":
-            code = re.search(r"\[Error (\d+)\]", said)
-            raise ClientError(int(code[1]) if code else -1, said)
+    def _altered(response: dict[str, dict[str, str]], topic: str) -> None:
+        status = response["topic"][topic]
+        if status != "OK":
+            code = re.search(r"\[Error (\d+)\]", status)
+            raise ClientError(int(code[1]) if code else -1, status)
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
         with _errors():
-            told = self._admin.delete_records({TopicPartition(topic, p): offset for p, offset in before.items()})
-        return {place.partition: each["low_watermark"] for place, each in told.items()}
+            response = self._admin.delete_records({TopicPartition(topic, p): offset for p, offset in before.items()})
+        return {place.partition: each["low_watermark"] for place, each in response.items()}
 
     def log_dirs(self, topic: str) -> dict[int, int]:
         (broker,) = self._admin.describe_log_dirs([topic])
@@ -238,7 +238,7 @@ class KafkaPython(Client):
 
     def producers(self, topic: str, partition: int) -> list[dict[str, int]]:
         with _errors():
-            told = self._admin.describe_producers([TopicPartition(topic, partition)])
+            response = self._admin.describe_producers([TopicPartition(topic, partition)])
         return [
             {
                 "producer_id": each.producer_id,
@@ -246,12 +246,14 @@ class KafkaPython(Client):
                 "last_sequence": each.last_sequence,
                 "last_timestamp": each.last_timestamp,
             }
-            for each in told[TopicPartition(topic, partition)].active_producers
+            for each in response[TopicPartition(topic, partition)].active_producers
         ]
 
     def elect_leaders(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-        told = self._admin.elect_leaders(0, {topic: list(partitions)}, raise_errors=False)
-        return {p.partition_id: p.error_code for each in told.replica_election_results for p in each.partition_result}
+        response = self._admin.elect_leaders(0, {topic: list(partitions)}, raise_errors=False)
+        return {
+            p.partition_id: p.error_code for each in response.replica_election_results for p in each.partition_result
+        }
 
 
 def _topic(name: str, configs: dict[str, Any]) -> ConfigResource:

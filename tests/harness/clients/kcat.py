@@ -29,10 +29,10 @@ class Kcat(Client):
         done = subprocess.run(
             [self._kcat, "-b", self.bootstrap, *arguments], capture_output=True, timeout=90, check=False
         )
-        said = done.stderr.decode(errors="replace")
+        errors = done.stderr.decode(errors="replace")
         if done.returncode:
-            raise ClientError(-1, said)
-        return done.stdout, said
+            raise ClientError(-1, errors)
+        return done.stdout, errors
 
     def produce(
         self, topic: str, records: Sequence[Record], *, codec: str = "none", acks: int = -1, idempotent: bool = False
@@ -66,9 +66,9 @@ class Kcat(Client):
             lines = [(r.key or b"") + BETWEEN_KEY_AND_VALUE.encode() + (r.value or b"") for r in records]
             file.write_bytes(BETWEEN_RECORDS.encode().join(lines))
             how = ["-K", BETWEEN_KEY_AND_VALUE, "-D", BETWEEN_RECORDS, "-l", str(file)]
-        _, said = self._run("-P", "-t", topic, *settings, *shared, *how)
-        delivered = said.count("Message delivered to partition")
-        assert delivered == len(records), f"kcat delivered {delivered} of {len(records)}: {said[-2000:]}"
+        _, output = self._run("-P", "-t", topic, *settings, *shared, *how)
+        delivered = output.count("Message delivered to partition")
+        assert delivered == len(records), f"kcat delivered {delivered} of {len(records)}: {output[-2000:]}"
 
     def fetch(self, topic: str, start: Mapping[int, int], end: Mapping[int, int]) -> dict[int, list[Received]]:
         got: dict[int, list[Received]] = {}
@@ -95,15 +95,15 @@ class Kcat(Client):
 
     def _metadata(self, *arguments: str) -> dict[str, Any]:
         output, _ = self._run("-L", "-J", *arguments)
-        told: dict[str, Any] = json.loads(output)
-        return told
+        response: dict[str, Any] = json.loads(output)
+        return response
 
     def cluster(self) -> dict[str, Any]:
-        told = self._metadata()
-        nodes = [(each["id"], *each["name"].rsplit(":", 1)) for each in told["brokers"]]
+        response = self._metadata()
+        nodes = [(each["id"], *each["name"].rsplit(":", 1)) for each in response["brokers"]]
         return {
             "cluster_id": None,
-            "controller": told["controllerid"],
+            "controller": response["controllerid"],
             "nodes": [(number, host, int(port)) for number, host, port in nodes],
         }
 
@@ -111,12 +111,12 @@ class Kcat(Client):
         return {each["topic"] for each in self._metadata()["topics"]}
 
     def partitions_of(self, topic: str) -> dict[int, Partition]:
-        (told,) = self._metadata("-t", topic)["topics"]
+        (response,) = self._metadata("-t", topic)["topics"]
         return {
             p["partition"]: Partition(
                 p["leader"], tuple(each["id"] for each in p["replicas"]), tuple(each["id"] for each in p["isrs"])
             )
-            for p in told["partitions"]
+            for p in response["partitions"]
         }
 
 

@@ -105,8 +105,8 @@ class Child(Remote):
         return offsets
 
     def read(self, op: str, topic: str, start: int, end: int, size: int) -> list[Received]:
-        told = self._ask(op, topic=topic, start=start, end=end, size=size)
-        return [Received(0, r["offset"], r["timestamp"], _unpack(r["key"]), _unpack(r["value"]), ()) for r in told]
+        response = self._ask(op, topic=topic, start=start, end=end, size=size)
+        return [Received(0, r["offset"], r["timestamp"], _unpack(r["key"]), _unpack(r["value"]), ()) for r in response]
 
     def segment_offsets(self, topic: str, time_ms: int, count: int) -> list[int]:
         """Send ListOffsets v0; return the base offsets of segments written up to that time."""

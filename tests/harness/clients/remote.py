@@ -86,22 +86,24 @@ class Remote(Client):
         return _by_partition(self._ask("offsets_for_times", topic=topic, times=times))
 
     def watermarks(self, topic: str, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        told = self._ask("watermarks", topic=topic, partitions=list(partitions))
-        return {int(p): (low, high) for p, (low, high) in told.items()}
+        response = self._ask("watermarks", topic=topic, partitions=list(partitions))
+        return {int(p): (low, high) for p, (low, high) in response.items()}
 
     def offsets_of_max_timestamp(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
         return _by_partition(self._ask("offsets_of_max_timestamp", topic=topic, partitions=list(partitions)))
 
     def cluster(self) -> dict[str, Any]:
-        told = self._ask("cluster")
-        return {**told, "nodes": [tuple(node) for node in told["nodes"]]}
+        response = self._ask("cluster")
+        return {**response, "nodes": [tuple(node) for node in response["nodes"]]}
 
     def topic_names(self) -> set[str]:
         return set(self._ask("topic_names"))
 
     def partitions_of(self, topic: str) -> dict[int, Partition]:
-        told = self._ask("partitions_of", topic=topic)
-        return {int(p): Partition(leader, tuple(replicas), tuple(isr)) for p, (leader, replicas, isr) in told.items()}
+        response = self._ask("partitions_of", topic=topic)
+        return {
+            int(p): Partition(leader, tuple(replicas), tuple(isr)) for p, (leader, replicas, isr) in response.items()
+        }
 
     def create_topic(
         self, topic: str, partitions: int, configs: Mapping[str, str] | None = None, *, validate_only: bool = False
@@ -117,12 +119,12 @@ class Remote(Client):
         self._ask("delete_topic", topic=topic)
 
     def topic_configs(self, topic: str) -> dict[str, str | None]:
-        told: dict[str, str | None] = self._ask("topic_configs", topic=topic)
-        return told
+        response: dict[str, str | None] = self._ask("topic_configs", topic=topic)
+        return response
 
     def broker_configs(self, broker: int) -> dict[str, str | None]:
-        told: dict[str, str | None] = self._ask("broker_configs", broker=str(broker))
-        return told
+        response: dict[str, str | None] = self._ask("broker_configs", broker=str(broker))
+        return response
 
     def set_topic_configs(self, topic: str, configs: Mapping[str, str]) -> None:
         self._ask("set_topic_configs", topic=topic, configs=configs)
@@ -137,8 +139,8 @@ class Remote(Client):
         return _by_partition(self._ask("log_dirs", topic=topic))
 
     def producers(self, topic: str, partition: int) -> list[dict[str, int]]:
-        told: list[dict[str, int]] = self._ask("producers", topic=topic, partition=partition)
-        return told
+        response: list[dict[str, int]] = self._ask("producers", topic=topic, partition=partition)
+        return response
 
     def elect_leaders(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
         return _by_partition(self._ask("elect_leaders", topic=topic, partitions=list(partitions)))
@@ -248,5 +250,5 @@ def _unpack(value: str | None) -> bytes | None:
     return None if value is None else base64.b64decode(value)
 
 
-def _by_partition(told: dict[str, Any]) -> dict[int, Any]:
-    return {int(p): value for p, value in told.items()}
+def _by_partition(response: dict[str, Any]) -> dict[int, Any]:
+    return {int(p): value for p, value in response.items()}

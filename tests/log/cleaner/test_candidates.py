@@ -142,7 +142,7 @@ def test_offsets_of_a_group_fit_into_its_indexes():
 def grouped(*segments, end=1 << 33):
     """Return the groups of segments with these base offsets and sizes, as lists of base offsets."""
     index = SimpleNamespace(count=0, width=8)
-    made = [
+    candidates = [
         SimpleNamespace(base_offset=base, size=size, offset_index=index, time_index=index) for base, size in segments
     ]
-    return [[segment.base_offset for segment in group] for group in group_segments(made, LogConfig(), end)]
+    return [[segment.base_offset for segment in group] for group in group_segments(candidates, LogConfig(), end)]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafkapy._ext.keymap import ENTRY_BYTES
+from tests.harness.examples import examples
 
 from .model import Model
 from .support import CleanerBench, data_records, stored
@@ -155,4 +156,4 @@ class CompactedLog(RuleBasedStateMachine):
 
 
 TestCompactedLog = CompactedLog.TestCase
-TestCompactedLog.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestCompactedLog.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)

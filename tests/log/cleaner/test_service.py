@@ -101,11 +101,11 @@ def test_a_log_that_cannot_be_cleaned_is_marked_and_not_tried_again(tmp_path, se
     assert cleaner.uncleanable_in(str(tmp_path / "a")) == [bench.log]
     assert cleaner.uncleanable_in(str(tmp_path / "b")) == []
     assert cleaner.uncleanable_bytes_in(str(tmp_path / "a")) == sum(one.size for one in bench.log.segments)
-    said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert len(said) == 1
-    assert "t-0 cannot be cleaned" in said[0]
-    assert f"{0:020}.log" in said[0]
-    assert "wrong CRC" in said[0]
+    messages = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(messages) == 1
+    assert "t-0 cannot be cleaned" in messages[0]
+    assert f"{0:020}.log" in messages[0]
+    assert "wrong CRC" in messages[0]
     assert path.read_bytes() == data
     assert not list(path.parent.glob("*.cleaned"))
 
@@ -188,11 +188,11 @@ class SlowFiles(UnsyncedFiles):
 
     def __init__(self):
         self.reading = threading.Event()
-        self.go_on = threading.Event()
+        self.may_continue = threading.Event()
 
     def read_into(self, file, buffer, position):
         self.reading.set()
-        assert self.go_on.wait(30)
+        assert self.may_continue.wait(30)
         return super().read_into(file, buffer, position)
 
 
@@ -206,7 +206,7 @@ def test_a_truncation_or_deletion_interrupts_the_cleaning(tmp_path, serve, chang
     changing = threading.Thread(target=lambda: log.truncate_to(7) if change == "truncate" else log.abandon())
     changing.start()
     until(lambda: log.upkeep._wanted)
-    files.go_on.set()
+    files.may_continue.set()
     changing.join(30)
     assert not changing.is_alive()
     assert not list((tmp_path / "t-0").glob("*.cleaned"))
@@ -295,12 +295,14 @@ def test_a_throttle_counts_the_bytes_of_all_threads():
 @pytest.fixture
 def manager(tmp_path):
     scheduler = ManualScheduler()
-    made = LogManager([tmp_path / "logs"], CleanerBench(tmp_path / "x").config, clock=SYSTEM_CLOCK, scheduler=scheduler)
-    made.compaction.configure(FAST)
-    made.load()
-    made.start()
-    yield made, scheduler
-    made.close()
+    manager = LogManager(
+        [tmp_path / "logs"], CleanerBench(tmp_path / "x").config, clock=SYSTEM_CLOCK, scheduler=scheduler
+    )
+    manager.compaction.configure(FAST)
+    manager.load()
+    manager.start()
+    yield manager, scheduler
+    manager.close()
 
 
 def test_the_cleaner_starts_with_the_first_compacted_log(manager):

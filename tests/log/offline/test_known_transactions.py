@@ -16,6 +16,7 @@ from kafkapy.log.offline.places import places_in
 from kafkapy.log.offline.splits import divided
 from kafkapy.log.offline.transactions import transactions_since
 from kafkapy.record.control import marker_batch
+from tests.harness.examples import examples
 
 from ..support import GOLDEN, NOW, Bench, batch, idempotent
 
@@ -51,8 +52,8 @@ class History:
                 self.data.append(offset)
             elif action == WRITE:
                 sequence = sequences.get(producer, 0)
-                made = idempotent("t", "t", producer_id=producer, sequence=sequence, transactional=True)
-                log.append([made], 0)
+                records = idempotent("t", "t", producer_id=producer, sequence=sequence, transactional=True)
+                log.append([records], 0)
                 sequences[producer] = sequence + 2
                 self.open.setdefault(producer, offset)
                 writing.setdefault(producer, []).extend((offset, offset + 1))
@@ -75,7 +76,7 @@ class History:
 
 
 @pytest.mark.parametrize("lost", LOSSES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(steps=STEPS, start=st.integers(0, 40), size=st.sampled_from([1, 300, 1 << 30]))
 def test_committed_rows_are_those_of_no_aborted_and_no_open_transaction(lost, steps, start, size):
     with tempfile.TemporaryDirectory() as directory:

@@ -126,17 +126,17 @@ def test_nothing_to_adopt(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "told"),
+    ("file", "text", "message"),
     [
         ("meta.properties", "version=7\n", r"meta\.properties has version=7"),
         ("meta.properties", "version=0\nbroker.id=x\n", r"meta\.properties has broker\.id=x"),
         ("v2-none-0/partition.metadata", "version: 0\ntopic_id: x", r"partition\.metadata has the topic id 'x'"),
     ],
 )
-def test_files_that_are_not_right(small, file, text, told):
+def test_files_that_are_not_right(small, file, text, message):
     path = small("v2-none-0")
     (path / file).write_text(text)
-    with pytest.raises(AdoptionError, match=told):
+    with pytest.raises(AdoptionError, match=message):
         take_inventory([path])
 
 

@@ -145,11 +145,11 @@ def test_replicas_elsewhere_missing_directories_and_unfinished_deletions_are_war
     known.add_settings({"strange": {}}, "a file")
     warnings = plan_of(small("v2-none-0"), known).warnings
     assert sum("is in ZooKeeper, but has no directory here" in one for one in warnings) == len(known.topics) - 1
-    told = "\n".join(one for one in warnings if "is in ZooKeeper" not in one)
-    assert "no directory here for partition 1, which will be empty" in told
-    assert "v2-none was to be deleted" in told
-    assert "replicas on other brokers (2)" in told
-    assert "topics that are not here: strange" in told
+    message = "\n".join(one for one in warnings if "is in ZooKeeper" not in one)
+    assert "no directory here for partition 1, which will be empty" in message
+    assert "v2-none was to be deleted" in message
+    assert "replicas on other brokers (2)" in message
+    assert "topics that are not here: strange" in message
     assert len(warnings) == len(known.topics) + 3
 
 
@@ -199,10 +199,10 @@ def test_a_zookeeper_without_topics_or_with_nonsense(golden_nodes):
     del nodes.nodes["/brokers/topics"]
     with pytest.raises(AdoptionError, match=r"zk:2181 has no /brokers/topics: is the chroot"):
         read_cluster(nodes, "zk:2181")
-    for nonsense, told in (("{", "not JSON"), ('{"version": 1}', "not that of a topic")):
+    for nonsense, message in (("{", "not JSON"), ('{"version": 1}', "not that of a topic")):
         nodes = golden_nodes("kafka-3.9.1-v2")
         nodes.nodes["/brokers/topics/v2-none"] = nonsense
-        with pytest.raises(AdoptionError, match=told):
+        with pytest.raises(AdoptionError, match=message):
             read_cluster(nodes, "zk:2181")
 
 

@@ -85,7 +85,7 @@ def test_kafka_topics():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ('{"t": ', "not JSON"),
         ('{"t": 5}', "t has 5 where"),
@@ -93,6 +93,6 @@ def test_kafka_topics():
         ("Dynamic configs for topic t are:\nwhat is this", "what is this"),
     ],
 )
-def test_text_in_none_of_the_known_forms_is_refused_with_the_reason(text, told):
-    with pytest.raises(SettingsFileError, match=told):
+def test_text_in_none_of_the_known_forms_is_refused_with_the_reason(text, message):
+    with pytest.raises(SettingsFileError, match=message):
         parse_settings(text)

@@ -103,7 +103,7 @@ def test_a_time_that_no_column_can_hold_is_a_value_that_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("schema", "message"),
     [
         ("{", "the Avro schema is not JSON"),
         ('"string"', "is not that of a record"),
@@ -114,11 +114,11 @@ def test_a_time_that_no_column_can_hold_is_a_value_that_does_not_fit() -> None:
         ({**OLD, "fields": [{"name": "n", "type": ["null", "r"]}]}, "names the type 'r' in field 'n'"),
     ],
 )
-def test_a_schema_that_gives_no_columns_is_refused(schema: Any, said: str) -> None:
+def test_a_schema_that_gives_no_columns_is_refused(schema: Any, message: str) -> None:
     values = AvroValues(plain=schema if isinstance(schema, str) else json.dumps(schema))
     with pytest.raises(WrongOption) as caught:
         values.fields()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_schema_that_fastavro_refuses_is_reported() -> None:

@@ -22,7 +22,7 @@ def test_columns_are_read_as_spark_writes_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "it ends where a field's name is expected"),
         ("a", "it ends where a type is expected"),
@@ -37,7 +37,7 @@ def test_columns_are_read_as_spark_writes_them() -> None:
         ("1 int", "'1' is in the place of a field's name"),
     ],
 )
-def test_the_error_says_why_a_schema_cannot_be_read(text: str, said: str) -> None:
+def test_the_error_says_why_a_schema_cannot_be_read(text: str, message: str) -> None:
     with pytest.raises(WrongOption, match="the columns of the JSON values cannot be read: ") as caught:
         JsonValues(text).fields()
-    assert said in str(caught.value)
+    assert message in str(caught.value)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kafkapy.spark.load.json_schema import JsonValues
 from kafkapy.spark.load.json_values import JsonDecoder
+from tests.harness.examples import examples
 
 DECODER = JsonDecoder(JsonValues("a int, s string, d date").fields())
 
@@ -47,10 +48,10 @@ def test_values_become_columns() -> None:
 def test_a_value_that_does_not_fit_is_reported_and_the_others_are_loaded(value: bytes, reason: str) -> None:
     rows, bad = decoded(b'{"a": 1}', value, b'{"a": 3}')
     assert [row["a"] for row in rows] == [1, 3]
-    ((place, said),) = bad
+    ((place, message),) = bad
     assert place == 1
-    assert reason in said
-    assert "\n" not in said
+    assert reason in message
+    assert "\n" not in message
 
 
 def test_a_value_of_several_lines_is_one_object() -> None:
@@ -87,7 +88,7 @@ def fits(value: bytes) -> bool:
     return good and (s is None or isinstance(s, str))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(
         fitting.map(json.dumps) | any_json.map(json.dumps) | st.sampled_from(["", " ", "{}{}", '{"a":}', "{} {"]),

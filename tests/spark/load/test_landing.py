@@ -184,8 +184,8 @@ def again(directory: Path, first: int, end: int) -> None:
         decision = Decision(deepcopy(state.topics))
         for file in written.files:
             place = state.directory / "topic=t" / f"date={file.date}"
-            made = rebuild(place, land.room, prefix="", without={0: [(first, end)]}, add=[file])
-            decision.swaps.append((str(made), str(place), made.stat().st_ino))
+            rebuilt_rows = rebuild(place, land.room, prefix="", without={0: [(first, end)]}, add=[file])
+            decision.swaps.append((str(rebuilt_rows), str(place), rebuilt_rows.stat().st_ino))
         land.land(decision)
 
 
@@ -214,11 +214,11 @@ def test_an_exchange_that_was_done_is_not_done_a_second_time(tmp_path: Path) -> 
     with State(directory) as state:
         land = Landing(state)
         place = directory / "topic=t" / "date=1970-01-01"
-        made = rebuild(place, land.room, prefix="", without={0: [(0, 10)]})
-        inode = made.stat().st_ino
-        state.decision = Decision(state.topics, swaps=[(str(made), str(place), inode)])
+        rebuilt_rows = rebuild(place, land.room, prefix="", without={0: [(0, 10)]})
+        inode = rebuilt_rows.stat().st_ino
+        state.decision = Decision(state.topics, swaps=[(str(rebuilt_rows), str(place), inode)])
         state.write()
-        durable.exchange(made, place)
+        durable.exchange(rebuilt_rows, place)
     with State(directory) as state:
         Landing(state)
         assert state.decision is None

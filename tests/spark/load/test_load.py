@@ -196,22 +196,22 @@ def test_a_topic_that_was_created_again_is_another_topic(settings: Settings, top
 def test_a_directory_keeps_its_columns(settings: Settings, topic: str, tmp_path: Path) -> None:
     produce(settings.servers, topic, [b"{}"])
     load([topic], tmp_path / "landed", settings)
-    said = r"was loaded with other columns \(.*value binary\) than requested now \(.*n int32\)"
-    with pytest.raises(LoadError, match=said):
+    message = r"was loaded with other columns \(.*value binary\) than requested now \(.*n int32\)"
+    with pytest.raises(LoadError, match=message):
         load([topic], tmp_path / "landed", replace(settings, values=JsonValues("n int")))
 
 
 def test_small_batches_and_compaction_give_the_same_rows(settings: Settings, topic: str, tmp_path: Path) -> None:
     produce(settings.servers, topic, [b"%d" % n for n in range(40)], first_day=DAY)
-    told: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     done = load(
         [topic],
         tmp_path / "landed",
         replace(settings, batch_rows=3),
-        on_progress=lambda now: told.append((now.done, now.total)),
+        on_progress=lambda now: ranges.append((now.done, now.total)),
     )
     assert done.batches == 14
-    assert told[-1] == (40, 40)
+    assert ranges[-1] == (40, 40)
     assert seen(tmp_path / "landed") == [(0, offset) for offset in range(40)]
 
 

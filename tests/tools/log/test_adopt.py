@@ -17,15 +17,15 @@ def kafka(tmp_path):
 
 
 def test_the_summary_says_what_was_done_and_what_to_do_next(kafkapy, kafka):
-    said = kafkapy("log", "adopt", kafka)
-    assert (said.code, said.err) == (0, "")
-    lines = said.out.splitlines()
+    result = kafkapy("log", "adopt", kafka)
+    assert (result.code, result.err) == (0, "")
+    lines = result.out.splitlines()
     assert lines[0].split() == ["topic", "partitions", "segments", "bytes", "from", "settings"]
-    assert "v2-none" in said.out
+    assert "v2-none" in result.out
     assert "Broker 1 of cluster 8NMnlg0uR4-nhWypwK598w; stopped cleanly." in lines
     assert "New producer ids begin at 1000000000." in lines
-    assert "no settings are known of v2-compacted-empty-batch and 18 more." in said.out
-    assert f"kafkapy start -o log.dirs={kafka}" in said.out
+    assert "no settings are known of v2-compacted-empty-batch and 18 more." in result.out
+    assert f"kafkapy start -o log.dirs={kafka}" in result.out
     assert (kafka / "kafkapy-metadata.db").exists()
 
 
@@ -37,17 +37,17 @@ def test_a_second_time(kafkapy, kafka):
 
 
 def test_a_dry_run(kafkapy, kafka):
-    said = kafkapy("log", "adopt", "--dry-run", kafka)
-    assert said.code == 0
-    assert "Nothing was changed." in said.out
+    result = kafkapy("log", "adopt", "--dry-run", kafka)
+    assert result.code == 0
+    assert "Nothing was changed." in result.out
     assert not (kafka / "kafkapy-metadata.db").exists()
     assert not (kafka / ".lock").exists()
 
 
 def test_json(kafkapy, kafka):
-    said = json.loads(kafkapy("log", "adopt", "--dry-run", "--json", kafka).out)
-    assert (said["adopted"], said["brokerId"], said["firstProducerId"]) == (False, 1, 1_000_000_000)
-    topics = {topic["topic"]: topic for topic in said["topics"]}
+    result = json.loads(kafkapy("log", "adopt", "--dry-run", "--json", kafka).out)
+    assert (result["adopted"], result["brokerId"], result["firstProducerId"]) == (False, 1, 1_000_000_000)
+    topics = {topic["topic"]: topic for topic in result["topics"]}
     assert topics["v2-none"]["leaderEpochs"] == {"0": 4}
     assert topics["v2-none"]["settingsFrom"] == "not known"
     assert len(topics) == 21
@@ -56,22 +56,22 @@ def test_json(kafkapy, kafka):
 def test_settings_from_a_file(kafkapy, kafka, tmp_path):
     file = tmp_path / "topics.txt"
     file.write_text("Dynamic configs for topic v2-none are:\n")
-    said = kafkapy("log", "adopt", kafka, "--topic-configs", file)
-    line = next(line for line in said.out.splitlines() if line.startswith("v2-none "))
+    result = kafkapy("log", "adopt", kafka, "--topic-configs", file)
+    line = next(line for line in result.out.splitlines() if line.startswith("v2-none "))
     assert line.split()[-2:] == [str(file), "defaults"]
-    assert "where a topic has no setting of its own, the broker's holds" in said.out
+    assert "where a topic has no setting of its own, the broker's holds" in result.out
 
 
 @pytest.mark.parametrize(
-    ("text", "told"), [("what is this", "is not TOPIC/KEY"), ('{"v2-none": {"retention.ms": "long"}}', "long")]
+    ("text", "message"), [("what is this", "is not TOPIC/KEY"), ('{"v2-none": {"retention.ms": "long"}}', "long")]
 )
-def test_a_file_that_is_wrong(kafkapy, kafka, tmp_path, text, told):
+def test_a_file_that_is_wrong(kafkapy, kafka, tmp_path, text, message):
     file = tmp_path / "topics.txt"
     file.write_text(text)
     code, out, err = kafkapy("log", "adopt", kafka, "--topic-configs", file)
     assert (code, out) == (1, "")
     assert str(file) in err
-    assert told in err
+    assert message in err
 
 
 def test_a_file_that_is_not_there(kafkapy, kafka, tmp_path):

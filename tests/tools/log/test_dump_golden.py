@@ -80,8 +80,8 @@ def test_a_transaction_index_rebuilt_from_its_dump_equals_kafkas():
     """The missing file is rebuilt from its dump; for a file that is there the same way gives Kafka's bytes."""
     lines = kafkas_dump("kafka-3.9.1-v2", "v2-txn-0")
     begin = lines.index("Dumping v2-txn-0/00000000000000000025.txnindex") + 1
-    made = transaction_index(lines[begin : begin + 1])
-    assert made == (V2 / "data" / "v2-txn-0" / "00000000000000000025.txnindex").read_bytes()
+    printed = transaction_index(lines[begin : begin + 1])
+    assert printed == (V2 / "data" / "v2-txn-0" / "00000000000000000025.txnindex").read_bytes()
 
 
 @pytest.mark.parametrize(("folder", "partition"), partitions(BY_3_9))

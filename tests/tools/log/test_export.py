@@ -52,10 +52,10 @@ def expected(folder, partition):
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_an_exported_log_directory_has_the_records_that_kafka_lists(kafkapy, folder):
-    said = kafkapy("log", "export", "--json", GOLDEN / folder / FOLDERS[folder])
-    assert (said.code, said.err) == (0, "")
+    result = kafkapy("log", "export", "--json", GOLDEN / folder / FOLDERS[folder])
+    assert (result.code, result.err) == (0, "")
     found = {}
-    for line in lines(said.out):
+    for line in lines(result.out):
         found.setdefault(f"{line['topic']}-{line['partition']}", []).append(shown(line))
     assert len(found) > 5
     assert list(found) == sorted(found, key=lambda name: (name.rpartition("-")[0], int(name.rpartition("-")[2])))
@@ -70,8 +70,8 @@ def test_committed_records_equal_those_that_a_consumer_got(kafkapy):
         name = f"{view['topic']}-0"
         begin = ["--from", view["beginningOffset"]] if view["beginningOffset"] else []
         for isolation, option in (("read_committed", ["--read-committed"]), ("read_uncommitted", [])):
-            said = kafkapy("log", "export", "--json", *option, *begin, folder / "data" / name)
-            assert [line["offset"] for line in lines(said.out)] == view[isolation]["offsets"], (name, isolation)
+            result = kafkapy("log", "export", "--json", *option, *begin, folder / "data" / name)
+            assert [line["offset"] for line in lines(result.out)] == view[isolation]["offsets"], (name, isolation)
             seen += len(view[isolation]["offsets"])
     assert seen > 500
 
@@ -91,31 +91,31 @@ def test_for_one_segment_transactions_are_looked_up_in_the_segments_around_it(ka
     "partition", ["none-0", "gzip-0", "snappy-0", "mixed-0", "gzip-segments-0", "small-segments-0"]
 )
 def test_messages_of_kafka_07_have_the_offset_to_fetch_them_by(kafkapy, partition):
-    said = kafkapy("log", "export", "--json", GOLDEN / "kafka-0.7.2" / "data" / partition)
+    result = kafkapy("log", "export", "--json", GOLDEN / "kafka-0.7.2" / "data" / partition)
     wanted = [
         (stored["offset"], content(message["payload"]))
         for stored in lines((GOLDEN / "kafka-0.7.2" / "expected" / f"{partition}.jsonl").read_text())
         for message in stored["messages"]
     ]
-    assert [(line["offset"], content(line["value"])) for line in lines(said.out)] == wanted
-    assert {(line["timestamp"], line["key"]) for line in lines(said.out)} == {(-1, None)}
+    assert [(line["offset"], content(line["value"])) for line in lines(result.out)] == wanted
+    assert {(line["timestamp"], line["key"]) for line in lines(result.out)} == {(-1, None)}
 
 
 def test_a_topic_is_named_without_the_numbers_of_its_partitions(kafkapy):
     folder = GOLDEN / "kafka-0.8.2.2" / "data"
-    said = kafkapy("log", "export", "--json", folder / "v0-four")
-    assert {line["topic"] for line in lines(said.out)} == {"v0-four"}
-    assert sorted({line["partition"] for line in lines(said.out)}) == [0, 1, 2, 3]
+    result = kafkapy("log", "export", "--json", folder / "v0-four")
+    assert {line["topic"] for line in lines(result.out)} == {"v0-four"}
+    assert sorted({line["partition"] for line in lines(result.out)}) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("folder", ["kafka-3.9.1-v2", "kafka-3.9.1-v0-v1"])
 def test_parquet_holds_the_same_as_json(kafkapy, folder, tmp_path):
     file = tmp_path / "all.parquet"
     data = GOLDEN / folder / "data"
-    said = kafkapy("log", "export", "--parquet", file, data)
+    result = kafkapy("log", "export", "--parquet", file, data)
     wanted = lines(kafkapy("log", "export", "--json", data).out)
-    assert said.code == 0
-    assert said.err == f"{len(wanted):,} records are in {file} ({file.stat().st_size:,} bytes).\n"
+    assert result.code == 0
+    assert result.err == f"{len(wanted):,} records are in {file} ({file.stat().st_size:,} bytes).\n"
     found = pq.read_table(file).to_pylist()
     assert [
         (
@@ -156,8 +156,8 @@ def topic(tmp_path):
     return tmp_path / "flights"
 
 
-def offsets(said):
-    return [line["offset"] for line in lines(said.out)]
+def offsets(result):
+    return [line["offset"] for line in lines(result.out)]
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ def test_offsets_and_times_bound_the_export(kafkapy, topic, bounds, wanted):
 
 @pytest.mark.parametrize("bound", ["-5", "soon", "2024-13-01"])
 def test_an_invalid_bound_is_refused(kafkapy, topic, bound):
-    said = kafkapy("log", "export", "--json", f"--from={bound}", topic)
-    assert (said.code, said.out) == (2, "")
-    assert said.err == f"kafkapy: --from '{bound}' is neither an offset nor a time as in 2024-01-31T12:00:00Z.\n"
+    result = kafkapy("log", "export", "--json", f"--from={bound}", topic)
+    assert (result.code, result.out) == (2, "")
+    assert result.err == f"kafkapy: --from '{bound}' is neither an offset nor a time as in 2024-01-31T12:00:00Z.\n"
 
 
 def test_columns_of_the_parquet_file_are_chosen(kafkapy, topic, tmp_path):
@@ -191,9 +191,11 @@ def test_columns_of_the_parquet_file_are_chosen(kafkapy, topic, tmp_path):
     assert kafkapy("log", "export", "--parquet", file, "--columns", "topic", topic).code == 0
     assert pq.read_table(file).to_pylist() == [{"topic": "flights"}] * 30
     file.unlink()
-    said = kafkapy("log", "export", "--parquet", file, "--columns", "offsets", topic)
-    assert said.code == 2
-    assert said.err.startswith("kafkapy: --columns: there is no column 'offsets'; there are topic, partition, offset,")
+    result = kafkapy("log", "export", "--parquet", file, "--columns", "offsets", topic)
+    assert result.code == 2
+    assert result.err.startswith(
+        "kafkapy: --columns: there is no column 'offsets'; there are topic, partition, offset,"
+    )
 
 
 def test_many_small_partitions_take_little_memory(kafkapy, tmp_path, monkeypatch):
@@ -237,8 +239,8 @@ def test_records_of_a_file_outside_a_partition_directory_have_no_topic(kafkapy, 
 def test_an_existing_file_is_replaced_only_with_force(kafkapy, topic, tmp_path):
     file = tmp_path / "out.json"
     file.write_text("mine")
-    said = kafkapy("log", "export", "--json", "--output", file, topic)
-    assert (said.code, said.err) == (2, f"kafkapy: {file} exists already; --force replaces it.\n")
+    result = kafkapy("log", "export", "--json", "--output", file, topic)
+    assert (result.code, result.err) == (2, f"kafkapy: {file} exists already; --force replaces it.\n")
     assert file.read_text() == "mine"
     assert kafkapy("log", "export", "--json", "--output", file, "--force", topic).code == 0
     assert len(lines(file.read_text())) == 30
@@ -246,14 +248,14 @@ def test_an_existing_file_is_replaced_only_with_force(kafkapy, topic, tmp_path):
 
 def test_the_error_names_a_path_that_cannot_be_written(kafkapy, topic, tmp_path):
     nowhere = tmp_path / "nowhere" / "out.parquet"
-    said = kafkapy("log", "export", "--parquet", nowhere, topic)
-    assert (said.code, said.err) == (
+    result = kafkapy("log", "export", "--parquet", nowhere, topic)
+    assert (result.code, result.err) == (
         2,
         f"kafkapy: {nowhere} cannot be written: there is no directory {nowhere.parent}.\n",
     )
-    said = kafkapy("log", "export", "--parquet", tmp_path, topic)
-    assert said.code == 2
-    assert said.err.startswith(f"kafkapy: {tmp_path} is a directory; a file's name is needed")
+    result = kafkapy("log", "export", "--parquet", tmp_path, topic)
+    assert result.code == 2
+    assert result.err.startswith(f"kafkapy: {tmp_path} is a directory; a file's name is needed")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -263,8 +265,8 @@ def test_an_interrupted_export_leaves_no_file(kafkapy, topic, tmp_path, monkeypa
         signal.raise_signal(number)
 
     monkeypatch.setattr(export_sinks.JsonSink, "write", ended)
-    said = kafkapy("log", "export", "--json", "--output", tmp_path / "x.json", topic)
-    assert (said.code, said.err) == (code, "")
+    result = kafkapy("log", "export", "--json", "--output", tmp_path / "x.json", topic)
+    assert (result.code, result.err) == (code, "")
     assert not list(tmp_path.glob("*x.json*"))
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
@@ -275,8 +277,8 @@ def test_a_disk_that_gets_full_leaves_no_file(kafkapy, topic, tmp_path, monkeypa
 
     monkeypatch.setattr(os, "fsync", full)
     file = tmp_path / "out.parquet"
-    said = kafkapy("log", "export", "--parquet", file, topic)
-    assert (said.code, said.err) == (1, f"kafkapy: {file} could not be written: No space left on device.\n")
+    result = kafkapy("log", "export", "--parquet", file, topic)
+    assert (result.code, result.err) == (1, f"kafkapy: {file} could not be written: No space left on device.\n")
     assert not list(tmp_path.glob("*out.parquet*"))
 
 
@@ -291,27 +293,27 @@ def test_a_disk_that_gets_full_leaves_no_file(kafkapy, topic, tmp_path, monkeypa
     ],
 )
 def test_contradicting_options_are_refused_with_the_reason(kafkapy, topic, words, reason):
-    said = kafkapy("log", "export", *(topic if word == "DIR" else word for word in words))
-    assert said.code == 2
-    assert said.err.startswith(f"kafkapy: {reason}")
+    result = kafkapy("log", "export", *(topic if word == "DIR" else word for word in words))
+    assert result.code == 2
+    assert result.err.startswith(f"kafkapy: {reason}")
 
 
 def test_a_path_that_is_no_segment_is_reported_in_a_sentence(kafkapy, tmp_path):
     text = tmp_path / "notes.txt"
     text.write_text("hello")
-    said = kafkapy("log", "export", "--json", text)
-    assert (said.code, said.out) == (1, "")
-    assert said.err == (
+    result = kafkapy("log", "export", "--json", text)
+    assert (result.code, result.out) == (1, "")
+    assert result.err == (
         f"kafkapy: {text} is not a segment file: its name is not an offset and .log, as in 00000000000000000042.log.\n"
     )
     for path in (tmp_path, tmp_path / "missing"):
-        said = kafkapy("log", "export", "--json", path)
-        assert said.code == 1
-        assert "a segment file, a partition's directory (flights-0), a topic (flights) or a log directory" in said.err
+        result = kafkapy("log", "export", "--json", path)
+        assert result.code == 1
+        assert "a segment file, a partition's directory (flights-0), a topic (flights) or a log directory" in result.err
     nonsense = segment(tmp_path / "n-0", os.urandom(8) + b"\x00\x00\x10\x00" + os.urandom(5000))
-    said = kafkapy("log", "export", "--json", nonsense)
-    assert (said.code, said.out) == (1, "")
-    assert said.err.startswith(f"kafkapy: {nonsense} is damaged: the batch at position 0 ")
+    result = kafkapy("log", "export", "--json", nonsense)
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith(f"kafkapy: {nonsense} is damaged: the batch at position 0 ")
 
 
 def test_damage_is_reported_and_the_rest_is_written(kafkapy, topic, tmp_path):
@@ -323,10 +325,10 @@ def test_damage_is_reported_and_the_rest_is_written(kafkapy, topic, tmp_path):
     last = tmp_path / "flights-0" / f"{20:020d}.log"
     os.truncate(last, last.stat().st_size - 3)
     left = last.stat().st_size - start
-    said = kafkapy("log", "export", "--json", topic)
-    assert offsets(said) == [*range(15), *range(20, 25)]
-    assert said.code == 1
-    assert said.err.splitlines() == [
+    result = kafkapy("log", "export", "--json", topic)
+    assert offsets(result) == [*range(15), *range(20, 25)]
+    assert result.code == 1
+    assert result.err.splitlines() == [
         f"kafkapy: {middle} is damaged: the batch at position {start} (base offset 15, {len(data) - start} bytes) "
         "has a wrong CRC. The rest of the file is left out.",
         f"kafkapy: {last} has no whole batch from position {start} on: {left} bytes are left over.",
@@ -342,10 +344,10 @@ def test_a_read_error_is_reported_and_not_taken_for_the_end_of_the_file(kafkapy,
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(os, "preadv", failing)
-    said = kafkapy("log", *command, topic)
-    assert (said.code, said.out) == (1, "")
+    result = kafkapy("log", *command, topic)
+    assert (result.code, result.out) == (1, "")
     path = tmp_path / "flights-0" / f"{0:020d}.log"
-    assert said.err == f"kafkapy: {path} could not be read: Input/output error.\n"
+    assert result.err == f"kafkapy: {path} could not be read: Input/output error.\n"
 
 
 def test_a_failed_parquet_file_is_removed_without_a_second_error(kafkapy, topic, tmp_path, monkeypatch):
@@ -355,9 +357,9 @@ def test_a_failed_parquet_file_is_removed_without_a_second_error(kafkapy, topic,
     unraisable = []
     monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
     monkeypatch.setattr(os, "preadv", failing)
-    said = kafkapy("log", "export", "--parquet", tmp_path / "x.parquet", topic)
+    result = kafkapy("log", "export", "--parquet", tmp_path / "x.parquet", topic)
     gc.collect()
-    assert (said.code, said.err.count("\n"), unraisable) == (1, 1, [])
+    assert (result.code, result.err.count("\n"), unraisable) == (1, 1, [])
     assert not list(tmp_path.glob("*parquet*"))
 
 
@@ -372,8 +374,8 @@ def test_the_error_names_a_file_that_may_not_be_read(kafkapy, topic, tmp_path, m
         return real(name, *more, **named)
 
     monkeypatch.setattr(os, "open", refusing)
-    said = kafkapy("log", *command, topic)
-    assert (said.code, said.err) == (1, f"kafkapy: {path} could not be read: Permission denied.\n")
+    result = kafkapy("log", *command, topic)
+    assert (result.code, result.err) == (1, f"kafkapy: {path} could not be read: Permission denied.\n")
 
 
 def test_damage_in_a_file_of_kafka_07_is_reported(kafkapy, tmp_path):
@@ -382,20 +384,20 @@ def test_damage_in_a_file_of_kafka_07_is_reported(kafkapy, tmp_path):
     path = tmp_path / "none-0" / f"{0:020d}.kafka"
     data = path.read_bytes()
     path.write_bytes(data[:-3])
-    said = kafkapy("log", "export", "--json", path)
-    assert said.code == 1
-    assert f"{path} has no whole message from position" in said.err
+    result = kafkapy("log", "export", "--json", path)
+    assert result.code == 1
+    assert f"{path} has no whole message from position" in result.err
     path.write_bytes(data[:12] + b"\xff" + data[13:])
-    said = kafkapy("log", "export", "--json", path)
-    assert (said.code, said.err.startswith(f"kafkapy: {path} is damaged: the message at position 0 ")) == (1, True)
+    result = kafkapy("log", "export", "--json", path)
+    assert (result.code, result.err.startswith(f"kafkapy: {path} is damaged: the message at position 0 ")) == (1, True)
 
 
 def test_without_pyarrow_the_error_says_what_to_install(kafkapy, topic, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    said = kafkapy("log", "export", "--parquet", tmp_path / "x.parquet", topic)
-    assert said.code == 2
-    assert said.err.startswith("kafkapy: --parquet needs pyarrow, which is not installed (")
-    assert said.err.endswith("): run pip install -e '.[parquet]' in a checkout of kafkapy.\n")
+    result = kafkapy("log", "export", "--parquet", tmp_path / "x.parquet", topic)
+    assert result.code == 2
+    assert result.err.startswith("kafkapy: --parquet needs pyarrow, which is not installed (")
+    assert result.err.endswith("): run pip install -e '.[parquet]' in a checkout of kafkapy.\n")
     assert not list(tmp_path.glob("*x.parquet*"))
 
 

@@ -16,6 +16,7 @@ from kafkapy.log.offline.stored_batches import LogReader
 from kafkapy.record.batch import build
 from kafkapy.record.columns import column_builder
 from kafkapy.tools.log.find.scan import COLUMNS, Matcher, literal_of, record_in
+from tests.harness.examples import examples
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 V2 = GOLDEN / "kafka-3.9.1-v2" / "data"
@@ -122,7 +123,7 @@ texts = st.binary(max_size=6)
 contents = st.none() | st.sampled_from([b"", b"a", b"ab", b"abab", b"xaby", b"\xff\0"]) | texts
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.lists(st.tuples(contents, contents), min_size=1, max_size=30),
     contents,

@@ -97,8 +97,8 @@ PARTITIONS = sorted(path.stem for path in (GOLDEN / "expected").iterdir())
 
 
 def test_a_whole_directory_through_a_broker(run, clean, old):
-    said = run(old, "-b", clean.bootstrap_servers)
-    assert (said.code, said.err) == (0, "")
+    result = run(old, "-b", clean.bootstrap_servers)
+    assert (result.code, result.err) == (0, "")
     for partition in PARTITIONS:
         topic, _, index = partition.rpartition("-")
         wanted = expected(partition)
@@ -111,8 +111,8 @@ def test_a_whole_directory_through_a_broker(run, clean, old):
             first.setdefault(before, offset)
         answers = look_up(Path("kafka07-offsets") / f"{partition}.offsets07", list(first))
         assert [(one.new_offset, one.exact) for one in answers] == [(offset, True) for offset in first.values()]
-    assert "two-partitions-1" in said.out
-    assert all(line.endswith("imported") for line in said.out.splitlines()[1:10])
+    assert "two-partitions-1" in result.out
+    assert all(line.endswith("imported") for line in result.out.splitlines()[1:10])
 
 
 def test_timestamps_are_those_of_the_files(run, clean, old):
@@ -143,9 +143,9 @@ def test_codecs_are_kept_or_changed(run, clean, old, kafkapy):
 def test_a_second_run_does_nothing(run, clean, old):
     run(old, "-b", clean.bootstrap_servers)
     before = read(clean, "mixed")
-    said = run(old, "-b", clean.bootstrap_servers)
-    assert said.code == 0
-    assert said.out.count("was there already") == len(PARTITIONS)
+    result = run(old, "-b", clean.bootstrap_servers)
+    assert result.code == 0
+    assert result.out.count("was there already") == len(PARTITIONS)
     assert read(clean, "mixed") == before
 
 
@@ -167,9 +167,9 @@ def test_an_interrupted_import_resumes_where_it_was(run, clean, tmp_path, monkey
         patch.setattr(import_broker.ProducerWriter, "append", failing)
         assert run(tmp_path / "broken-0", "-b", clean.bootstrap_servers).code == 130
     assert len(read(clean, "broken")) == stored
-    said = run(tmp_path / "broken-0", "-b", clean.bootstrap_servers)
-    assert said.code == 0
-    assert (f"imported, {stored} were there already" in said.out) == (stored > 0)
+    result = run(tmp_path / "broken-0", "-b", clean.bootstrap_servers)
+    assert result.code == 0
+    assert (f"imported, {stored} were there already" in result.out) == (stored > 0)
     assert [value for _, _, value in read(clean, "broken")] == wanted
 
 
@@ -178,8 +178,8 @@ def test_a_log_that_has_grown_is_imported_to_its_new_end(run, clean, tmp_path):
     run(tmp_path / "grown-0", "-b", clean.bootstrap_servers)
     with open(tmp_path / "grown-0" / f"{0:020d}.kafka", "ab") as file:
         file.write(set_of(b"c"))
-    said = run(tmp_path / "grown-0", "-b", clean.bootstrap_servers)
-    assert "imported, 2 were there already" in said.out
+    result = run(tmp_path / "grown-0", "-b", clean.bootstrap_servers)
+    assert "imported, 2 were there already" in result.out
     assert [value for _, _, value in read(clean, "grown")] == [b"a", b"b", b"c"]
     assert read_head(Path("kafka07-offsets/grown-0.offsets07")).records == 3
 
@@ -214,9 +214,9 @@ def test_a_value_larger_than_the_topics_limit(run, clean, tmp_path):
 
 
 def test_without_a_broker(run, old, tmp_path, kafkapy):
-    said = run(old, "--to", tmp_path / "new")
-    assert said.code == 0
-    assert f"Next: kafkapy log adopt {tmp_path}/new --broker-id 0" in said.out
+    result = run(old, "--to", tmp_path / "new")
+    assert result.code == 0
+    assert f"Next: kafkapy log adopt {tmp_path}/new --broker-id 0" in result.out
     assert run(old, "--to", tmp_path / "new").out.count("was there already") == len(PARTITIONS)
     assert kafkapy("log", "verify", tmp_path / "new").code == 0
     assert kafkapy("log", "adopt", tmp_path / "new", "--broker-id", "0").code == 0
@@ -240,10 +240,10 @@ def test_the_directory_of_a_broker_is_not_written_to(run, broker, old):
 
 def test_a_torn_end_is_left_out_and_reported(run, clean, tmp_path):
     write_log(tmp_path / "torn-0", set_of(b"a", b"b"), set_of(b"c") + build_message(b"torn")[:-2])
-    said = run(tmp_path / "torn-0", "-b", clean.bootstrap_servers)
-    assert said.code == 0
-    assert "Left out, 12 bytes: " in said.out
-    assert "at position 11: the file ends in the middle of a message." in said.out
+    result = run(tmp_path / "torn-0", "-b", clean.bootstrap_servers)
+    assert result.code == 0
+    assert "Left out, 12 bytes: " in result.out
+    assert "at position 11: the file ends in the middle of a message." in result.out
     assert [value for _, _, value in read(clean, "torn")] == [b"a", b"b", b"c"]
 
 
@@ -266,10 +266,10 @@ def test_damage_ends_the_import_before_it_begins(run, clean, tmp_path):
 
 def test_damage_can_be_left_out(run, clean, tmp_path):
     damaged_log(tmp_path / "bad-0")
-    said = run(tmp_path / "bad-0", "-b", clean.bootstrap_servers, "--skip-damaged")
-    assert said.code == 0
-    assert "Left out, 13 bytes: " in said.out
-    assert "Left out, 20 bytes: " in said.out
+    result = run(tmp_path / "bad-0", "-b", clean.bootstrap_servers, "--skip-damaged")
+    assert result.code == 0
+    assert "Left out, 13 bytes: " in result.out
+    assert "Left out, 20 bytes: " in result.out
     assert [value for _, _, value in read(clean, "bad")] == [b"a", b"b", b"c", b"d"]
 
 
@@ -283,8 +283,8 @@ def test_a_missing_segment(run, clean, old):
 def test_files_without_their_modification_times(run, clean, tmp_path):
     write_log(tmp_path / "copied-0", set_of(b"a"), set_of(b"b"))
     os.utime(tmp_path / "copied-0" / f"{11:020d}.kafka", (THEN - 100, THEN - 100))
-    said = run(tmp_path / "copied-0", "-b", clean.bootstrap_servers)
-    assert "copied without their times?" in said.out
+    result = run(tmp_path / "copied-0", "-b", clean.bootstrap_servers)
+    assert "copied without their times?" in result.out
     assert [at for _, at, _ in read(clean, "copied")] == [THEN * 1000] * 2
 
 
@@ -292,20 +292,20 @@ def test_files_without_their_modification_times(run, clean, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({}, "retention.ms=604800000, and records as old as these"),
         ({"cleanup.policy": "compact"}, "is compacted, but messages of Kafka 0.7 have no keys"),
         ({"retention.ms": "-1", "max.message.bytes": "100"}, "--set max.message.bytes="),
     ],
 )
-def test_a_topic_with_unsuitable_settings(run, clean, tmp_path, settings, told):
+def test_a_topic_with_unsuitable_settings(run, clean, tmp_path, settings, message):
     write_log(tmp_path / "refused-0", set_of(bytes(200)))
     with Admin(clean.bootstrap_servers) as admin:
         admin.create_topic("refused", 1, configs=settings)
     code, _, err = run(tmp_path / "refused-0", "-b", clean.bootstrap_servers)
     assert code == 1
-    assert told in err
+    assert message in err
     assert read(clean, "refused") == []
 
 
@@ -369,7 +369,7 @@ def test_an_import_whose_first_records_are_deleted(run, clean, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         ([GOLDEN.parent / "kafka-0.8.2.2" / "data"], 1, "holds no partition of Kafka 0.7"),
         ([GOLDEN / "nowhere"], 1, "is no directory of Kafka 0.7"),
@@ -378,10 +378,10 @@ def test_an_import_whose_first_records_are_deleted(run, clean, tmp_path):
         ([GOLDEN / "data", "--topic", "x"], 2, "--topic is for one topic"),
     ],
 )
-def test_wrong_options_are_refused(run, words, code, told):
-    said = run(*words)
-    assert (said.code, said.out) == (code, "")
-    assert told in said.err
+def test_wrong_options_are_refused(run, words, code, message):
+    result = run(*words)
+    assert (result.code, result.out) == (code, "")
+    assert message in result.err
 
 
 # --- looking offsets up
@@ -389,8 +389,8 @@ def test_wrong_options_are_refused(run, words, code, told):
 
 def test_lookup(run, old, tmp_path):
     run(old / "mixed-0", "--to", tmp_path / "new")
-    said = run(tmp_path / "new-offsets" / "mixed-0.offsets07", "--lookup", "55", "--lookup", "60", "--lookup", "999")
-    rows = [line.split(None, 3) for line in said.out.splitlines()[1:]]
+    result = run(tmp_path / "new-offsets" / "mixed-0.offsets07", "--lookup", "55", "--lookup", "60", "--lookup", "999")
+    rows = [line.split(None, 3) for line in result.out.splitlines()[1:]]
     assert rows[0] == ["mixed-0", "55", "3"]
     assert rows[1][:3] == ["mixed-0", "60", "3"]
     assert "no message begins there" in rows[1][3]

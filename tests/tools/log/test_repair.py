@@ -37,8 +37,8 @@ def test_every_damaged_log_is_recovered_as_by_kafka(kafkapy, log_dir):
     for partition in sorted(path.name for path in AFTER.iterdir() if path.is_dir()):
         assert logs_of(log_dir / partition) == logs_of(AFTER / partition), partition
     assert not list(log_dir.rglob("*.deleted"))
-    said = [line for line in out.splitlines() if line.startswith(f"{log_dir}/torn-tail-0: ")]
-    assert said == [
+    lines = [line for line in out.splitlines() if line.startswith(f"{log_dir}/torn-tail-0: ")]
+    assert lines == [
         f"{log_dir}/torn-tail-0: {LAST} was cut from 915 to 0 bytes, its indexes and snapshots were rebuilt from the "
         "first damage on; the log ends at offset 42."
     ]

@@ -30,7 +30,7 @@ class Log:
     def __init__(self, directory):
         self.directory = directory
         directory.mkdir()
-        self.said = []
+        self.messages = []
         self.values = []
         self.follower = None
 
@@ -43,7 +43,7 @@ class Log:
 
     def follow(self):
         (place,) = places_in([self.directory])
-        self.follower = Follower(place, self.said.append)
+        self.follower = Follower(place, self.messages.append)
         return self
 
     def show(self, one):
@@ -59,11 +59,11 @@ class Log:
 
 @pytest.fixture
 def log(tmp_path):
-    made = Log(tmp_path / "t-0")
-    made.append(0, batch(0, "a", "b"))
-    yield made
-    if made.follower:
-        made.follower.close()
+    new_log = Log(tmp_path / "t-0")
+    new_log.append(0, batch(0, "a", "b"))
+    yield new_log
+    if new_log.follower:
+        new_log.follower.close()
 
 
 def test_appended_records_are_returned_once(log):
@@ -73,7 +73,7 @@ def test_appended_records_are_returned_once(log):
     assert log.poll() == ["c", "d", "e"]
     assert log.poll() == []
     log.append(0, batch(5, "f", codec=1))
-    assert (log.poll(), log.said) == (["f"], [])
+    assert (log.poll(), log.messages) == (["f"], [])
 
 
 def test_a_batch_that_is_being_written_is_waited_for(log):
@@ -82,7 +82,7 @@ def test_a_batch_that_is_being_written_is_waited_for(log):
     log.append(0, data[:30])
     assert log.poll() == []
     log.append(0, data[30:])
-    assert (log.poll(), log.said) == (["c"], [])
+    assert (log.poll(), log.messages) == (["c"], [])
 
 
 def test_the_follower_continues_in_the_next_segment(log):
@@ -92,7 +92,7 @@ def test_the_follower_continues_in_the_next_segment(log):
     log.append(4, b"")
     assert log.poll() == ["c", "d"]
     log.append(4, batch(4, "e"))
-    assert (log.poll(), log.said) == (["e"], [])
+    assert (log.poll(), log.messages) == (["e"], [])
 
 
 def test_a_truncation_is_reported_and_later_records_are_returned(log):
@@ -103,7 +103,7 @@ def test_a_truncation_is_reported_and_later_records_are_returned(log):
     assert log.poll() == []
     log.append(0, batch(2, "x"))
     assert log.poll() == ["x"]
-    assert log.said == ["t-0: the log was truncated to offset 2."]
+    assert log.messages == ["t-0: the log was truncated to offset 2."]
 
 
 def test_a_truncation_that_was_written_over_is_noticed(log):
@@ -122,7 +122,7 @@ def test_a_deleted_start_is_reported(log):
     log.path(0).rename(log.path(0).with_suffix(".log.deleted"))
     log.append(9, batch(9, "j"))
     assert log.poll() == ["j"]
-    assert log.said == ["t-0: records before offset 9 have been deleted."]
+    assert log.messages == ["t-0: records before offset 9 have been deleted."]
 
 
 def test_the_follower_ends_when_the_partition_is_removed(log):
@@ -146,7 +146,7 @@ def test_gaps_of_compaction_are_no_truncation(log):
     log.follow()
     assert log.poll() == []
     log.append(0, batch(20, "k"))
-    assert (log.poll(), log.said) == (["k"], [])
+    assert (log.poll(), log.messages) == (["k"], [])
 
 
 def test_markers_are_shown_only_if_requested(kafkapy):

@@ -23,10 +23,10 @@ def pack(value):
 
 def produce(client, topic, codec, records, **_):
     place = client.topics[topic]
-    made = place.get_producer(
+    pykafka_producer = place.get_producer(
         compression=CODECS[codec], required_acks=-1, linger_ms=50, delivery_reports=True, max_retries=0
     )
-    with made as producer:
+    with pykafka_producer as producer:
         for record in records:
             producer.produce(unpack(record["value"]), partition_key=unpack(record["key"]))
         reports = [producer.get_delivery_report(timeout=30) for _ in records]
