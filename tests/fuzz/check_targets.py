@@ -8,7 +8,7 @@ import struct
 from kafkapy._ext.segment_check import Checker, check_packed
 from kafkapy.record.batch import payload_of
 from kafkapy.record.legacy import iter_entries
-from tests.fuzz.legacy_targets import BROKEN, LIMIT, made, make_entries, stored
+from tests.fuzz.legacy_targets import BROKEN, LIMIT, make_entries, seeds, stored
 from tests.fuzz.target import Target
 
 
@@ -48,7 +48,7 @@ def fuzz_packed(view: memoryview, rng: random.Random) -> None:
 
 def targets() -> list[Target]:
     """Return all targets of this layer."""
-    corpus = [*stored(), *made()]
+    corpus = [*stored(), *seeds()]
     return [
         Target("segment-check", corpus, fuzz_segment_check, (), make_entries),
         Target("packed-check", corpus, fuzz_packed, BROKEN, make_entries),

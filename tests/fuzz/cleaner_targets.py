@@ -12,7 +12,7 @@ from kafkapy._ext.keymap import KeyMap
 from kafkapy.log.cleaner.codecs import pack, unpack
 from kafkapy.record.batch import build, records_of
 from kafkapy.record.legacy import iter_entries
-from tests.fuzz.legacy_targets import LIMIT, NOW, made, make_entries, stored
+from tests.fuzz.legacy_targets import LIMIT, NOW, make_entries, seeds, stored
 from tests.fuzz.target import Target
 
 END = 1 << 62
@@ -95,4 +95,4 @@ def transactional() -> bytes:
 
 def targets() -> list[Target]:
     """Return all targets of this layer."""
-    return [Target("cleaning", [transactional(), *stored(), *made()], fuzz_cleaning, (ValueError,), make_entries)]
+    return [Target("cleaning", [transactional(), *stored(), *seeds()], fuzz_cleaning, (ValueError,), make_entries)]
