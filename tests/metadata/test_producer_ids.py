@@ -19,7 +19,7 @@ BLOCK = "/latest_producer_id_block"
 class FlakyTree(LocalTree):
     """A tree that can become unreachable; `lost` is how many changes fail before that is known."""
 
-    away = False
+    disconnected = False
     lost = 0
 
     @property
