@@ -134,7 +134,13 @@ class FetchPlan:
                     self.blocked = partition
                     return None
                 log = partition.log
-                read = FetchRead(Errors.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset)
+                read = FetchRead(
+                    Errors.NONE,
+                    log.high_watermark,
+                    log.last_stable_offset,
+                    log.log_start_offset,
+                    log_end_offset=log.log_end_offset,
+                )
             if read.error_code != Errors.NONE or read.diverging is not None or read.preferred >= 0:
                 urgent = True
             if read.records is not None:

@@ -11,6 +11,8 @@ from kafkapy.replica.fetch import DelayedFetch, FetchPlan
 from kafkapy.replica.hosted_partition import READ_COMMITTED
 from kafkapy.replica.partition import Partition
 from kafkapy.replica.stall import StallMonitor
+from kafkapy.server.fetching.session import FetchPartition
+from tests.coordinator.partitions import lead_log
 from tests.harness.appends import AtOnce, append_to
 from tests.log.support import NOW, Bench, Files, idempotent
 
@@ -92,6 +94,24 @@ def test_a_fetch_that_is_woken_answers_empty_rather_than_wait(partition, disk):
     disk.cold = True
     ((read,), total, _) = plan(partition, 0, 200).read(blocking=False, busy_is_empty=True)
     assert (read.records, total, read.last_stable_offset) == (None, 0, 40)
+
+
+def test_a_follower_whose_records_were_not_in_memory_has_more_to_get(tmp_path, disk):
+    """Otherwise its session would read the partition again only when records are appended."""
+    bench = Bench(tmp_path, files=disk, segment_bytes=1000, index_interval_bytes=1)
+    log = bench.load()
+    for number in range(20):
+        log.append([idempotent("x" * 100, producer_id=number)], 0)
+    log.close()
+    log = bench.load()  # which knows no position yet
+    partition = lead_log(log, 0, replicas=(0, 1), isr=(0, 1))
+    asked = FetchPartition("t", bytes(16), 0, 9, 200, log_start_offset=0)
+    disk.cold = True
+    fetch = FetchPlan([(partition, asked)], min_bytes=1, max_bytes=1 << 20, isolation=READ_COMMITTED, follower=1)
+    ((read,), _, _) = fetch.read(blocking=False, busy_is_empty=True)
+    assert (read.records, read.log_end_offset) == (None, 20)
+    assert not asked.has_nothing_to_send(read, fetch.isolation)
+    log.close()
 
 
 def test_at_the_tail_the_index_is_in_memory(partition, disk):
