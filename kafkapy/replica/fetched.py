@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkapy.protocol.apis import FETCH
+from kafkapy._ext.fetched import decode_fetch_response
 from kafkapy.replica.truncation import EpochEnd
 
 NO_RECORDS = memoryview(b"")
@@ -37,21 +37,20 @@ class Fetched(NamedTuple):
 
 def decode_fetched(frame: memoryview, version: int, start: int) -> Fetched:
     """Decode a Fetch response of version 12 or later, which begins at `start` of the frame. Raises ProtocolError."""
-    response = FETCH.decode_response(frame, version, start)
-    partitions = []
-    for topic in response.responses:
-        name = topic.topic_id if version >= 13 else topic.topic
-        for one in topic.partitions:
-            epoch, end_offset = one.diverging_epoch.epoch, one.diverging_epoch.end_offset
-            partitions.append(
-                FetchedPartition(
-                    name,
-                    one.partition_index,
-                    one.error_code,
-                    one.high_watermark,
-                    one.log_start_offset,
-                    EpochEnd(epoch, end_offset) if epoch >= 0 else None,
-                    NO_RECORDS if one.records is None else one.records,
-                )
+    error_code, session_id, partitions = decode_fetch_response(frame, version, start)
+    return Fetched(
+        error_code,
+        session_id,
+        [
+            FetchedPartition(
+                topic,
+                partition,
+                code,
+                high_watermark,
+                log_start,
+                None if diverging is None else EpochEnd(*diverging),
+                NO_RECORDS if records is None else records,
             )
-    return Fetched(response.error_code, response.session_id, partitions)
+            for topic, partition, code, high_watermark, log_start, diverging, records in partitions
+        ],
+    )

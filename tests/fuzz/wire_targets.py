@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from kafkapy._ext import frames, hotpath
+from kafkapy._ext import fetched, frames, hotpath
 from kafkapy.errors import KafkaError, ProtocolError
 from kafkapy.protocol.apis import APIS, FETCH, PRODUCE, Api
 from kafkapy.protocol.headers import read_request_header, request_frame
@@ -54,6 +54,14 @@ def fuzz_split(view: memoryview, rng: random.Random) -> None:
     assert sum(map(len, found)) <= len(view)
 
 
+def fuzz_fetched(view: memoryview, rng: random.Random) -> None:
+    """The first byte chooses the version, which is a follower's."""
+    version = 12 + (view[0] if view else 0) % 6
+    _, _, partitions = fetched.decode_fetch_response(view, version, min(1, len(view)))
+    for *_, records in partitions:
+        assert records is None or len(records) <= len(view)
+
+
 class Responses:
     """A target for responses. They carry no API and version: the first two bytes of the input choose them."""
 
@@ -86,9 +94,15 @@ def targets() -> list[Target]:
     ]
     sized = [b"".join(len(one).to_bytes(4, "big") + one for one in sent[i : i + 3]) for i in range(0, 60, 3)]
     responses = Responses()
+    to_followers = [
+        bytes([version - 12]) + encoded(FETCH, "response", version, seed)
+        for version in range(12, 18)
+        for seed in range(8)
+    ]
     return [
         Target("requests", sent, fuzz_request, REFUSALS),
         Target("responses", responses.corpus(), responses.run, REFUSALS, responses.make),
         Target("hotpath", hot, fuzz_hotpath, REFUSALS),
+        Target("fetched", to_followers, fuzz_fetched, REFUSALS),
         Target("frames", sized, fuzz_split, (frames.BadFrameSize,)),
     ]

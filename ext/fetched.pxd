@@ -1,0 +1,1 @@
+# Nothing of `fetched` is used by other modules from C.
