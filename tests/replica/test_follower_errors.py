@@ -183,13 +183,12 @@ def test_an_error_of_a_partition_holds_it_alone_for_the_backoff(
     eventually(lambda: len(refused) > 2)
     assert_good_goes_on(follower, leader)
     bad = leader.ids["bad"]
-    forgotten = [
-        topic.partitions
-        for one in leader.server.fetches
-        for topic in one.forgotten_topics_data
-        if topic.topic_id == bad
-    ]
-    assert forgotten[:2] == [[0], [0]]
+
+    def forgotten() -> list[Any]:
+        topics = [topic for fetch in leader.server.fetches for topic in fetch.forgotten_topics_data]
+        return [topic.partitions for topic in topics if topic.topic_id == bad]
+
+    eventually(lambda: forgotten()[:2] == [[0], [0]])
     assert sum("bad-0" in one.getMessage() for one in caplog.records) == 1
     assert_recovers(follower, leader)
 
