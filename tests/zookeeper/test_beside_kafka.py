@@ -2,6 +2,7 @@
 
 import json
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,13 @@ def kafka_beside(directory: Path, connect: str, settings: dict[str, str]) -> Kaf
     return KafkaBroker(directory / "kafka", {**SETTINGS, **settings}, port=port, zookeeper=connect)
 
 
+def patient(start: Start) -> Start:
+    """Return `start` with a session that outlasts the pauses of a busy machine."""
+    return partial(start, zookeeper_session_timeout_ms="20000")
+
+
 def ours(start: Start, settings: dict[str, str]) -> BrokerServer:
-    return start(OURS, **{name.replace(".", "_"): value for name, value in settings.items()}, broker_rack="r2")
+    return patient(start)(OURS, **{name.replace(".", "_"): value for name, value in settings.items()}, broker_rack="r2")
 
 
 def test_a_broker_joins_kafka_and_knows_what_kafka_knows(
@@ -157,6 +163,7 @@ def test_a_start_is_refused_that_would_harm_the_cluster(
 ) -> None:
     port = free_port()
     failures: list[str] = []
+    start = patient(start)
     server = start(1, listeners=f"PLAINTEXT://127.0.0.1:{port}", on_failure=failures.append)
     elsewhere = f"PLAINTEXT://127.0.0.1:{free_port()}"
     with pytest.raises(StartError, match=f"broker 1, registered .*, advertises 127.0.0.1:{port} as well"):
@@ -178,6 +185,7 @@ def test_a_start_is_refused_that_would_harm_the_cluster(
 def test_several_brokers_without_kafka_have_no_controller_until_one_is_alone(
     start: Start, tree: Tree, caplog: pytest.LogCaptureFixture
 ) -> None:
+    start = patient(start)
     first = start(1)
     first.services.controller.create("t", partitions=1)
     second = start(2)
@@ -228,6 +236,7 @@ def test_the_controller_of_another_is_left_alone(start: Start, tree: Tree) -> No
 
 
 def test_requests_that_only_the_controller_carries_out_are_refused_by_others(start: Start, tree: Tree) -> None:
+    start = patient(start)
     start(1).services.controller.create("t", partitions=1)
     second = start(2)
     wire = Wire(second.bootstrap_servers)
