@@ -253,7 +253,8 @@ class FetchPlan:
             aborted = log.aborted_transactions(asked.fetch_offset, result, blocking=blocking)
             if isinstance(aborted, Busy):
                 return None
-            # Retention or the cleaner may remove a segment between the read and the look-up of aborted transactions.
+            # Retention or the cleaner may remove a segment between the read and the look-up of aborted transactions, or
+            # the log may move to another directory, where its segments may begin at other offsets.
             # The segment's list of aborted transactions is gone then, but the region still has its records, and the
             # client would take the aborted ones for committed. So both are read again if the segments have changed.
             if log.segments is segments:

@@ -437,9 +437,11 @@ class ReplicaManager:
 
     def moved(self, topic: str, index: int) -> None:
         """Have the appends to a partition watched with those of its log directory, which is another one now."""
-        partition = self._find(topic, index)
+        partition, followed = self._find(topic, index), self.followed(topic, index)
         if partition is not None:
             partition.watch_stalls(self._stall_of(partition.log.env.log_dir))
+        if followed is not None:
+            followed.stall = self._stall_of(followed.log.env.log_dir)
 
     def end_long_work(self) -> None:
         """Refuse the queued appends that need a format conversion, because the broker is stopping and sends no more

@@ -23,7 +23,7 @@ from kafkapy.runtime.clock import ManualClock
 from tests.harness.power_cut import Loss, Platter, RecordingFiles, UnsyncedFiles
 
 from .support import NOW, FailingFiles, ManualScheduler, batch, idempotent, values_of
-from .test_follower_append import fill
+from .test_follower_append import data_of, fill
 
 TOPIC_ID = bytes(range(16))
 SMALL = LogConfig({"segment.bytes": 2000, "index.interval.bytes": 200, "segment.index.bytes": 4096})
@@ -275,17 +275,26 @@ def test_a_reader_with_regions_of_the_old_files_reads_on(host):
     assert values_of(log)[0][0] == 0
 
 
-def test_the_aborted_transactions_of_a_region_that_was_read_before_the_move_are_all_there(host):
-    fill(host.log, random.Random(7), 60)
-    log, end = host.log, host.log.log_end_offset
-    read = log.read(0, 1500, max_offset=end)
-    before = log.aborted_transactions(0, read)
-    last = log.read(end - 1, 1 << 20, max_offset=end)
-    before_last = log.aborted_transactions(end - 1, last)
+def test_the_log_of_a_follower_moves_while_it_follows(host, tmp_path):
+    leader = Host(tmp_path / "leader")
+    fill(leader.log, random.Random(7), 60)
+    follow(leader.log, host.log, iter([900] * 3 + [1 << 20] * 1000), until=60)
     host.begin()
-    host.finish(size=1 << 20)
-    assert set(before) <= set(log.aborted_transactions(0, read))
-    assert set(before_last) <= set(log.aborted_transactions(end - 1, last))
+    host.copy()
+    host.manager.truncate_to(host.log, 40, 99)
+    follow(leader.log, host.log, iter([700] * 1000), until=90)
+    host.finish()
+    follow(leader.log, host.log, iter([700] * 1000))
+    assert values_of(host.log) == values_of(leader.log)
+    assert host.log.leader_epochs.entries == leader.log.leader_epochs.entries
+    assert host.log.dir.parent == host.dirs[1]
+    leader.manager.close()
+
+
+def follow(leader, follower, sizes, until=None):
+    while follower.log_end_offset < min(until or leader.log_end_offset, leader.log_end_offset):
+        data = data_of(leader, follower.log_end_offset, next(sizes))
+        assert follower.append_as_follower(data, 99).size
 
 
 def test_the_watchers_and_waiting_readers_of_a_log_stay(host):

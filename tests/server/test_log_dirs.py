@@ -87,7 +87,7 @@ def fill(wire, topic, count=20, size=100_000):
         assert produce(wire, topic, batch(bytes([number % 256]) * size)).error_code == Errors.NONE
 
 
-def test_a_partition_moves_to_another_directory_while_it_is_in_use(wire, dirs):
+def test_a_partition_moves_to_another_directory_while_it_is_in_use(broker, wire, dirs):
     wire.create_topic("t", 1)
     fill(wire, "t")
     target = other(dirs, wire, "t")
@@ -95,6 +95,8 @@ def test_a_partition_moves_to_another_directory_while_it_is_in_use(wire, dirs):
     eventually(lambda: place(wire, "t") == [(target.name, False)])
     assert produce(wire, "t", batch(b"more")).base_offset == 20
     assert (target / "t-0").is_dir()
+    replicas = broker.services.replicas
+    eventually(lambda: replicas.get("t", 0)._stall is replicas.stalls().get(target))
 
 
 def test_a_throttled_move_is_described_with_its_lag_and_goes_on_when_the_throttle_is_taken_away(broker, wire, dirs):
@@ -129,9 +131,7 @@ def test_a_topic_is_deleted_while_it_moves(wire, dirs):
     target = other(dirs, wire, "t")
     set_rate(wire, "1")
     assert alter(wire, target, ("t", 0)) == {("t", 0): Errors.NONE}
-    make = DELETE_TOPICS.Request
-    response = wire.call(DELETE_TOPICS, 6, make(topics=[make.Topics(name="t")], timeout_ms=30_000))
-    assert response.responses[0].error_code == Errors.NONE
+    delete(wire, "t")
     assert describe(wire, "t") == []
     assert not [path for one in dirs for path in one.iterdir() if path.name.endswith("-future")]
 
@@ -155,6 +155,52 @@ def test_a_move_that_a_stop_interrupts_is_continued(dirs):
             assert produce(wire, "t", batch(b"more")).base_offset == 40
     finally:
         server.stop()
+
+
+def test_the_settings_of_topics_and_brokers_reach_the_throttles_also_at_a_start(dirs):
+    server = start_broker(f"{dirs[0]},{dirs[1]}", broker_id=0)
+    with Wire(server.bootstrap_servers) as wire:
+        wire.create_topic("t", 3)
+        wire.create_topic("u", 1)
+        set_throttled(wire, "t", leader="0:0,1:7,2:0", follower="*")
+        set_throttled(wire, "u", leader="*", follower="*")
+        set_rate(wire, "5000")
+        assert server.services.throttles.log_dirs.limit == 5000
+        assert throttled(server, "t", 3) == ([0, 2], [0, 1, 2])
+        delete(wire, "u")
+        assert throttled(server, "u", 1) == ([], [])
+    server.stop()
+    server = start_broker(f"{dirs[0]},{dirs[1]}", broker_id=0)
+    try:
+        assert server.services.throttles.log_dirs.limit == 5000
+        assert throttled(server, "t", 3) == ([0, 2], [0, 1, 2])
+    finally:
+        server.stop()
+
+
+def set_throttled(wire, topic, *, leader, follower):
+    make = INCREMENTAL_ALTER_CONFIGS.Request
+    changes = [
+        make.Resources.Configs(name=f"{side}.replication.throttled.replicas", config_operation=0, value=value)
+        for side, value in (("leader", leader), ("follower", follower))
+    ]
+    request = make(resources=[make.Resources(resource_type=2, resource_name=topic, configs=changes)])
+    response = wire.call(INCREMENTAL_ALTER_CONFIGS, 1, request)
+    assert response.responses[0].error_code == Errors.NONE
+
+
+def throttled(server, topic, count):
+    throttles = server.services.throttles
+    return tuple(
+        [index for index in range(count) if throttle.is_throttled(topic, index)]
+        for throttle in (throttles.leader, throttles.follower)
+    )
+
+
+def delete(wire, topic):
+    make = DELETE_TOPICS.Request
+    response = wire.call(DELETE_TOPICS, 6, make(topics=[make.Topics(name=topic)], timeout_ms=30_000))
+    assert response.responses[0].error_code == Errors.NONE
 
 
 def test_each_error_has_kafkas_code(broker, wire, dirs, tmp_path):

@@ -7,7 +7,6 @@ the end of the log needs neither, because SegmentList caches the positions of th
 from __future__ import annotations
 
 import logging
-import os
 from typing import TYPE_CHECKING
 
 from kafkapy._ext.segment_scan import CorruptSegment
@@ -124,12 +123,7 @@ def aborted_transactions(log: PartitionLog, offset: int, read: ReadResult, nowai
     if read.region is None or not any(map(_has_aborted, later)):
         return found
     end_of_log = log.end[0]
-    if os.path.dirname(read.region.handle.path) != log.directory:
-        # The log has moved to another directory since the read. The position means nothing there, because the segments
-        # may begin at other offsets. Too many aborted transactions do no harm.
-        upper: int | None = end_of_log
-    else:
-        upper = later[0].offset_index.offset_after(read.position + read.region.length, nowait)
+    upper = later[0].offset_index.offset_after(read.position + read.region.length, nowait)
     if upper is None:
         upper = later[1].base_offset if len(later) > 1 else end_of_log
     for segment in later:
