@@ -230,13 +230,13 @@ class MarkerSender:
         by_leader: dict[int | None, list[TopicPartition]] = {}
         for one in partitions:
             by_leader.setdefault(_leader_elsewhere(self._cache, self._broker_id, *one), []).append(one)
-        for leader, its in by_leader.items():
+        for leader, led in by_leader.items():
             if leader is None:
-                self._local.write(marker, its, done)
+                self._local.write(marker, led, done)
             elif self._peers.address(leader) is None:
-                done(dict.fromkeys(its, Errors.NOT_LEADER_OR_FOLLOWER))
+                done(dict.fromkeys(led, Errors.NOT_LEADER_OR_FOLLOWER))
             else:
-                self._queues.add(leader, _Marking(marker, its, done, is_needed))
+                self._queues.add(leader, _Marking(marker, led, done, is_needed))
 
     def _send(self, broker_id: int, markings: list[_Marking], done: Callable[[], None]) -> None:
         markings = [one for one in markings if one.is_needed()]

@@ -152,6 +152,26 @@ def slow_link(cluster: Cluster, rng: random.Random) -> Done:
     return Done(f"let broker {number} send {rate} kbit/s at most", BEYOND_TIMEOUTS_S)
 
 
+def move_coordinators(cluster: Cluster, rng: random.Random) -> Done:
+    """Make one broker the coordinator of all groups and transactions."""
+    number = _any(cluster, rng).number
+    move_coordinators_to(cluster, number)
+    return Done(f"make broker {number} the coordinator of all groups and transactions", rng.choice((0, 3)))
+
+
+def move_coordinators_to(cluster: Cluster, number: int) -> None:
+    """Move the partitions of both internal topics so that this broker leads them."""
+    topics = ("__consumer_offsets", "__transaction_state")
+    for topic in topics:
+        moved = {
+            partition: sorted(state.replicas, key=lambda replica: replica != number)
+            for (name, partition), state in cluster.stored_view().items()
+            if name == topic
+        }
+        cluster.move(topic, moved)
+    cluster.elect_preferred(topics)
+
+
 def move_clock(cluster: Cluster, rng: random.Random) -> Done:
     member = _any(cluster, rng)
     seconds = rng.choice((-600, -60, -5, 5, 60, 600))
@@ -178,5 +198,6 @@ FAULTS: dict[str, Fault] = {
         leave_with_clients_only,
         slow_link,
         move_clock,
+        move_coordinators,
     )
 }

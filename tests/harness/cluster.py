@@ -433,6 +433,23 @@ class Cluster:
         eventually(accepted, seconds=60)
         eventually(moved, seconds=60, what=f"{topic} has not moved to {replicas}")
 
+    def elect_preferred(self, topics: Iterable[str]) -> None:
+        """Make the first replica of each partition of these topics its leader, and wait until that is done."""
+        view = self.stored_view()
+        wanted = {key: view[key].replicas[0] for key in view if key[0] in topics}
+        make = apis.ELECT_LEADERS.Request.TopicPartitions
+        asked = [
+            make(topic=topic, partitions=[partition for name, partition in wanted if name == topic]) for topic in topics
+        ]
+
+        def elected() -> bool:
+            with Wire(self[self._controller_by_metadata()].address) as wire:
+                wire.call(apis.ELECT_LEADERS, 1, election_type=0, topic_partitions=asked, timeout_ms=30_000)
+            now = self.stored_view()
+            return all(now[key].leader == leader for key, leader in wanted.items())
+
+        eventually(elected, seconds=60, what=f"the first replicas of {topics} do not lead them")
+
     def _controller_by_metadata(self) -> int:
         for number, member in self.members.items():
             if member.running and not member.frozen:
