@@ -220,6 +220,17 @@ def test_each_error_has_kafkas_code(broker, wire, dirs, tmp_path):
     assert alter(wire, target, ("t", 0)) == {("t", 0): Errors.KAFKA_STORAGE_ERROR}
 
 
+def test_a_request_for_very_many_unknown_partitions_leaves_a_few_lines_in_the_log(wire, dirs, caplog):
+    make = ALTER_REPLICA_LOG_DIRS.Request
+    topics = [make.Dirs.Topics(name="u", partitions=list(range(20_000)))]
+    response = wire.call(ALTER_REPLICA_LOG_DIRS, 2, make(dirs=[make.Dirs(path=str(dirs[0]), topics=topics)]))
+    codes = {one.error_code for topic in response.results for one in topic.partitions}
+    assert codes == {Errors.UNKNOWN_TOPIC_OR_PARTITION}
+    lines = [line for line in caplog.messages if "move" in line]
+    assert len(lines) == 11
+    assert lines[-1] == "and 19990 more partitions of this request do not move"
+
+
 def test_a_principal_without_the_right_neither_moves_nor_describes(broker, wire, dirs):
     class Nobody:
         generation = 0

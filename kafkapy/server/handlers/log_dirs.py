@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from kafkapy.server.services import Services
 
+_SHOWN = 10  # refused partitions of one request in the log
+
 log = logging.getLogger("kafkapy.server.log_dirs")
 
 
@@ -51,24 +53,23 @@ def alter(broker: Services, call: Call, request: Any) -> Any:
         for topic in directory.topics
         for index in topic.partitions
     }
+    refused = []
     for (topic, index), path in wanted.items():
-        by_topic.setdefault(topic, []).append(
-            make.Results.Partitions(partition_index=index, error_code=_begin(broker, call, topic, index, path))
-        )
+        code = Errors.CLUSTER_AUTHORIZATION_FAILED if call.denied else Errors.NONE
+        try:
+            if not call.denied:
+                broker.log_dir_moves.alter(topic, index, path)
+        except KafkaError as error:
+            code = error.code
+            refused.append(f"{topic}-{index} does not move to {path}: {error.message}")
+        by_topic.setdefault(topic, []).append(make.Results.Partitions(partition_index=index, error_code=code))
+    for line in refused[:_SHOWN]:  # the response has no messages
+        log.warning("%s", line)
+    if len(refused) > _SHOWN:
+        log.warning("and %d more partitions of this request do not move", len(refused) - _SHOWN)
     return make(
         results=[make.Results(topic_name=topic, partitions=partitions) for topic, partitions in by_topic.items()]
     )
-
-
-def _begin(broker: Services, call: Call, topic: str, index: int, path: str) -> int:
-    if call.denied:
-        return Errors.CLUSTER_AUTHORIZATION_FAILED
-    try:
-        broker.log_dir_moves.alter(topic, index, path)
-    except KafkaError as error:
-        log.warning("%s-%d does not move to %s: %s", topic, index, path, error.message)
-        return error.code
-    return Errors.NONE
 
 
 @serves(DESCRIBE_LOG_DIRS, pooled=True, authorizes=_describes)
