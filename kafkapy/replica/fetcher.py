@@ -405,7 +405,8 @@ class Fetcher:
             self.fail(state)
         except KafkaError as error:
             if partition.gone is None and not partition.log.closed:
-                self._problem(state, error.message, logging.ERROR)
+                if error.code != Errors.NOT_LEADER_OR_FOLLOWER:  # else a later role has begun, and takes its place
+                    self._problem(state, error.message, logging.ERROR)
                 self._delayed.append(state)
         except Exception:
             log.exception("%s is not fetched any more until its next leader epoch", partition)

@@ -123,7 +123,7 @@ class FollowerFetching:
     @property
     def max_lag(self) -> int:
         """Return the largest lag of a followed partition in records, 0 if there are none."""
-        return max((state.lag for state in list(self._states.values())), default=0)
+        return max((state.lag for state in list(self._states.values()) if state.lag > 0), default=0)
 
     @property
     def failed(self) -> int:
