@@ -12,6 +12,7 @@ from kafkapy.log import names
 from kafkapy.log.cleaner.service import LogCleaner
 from kafkapy.log.cleaner.settings import CleanerSettings
 from kafkapy.log.config import LogConfig
+from kafkapy.log.directories import clean_shutdown
 from kafkapy.log.directories.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
 from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.leader_epochs import EpochStart, LeaderEpochCache
@@ -22,7 +23,7 @@ from kafkapy.log.storage.files import Files
 from kafkapy.runtime.clock import ManualClock
 from tests.harness.power_cut import Loss, Platter, RecordingFiles, UnsyncedFiles
 
-from .support import NOW, FailingFiles, ManualScheduler, batch, idempotent, values_of
+from .support import GOLDEN, NOW, FailingFiles, ManualScheduler, batch, idempotent, values_of
 from .test_follower_append import data_of, fill
 
 TOPIC_ID = bytes(range(16))
@@ -550,6 +551,29 @@ def test_a_log_is_deleted_with_its_copy_before_they_are_loaded(host):
     manager.loading.start()
     manager.loading.wait()
     manager.close()
+
+
+def test_a_move_that_kafka_has_begun_is_continued(tmp_path):
+    """Logs that Apache Kafka 3.9.1 wrote; the copy has the first half of the log, as if Kafka had copied it."""
+    for name in ("v2-lz4-0", "v2-txn-0"):
+        root = tmp_path / name
+        source, copy = root / "one" / "t-0", root / "two" / f"t-0.{'0123456789abcdef' * 2}-future"
+        shutil.copytree(GOLDEN / "kafka-3.9.1-v2" / "data" / name, source)
+        shutil.copytree(source, copy)
+        for path in sorted(copy.glob("*.log"))[1:]:
+            path.unlink()
+        for path in (*copy.glob("*.*index"), *copy.glob("*.snapshot")):
+            path.unlink()
+        for directory in ("one", "two"):
+            clean_shutdown.write_marker(Files(), str(root / directory))
+        host = Host(root, create=False)
+        before = state_of(host.log)
+        assert 0 < host.log.future.log_end_offset < host.log.log_end_offset
+        host.finish()
+        assert state_of(host.log)["records"] == before["records"]
+        assert state_of(host.log)["epochs"] == before["epochs"]
+        assert host.names() == ["one/t-0-delete", "two/t-0"]
+        host.manager.close()
 
 
 # --- every point at which a move may be interrupted

@@ -19,7 +19,8 @@ from kafkapy.server.adoption.partition_dir import FoundPartition, read_partition
 @dataclass
 class Inventory:
     """The contents of a broker's log directories. `set_aside` has the partition directories that Kafka does not use,
-    and `doomed` those that Kafka was going to delete."""
+    `copies` those of partitions that Kafka was moving to another log directory, and `doomed` those that Kafka was going
+    to delete."""
 
     dirs: list[Path]
     meta: MetaProperties | None = None
@@ -27,6 +28,7 @@ class Inventory:
     is_kraft: bool = False
     partitions: dict[tuple[str, int], FoundPartition] = field(default_factory=dict)
     set_aside: list[Path] = field(default_factory=list)
+    copies: list[Path] = field(default_factory=list)
     doomed: list[Path] = field(default_factory=list)
 
     @property
@@ -89,7 +91,7 @@ def _read_top(directory: Path, found: Inventory) -> None:
 
 def _partition_dirs(directory: Path, found: Inventory) -> list[tuple[names.LogDirName, Path]]:
     """Return the parsed name and the path of each partition directory that is in use. Add the partition directories
-    that Kafka has set aside, or was going to delete, to `found`."""
+    that Kafka has set aside, was going to delete, or was copying to, to `found`."""
     live = []
     for name in sorted(os.listdir(directory)):
         path = directory / name
@@ -102,6 +104,8 @@ def _partition_dirs(directory: Path, found: Inventory) -> list[tuple[names.LogDi
             continue
         if parsed.kind == names.DELETE_DIR:
             found.doomed.append(path)
+        elif parsed.kind == names.FUTURE_DIR:
+            found.copies.append(path)
         elif parsed.kind != names.LIVE_DIR:
             found.set_aside.append(path)
         else:

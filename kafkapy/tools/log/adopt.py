@@ -112,6 +112,8 @@ def _tell(found: Inventory, plan: Plan, *, dry_run: bool) -> None:
         lines.append(f"Topics that had no id, as before Kafka 2.8, and get one: {renewed}.")
     if found.set_aside:
         lines.append(f"Left alone, as Kafka leaves them: {_names(found.set_aside)}.")
+    if found.copies:
+        lines.append(f"Moves between log directories that the broker continues: {_names(found.copies)}.")
     if found.doomed:
         lines.append(f"Deleted at the first start, as Kafka was about to: {_names(found.doomed)}.")
     lines += [f"Take care: {warning}{'' if warning.endswith('?') else '.'}" for warning in plan.warnings]
@@ -184,6 +186,7 @@ def _as_json(found: Inventory, plan: Plan, *, adopted: bool) -> dict[str, Any]:
             for topic in plan.topics
         ],
         "leftAlone": list(map(str, found.set_aside)),
+        "movesToContinue": list(map(str, found.copies)),
         "toBeDeleted": list(map(str, found.doomed)),
         "warnings": plan.warnings,
     }

@@ -86,7 +86,8 @@ def test_directories_that_kafka_set_aside_or_marked_for_deletion(small):
     (path / "lost+found").mkdir()
     found = take_inventory([path])
     assert list(found.partitions) == [("v2-none", 0)]
-    assert [one.name[-6:] for one in found.set_aside] == ["future", "-stray"]
+    assert [one.name[-6:] for one in found.set_aside] == ["-stray"]
+    assert [one.name[-6:] for one in found.copies] == ["future"]
     assert [one.name[-6:] for one in found.doomed] == ["delete"]
 
 
