@@ -13,6 +13,7 @@ from kafkapy.server.config.keys import (
 )
 
 FACTS = Path(__file__).parents[1] / "data" / "configs" / "kafka-3.9.1.tsv"
+NARROWER = {"replica.selector.class"}  # Kafka accepts every class; here two of Kafka's are known
 KAFKA = {row[1]: row[2:] for row in (line.split("\t") for line in FACTS.read_text().splitlines()) if row[0] == "broker"}
 
 
@@ -30,7 +31,8 @@ def test_type_default_rule_importance_and_update_mode_are_kafkas(name: str) -> N
         assert key.default == DEFAULTS_HERE[name]
     else:
         assert ("null" if text is None else f"={text}") == default
-    assert str(key.validator or "") == valid
+    if name not in NARROWER:
+        assert str(key.validator or "") == valid
     assert key.importance == importance
     assert str(key.internal).lower() == internal
     assert key.mode == ("read-only" if name in READ_ONLY_HERE else mode)
@@ -48,6 +50,7 @@ def test_a_default_passes_its_own_rule_and_the_meaning_is_a_sentence(name: str) 
 def test_differences_from_kafka_are_the_documented_ones() -> None:
     assert DEFAULTS_HERE == {
         "num.network.threads": 1,
+        "replica.socket.receive.buffer.bytes": -1,
         "socket.listen.backlog.size": 4096,
         "socket.receive.buffer.bytes": -1,
         "socket.send.buffer.bytes": 204800,

@@ -20,10 +20,10 @@ its broker settings are accepted. Four things differ:
 
 - Settings that only kafkapy has begin with `kafkapy.`.
 - Some defaults differ: {defaults}. One network thread is fastest because Python threads share the GIL. A receive buffer
-  sized by the system halves the CPU time for requests of 1 MiB (0.12 to 0.18 s per GiB, 0.36 with Kafka's 102400). A
-  send buffer twice as large as Kafka's gives one consumer a third more throughput with sendfile. If 1,000 clients
-  connect at the same time, more than half of them wait a second with Kafka's backlog of 50, none with 4096 (the system
-  limits it to `net.core.somaxconn`).
+  sized by the system halves the CPU time for requests of 1 MiB (0.12 to 0.18 s per GiB, 0.36 with Kafka's 102400), and
+  a follower that catches up needs a fifth to a third less than with Kafka's 65536. A send buffer twice as large as
+  Kafka's gives one consumer a third more throughput with sendfile. If 1,000 clients connect at the same time, more than
+  half of them wait a second with Kafka's backlog of 50, none with 4096 (the system limits it to `net.core.somaxconn`).
 - `offsets.topic.replication.factor` and `transaction.state.log.replication.factor` default to 3 as in Kafka, but only a
   value that is set is required: otherwise the topic is created with as many replicas as brokers are alive, at most 3,
   and a warning if there are fewer. Without ZooKeeper it has one.
