@@ -83,7 +83,7 @@ class FetchSession:
         make = FETCH.Request.Topics.Partitions
         sent, size = self.sent, settings.partition_bytes
         for state in changed:
-            key, position = self.key(state), state.position
+            key, position = self.key(state), state.ahead or state.position
             if sent.get(key) != (state, position):
                 sent[key] = state, position
                 epoch, offset, last_epoch, log_start = position

@@ -1,7 +1,8 @@
 """One connection on which this broker fetches partitions from their leader, one Fetch request at a time.
 
 No thread runs the loop: a response is handled on the connection's network thread, which sends the next request. What
-may wait for a disk runs on a pool, and the next request follows when that is done. Source: AbstractFetcherThread.
+may wait for a disk runs on a pool, and the next request follows when that is done. While a follower is far behind, the
+next request is sent before that (`fetch_ahead`), and its response is not read before. Source: AbstractFetcherThread.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from kafkapy.log.results import Busy
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.network.replies import NO_REPLY, Pending
 from kafkapy.protocol.apis import FETCH
+from kafkapy.replica.fetch_ahead import position_after
 from kafkapy.replica.fetch_session import FetchSession, FetchSettings
 from kafkapy.replica.fetch_state import FetchState, Position, release
 from kafkapy.replica.fetched import Fetched, FetchedPartition, decode_fetched
@@ -82,6 +84,7 @@ class Fetcher:
         self._without_id = 0  # how many have no topic id
         self._session = FetchSession()
         self._asking = False  # a request is under way, or its response is being dealt with
+        self._appending = False  # a response is being appended while the request after it is under way
         self._backing_off = False  # after a failure of the link
         self._closed = False
         self._on_end: Callable[[list[FetchState]], object] | None = None
@@ -160,8 +163,10 @@ class Fetcher:
 
     def _ended(self) -> None:
         with self._lock:
-            if self._asking:
-                return  # the link calls `_answered`, or the thread that deals with the response calls `_end_turn`
+            if self._asking or self._appending:
+                # The link calls `_answered`, or the thread that deals with the response calls `_end_turn` or
+                # `_caught_up`.
+                return
             then, self._on_end = self._on_end, None
             states = list(self._states)
         if then is not None:
@@ -177,25 +182,28 @@ class Fetcher:
         if throttled:
             self.delay(throttled, _THROTTLED_S)
         with self._lock:
-            if self._asking or self._backing_off or self._closed:
+            if self._asking or self._appending or self._backing_off or self._closed:
                 return
             if self._active:
                 self._asking = True
             elif not self._states:
                 self._closed = True
             asking, closed = self._asking, self._closed
-            highest = NAMES_UNTIL if self._without_id else FETCH.max_version
         if asking:
-            self.link.ask(
-                FETCH,
-                self._request,
-                self._answered,
-                timeout_s=self._following.settings().timeout_s,
-                versions=(LOWEST_VERSION, highest),
-                decode=decode_fetched,
-            )
+            self._ask()
         elif closed:
             self.link.close()
+
+    def _ask(self) -> None:
+        highest = NAMES_UNTIL if self._without_id else FETCH.max_version
+        self.link.ask(
+            FETCH,
+            self._request,
+            self._answered,
+            timeout_s=self._following.settings().timeout_s,
+            versions=(LOWEST_VERSION, highest),
+            decode=decode_fetched,
+        )
 
     def _throttled(self) -> list[FetchState]:
         is_throttled = self._following.is_throttled
@@ -246,16 +254,57 @@ class Fetcher:
             self._end_turn()
             return None
         pending = self.link.keep_buffer() if later else None
+        goes_ahead = pending is not None and self._go_ahead(later)
         try:
-            self._following.pool.submit(self._take_later, later, pending)
+            self._following.pool.submit(self._take_later, later, pending, goes_ahead)
         except (PoolStopped, NoThread) as failure:
+            if goes_ahead:
+                self._forget_ahead(later)
             for item in later:
                 self._problem(item.state, f"its records cannot be appended: {failure}")
             self._delayed += [item.state for item in later]
             self._unflushed = []
             self._end_turn()
             return None
+        if goes_ahead:
+            self._ask()
         return pending
+
+    def _go_ahead(self, items: list[_Item]) -> bool:
+        """Note where the partitions will be when these items are appended, and return True, if the leader may be told
+        now. This thread must then call `_ask`, and the thread that appends the items `_caught_up`.
+        """
+        is_throttled = self._following.is_throttled
+        if self._delayed or self._unflushed or (is_throttled and any(is_throttled(item.state) for item in items)):
+            return False
+        positions = [position_after(*item) for item in items]
+        if None in positions:
+            return False
+        with self._lock:
+            if self._closed:
+                return False
+            self._appending = True
+            for item, position in zip(items, positions, strict=True):
+                item.state.ahead = position
+                self._changed[item.state] = None
+        return True
+
+    def _forget_ahead(self, items: list[_Item]) -> None:
+        """Have the next request say where the partitions really are, if it is not where the leader was told."""
+        with self._lock:
+            self._appending = False
+            for state, _, _ in items:
+                ahead, state.ahead = state.ahead, None
+                if state.position != ahead:
+                    self._changed[state] = None
+
+    def _caught_up(self, items: list[_Item], pending: Pending) -> None:
+        """Have the response read to the request that went ahead of these items, which are appended, or have failed."""
+        delayed, self._delayed = self._delayed, []
+        self.delay(delayed)
+        self._forget_ahead(items)
+        pending.complete(NO_REPLY)
+        self._ended() if self._closed else self._next()  # if the link has failed meanwhile, nothing is under way
 
     def _link_failed(self, reason: str) -> None:
         """Fetch again, in a new session, after replica.fetch.backoff.ms."""
@@ -330,8 +379,9 @@ class Fetcher:
         small = size <= APPENDED_AT_ONCE
         return [item for item in items if not ((small or not item.fetched.records) and self._deal_with(item, False))]
 
-    def _take_later(self, items: list[_Item], pending: Pending | None) -> None:
-        """Deal with partitions that may wait for the disk, on a thread of the pool."""
+    def _take_later(self, items: list[_Item], pending: Pending | None, goes_ahead: bool) -> None:
+        """Deal with partitions that may wait for the disk, on a thread of the pool. With `goes_ahead`, the next
+        request is under way already."""
         try:
             for item in items:
                 self._deal_with(item, True)
@@ -339,9 +389,13 @@ class Fetcher:
                 self._guarded(state, state.partition.log.flush)
         finally:
             self._unflushed = []
-            if pending is not None:
-                pending.complete(NO_REPLY)
-            self._end_turn()
+            if goes_ahead:
+                assert pending is not None
+                self._caught_up(items, pending)
+            else:
+                if pending is not None:
+                    pending.complete(NO_REPLY)
+                self._end_turn()
 
     def _end_turn(self) -> None:
         """Send the next request, when the response has been dealt with."""
