@@ -137,8 +137,11 @@ def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def read_epochs(directory: Path) -> list[tuple[int, int]]:
-    """Return the entries of leader-epoch-checkpoint: (leader epoch, its first offset). At first it is empty."""
-    lines = (directory / "leader-epoch-checkpoint").read_text().splitlines()
+    """Return the entries of leader-epoch-checkpoint: (leader epoch, its first offset).
+
+    Before the first epoch Kafka's file is empty, and kafkapy has none."""
+    file = directory / "leader-epoch-checkpoint"
+    lines = file.read_text().splitlines() if file.exists() else []
     if not lines:
         return []
     assert lines[0] == "0", lines

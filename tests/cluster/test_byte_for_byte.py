@@ -21,7 +21,8 @@ from tests.harness.zookeeper import eventually
 pytestmark = [pytest.mark.other_runtime, pytest.mark.timeout(300)]
 LEADER, FOLLOWER = 1, 2
 PAIRS = {
-    "kafka follows kafka": ("kafka", "kafka"),
+    "kafkapy follows kafka": ("kafka", "kafkapy"),
+    "kafka follows kafkapy": ("kafkapy", "kafka"),
 }
 TWO_BROKERS = {
     "default.replication.factor": "2",

@@ -133,9 +133,10 @@ def test_a_batch_that_is_cut_off(replicas: Replicas) -> None:
         read_batches(replicas.directories[2])
 
 
-def test_an_empty_epoch_file(replicas: Replicas) -> None:
+def test_an_epoch_file_that_is_empty_or_missing(replicas: Replicas) -> None:
     (replicas.directories[1] / "leader-epoch-checkpoint").write_text("")
-    assert read_epochs(replicas.directories[1]) == []
+    (replicas.directories[2] / "leader-epoch-checkpoint").unlink()
+    assert read_epochs(replicas.directories[1]) == read_epochs(replicas.directories[2]) == []
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4], ids=["none", "gzip", "snappy", "lz4", "zstd"])
