@@ -11,6 +11,7 @@ from typing import NamedTuple
 from kazoo.exceptions import NoNodeError
 
 from tests.harness.cluster import LAG_MS, SESSION_MS, ZOOKEEPER_HOST, Cluster, Member
+from tests.harness.zookeeper import eventually
 
 BEYOND_TIMEOUTS_S = max(LAG_MS, SESSION_MS) / 1000 + 2.5
 WITHIN_SESSION_S = SESSION_MS / 1000 / 2
@@ -86,10 +87,20 @@ def freeze_controller(cluster: Cluster, rng: random.Random) -> Done:
 
 
 def bounce_unnoticed(cluster: Cluster, rng: random.Random) -> Done:
-    """Restart a broker while the controller is frozen, so that it sees only the new registration (KIP-380). The node of
-    the killed broker is removed, as if its session had expired, because the controller's own would expire by then."""
+    eventually(lambda: cluster.controller() is not None)
     controller = _controller(cluster, rng)
     member = rng.choice([each for each in cluster.members.values() if each is not controller])
+    bounce_unnoticed_of(cluster, member)
+    return Done(f"restart broker {member.number} while the controller, broker {controller.number}, is frozen", 0)
+
+
+def bounce_unnoticed_of(cluster: Cluster, member: Member) -> None:
+    """Restart a broker while the controller is frozen, so that it sees only the new registration (KIP-380). The node of
+    the killed broker is removed, as if its session had expired, because the controller's own would expire by then."""
+    number = cluster.controller()
+    assert number is not None
+    assert number != member.number
+    controller = cluster[number]
     node = f"/brokers/ids/{member.number}"
     controller.freeze()
     member.kill()
@@ -100,7 +111,6 @@ def bounce_unnoticed(cluster: Cluster, rng: random.Random) -> Done:
     while cluster.tree.exists(node) is None and time.monotonic() < deadline:
         time.sleep(0.02)
     controller.thaw()
-    return Done(f"restart broker {member.number} while the controller, broker {controller.number}, is frozen", 0)
 
 
 def cut_one_direction(cluster: Cluster, rng: random.Random) -> Done:

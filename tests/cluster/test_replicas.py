@@ -1,15 +1,11 @@
 """The comparison of replicas finds each difference, in logs made by hand, and nothing in equal ones."""
 
-import gzip
 import struct
 from pathlib import Path
 
-import crc32c
-import lz4.frame
 import pytest
-import snappy
-import zstandard
 
+from tests.cluster.logs_by_hand import batch, write_log
 from tests.cluster.replicas import differences
 from tests.cluster.segments import (
     CONTROL,
@@ -20,30 +16,6 @@ from tests.cluster.segments import (
     read_epochs,
     records_of,
 )
-from tests.harness.raw import varint
-
-
-def record(delta: int, value: bytes, key: bytes | None = None) -> bytes:
-    keyed = varint(-1) if key is None else varint(len(key)) + key
-    body = b"\0" + varint(0) + varint(delta) + keyed + varint(len(value)) + value + varint(0)
-    return varint(len(body)) + body
-
-
-def batch(
-    base: int, *values: bytes, epoch: int = 0, attributes: int = 0, producer: int = -1, key: bytes | None = None
-) -> bytes:
-    body = b"".join(record(number, value, key) for number, value in enumerate(values))
-    pack = {0: bytes, 1: gzip.compress, 2: _snappy_of_java, 3: lz4.frame.compress, 4: zstandard.compress}
-    body = pack[attributes & 7](body)
-    header = struct.pack(">hiqqqhii", attributes, len(values) - 1, 0, 0, producer, 0, 0, len(values))
-    crc = crc32c.crc32c(header + body)
-    return struct.pack(">qiibI", base, 9 + len(header) + len(body), epoch, 2, crc) + header + body
-
-
-def _snappy_of_java(data: bytes) -> bytes:
-    block = snappy.compress(data)
-    return b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, len(block)) + block
-
 
 LOG = [batch(0, b"a", b"b"), batch(2, b"c", epoch=1), batch(5, b"d", b"e", epoch=3)]
 EPOCHS = [(0, 0), (1, 2), (3, 5)]
@@ -57,16 +29,9 @@ class Replicas:
         for broker in self.directories:
             self.write(broker, LOG, EPOCHS)
 
-    def write(self, broker: int, log: list[bytes], epochs: list[tuple[int, int]], segment: int = 2) -> None:
+    def write(self, broker: int, log: list[bytes], epochs: list[tuple[int, int]], segment: int = 1) -> None:
         """Write a log in two segments, the first with `segment` batches."""
-        directory = self.directories[broker]
-        directory.mkdir(parents=True, exist_ok=True)
-        for file in directory.iterdir():
-            file.unlink()
-        for name, batches in ((0, log[:segment]), (segment, log[segment:])):
-            (directory / f"{name:020}.log").write_bytes(b"".join(batches))
-        lines = ["0", str(len(epochs)), *(f"{epoch} {offset}" for epoch, offset in epochs)]
-        (directory / "leader-epoch-checkpoint").write_text("\n".join(lines) + "\n")
+        write_log(self.directories[broker], log, epochs, first_segment=segment if len(log) > segment else None)
 
     def differences(self) -> list[str]:
         return differences(self.directories)
@@ -78,7 +43,7 @@ def replicas(tmp_path: Path) -> Replicas:
 
 
 def test_equal_replicas_may_differ_in_their_segments(replicas: Replicas) -> None:
-    replicas.write(2, LOG, EPOCHS, segment=1)
+    replicas.write(2, LOG, EPOCHS, segment=2)
     assert replicas.differences() == []
 
 
