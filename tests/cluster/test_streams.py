@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.other_runtime, pytest.mark.timeout(400)]
 
 def test_words_are_counted_exactly_once_although_brokers_die(tmp_path: Path) -> None:
     sent = Counter[str]()
-    with Cluster(tmp_path / "cluster", ("kafkapy", "kafka", "kafkapy")) as cluster:
+    with Cluster(tmp_path / "cluster", ("kafka", "kafkapy", "kafka")) as cluster:
         for topic in ("lines", "counts"):
             cluster.create_topic(topic, PARTITIONS)
         instance = Instance(cluster.bootstrap, "word-count", tmp_path / "instance", cluster.inside_clients())
