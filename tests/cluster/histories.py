@@ -25,7 +25,7 @@ from tests.cluster.checker import check
 from tests.cluster.replicas import read_end, wait_until_equal
 from tests.harness import toolchain
 from tests.harness.brokers import KAFKA_VERSION
-from tests.harness.cluster import Cluster, View
+from tests.harness.cluster import Cluster, View, rack
 from tests.harness.wire import Wire
 
 ROOT = Path(__file__).parents[2]
@@ -85,6 +85,7 @@ class Clients:
         for topic in self.topics:
             cluster.create_topic(topic, PARTITIONS)
         every = dict.fromkeys(self.topics, PARTITIONS)
+        near = rack(1 + number % len(cluster.members))  # consumers read from this broker (KIP-392)
         copied_rdkafka, copied_java = self.copies
         idempotent = {"acks": "all", "idempotent": True, "rate": rate, "partitions": PARTITIONS, "topic": self.acked}
         member = {"group": f"group-{number}", "topics": {self.acked: PARTITIONS}}
@@ -97,7 +98,7 @@ class Clients:
             "rdkafka-copier": self._rdkafka(
                 "copier", "rdkafka-copier", **copier, topic=copied_rdkafka, group=f"copy-rdkafka-{number}"
             ),
-            "rdkafka-consumer": self._rdkafka("consumer", "rdkafka-consumer", topics=every),
+            "rdkafka-consumer": self._rdkafka("consumer", "rdkafka-consumer", topics=every, rack=near),
             "rdkafka-member": self._rdkafka("member", "rdkafka-member", **member),
         }
         java = [
@@ -109,7 +110,13 @@ class Clients:
                 "topic": copied_java,
                 "group": f"copy-java-{number}",
             },
-            {"role": "consumer", "client": "java-consumer", "isolation": "read_committed", "topics": every},
+            {
+                "role": "consumer",
+                "client": "java-consumer",
+                "isolation": "read_committed",
+                "topics": every,
+                "rack": near,
+            },
             {"role": "member", "client": "java-member", **member},
         ]
         self._java = self._start_java(java)

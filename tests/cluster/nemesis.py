@@ -4,6 +4,7 @@ it."""
 
 import contextlib
 import random
+import shutil
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -187,6 +188,41 @@ def move_clock(cluster: Cluster, rng: random.Random) -> Done:
     seconds = rng.choice((-600, -60, -5, 5, 60, 600))
     member.clock.move(seconds)
     return Done(f"move broker {member.number}'s clock by {seconds} s", _brief_or_long(rng))
+
+
+def move_replicas(cluster: Cluster, rng: random.Random) -> Done:
+    """Take one broker's replica of a partition away and give it back: its log is deleted and fetched anew."""
+    topic, partition = _partition(cluster, rng)
+    replicas = cluster.stored_view()[topic, partition].replicas
+    left = rng.sample(replicas, len(replicas) - 1)
+    (gone,) = set(replicas) - set(left)
+    cluster.move(topic, {partition: left})
+    cluster.move(topic, {partition: rng.sample([*left, gone], len(replicas))})
+    return Done(f"take {topic}-{partition} away from broker {gone} and give it back", 0)
+
+
+def change_leaders(cluster: Cluster, rng: random.Random) -> Done:
+    """Put the replicas of all partitions of a topic in another order, and let the first ones be elected."""
+    topic, _ = _partition(cluster, rng)
+    parts = {key[1]: state.replicas for key, state in cluster.stored_view().items() if key[0] == topic}
+    cluster.move(topic, {partition: rng.sample(replicas, len(replicas)) for partition, replicas in parts.items()})
+    cluster.elect_preferred([topic])
+    return Done(f"elect other leaders for {topic}", 1)
+
+
+def _partition(cluster: Cluster, rng: random.Random) -> tuple[str, int]:
+    """Return a partition; everything is quiet then, so that it can be moved."""
+    view = cluster.wait_until_quiet()
+    return rng.choice(sorted(key for key in view if not key[0].startswith("__")))
+
+
+def lose_disk(cluster: Cluster, rng: random.Random) -> Done:
+    """Replace a broker's log directory by an empty one while the other replicas are in sync."""
+    cluster.wait_until_quiet()
+    member = _any(cluster, rng)
+    member.stop()
+    shutil.rmtree(member.data)
+    return Done(f"empty the log directory of broker {member.number}", rng.choice((0, BEYOND_TIMEOUTS_S)))
 
 
 FAULTS: dict[str, Fault] = {

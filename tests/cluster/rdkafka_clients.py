@@ -114,6 +114,7 @@ def _consumer(options: dict[str, Any], **settings: Any) -> Consumer:
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 100,
+            "client.rack": options.get("rack", ""),
             **settings,
         }
     )

@@ -59,6 +59,7 @@ SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "zookeeper.session.timeout.ms": str(SESSION_MS),
     "zookeeper.connection.timeout.ms": "60000",
     "replica.lag.time.max.ms": str(LAG_MS),
@@ -89,6 +90,11 @@ class PartitionView(NamedTuple):
 
 
 View = dict[tuple[str, int], PartitionView]
+
+
+def rack(number: int) -> str:
+    """Return the rack of a broker, which is there alone: consumers in that rack read from it."""
+    return f"rack-{number}"
 
 
 class Member:
@@ -123,6 +129,7 @@ class Member:
             "zookeeper.connect": self._cluster.zookeeper.address,
             "log.dirs": str(self.data),
             "listeners": f"PLAINTEXT://{self.address}",
+            "broker.rack": rack(self.number),
             **SETTINGS,
             **self._cluster.overrides,
         }

@@ -199,6 +199,7 @@ public final class Clients {
             config.put("auto.offset.reset", "none");
             config.putIfAbsent("isolation.level", options.path("isolation").asText("read_uncommitted"));
             config.put("fetch.max.wait.ms", 100);
+            config.put("client.rack", options.path("rack").asText(""));
             config.put("request.timeout.ms", 5000);
             config.put("default.api.timeout.ms", 10_000);
             config.put("reconnect.backoff.max.ms", 500);
