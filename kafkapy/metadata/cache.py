@@ -90,6 +90,7 @@ class MetadataCache:
         self.on_deleted: Callable[[str, Collection[int]], object] = lambda topic, partitions: None
         self._lock = threading.Lock()
         self._brokers = _Brokers()
+        self._waiting: list[Callable[[], object]] = []  # called when brokers are known
         # Updates change these dicts in place, because a copy of thousands of partitions would be slow. Each read is
         # one look-up or one copy(), which are atomic.
         self._partitions: dict[str, dict[int, Leader]] = {}  # by topic and partition
@@ -110,6 +111,11 @@ class MetadataCache:
 
     def is_alive(self, broker_id: int) -> bool:
         return broker_id in self._brokers.by_id
+
+    @property
+    def knows_brokers(self) -> bool:
+        """False until the first update of the live brokers."""
+        return bool(self._brokers.by_id)
 
     def live_brokers(self) -> list[LiveBroker]:
         """Return the live brokers, sorted by broker id."""
@@ -165,6 +171,19 @@ class MetadataCache:
         found = _Brokers(brokers)
         with self._lock:
             self.controller_id, self._brokers = controller_id, found
+            waiting: list[Callable[[], object]] = []
+            if found.by_id:
+                waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            call()
+
+    def when_brokers_are_known(self, call: Callable[[], object]) -> None:
+        """Call `call`, which must be short, after the first update of the live brokers; at once if that is over."""
+        with self._lock:
+            if not self.knows_brokers:
+                self._waiting.append(call)
+                return
+        call()
 
     def forget_controller(self, controller_id: int) -> None:
         """Know no controller from now on, if the present one is `controller_id`."""

@@ -21,13 +21,19 @@ def record(delta: int, value: bytes, key: bytes | None = None) -> bytes:
 
 
 def batch(
-    base: int, *values: bytes, epoch: int = 0, attributes: int = 0, producer: int = -1, key: bytes | None = None
+    base: int,
+    *values: bytes,
+    epoch: int = 0,
+    attributes: int = 0,
+    producer: int = -1,
+    sequence: int = 0,
+    key: bytes | None = None,
 ) -> bytes:
-    """Encode a batch of these values; the codec is in the attributes."""
+    """Encode a batch of these values; the codec is in the attributes. `sequence` is the first one of a producer."""
     body = b"".join(record(number, value, key) for number, value in enumerate(values))
     pack = {0: bytes, 1: gzip.compress, 2: _snappy_of_java, 3: lz4.frame.compress, 4: zstandard.compress}
     body = pack[attributes & 7](body)
-    numbered = (producer, 0, 0) if producer >= 0 else (-1, -1, -1)
+    numbered = (producer, 0, sequence) if producer >= 0 else (-1, -1, -1)
     header = struct.pack(">hiqqqhii", attributes, len(values) - 1, 0, 0, *numbered, len(values))
     crc = crc32c.crc32c(header + body)
     return struct.pack(">qiibI", base, 9 + len(header) + len(body), epoch, 2, crc) + header + body

@@ -244,6 +244,9 @@ FAULTS: dict[str, Fault] = {
         leave_with_clients_only,
         slow_link,
         move_clock,
+        move_replicas,
+        change_leaders,
+        lose_disk,
         move_coordinators,
     )
 }

@@ -20,12 +20,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from tests.cluster.history import Writer, name
 
 PADDING = "." + "x" * 60
-COMMON = {
+COMMON: dict[str, str | int] = {
     "socket.timeout.ms": 5000,
     "reconnect.backoff.max.ms": 500,
     "topic.metadata.refresh.interval.ms": 2000,
+    # After all brokers were down at once, a consumer of librdkafka 2.16 may otherwise never connect again.
+    "metadata.recovery.strategy": "none",
     "log_level": 3,
 }
+if contexts := os.environ.get("KAFKAPY_RDKAFKA_DEBUG"):  # librdkafka's names, such as eos,msg
+    COMMON |= {"debug": contexts, "log_level": 7}
 
 
 class Commands:

@@ -15,6 +15,8 @@ from tests.cluster.logs_by_hand import batch, write_log
 from tests.cluster.replicas import differences
 from tests.cluster.segments import read_batches, read_epochs
 from tests.harness.cluster import Cluster
+from tests.harness.raw import Connection
+from tests.harness.wire import Producer as Sender
 from tests.harness.wire import Wire
 from tests.harness.zookeeper import eventually
 
@@ -183,3 +185,34 @@ def test_logs_that_diverged_over_several_epochs_become_equal(cluster: Cluster, l
     directory = directories(cluster, topic, follower)[follower]
     assert b"".join(each.data for each in read_batches(directory)).startswith(b"".join([*shared, *led]))
     assert [epoch for epoch, _ in read_epochs(directory)][:3] == [0, 2, 4]
+
+
+@pytest.mark.parametrize("leader", [KAFKAPY, CONTROLLER], ids=["kafkapy leads", "kafka leads"])
+def test_batches_that_are_sent_again_to_the_next_leader_are_found(cluster: Cluster, leader: int) -> None:
+    """A follower keeps the state of idempotent producers (KIP-98), so the next leader knows their batches."""
+    follower = CONTROLLER if leader == KAFKAPY else KAFKAPY
+    topic = f"sent-again-{leader}"
+    cluster.create_topic(topic, 1, on=[(leader, follower)], min_insync_replicas="1")
+    with Wire(cluster[leader].address) as wire:
+        producer = wire.init(None)
+        assert isinstance(producer, Sender)
+    sent = [
+        batch(0, b"value", b"another", producer=producer.id, sequence=2 * number, attributes=number % 5)
+        for number in range(7)
+    ]
+    assert [send(cluster, leader, topic, each) for each in sent] == [(Errors.NONE, 2 * n) for n in range(7)]
+    wait_until_equal(cluster, topic, leader, follower)
+    cluster[leader].kill()
+    eventually(lambda: cluster.view(follower)[2][topic, 0].leader == follower, seconds=60)
+    again = {number: send(cluster, follower, topic, sent[number]) for number in (6, 5, 4, 3, 2)}
+    assert again == {number: (Errors.NONE, 2 * number) for number in again}
+    following = batch(0, b"new", producer=producer.id, sequence=14)
+    assert send(cluster, follower, topic, following) == (Errors.NONE, 14)
+    gap = batch(0, b"new", producer=producer.id, sequence=20)
+    assert send(cluster, follower, topic, gap)[0] == Errors.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def send(cluster: Cluster, number: int, topic: str, data: bytes) -> tuple[int, int]:
+    """Send a batch to a broker with acks=all; return the error code and the offset."""
+    with Connection(cluster[number].address) as connection:
+        return connection.produce(topic, 0, data)

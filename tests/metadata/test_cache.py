@@ -105,3 +105,16 @@ def test_a_topic_that_is_expected_has_partitions_without_known_leaders() -> None
     assert cache.partitions("t")[1].replicas == (1, 2)
     cache.update([role("t", 1, -1, epoch=3)])  # the controller has decided that there is no leader
     assert cache.leader("t", 1) == leader(-1, 3)
+
+
+def test_who_waits_for_brokers_is_called_once_when_they_are_known() -> None:
+    cache = MetadataCache()
+    called: list[str] = []
+    cache.when_brokers_are_known(lambda: called.append("waited"))
+    cache.set_brokers(-1, [])
+    assert (called, cache.knows_brokers) == ([], False)
+    cache.set_brokers(1, [LiveBroker(1, {})])
+    cache.set_brokers(1, [LiveBroker(1, {}), LiveBroker(2, {})])
+    assert (called, cache.knows_brokers) == (["waited"], True)
+    cache.when_brokers_are_known(lambda: called.append("at once"))
+    assert called == ["waited", "at once"]

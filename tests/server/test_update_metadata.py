@@ -3,6 +3,7 @@
 import pytest
 
 from kafkapy.errors import Errors
+from kafkapy.metadata.cache import NO_CONTROLLER
 from kafkapy.protocol.apis import DESCRIBE_CLUSTER, METADATA, UPDATE_METADATA
 from tests.harness.wire import Wire
 from tests.server.requests import start_broker
@@ -106,6 +107,20 @@ def test_every_version_fills_the_cache_that_clients_are_answered_from(controller
     described = controller.wire.call(DESCRIBE_CLUSTER, 0, DESCRIBE_CLUSTER.Request())
     assert described.controller_id == OTHER
     assert [one.broker_id for one in described.brokers] == [one.node_id for one in answer.brokers]
+
+
+def test_metadata_waits_until_brokers_are_known(controller):
+    """A client that got no brokers would forget all it knew."""
+    controller.services.cache.set_brokers(NO_CONTROLLER, [])  # as before the first UpdateMetadata
+    with Wire(controller.server.bootstrap_servers) as client:
+        client.send(METADATA, 12, METADATA.Request(topics=[], allow_auto_topic_creation=False))
+        client.socket.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            client.receive(METADATA, 12)
+        client.socket.settimeout(30)
+        assert controller.send(8, [(0, OTHER, 4, [OTHER], [OTHER], [])]) == Errors.NONE
+        _, answer = client.receive(METADATA, 12)
+    assert [one.node_id for one in answer.brokers] == [ME, OTHER]
 
 
 def test_a_request_changes_only_the_partitions_that_it_names(controller):

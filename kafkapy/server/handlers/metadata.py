@@ -7,6 +7,10 @@ Differences from Kafka: for a topic that is being created, Kafka returns LEADER_
 retry; here the response of the controller waits until the topic is created, which takes less time than a client's
 retry backoff. The controller itself also returns LEADER_NOT_AVAILABLE for partitions of its own that it does not serve
 yet because their logs are loading, or not any more because a log directory failed.
+
+A broker that joins others does not know them until the controller has sent the first UpdateMetadata. Kafka then returns
+no brokers; here the response waits. A client of librdkafka that gets no brokers gives up those it knew, and never
+connects again.
 """
 
 from __future__ import annotations
@@ -44,8 +48,14 @@ MOST_INLINE = 500
 
 @serves(METADATA)
 def handle(broker: Services, call: Call, request: Any) -> Any:
-    """Handle Metadata: return the metadata of the requested topics, or a Later if topics are created first or the
-    response is large."""
+    """Handle Metadata: return the metadata of the requested topics, or a Later if topics are created first, the
+    response is large, or no brokers are known yet."""
+    if not broker.cache.knows_brokers:
+        later = Later(call)
+        broker.cache.when_brokers_are_known(
+            lambda: broker.disk_pool.submit(_answer_later, broker, call, request, later)
+        )
+        return later
     if _is_long(broker, request):
         later = Later(call)
         broker.disk_pool.submit(_answer_later, broker, call, request, later)
