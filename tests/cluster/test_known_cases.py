@@ -193,11 +193,9 @@ def test_batches_that_are_sent_again_to_the_next_leader_are_found(cluster: Clust
     follower = CONTROLLER if leader == KAFKAPY else KAFKAPY
     topic = f"sent-again-{leader}"
     cluster.create_topic(topic, 1, on=[(leader, follower)], min_insync_replicas="1")
-    with Wire(cluster[leader].address) as wire:
-        producer = wire.init(None)
-        assert isinstance(producer, Sender)
+    producer = producer_id(cluster, leader)
     sent = [
-        batch(0, b"value", b"another", producer=producer.id, sequence=2 * number, attributes=number % 5)
+        batch(0, b"value", b"another", producer=producer, sequence=2 * number, attributes=number % 4)
         for number in range(7)
     ]
     assert [send(cluster, leader, topic, each) for each in sent] == [(Errors.NONE, 2 * n) for n in range(7)]
@@ -206,10 +204,20 @@ def test_batches_that_are_sent_again_to_the_next_leader_are_found(cluster: Clust
     eventually(lambda: cluster.view(follower)[2][topic, 0].leader == follower, seconds=60)
     again = {number: send(cluster, follower, topic, sent[number]) for number in (6, 5, 4, 3, 2)}
     assert again == {number: (Errors.NONE, 2 * number) for number in again}
-    following = batch(0, b"new", producer=producer.id, sequence=14)
+    following = batch(0, b"new", producer=producer, sequence=14)
     assert send(cluster, follower, topic, following) == (Errors.NONE, 14)
-    gap = batch(0, b"new", producer=producer.id, sequence=20)
+    gap = batch(0, b"new", producer=producer, sequence=20)
     assert send(cluster, follower, topic, gap)[0] == Errors.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def producer_id(cluster: Cluster, number: int) -> int:
+    """Return a new producer id from a broker, which may have to get its first ones from the controller."""
+    deadline = time.monotonic() + 60
+    with Wire(cluster[number].address) as wire:
+        while not isinstance(got := wire.init(None), Sender):
+            assert time.monotonic() < deadline, got
+            time.sleep(0.1)
+    return got.id
 
 
 def send(cluster: Cluster, number: int, topic: str, data: bytes) -> tuple[int, int]:
