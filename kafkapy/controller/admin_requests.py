@@ -1,9 +1,9 @@
 """Elections and reassignments that old tools request by creating a node in `/admin` (the only way before Kafka 2.4).
 
-With one broker there is little to do: it leads every partition that it can, and replicas can only be moved to the
-broker where they are. The controller deletes the node when it has processed the request, as Kafka does. A reassignment
-that the AlterPartitionReassignments request would refuse is refused here too, with a log line. (Kafka checks such a
-node less strictly, and could wait for a broker that does not exist.) Source: KafkaController's
+As in Kafka, the node of an election is deleted when the election was held. The node of reassignments loses each
+partition when its reassignment is complete, and is deleted with the last one: old tools see the progress by it. A
+reassignment that the AlterPartitionReassignments request would refuse is refused here too, with a log line. (Kafka
+checks such a node less strictly, and could wait for a broker that does not exist.) Source: KafkaController's
 PreferredReplicaLeaderElection and ZkPartitionReassignment.
 """
 
@@ -12,14 +12,17 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from kafkapy.controller.topic_changes import TopicController
+from kafkapy.controller.controller import PREFERRED, ClusterController
+from kafkapy.controller.reassignment import target_of
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
 from kafkapy.metadata.controller_fence import ControllerFence
 from kafkapy.metadata.topics import TopicRegistry
-from kafkapy.metadata.tree import Tree
+from kafkapy.metadata.tree import Set, Tree
 
 log = logging.getLogger("kafkapy.controller.outside")
+
+_REASSIGNMENT_VERSION = 1
 
 
 class AdminRequests:
@@ -29,42 +32,61 @@ class AdminRequests:
     NOT_CONTROLLER.
     """
 
-    def __init__(self, tree: Tree, fence: ControllerFence, topics: TopicRegistry, controller: TopicController) -> None:
+    def __init__(
+        self, tree: Tree, fence: ControllerFence, topics: TopicRegistry, controller: ClusterController
+    ) -> None:
         self._tree = tree
         self._fence = fence
         self._topics = topics
         self._controller = controller
+        self._begun: dict[tuple[str, int], list[int]] = {}  # reassignments begun by this controller, with their targets
 
     def look(self, path: str) -> None:
-        """Process the request in the node `path` and delete the node. Does nothing if the node does not exist.
+        """Process the request in the node `path`. Does nothing if the node does not exist.
 
-        An invalid request is logged.
+        An invalid request is logged, and its node deleted.
         """
         node = self._tree.find(path)
         if node is None:
+            self._begun.clear()
             return
+        left: list[dict[str, Any]] = []
         try:
-            for asked in _partitions(node.data, path):
-                self._answer(path, asked)
+            asked = _partitions(node.data, path)
+            if path == paths.PREFERRED_ELECTION:
+                self._elect([(one["topic"], one["partition"]) for one in asked])
+            else:
+                left = [one for one in asked if self._is_moving(one["topic"], one["partition"], one["replicas"])]
         except ValueError as error:
             log.error("%s; it is thrown away", error)
-        self._fence.discard(path)
+        if not left:
+            self._fence.discard(path)
+        elif len(left) < len(asked):
+            data = paths.to_json({"version": _REASSIGNMENT_VERSION, "partitions": left})
+            self._tree.commit(self._fence.fenced([Set(path, data, node.version)]))
 
-    def _answer(self, path: str, asked: Any) -> None:
-        name, index = asked["topic"], asked["partition"]
-        if path == paths.REASSIGNMENT:
+    def _elect(self, partitions: list[tuple[str, int]]) -> None:
+        for (name, index), error in self._controller.elect(PREFERRED, partitions).items():
+            if error is None:
+                log.info("%s-%d is led by its preferred replica", name, index)
+            elif error.code != Errors.ELECTION_NOT_NEEDED:
+                log.warning(
+                    "%s asks for an election of %s-%d: %s", paths.PREFERRED_ELECTION, name, index, error.message
+                )
+
+    def _is_moving(self, name: str, index: int, target: list[int]) -> bool:
+        """Begin a reassignment unless it was begun before. Return True if it is in progress."""
+        if name not in self._topics or self._begun.get((name, index)) != target:
             try:
-                self._controller.reassign(name, index, asked["replicas"])
+                self._controller.reassign(name, index, target)
             except KafkaError as error:
                 if error.code == Errors.NOT_CONTROLLER:
                     raise
-                log.error("%s asks for %s-%s to be moved: %s", path, name, index, error.message)
-            return
+                log.error("%s asks for %s-%s to be moved: %s", paths.REASSIGNMENT, name, index, error.message)
+                return False
+            self._begun[name, index] = target
         topic = self._topics.get(name)
-        if topic is None or index not in topic.assignment:
-            log.warning("%s names %s-%s, and there is no such partition", path, name, index)
-        else:
-            log.info("%s-%d has the leader that it can have", name, index)
+        return topic is not None and index in topic.moves and target_of(topic, index) == target
 
 
 def _partitions(data: bytes, path: str) -> list[dict[str, Any]]:

@@ -9,7 +9,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
-from kafkapy.controller.interface import Assignment
+from kafkapy.controller.interface import Assignment, TopicPartition
+from kafkapy.controller.isr_changes import IsrRequest, Outcome
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
 from kafkapy.metadata.cache import MetadataCache
@@ -140,8 +141,22 @@ class ControllerElsewhere:
     def reassign(self, name: str, index: int, target: Sequence[int] | None) -> None:
         self.check_active()
 
-    def elect_leader(self, name: str, index: int) -> None:
+    def elect(self, kind: int, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, KafkaError | None]:
         self.check_active()
+
+    def alter_partitions(
+        self, broker_id: int, broker_epoch: int, asked: Sequence[IsrRequest]
+    ) -> dict[TopicPartition, Outcome]:
+        self.check_active()
+
+    def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        self.check_active()
+
+    def check_registration(self, broker_id: int, broker_epoch: int) -> None:
+        self.check_active()
+
+    def settings_changed(self, name: str) -> None:
+        """Do nothing: the controller follows the settings, too."""
 
     def allocate_producer_ids(self, broker_id: int, done: Callable[[range | Exception], object]) -> None:
         self._allocate_producer_ids(done)

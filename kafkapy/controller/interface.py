@@ -6,11 +6,15 @@ The controller is in the same process, or another broker is the controller: see 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkapy.errors import KafkaError
 from kafkapy.metadata.topics import Topic
 
+if TYPE_CHECKING:
+    from kafkapy.controller.isr_changes import IsrRequest, Outcome
+
+TopicPartition = tuple[str, int]
 Assignment = Mapping[int, Sequence[int]]
 
 
@@ -92,11 +96,28 @@ class Controller(Protocol):
         """
         ...
 
-    def elect_leader(self, name: str, index: int) -> None:
-        """Elect the preferred replica of a partition as leader.
-
-        Raises KafkaError ELECTION_NOT_NEEDED if that replica is the leader already.
+    def elect(self, kind: int, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, KafkaError | None]:
+        """Hold elections of a kind (0 preferred, 1 unclean). Return an error for each partition, None where a leader
+        was elected. `partitions` None means all, of which those that need no election are left out.
         """
+        ...
+
+    def alter_partitions(
+        self, broker_id: int, broker_epoch: int, asked: Sequence[IsrRequest]
+    ) -> dict[TopicPartition, Outcome]:
+        """Change ISRs as the leader `broker_id` asks. Return the new state with its version, or an error, for each."""
+        ...
+
+    def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """Move leadership away from a broker that wants to stop. Return the partitions that it still leads."""
+        ...
+
+    def check_registration(self, broker_id: int, broker_epoch: int) -> None:
+        """Raise KafkaError unless the broker is registered with this broker epoch."""
+        ...
+
+    def settings_changed(self, name: str) -> None:
+        """Elect leaders that the changed settings of a topic allow."""
         ...
 
     def allocate_producer_ids(self, broker_id: int, done: Callable[[range | Exception], object]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kafkapy.controller.admin_requests import AdminRequests
-from kafkapy.controller.topic_changes import TopicController
+from kafkapy.controller.controller import ClusterController
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
 from kafkapy.metadata.controller_fence import ControllerFence, not_controller_error
@@ -28,10 +28,17 @@ log = logging.getLogger("kafkapy.controller.outside")
 _TOPIC_CONFIGS = f"{paths.CONFIG}/topics"
 _BROKER_CONFIGS = f"{paths.CONFIG}/brokers"
 _LISTS = (paths.TOPICS, _TOPIC_CONFIGS)
-_NOTES = (paths.ISR_CHANGES, paths.LOG_DIR_EVENTS)
 _REQUESTS = (paths.PREFERRED_ELECTION, paths.REASSIGNMENT)
 # Paths that are read with all their children after an event of their own.
-_WHOLE = (paths.DELETE_TOPICS, *_LISTS, _BROKER_CONFIGS, *_NOTES, *_REQUESTS)
+_WHOLE = (
+    paths.BROKER_IDS,
+    paths.DELETE_TOPICS,
+    *_LISTS,
+    _BROKER_CONFIGS,
+    paths.ISR_CHANGES,
+    paths.LOG_DIR_EVENTS,
+    *_REQUESTS,
+)
 # The pause before a change that failed because of ZooKeeper is tried again.
 _RETRY_S = 1.0
 
@@ -48,7 +55,7 @@ class OutsideChanges:
         tree: Tree,
         fence: ControllerFence,
         topics: TopicRegistry,
-        controller: TopicController,
+        controller: ClusterController,
         *,
         is_controller: Callable[[], bool],
         may_delete: Callable[[], bool],
@@ -114,6 +121,8 @@ class OutsideChanges:
             return  # there is an event for each child too
         if path in _WHOLE or split_path(path)[0] in (*_LISTS, _BROKER_CONFIGS):
             self._remember(path)
+        elif split_path(path)[0] == paths.BROKER_IDS:
+            self._remember(paths.BROKER_IDS)
         elif event.kind == DELETED and path.startswith(f"{paths.TOPICS}/") and path.endswith("/state"):
             self._remember(paths.topic(path.split("/")[3]))
 
@@ -170,8 +179,10 @@ class OutsideChanges:
                 self._guarded(paths.config("topics", each), partial(self._on_topic_settings, each))
         elif parent == _TOPIC_CONFIGS:
             self._on_topic_settings(name)
-            if name in self._refused and self._is_controller():
-                self._topic(name)
+            if self._is_controller():
+                if name in self._refused:
+                    self._topic(name)
+                self._controller.settings_changed(name)
         elif path == _BROKER_CONFIGS or parent == _BROKER_CONFIGS:
             self._on_broker_settings()
         elif self._is_controller():
@@ -191,11 +202,38 @@ class OutsideChanges:
                 self._guarded(paths.topic(each), partial(self._topic, each))
         elif parent == paths.TOPICS:
             self._topic(name)
-        elif path in _NOTES:
-            for note in self._tree.children(path):
-                self._fence.discard(f"{path}/{note}")
+            if self._tree.exists(paths.REASSIGNMENT):  # a reassignment of this topic may be complete now
+                self._requests.look(paths.REASSIGNMENT)
+        elif path == paths.BROKER_IDS:
+            self._controller.brokers_changed()
+        elif path == paths.ISR_CHANGES:
+            self._isr_changes(path)
+        elif path == paths.LOG_DIR_EVENTS:
+            self._log_dir_events(path)
         elif path in _REQUESTS:
             self._requests.look(path)
+
+    def _isr_changes(self, path: str) -> None:
+        """Send the states that brokers before Kafka 2.7 have written themselves, and named in notes, to all brokers."""
+        for note in self._tree.children(path):
+            node = self._tree.find(f"{path}/{note}")
+            try:
+                changed = paths.from_json(node.data, path).get("partitions", []) if node is not None else []
+                self._controller.isr_changed([(one["topic"], one["partition"]) for one in changed])
+            except (ValueError, TypeError, KeyError) as error:
+                log.error("the note at %s/%s is thrown away: %s", path, note, error)
+            self._fence.discard(f"{path}/{note}")
+
+    def _log_dir_events(self, path: str) -> None:
+        """Ask brokers that have lost a log directory which of their replicas are offline."""
+        for note in self._tree.children(path):
+            node = self._tree.find(f"{path}/{note}")
+            try:
+                if node is not None:
+                    self._controller.directory_failed(int(paths.from_json(node.data, path)["broker"]))
+            except (ValueError, TypeError, KeyError) as error:
+                log.error("the note at %s/%s is thrown away: %s", path, note, error)
+            self._fence.discard(f"{path}/{note}")
 
     def _topic(self, name: str) -> None:
         self._refused.discard(name)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.metadata.topic_nodes import Move, PartitionState, Topic
+from kafkapy.metadata.topic_nodes import Move, Topic
 
 _NOWHERE = Move([], [])
 
@@ -45,31 +45,27 @@ def check_target(topic: Topic | None, index: int, target: Sequence[int] | None, 
         raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist")
 
 
-def moved(
-    topic: Topic, index: int, target: Sequence[int] | None, state: PartitionState | None, controller_epoch: int
-) -> tuple[Topic, PartitionState | None]:
-    """Return (topic, state) after the start of a reassignment: the changed topic, and the new state of the partition.
+def target_of(topic: Topic, index: int) -> list[int]:
+    """Return the replicas that the partition has when its reassignment is complete; its replicas if there is none."""
+    leaving = topic.moves.get(index, _NOWHERE).removing
+    return [one for one in topic.assignment[index] if one not in leaving]
 
-    The new state is None if the partition has no state. It is in the next leader epoch, by which brokers know that the
-    replicas have changed. The reassignment is complete at once if no replica is added or removed, or if the target
-    replicas are in sync and the leader is one of them; the ISR of the new state then has target replicas only. The
-    caller has called `check_target`.
+
+def with_target(topic: Topic, index: int, target: Sequence[int] | None) -> Topic:
+    """Return the topic with a reassignment of the partition to `target` in progress, or to its original replicas if
+    that is None.
+
+    The target replicas come first, so the original order of replicas may be lost. Nothing is in progress if no replica
+    is added or removed.
     """
     origin = _origin(topic, index)
     goal = list(origin if target is None else target)
     everywhere = list(dict.fromkeys([*goal, *origin]))
     move = Move([one for one in everywhere if one not in origin], [one for one in everywhere if one not in goal])
     moves = {other: one for other, one in topic.moves.items() if other != index}
-    ready = state is not None and state.leader in goal and set(goal) <= set(state.isr)
-    if move != _NOWHERE and not ready:
-        moves, replicas = {**moves, index: move}, everywhere
-    else:
-        replicas = goal
-    changed = topic._replace(assignment={**topic.assignment, index: replicas}, moves=dict(sorted(moves.items())))
-    if state is not None:
-        isr = [one for one in state.isr if one in replicas] or state.isr  # the last in-sync replica stays, as in Kafka
-        state = PartitionState(state.leader, state.leader_epoch + 1, isr, controller_epoch)
-    return changed, state
+    if move != _NOWHERE:
+        moves[index] = move
+    return topic._replace(assignment={**topic.assignment, index: everywhere}, moves=dict(sorted(moves.items())))
 
 
 def _origin(topic: Topic, index: int) -> list[int]:

@@ -203,13 +203,13 @@ class MetadataCache:
             self._set_id(topic, topic_id)
 
     def update(self, roles: Iterable[PartitionRole]) -> None:
-        """Store the leaders of these partitions, as `store` does. Replicas on dead brokers are offline."""
+        """Store the leaders of these partitions, as `store` does. Replicas on dead brokers are offline, too."""
         alive = self._brokers.by_id
         topics: dict[str, tuple[bytes, dict[int, Leader]]] = {}
         for one in roles:
             _, partitions = topics.setdefault(one.topic, (one.topic_id, {}))
             replicas = tuple(one.replicas)
-            offline = tuple(replica for replica in replicas if replica not in alive)
+            offline = tuple(replica for replica in replicas if replica in one.offline or replica not in alive)
             partitions[one.partition] = Leader(
                 one.leader, one.leader_epoch, tuple(one.isr), replicas, offline, one.partition_epoch
             )

@@ -6,14 +6,18 @@ that may block.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafkapy.metadata import paths
+from kafkapy.metadata.cache import LiveBroker
 from kafkapy.metadata.controller_fence import ControllerFence, Term
 from kafkapy.metadata.ids import new_cluster_id
 from kafkapy.metadata.tree import BadVersion, Create, Node, NodeExists, Operation, Set, Tree
 from kafkapy.runtime.addresses import host_port
+
+log = logging.getLogger("kafkapy.metadata.cluster")
 
 _BROKER_VERSION = 5
 _CONTROLLER_VERSION = 2
@@ -124,6 +128,23 @@ class ClusterRegistry:
         """Return the ids of the registered brokers in ascending order."""
         return sorted(int(name) for name in self._tree.children(paths.BROKER_IDS) if name.isdecimal())
 
+    def registered(self) -> dict[int, tuple[LiveBroker, int]]:
+        """Return the registered brokers with their broker epochs, by id. A node that cannot be decoded is logged and
+        left out.
+        """
+        found = {}
+        for broker_id in self.broker_ids():
+            path = f"{paths.BROKER_IDS}/{broker_id}"
+            node = self._tree.find(path)
+            if node is None:
+                continue
+            try:
+                value = paths.from_json(node.data, path)
+                found[broker_id] = LiveBroker(broker_id, _endpoints(value), value.get("rack")), node.created
+            except (ValueError, TypeError, AttributeError) as error:
+                log.error("broker %d is left out: the metadata at %s is invalid: %s", broker_id, path, error)
+        return found
+
     def controller_id(self) -> int:
         """Return the broker id of the controller, or -1 if there is no controller. Raises ValueError if the node cannot
         be decoded."""
@@ -177,6 +198,18 @@ class ClusterRegistry:
         for parent in (paths.ISR_CHANGES, paths.LOG_DIR_EVENTS):
             for name in self._tree.children(parent):
                 fence.discard(f"{parent}/{name}")
+
+
+def _endpoints(value: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
+    """Return host and port by listener, of a broker's registration."""
+    endpoints = {}
+    for endpoint in value.get("endpoints") or ():
+        listener, _, address = endpoint.partition("://")
+        host, _, port = address.rpartition(":")
+        endpoints[listener] = host.strip("[]"), int(port)
+    if not endpoints and value.get("host") is not None:
+        endpoints["PLAINTEXT"] = str(value["host"]), int(value["port"])
+    return endpoints
 
 
 def _field(node: Node, path: str, name: str) -> Any:

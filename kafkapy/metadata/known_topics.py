@@ -104,13 +104,12 @@ class KnownTopics:
         exist, ValueError, which names the node's path, if the node cannot be decoded."""
         return decode_topic(name, self._tree.get(paths.topic(name)).data)
 
-    def partitions_without_state(self, topic: Topic, broker_id: int) -> list[int]:
-        """Return the partitions of the topic that have a replica on this broker but no state node, and therefore no
-        leader."""
+    def without_state(self, topic: Topic) -> list[int]:
+        """Return the partitions of the topic that have no state node, and therefore no leader yet."""
         return [
             partition
-            for partition, replicas in topic.assignment.items()
-            if broker_id in replicas and not self._tree.exists(paths.partition_state(topic.name, partition))
+            for partition in topic.assignment
+            if not self._tree.exists(paths.partition_state(topic.name, partition))
         ]
 
     def _load(self, name: str) -> None:

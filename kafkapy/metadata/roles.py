@@ -18,7 +18,9 @@ class PartitionRole(NamedTuple):
     `partition_epoch` is the version of the partition's state node. The response to AlterPartition, by which a leader
     changes the ISR, may come before or after a LeaderAndIsr request: the higher version wins. `is_new` says that
     the partition has no records yet, so that a broker may create its log although one of its log directories is
-    offline.
+    offline. `controller_epoch` is that of the controller that has written the state, `adding` and `removing` are the
+    replicas that a reassignment in progress changes, `recovery` is the leader recovery state (KIP-704), and `offline`
+    are the replicas that cannot lead.
     """
 
     topic: str
@@ -30,6 +32,11 @@ class PartitionRole(NamedTuple):
     isr: Sequence[int]
     replicas: Sequence[int]
     is_new: bool = False
+    controller_epoch: int = 0
+    adding: Sequence[int] = ()
+    removing: Sequence[int] = ()
+    recovery: int = 0
+    offline: Sequence[int] = ()
 
 
 class StopPartition(NamedTuple):

@@ -46,14 +46,21 @@ class Topic(NamedTuple):
     moves: Mapping[int, Move] = _NO_MOVES
 
 
+RECOVERED, RECOVERING = 0, 1
+
+
 class PartitionState(NamedTuple):
     """The state of a partition: its leader (-1 if there is none), leader epoch and ISR, and the epoch of the controller
-    that wrote the state."""
+    that wrote the state.
+
+    `recovery` is RECOVERING after an unclean election, until the leader has changed the ISR (KIP-704).
+    """
 
     leader: int
     leader_epoch: int
     isr: list[int]
     controller_epoch: int
+    recovery: int = RECOVERED
 
 
 def decode_topic(name: str, data: bytes) -> Topic:
@@ -98,22 +105,25 @@ def decode_state(data: bytes, path: str) -> PartitionState:
     try:
         numbers = (int(value[name]) for name in ("leader", "leader_epoch", "controller_epoch"))
         leader, leader_epoch, controller_epoch = numbers
-        return PartitionState(leader, leader_epoch, [int(replica) for replica in value["isr"]], controller_epoch)
+        isr = [int(replica) for replica in value["isr"]]
+        recovery = int(value.get("leader_recovery_state", RECOVERED))
+        return PartitionState(leader, leader_epoch, isr, controller_epoch, recovery)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"the metadata at {path} is not a valid partition state: {error!r}") from None
 
 
 def encode_state(state: PartitionState) -> bytes:
     """Return the data of a partition's state node: the state as JSON."""
-    return paths.to_json(
-        {
-            "controller_epoch": state.controller_epoch,
-            "leader": state.leader,
-            "version": _STATE_VERSION,
-            "leader_epoch": state.leader_epoch,
-            "isr": state.isr,
-        }
-    )
+    value = {
+        "controller_epoch": state.controller_epoch,
+        "leader": state.leader,
+        "version": _STATE_VERSION,
+        "leader_epoch": state.leader_epoch,
+        "isr": state.isr,
+    }
+    if state.recovery != RECOVERED:
+        value["leader_recovery_state"] = state.recovery
+    return paths.to_json(value)
 
 
 def creation(

@@ -8,7 +8,7 @@ assignment must exist. The functions raise KafkaError if a rule is violated.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 from kafkapy.errors import Errors, KafkaError
@@ -60,7 +60,7 @@ def check_collision(name: str, existing: Iterable[str]) -> None:
 
 
 def plan_topic(
-    brokers: Sequence[int],
+    brokers: Collection[int] | Mapping[int, str | None],
     partition_count: int,
     replication_factor: int,
     manual: Assignment | None,
@@ -71,8 +71,8 @@ def plan_topic(
     """Return the broker ids of the replicas of each partition of a new topic, the preferred leader first.
 
     A partition count or replication factor of -1 means the default. `manual` is an assignment chosen by the client,
-    which excludes both numbers. `brokers` are the ids of the brokers that can get replicas. Raises KafkaError for an
-    invalid number or assignment.
+    which excludes both numbers. `brokers` are the ids of the brokers that can get replicas, also with
+    their racks. Raises KafkaError for an invalid number or assignment.
     """
     if manual:
         if partition_count != NOT_GIVEN or replication_factor != NOT_GIVEN:
@@ -93,17 +93,21 @@ def plan_topic(
             f"replication factor {replication_factor} is more than the {len(brokers)} brokers there are",
         )
     _check_number(partition_count)
-    return _spread(brokers, range(partition_count), replication_factor)
+    return spread_over_racks(_with_racks(brokers), partition_count, replication_factor)
 
 
 def plan_more_partitions(
-    name: str, current: Assignment, brokers: Sequence[int], new_count: int, manual: Sequence[Sequence[int]] | None
+    name: str,
+    current: Assignment,
+    brokers: Collection[int] | Mapping[int, str | None],
+    new_count: int,
+    manual: Sequence[Sequence[int]] | None,
 ) -> dict[int, list[int]]:
     """Return the broker ids of the replicas of each partition to add, so that topic `name` has `new_count` partitions.
 
     `current` is the topic's present assignment. `manual` has the replicas of each new partition if the client has
-    chosen them. `brokers` are the ids of the brokers that can get replicas. Raises KafkaError for an invalid number or
-    assignment.
+    chosen them. `brokers` are the ids of the brokers that can get replicas, also
+    with their racks. Raises KafkaError for an invalid number or assignment.
     """
     count = len(current)
     if new_count < count:
@@ -115,7 +119,15 @@ def plan_more_partitions(
     _check_number(new_count - count)
     replication_factor = len(current[0])
     if manual is None:
-        return _spread(brokers, range(count, new_count), replication_factor)
+        racks = _with_racks(brokers)
+        if replication_factor > len(racks):
+            raise KafkaError(
+                Errors.INVALID_REPLICATION_FACTOR,
+                f"topic {name} has {replication_factor} replicas, more than the {len(racks)} brokers there are",
+            )
+        # As in Kafka, the new partitions begin with the broker that leads the first partition.
+        start = next((at for at, broker in enumerate(sorted(racks)) if broker >= current[0][0]), 0)
+        return spread_over_racks(racks, new_count - count, replication_factor, start=start, first_partition=count)
     if len(manual) != new_count - count:
         raise KafkaError(
             Errors.INVALID_REPLICA_ASSIGNMENT,
@@ -132,7 +144,11 @@ def plan_more_partitions(
     return planned
 
 
-def _checked(manual: Assignment, brokers: Sequence[int]) -> dict[int, list[int]]:
+def _with_racks(brokers: Collection[int] | Mapping[int, str | None]) -> Mapping[int, str | None]:
+    return brokers if isinstance(brokers, Mapping) else dict.fromkeys(brokers)
+
+
+def _checked(manual: Assignment, brokers: Collection[int]) -> dict[int, list[int]]:
     planned = {partition: list(replicas) for partition, replicas in sorted(manual.items())}
     _check_number(len(planned))
     for partition, replicas in planned.items():
@@ -144,7 +160,7 @@ def _checked(manual: Assignment, brokers: Sequence[int]) -> dict[int, list[int]]
     return planned
 
 
-def _check_replicas(partition: int, replicas: Sequence[int], brokers: Sequence[int]) -> None:
+def _check_replicas(partition: int, replicas: Sequence[int], brokers: Collection[int]) -> None:
     if not replicas:
         raise KafkaError(Errors.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} has no replicas")
     if len(set(replicas)) != len(replicas):
@@ -173,9 +189,10 @@ def spread_over_racks(
     replication_factor: int,
     *,
     start: int | None = None,
+    first_partition: int = 0,
 ) -> dict[int, list[int]]:
     """Return the broker ids of the replicas of each partition of a new topic, the preferred leader first, as Kafka
-    chooses them (AdminUtils.assignReplicasToBrokers).
+    chooses them (AdminUtils.assignReplicasToBrokers). `first_partition` is the index of the first new partition.
 
     `racks` has the rack of each broker that can get replicas. If brokers have racks, the replicas of a partition are on
     as many racks as possible. `start` is the index of the broker with which to begin, and the shift of the second
@@ -202,7 +219,7 @@ def spread_over_racks(
     first_index = random.randrange(count) if start is None else start
     shift = random.randrange(count) if start is None else start
     assignment = {}
-    for partition in range(partition_count):
+    for partition in range(first_partition, first_partition + partition_count):
         if partition and partition % count == 0:
             shift += 1
         first = (partition + first_index) % count
@@ -227,13 +244,3 @@ def _alternated(racks: Mapping[int, str | None]) -> list[int]:
         by_rack.setdefault(racks[broker] or "", []).append(broker)
     columns = [by_rack[rack] for rack in sorted(by_rack)]
     return [broker for row in zip_longest(*columns) for broker in row if broker is not None]
-
-
-def _spread(brokers: Sequence[int], partitions: Iterable[int], replication_factor: int) -> dict[int, list[int]]:
-    """Return replicas for these partitions, assigned round robin. Each partition's leader is one broker further on than
-    that of the previous partition, and the other replicas are on the brokers after the leader."""
-    count = len(brokers)
-    return {
-        partition: [brokers[(partition + replica) % count] for replica in range(replication_factor)]
-        for partition in partitions
-    }

@@ -95,28 +95,37 @@ class TopicRegistry(KnownTopics):
         done: Callable[[Topic | None, KafkaError | None], None],
         *,
         topic_id: bytes | None = None,
+        states: Mapping[int, PartitionState] | None = None,
     ) -> None:
         """Create a topic that `check_new` and `plan_topic` have accepted, then call `done(topic, None)` or `done(None,
-        error)`. The first replica of each partition becomes its leader.
+        error)`.
 
-        `overrides` are the topic's configuration. The topic gets a random topic id unless `topic_id` is given.
+        `overrides` are the topic's configuration. The topic gets a random topic id unless `topic_id` is given. `states`
+        are the states of its partitions; by default the first replica of each leads, and all are in sync.
         """
         topic = Topic(name, topic_id or new_id(), _copied(assignment))
         config_exists = self._tree.exists(paths.config("topics", name))
-        states = first_states(topic.assignment, self._fence.epoch)
+        if states is None:
+            states = first_states(topic.assignment, self._fence.epoch)
         self._put_after(topic, creation(topic, overrides, states, config_exists=config_exists), done)
 
     def add_partitions(
-        self, topic: Topic, added: Assignment, done: Callable[[Topic | None, KafkaError | None], None]
+        self,
+        topic: Topic,
+        added: Assignment,
+        done: Callable[[Topic | None, KafkaError | None], None],
+        *,
+        states: Mapping[int, PartitionState] | None = None,
     ) -> None:
         """Add the partitions in `added`, which `plan_more_partitions` has planned, to the topic. Call `done(topic,
-        None)` with the new topic or `done(None, error)`.
+        None)` with the new topic or `done(None, error)`. `states` are as in `create`.
 
         The error is NOT_CONTROLLER, which makes clients retry, if the topic was changed since it was read.
         """
         new = _copied(added)
         grown = topic._replace(assignment={**topic.assignment, **new})
-        states = first_states(new, self._fence.epoch)
+        if states is None:
+            states = first_states(new, self._fence.epoch)
         self._replace(topic, grown, new_partitions(topic.name, states), done)
 
     def reassign(
@@ -191,40 +200,47 @@ class TopicRegistry(KnownTopics):
 
         self._tree.submit(self._fence.fenced(operations), written)
 
-    # Topics created by tools and other brokers.
-
-    def complete_topic(
+    def add_states(
         self,
-        name: str,
-        broker_id: int,
-        next_epoch: Callable[[str, int], int],
-        done: Callable[[Topic | None, TreeError | KafkaError | None], None],
+        topic: Topic,
+        states: Mapping[int, PartitionState],
+        done: Callable[[Topic | None, KafkaError | None], None],
     ) -> None:
-        """Complete a topic that another program has created or extended, and add the topic to the registry. Call
-        `done(topic, error)`, where the error may be None.
-
-        A topic without a topic id gets one. This broker becomes the leader of the partitions that have a replica on
-        this broker and no state node; their leader epoch is `next_epoch(topic, partition)`. Raises NoNode or ValueError
-        if the topic's node is missing or cannot be decoded.
+        """Write the first states of partitions of a topic, and the nodes above them that do not exist. Call
+        `done(topic, None)` or `done(None, error)`.
         """
-        path = paths.topic(name)
-        node = self._tree.get(path)
-        topic = self.read(name)
+        name = topic.name
         operations: list[Operation] = []
-        if topic.id == ZERO_ID:
-            topic = topic._replace(id=new_id())
-            operations.append(Set(path, encode_topic(topic), node.version))
-        states = {
-            partition: PartitionState(broker_id, next_epoch(name, partition), [broker_id], self._fence.epoch)
-            for partition in self.partitions_without_state(topic, broker_id)
-        }
-        if states and not self._tree.exists(paths.partitions(name)):
+        if not self._tree.exists(paths.partitions(name)):
             operations.append(Create(paths.partitions(name)))
         operations += (
             operation
             for operation in new_partitions(name, states)
             if not (isinstance(operation, Create) and self._tree.exists(operation.path))
         )
+
+        def written(error: TreeError | None) -> None:
+            done(None if error is not None else topic, None if error is None else _as_kafka(error, name))
+
+        self._submit(operations, written)
+
+    # Topics created by tools and other brokers.
+
+    def complete_topic(self, name: str, done: Callable[[Topic | None, TreeError | KafkaError | None], None]) -> None:
+        """Add a topic that another program has created or extended to the registry. Call `done(topic, error)`, where
+        the error may be None.
+
+        A topic without a topic id gets one; if an old tool has dropped the id (KAFKA-14190), it gets the id back.
+        Raises NoNode or ValueError if the topic's node is missing or cannot be decoded.
+        """
+        path = paths.topic(name)
+        node = self._tree.get(path)
+        topic = self.read(name)
+        operations: list[Operation] = []
+        if topic.id == ZERO_ID:
+            known = self._by_name.get(name)
+            topic = topic._replace(id=new_id() if known is None or known.id == ZERO_ID else known.id)
+            operations.append(Set(path, encode_topic(topic), node.version))
 
         def completed(error: TreeError | None) -> None:
             if error is None:

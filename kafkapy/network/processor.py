@@ -52,6 +52,7 @@ _PATIENT_TURNS = 4
 _MOST_TOGETHER = 64  # connections whose requests one call of `end_turn` handles
 _MESSAGES_A_TURN = 16
 _MAX_INT32 = 2**31 - 1
+_CONNECTION_IDS = itertools.count(1)  # of all processors, so that a later connection has a higher id
 
 
 class Processor:
@@ -104,7 +105,6 @@ class Processor:
         self._now = clock.monotonic()
         self._next_upkeep = 0.0
         self._next_trim = 0.0
-        self._opened = 0
         self.draining = False  # the processor is stopping: it receives no more requests
         self._drain_until = 0.0
         self._thread = Thread(self._run, f"kafkapy-network-{index}")
@@ -343,9 +343,17 @@ class Processor:
         largest_frame: int,
         outgoing: bool = False,
     ) -> Connection:
-        self._opened += 1
         conn = Connection(
-            self._opened, sock, listener, peer, self, self._now, self._sender, handler, largest_frame, outgoing=outgoing
+            next(_CONNECTION_IDS),
+            sock,
+            listener,
+            peer,
+            self,
+            self._now,
+            self._sender,
+            handler,
+            largest_frame,
+            outgoing=outgoing,
         )
         self._connections[conn.fd] = conn
         return conn

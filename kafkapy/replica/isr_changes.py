@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkapy.errors import Errors, KafkaError, name_of
 from kafkapy.protocol.apis import ALTER_PARTITION
 
 if TYPE_CHECKING:
-    from kafkapy.replica.links import Link, LinkError
+    from kafkapy.replica.links import LinkError
     from kafkapy.runtime.timer import Timer
 
 log = logging.getLogger("kafkapy.replica.isr")
@@ -51,19 +51,28 @@ class WrittenIsr(NamedTuple):
 Done = Callable[["WrittenIsr | KafkaError"], object]
 
 
+class Controller(Protocol):
+    """The way to the controller: a Link, or what stands for it on the controller itself."""
+
+    def ask(
+        self, api: Any, message: Any, done: Any, *, timeout_s: float, versions: tuple[int, int] | None = None
+    ) -> None: ...
+
+
 class IsrChanges:
     """The ISR changes of this broker that wait for the controller's answer. `submit` may be called on any thread."""
 
     def __init__(
         self,
-        controller: Callable[[], Link | None],
+        controller: Callable[[], Controller | None],
         broker_id: int,
         broker_epoch: Callable[[], int],
         timer: Timer,
         timeout_s: float,
     ) -> None:
-        """`controller()` returns the Link to the present controller, None if there is no controller. `broker_epoch()`
-        returns the epoch of this broker's registration, which changes when the broker registers again.
+        """`controller()` returns the Link to the present controller, or what stands for it on the controller itself;
+        None if there is no controller. `broker_epoch()` returns the epoch of this broker's registration, which changes
+        when the broker registers again.
         """
         self._controller = controller
         self._broker_id = broker_id

@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkapy.controller.cluster import Registered
+from kafkapy.controller.controller import ClusterController, Settings
 from kafkapy.controller.elsewhere import ControllerElsewhere
-from kafkapy.controller.topic_changes import TopicController
 from kafkapy.log.manager import LogManager
 from kafkapy.log.storage.files import Files
-from kafkapy.metadata.cache import LiveBroker
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint
 from kafkapy.metadata.configs import ConfigRegistry
 from kafkapy.metadata.consumer_offsets import ConsumerOffsets
@@ -38,6 +38,7 @@ from kafkapy.runtime.purgatory import Purgatory
 from kafkapy.runtime.read_pools import ReadPools
 from kafkapy.runtime.scheduler import Scheduler
 from kafkapy.runtime.timer import Timer
+from kafkapy.server.broker_channels import BrokerChannels
 from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.dynamic import DynamicConfig
 from kafkapy.server.config.parts import (
@@ -124,6 +125,7 @@ class BrokerServer:
         self._logs: LogManager | None = None
         self._log_loading: LogLoading | None = None
         self._following: Following | None = None
+        self._channels: BrokerChannels | None = None
         self._isr_changes: IsrChanges | None = None
 
     @property
@@ -172,7 +174,7 @@ class BrokerServer:
         services.peers = Peers(services, network)
         ports = network.bind()  # before the logs are loaded, so that a port in use is reported at once
         self.listeners = [str(one._replace(port=ports[one.name])) for one in services.config.listeners]
-        self._endpoints, this = advertise(services, ports)
+        self._endpoints, services.this = advertise(services, ports)
         controllership = Controllership(services, tree, cluster, fence)
         is_alone = True
         if services.config["zookeeper.connect"]:
@@ -189,7 +191,7 @@ class BrokerServer:
         if is_alone:
             controllership.stand()
         self._make_replicas(fence)
-        self._make_controllers(tree, controllership, this)
+        self._make_controllers(tree, cluster, fence, controllership)
         if self._shared is not None:
             self._shared.complete_topics(self._controller)
         self._log_loading = LogLoading(services, self._controller, self._fail)
@@ -279,18 +281,29 @@ class BrokerServer:
         services.cache.on_deleted = self._topic_deleted
         settings.load_throttles()
 
-    def _make_controllers(self, tree: Tree, controllership: Controllership, this: LiveBroker) -> None:
+    def _make_controllers(
+        self, tree: Tree, cluster: ClusterRegistry, fence: ControllerFence, controllership: Controllership
+    ) -> None:
         services, settings = self.services, self.services.topic_settings
-        self._controller = TopicController(
+        channels = self._channels = BrokerChannels(services, self._timer)
+        self._controller = ClusterController(
+            fence,
             services.topics,
             ProducerIdBlocks(tree),
-            services.roles,
+            channels,
             broker_id=services.broker_id,
-            next_epoch=services.replicas.next_epoch,
-            check_settings=settings.check,
-            check_stored=settings.of,
-            default_partitions=lambda: services.config.num_partitions,
-            default_replication=lambda: services.config.default_replication_factor,
+            registered=lambda: {one: Registered(*found) for one, found in cluster.registered().items()},
+            wait_for_own=channels.wait_for_own,
+            first_epoch=services.replicas.next_epoch,
+            later=self._timer.schedule,
+            settings=Settings(
+                check=settings.check,
+                check_stored=settings.of,
+                partitions=lambda: services.config.num_partitions,
+                replication=lambda: services.config.default_replication_factor,
+                may_be_unclean=settings.may_be_unclean,
+                imbalance=lambda: int(services.config["leader.imbalance.per.broker.percentage"]),
+            ),
         )
         elsewhere = ControllerElsewhere(
             tree,
@@ -300,7 +313,14 @@ class BrokerServer:
             default_replication=lambda: services.config.default_replication_factor,
             allocate_producer_ids=partial(ask_for_producer_ids, services),
         )
-        controllership.connect(this, self._controller, elsewhere)
+        controllership.connect(self._controller, elsewhere)
+        if services.config["zookeeper.connect"] and services.config["auto.leader.rebalance.enable"]:
+            interval_s = services.config["leader.imbalance.check.interval.seconds"]
+            self._scheduler.schedule("leader-rebalance", self._rebalance, interval_s, interval_s)
+
+    def _rebalance(self) -> None:
+        if self.services.is_controller:
+            self._controller.rebalance()
 
     def _topic_deleted(self, topic: str, partitions: Collection[int]) -> None:
         self.services.coordinators.topic_deleted(topic, partitions)
@@ -387,7 +407,7 @@ class BrokerServer:
     def stop(self) -> None:
         """Stop the broker: answer pending requests, flush the logs, and mark the directories as cleanly closed."""
         began = time.monotonic()
-        if self._shared is not None:
+        if self._shared is not None and not self.services.stopping:
             from kafkapy.server.leaving import move_leadership_away
 
             move_leadership_away(self.services)
@@ -416,6 +436,9 @@ class BrokerServer:
             self._metrics.stop()
         if self._isr_changes is not None:
             self._isr_changes.stop()
+        if self._channels is not None:
+            self._controller.stop()
+            self._channels.close()
         self._scheduler.stop()
         self._timer.stop()
         self.services.cluster_pool.stop()

@@ -15,8 +15,8 @@ from kafkapy.metadata.controller_fence import ControllerFence
 from kafkapy.metadata.tree import BadVersion, Delete, NoNode, Tree
 
 if TYPE_CHECKING:
+    from kafkapy.controller.controller import ClusterController
     from kafkapy.controller.interface import Controller
-    from kafkapy.metadata.cache import LiveBroker
     from kafkapy.metadata.cluster import ClusterRegistry
     from kafkapy.server.services import Services
 
@@ -31,8 +31,7 @@ class Controllership:
         self._tree = tree
         self._cluster = cluster
         self._fence = fence
-        self._this: LiveBroker | None = None
-        self._here: Controller | None = None
+        self._here: ClusterController | None = None
         self._elsewhere: Controller | None = None
         fence.set_term(None)
 
@@ -44,10 +43,9 @@ class Controllership:
             self._cluster.prepare_controller(self._fence)
         return term is not None
 
-    def connect(self, this: LiveBroker, here: Controller, elsewhere: Controller) -> None:
-        """Choose between two controllers from now on: `here` while this broker is the controller, `elsewhere` else.
-        `this` is this broker, as its clients see it."""
-        self._this, self._here, self._elsewhere = this, here, elsewhere
+    def connect(self, here: ClusterController, elsewhere: Controller) -> None:
+        """Choose between two controllers from now on: `here` while this broker is the controller, `elsewhere` else."""
+        self._here, self._elsewhere = here, elsewhere
         self._services.controller = elsewhere
         if self._fence.is_held:
             self.begin()
@@ -55,11 +53,11 @@ class Controllership:
     def begin(self) -> None:
         """Begin the term to which this broker was elected: show its clients the cluster as it is in the metadata tree.
         The leaders of the partitions are sent later."""
-        assert self._this is not None
         assert self._here is not None
         services = self._services
         services.roles.accepts(self._fence.epoch)  # the former controller's requests change nothing from now on
-        services.cache.set_brokers(services.broker_id, [self._this])
+        others = [broker for broker, _ in self._cluster.registered().values() if broker.id != services.broker_id]
+        services.cache.set_brokers(services.broker_id, [*others, services.this])
         for topic in services.topics.all():
             services.cache.expect(topic.name, topic.id, topic.assignment)
         services.controller = self._here
@@ -67,9 +65,11 @@ class Controllership:
     def end(self) -> None:
         """End this broker's term: another broker is the controller, or will be."""
         assert self._elsewhere is not None
+        assert self._here is not None
         self._services.controller = self._elsewhere
         self._services.cache.forget_controller(self._services.broker_id)
         self._fence.set_term(None)
+        self._here.end()
 
     def resign(self) -> None:
         """Leave the control of the cluster to another broker. Raises TreeError if the metadata tree cannot be changed:

@@ -10,7 +10,7 @@ from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.runtime.threads import Thread
 
 if TYPE_CHECKING:
-    from kafkapy.controller.topic_changes import TopicController
+    from kafkapy.controller.controller import ClusterController
     from kafkapy.server.services import Services
 
 log = logging.getLogger("kafkapy.server.logs")
@@ -23,7 +23,7 @@ class LogLoading:
     `start`, and `stop` at the end.
     """
 
-    def __init__(self, services: Services, controller: TopicController, on_failure: Callable[[str], None]) -> None:
+    def __init__(self, services: Services, controller: ClusterController, on_failure: Callable[[str], None]) -> None:
         """List the logs to load. `on_failure(reason)` is called if the broker cannot continue. Raise RuntimeError if a
         log is in two log directories."""
         self._services = services

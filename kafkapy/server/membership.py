@@ -30,8 +30,6 @@ log = logging.getLogger("kafkapy.server.membership")
 _EXPIRY_MARGIN_S = 20.0
 _POLL_S = 0.5
 _CONNECT_S = 2.0
-# So long other brokers may take to elect a controller before the log says that there is none.
-_ELECTION_S = 10.0
 
 
 class Election(Protocol):
@@ -40,10 +38,6 @@ class Election(Protocol):
 
     def stand(self) -> None:
         """Stand for election, and begin this broker's term if it is elected."""
-        ...
-
-    def resign(self) -> None:
-        """Give up the controller's node, and end this broker's term."""
         ...
 
     def end(self) -> None:
@@ -68,7 +62,6 @@ class Membership:
         self._stopped = False
         self._thread: Thread | None = None
         self._others: set[int] = set()
-        self._without_controller_since: float | None = None
         self._cancels = [tree.watch(path, self._note) for path in (paths.BROKER_IDS, paths.CONTROLLER, paths.FEATURE)]
 
     def other_brokers(self) -> list[int]:
@@ -167,7 +160,7 @@ class Membership:
     def _run(self, register: Callable[[], None], election: Election, on_failure: Callable[[str], None]) -> None:
         in_doubt = False  # a call failed, but ZooKeeper may have executed it
         while True:
-            self._changed.wait(self._until_missed())
+            self._changed.wait()
             self._changed.clear()
             if self._stopped:
                 return
@@ -196,7 +189,7 @@ class Membership:
                 self._changed.set()
 
     def _elect(self, election: Election, *, in_doubt: bool) -> None:
-        """Stand for election, or resign, as the registered brokers and the controller's node require."""
+        """Stand for election if there is no controller, and end this broker's term if there is another one."""
         others = set(self.other_brokers())
         for broker_id in sorted(others - self._others):
             log.info("broker %d is registered in ZooKeeper at %s", broker_id, self._where)
@@ -204,45 +197,13 @@ class Membership:
             log.info("broker %d is not registered in ZooKeeper at %s any more", broker_id, self._where)
         self._others = others
         controller = self._cluster.controller_id()
-        if controller == self._broker_id:
-            if others:
-                election.resign()
-                log.info("this broker is not the only one any more: it has left the control of the cluster to another")
-                controller = self._cluster.controller_id()
-            elif in_doubt:
-                election.stand()
-        elif controller != NO_CONTROLLER or others:
-            election.end()
-        else:
+        if controller == NO_CONTROLLER:
+            log.info("there is no controller: this broker stands for election")
             election.stand()
-            log.info("there was no controller: this broker, which is alone, has stood for election")
-            controller = self._cluster.controller_id()
-        self._note_controller(controller)
-
-    def _note_controller(self, controller: int) -> None:
-        if controller != NO_CONTROLLER:
-            self._without_controller_since = None
-        elif self._without_controller_since is None:
-            self._without_controller_since = time.monotonic()
-
-    def _until_missed(self) -> float | None:
-        """Return the seconds after which to log that there is no controller, None if there is one or it is logged. Log
-        it if that time has come."""
-        since = self._without_controller_since
-        if since is None or since < 0:
-            return None
-        left = since + _ELECTION_S - time.monotonic()
-        if left > 0:
-            return left
-        self._without_controller_since = -1.0
-        log.error(
-            "brokers %s are registered in ZooKeeper at %s and none is the controller: a cluster of several kafkapy "
-            "brokers needs an Apache Kafka broker among them for now; until there is one, partitions keep their "
-            "leaders, and topics cannot be created",
-            sorted({*self._others, self._broker_id}),
-            self._where,
-        )
-        return None
+        elif controller != self._broker_id:
+            election.end()
+        elif in_doubt:
+            election.stand()
 
     def taken(self, address: str) -> str:
         """Return the message for a broker id that another broker has, which answers at `address`."""

@@ -7,6 +7,7 @@ again after a failure, so a broker that is alone has none.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkapy.metadata.cache import NO_CONTROLLER
@@ -14,6 +15,7 @@ from kafkapy.metadata.cache import NO_CONTROLLER
 if TYPE_CHECKING:
     from kafkapy.network.socket_server import SocketServer
     from kafkapy.replica.links import Address, Link
+    from kafkapy.server.for_brokers import OwnController
     from kafkapy.server.services import Services
 
 _CONTROLLER = "to-controller"
@@ -46,14 +48,23 @@ class Peers:
                     link.close()
         return link
 
-    def make(self, broker_id: int, purpose: str, *, receive_buffer: int = -1) -> Link:
-        """Return a new link to a broker, which the caller must close. `receive_buffer` is that of Link."""
+    def make(
+        self,
+        broker_id: int,
+        purpose: str,
+        address: Callable[[], Address | None] | None = None,
+        *,
+        receive_buffer: int = -1,
+    ) -> Link:
+        """Return a new link to a broker, which the caller must close. `receive_buffer` is that of Link. `address()`
+        returns the broker's address, by default that of the metadata cache.
+        """
         from kafkapy.replica.links import Link  # imported only when needed, for a fast start
 
         services = self._services
         return Link(
             f"broker {broker_id}",
-            lambda: self.address(broker_id),
+            address or (lambda: self.address(broker_id)),
             self._network,
             services.disk_pool.submit,
             client_id=f"broker-{services.broker_id}-{purpose}",
@@ -66,11 +77,15 @@ class Peers:
         node = self._services.cache.node(broker_id, self._services.config.inter_broker_listener)
         return None if node is None else (node.host, node.port)
 
-    def controller(self) -> Link | None:
-        """Return the link to the controller, None if there is no controller or this broker is the controller."""
+    def controller(self) -> Link | OwnController | None:
+        """Return the link to the controller, which may be this broker. None if there is no controller."""
         controller = self._services.cache.controller_id
-        if controller in (NO_CONTROLLER, self._services.broker_id):
+        if controller == NO_CONTROLLER:
             return None
+        if controller == self._services.broker_id:
+            from kafkapy.server.for_brokers import OwnController
+
+            return OwnController(self._services)
         return self.link(controller, _CONTROLLER)
 
     def close(self) -> None:

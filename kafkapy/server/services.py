@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkapy.metadata.cache import MetadataCache
+from kafkapy.metadata.cache import LiveBroker, MetadataCache
 
 if TYPE_CHECKING:
     from kafkapy.controller.interface import Controller
@@ -68,11 +68,14 @@ class Services:
     read_pools: ReadPools
     replicas: ReplicaManager
     roles: Roles
+    this: LiveBroker  # this broker, as its own clients see it
     throttles: ReplicationThrottles
     topic_settings: TopicSettings
     topics: TopicRegistry
 
     def __init__(self) -> None:
+        # The controller epoch and the connection of the latest controller's request: see handlers.controller_requests.
+        self.controller_source = (-1, 0)
         self.stopping = False  # True: fetches do not wait for data any more
         self.cache = MetadataCache()
 

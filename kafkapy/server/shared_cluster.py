@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 
+from kafkapy.controller.controller import ClusterController
 from kafkapy.controller.outside_changes import OutsideChanges
-from kafkapy.controller.topic_changes import TopicController
+from kafkapy.errors import KafkaError
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint
 from kafkapy.metadata.controller_fence import ControllerFence
 from kafkapy.metadata.roles import TOPIC_DELETED, StopPartition
@@ -47,7 +48,7 @@ class SharedCluster:
         self._on_failure = on_failure
         self._changes: OutsideChanges | None = None
         self._directory_failures = DirectoryFailures(tree, services.broker_id)
-        self._controller: TopicController | None = None
+        self._controller: ClusterController | None = None
         self._membership = Membership(tree, cluster, services.broker_id, services.config["zookeeper.connect"])
 
     def check_start(self, endpoints: Sequence[Endpoint], own_ports: Collection[int]) -> bool:
@@ -68,7 +69,7 @@ class SharedCluster:
         """Log that a topic is not served because its node in ZooKeeper cannot be read."""
         log.error("topic %s is not served: %s", name, error)
 
-    def complete_topics(self, controller: TopicController) -> None:
+    def complete_topics(self, controller: ClusterController) -> None:
         """Complete topics that other programs have created or enlarged in ZooKeeper while no broker ran, if this broker
         is the controller. Call this before the logs are loaded."""
         services = self._services
@@ -106,11 +107,19 @@ class SharedCluster:
         Everything in ZooKeeper is compared again: no watch reports changes made without a session, and this broker has
         not followed the topics while another broker was the controller.
         """
+        if not self._controllership.stand():
+            return
+        try:
+            self._take_over()
+        except (KafkaError, ValueError):
+            if self._fence.is_held:  # another broker may succeed
+                self._controllership.resign()
+            raise
+
+    def _take_over(self) -> None:
         assert self._changes is not None
         assert self._controller is not None
         services = self._services
-        if not self._controllership.stand():
-            return
         deleted = services.topics.marked()
         services.topics.reload()
         for topic in deleted:
@@ -132,10 +141,7 @@ class SharedCluster:
         self._services.roles.apply(self._services.topics.controller_epoch, stops)
 
     def _must_stop(self) -> bool:
-        return self._services.stopping or bool(self._membership.other_brokers())
-
-    def resign(self) -> None:
-        self._controllership.resign()
+        return self._services.stopping or not self._fence.is_held
 
     def end(self) -> None:
         if self._fence.is_held:

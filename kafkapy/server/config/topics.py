@@ -35,6 +35,13 @@ class TopicSettings:
         parsed."""
         return stored_topic(self._services.config, self._services.configs.topic(topic))
 
+    def may_be_unclean(self, topic: str) -> bool:
+        """Return unclean.leader.election.enable of a topic; False if its stored settings are invalid."""
+        try:
+            return bool(self.of(topic).unclean_leader_election_enable)
+        except KafkaError:
+            return False
+
     def check(self, overrides: Mapping[str, str]) -> LogConfig:
         """Return the log settings of a topic with these overrides. Raise KafkaError INVALID_CONFIG if an override is
         invalid."""

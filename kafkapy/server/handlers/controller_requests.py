@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kafkapy.errors import Errors
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.roles import ANY_EPOCH, PartitionRole, StopPartition
+from kafkapy.network.replies import CLOSE
 from kafkapy.protocol.apis import LEADER_AND_ISR, STOP_REPLICA
 from kafkapy.server.admission import CLUSTER, Action
 from kafkapy.server.api_table import serves
@@ -65,12 +66,34 @@ def refusal(broker: Services, call: Call) -> int:
     return Errors.NONE
 
 
+def is_late(broker: Services, call: Call) -> bool:
+    """Return True if the controller has opened another connection after the one on which this request came.
+
+    The controller does so when a response does not come in time, and sends the request again. The first one may arrive
+    afterwards, when the network works again, behind requests that are newer: what it says is out of date. Only called
+    on the thread of `pool`.
+    """
+    source = call.request.controller_epoch, call.connection.id
+    latest = broker.controller_source
+    if source[0] == latest[0] and source[1] < latest[1]:
+        log.warning(
+            "%s of controller %d is ignored: it comes on a connection that the controller has replaced",
+            call.served.api.name,
+            call.request.controller_id,
+        )
+        return True
+    broker.controller_source = max(source, latest)
+    return False
+
+
 @serves(LEADER_AND_ISR, pooled=pool, authorizes=from_broker)
 def leader_and_isr(broker: Services, call: Call, request: Any) -> Any:
     """Handle LeaderAndIsr: apply the roles, and return an error code for each partition."""
     code = refusal(broker, call)
     if code == Errors.NONE and not broker.roles.accepts(request.controller_epoch):
         code = Errors.STALE_CONTROLLER_EPOCH
+    if code == Errors.NONE and is_late(broker, call):
+        return CLOSE
     roles = list(_roles(request, call.version))
     if code != Errors.NONE:
         codes = dict.fromkeys(((one.topic, one.partition) for one in roles), code)
@@ -144,6 +167,8 @@ def stop_replica(broker: Services, call: Call, request: Any) -> Any:
     code = refusal(broker, call)
     if code == Errors.NONE and not broker.roles.accepts(request.controller_epoch):
         code = Errors.STALE_CONTROLLER_EPOCH
+    if code == Errors.NONE and is_late(broker, call):
+        return CLOSE
     if code != Errors.NONE:
         return make(error_code=code, partition_errors=[])
     stops = list(_stops(request, call.version))

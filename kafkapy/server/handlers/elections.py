@@ -2,11 +2,7 @@
 
 Source: KafkaApis.handleElectLeaders.
 
-Differences from Kafka:
-
-- Every partition has one replica, so no election is held: the error of a partition is ELECTION_NOT_NEEDED, or the
-  reason why the partition has no leader.
-- A request for all partitions (null) has an empty response. Kafka's response has the partitions without a leader.
+Differences from Kafka: the response does not wait until the elected leaders are in this broker's metadata.
 """
 
 from __future__ import annotations
@@ -21,23 +17,36 @@ from kafkapy.server.call import Call
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
+_KINDS_SINCE = 1
+_PREFERRED = 0
 
-@serves(ELECT_LEADERS)
+
+@serves(ELECT_LEADERS, pooled=True)
 def handle(broker: Services, call: Call, request: Any) -> Any:
-    """Handle ElectLeaders: return an error code for each partition, as the controller reports it."""
+    """Handle ElectLeaders on the disk pool: hold the elections, and return an error code for each partition."""
     make = ELECT_LEADERS.Response
-    results = []
-    # A null list asks for all partitions. Kafka then returns only partitions that needed an election; none does here.
-    for topic in request.topic_partitions or []:
-        answers = []
-        for index in topic.partitions:
-            code, message = int(Errors.NONE), None
-            try:
-                broker.controller.elect_leader(topic.topic, index)
-            except KafkaError as error:
-                code, message = error.code, error.message
-            answers.append(
-                make.ReplicaElectionResults.PartitionResult(partition_id=index, error_code=code, error_message=message)
+    asked = None
+    if request.topic_partitions is not None:
+        asked = [(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
+    kind = request.election_type if call.version >= _KINDS_SINCE else _PREFERRED
+    results: dict[tuple[str, int], KafkaError | None]
+    code = Errors.NONE
+    try:
+        results = broker.controller.elect(kind, asked)
+    except KafkaError as error:
+        code, results = error.code, dict.fromkeys(asked or (), error)
+    topics: dict[str, Any] = {}
+    for name, index in results if asked is None else asked:
+        error_or_none = results.get((name, index))
+        topic = topics.setdefault(name, make.ReplicaElectionResults(topic=name, partition_result=[]))
+        topic.partition_result.append(
+            make.ReplicaElectionResults.PartitionResult(
+                partition_id=index,
+                error_code=Errors.NONE if error_or_none is None else error_or_none.code,
+                error_message=None if error_or_none is None else error_or_none.message,
             )
-        results.append(make.ReplicaElectionResults(topic=topic.topic, partition_result=answers))
-    return make(replica_election_results=results)
+        )
+    response = make(replica_election_results=list(topics.values()))
+    if call.version >= _KINDS_SINCE:
+        response.error_code = code
+    return response

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from kafkapy.errors import Errors
 from kafkapy.metadata.cache import Leader, LiveBroker, TopicUpdate
 from kafkapy.metadata.ids import ZERO_ID
+from kafkapy.network.replies import CLOSE
 from kafkapy.protocol.apis import UPDATE_METADATA
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
-from kafkapy.server.handlers.controller_requests import from_broker, pool, refusal
+from kafkapy.server.handlers.controller_requests import from_broker, is_late, pool, refusal
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
@@ -44,6 +45,8 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
         code = Errors.STALE_CONTROLLER_EPOCH
     if code != Errors.NONE:
         return make(error_code=code)
+    if is_late(broker, call):
+        return CLOSE
     if request.controller_id != broker.cache.controller_id:
         log.info("broker %d is the controller, epoch %d", request.controller_id, request.controller_epoch)
     broker.cache.set_brokers(request.controller_id, [_broker(one, call.version) for one in request.live_brokers])

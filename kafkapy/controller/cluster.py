@@ -1,0 +1,87 @@
+"""The brokers of the cluster, as the controller sees them: who is registered, who is shutting down, which replicas are
+offline.
+
+Source: kafka.controller.ControllerContext.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from kafkapy.metadata.cache import LiveBroker
+from kafkapy.metadata.topics import TopicRegistry
+
+Replica = tuple[str, int, int]  # topic, partition and broker id
+
+
+class Registered(NamedTuple):
+    """A registered broker, and the epoch of its registration (czxid)."""
+
+    broker: LiveBroker
+    epoch: int
+
+
+class Changes(NamedTuple):
+    """What has changed among the registered brokers: new ids, ids that are gone, and brokers with other addresses. A
+    broker that has registered again is both gone and new.
+    """
+
+    new: list[int]
+    gone: list[int]
+    updated: list[int]
+
+
+class Cluster:
+    """The registered brokers. Only the controller's thread changes it."""
+
+    def __init__(self) -> None:
+        self.registered: dict[int, Registered] = {}
+        self.shutting_down: set[int] = set()
+        self._offline: set[Replica] = set()  # replicas in log directories that have failed
+
+    @property
+    def live(self) -> list[int]:
+        """The ids of the brokers that can lead partitions: registered, and not shutting down."""
+        return [one for one in sorted(self.registered) if one not in self.shutting_down]
+
+    def is_online(self, topic: str, partition: int, broker_id: int, *, or_shutting_down: bool = False) -> bool:
+        """Return True if a replica can lead: its broker is live and its log directory has not failed."""
+        return (
+            broker_id in self.registered
+            and (or_shutting_down or broker_id not in self.shutting_down)
+            and (topic, partition, broker_id) not in self._offline
+        )
+
+    def replace(self, found: Mapping[int, Registered]) -> Changes:
+        """Note the brokers that are registered now, and return what has changed."""
+        before = self.registered
+        bounced = [one for one in found if one in before and found[one].epoch != before[one].epoch]
+        new = sorted({*(one for one in found if one not in before), *bounced})
+        gone = sorted({*(one for one in before if one not in found), *bounced})
+        updated = [one for one in sorted(found) if one not in new and found[one] != before[one]]
+        self.registered = dict(found)
+        self.shutting_down -= set(gone)
+        self._offline = {one for one in self._offline if one[2] not in gone}
+        return Changes(new, gone, updated)
+
+    def failed(self, replicas: Iterable[Replica]) -> list[Replica]:
+        """Note replicas whose log directory has failed, and return those that were online before."""
+        new = [one for one in replicas if one not in self._offline]
+        self._offline.update(new)
+        return new
+
+    def clear(self) -> None:
+        """Forget everything, at the beginning of a term."""
+        self.registered, self.shutting_down, self._offline = {}, set(), set()
+
+
+def replicas_on(topics: TopicRegistry, brokers: Iterable[int]) -> Iterator[tuple[str, int]]:
+    """Yield (topic, partition) of the partitions that have a replica on one of these brokers. Topics that are being
+    deleted are left out.
+    """
+    wanted = set(brokers)
+    for topic in topics.all():
+        for index, replicas in topic.assignment.items():
+            if not wanted.isdisjoint(replicas):
+                yield topic.name, index

@@ -1,0 +1,275 @@
+"""Changes of partition states: new states are written to the metadata tree first, then sent to the brokers.
+
+Source: Kafka's PartitionStateMachine and ReplicaStateMachine. Their states (new, online, offline) are not kept: they
+follow from the assignment, the partition state and the live brokers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from kafkapy.controller import elections
+from kafkapy.controller.cluster import Cluster
+from kafkapy.controller.requests import Requests, TopicPartition
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.topics import PartitionState, Topic, TopicRegistry
+from kafkapy.metadata.tree import wait
+
+log = logging.getLogger("kafkapy.controller.partitions")
+
+_AT_ONCE = 100  # states that are written in one change of the metadata tree
+
+# Returns the new state of a partition: (topic, partition index, present state, is_online) -> state, or None
+Choose = Callable[[Topic, int, PartitionState, elections.IsOnline], "PartitionState | None"]
+
+
+class Versioned(NamedTuple):
+    """A partition state, and the version of its node, which is the partition epoch."""
+
+    state: PartitionState
+    version: int
+
+
+class Partitions:
+    """Reads and writes the states of partitions. For the controller's thread only; all methods that write block."""
+
+    def __init__(
+        self,
+        topics: TopicRegistry,
+        cluster: Cluster,
+        requests: Requests,
+        *,
+        may_be_unclean: Callable[[str], bool],
+        first_epoch: Callable[[str, int], int],
+    ) -> None:
+        """`may_be_unclean(topic)` returns unclean.leader.election.enable. `first_epoch(topic, partition)` returns the
+        leader epoch of a partition that has no state: 0 unless a log of it is known to have later ones.
+        """
+        self._topics = topics
+        self._cluster = cluster
+        self._requests = requests
+        self._may_be_unclean = may_be_unclean
+        self._first_epoch = first_epoch
+
+    # --- reading
+
+    def state(self, topic: str, index: int) -> Versioned | None:
+        """Return the state of a partition, None if it has none, or an invalid one, which is logged."""
+        try:
+            state = self._topics.state(topic, index)
+        except ValueError as error:
+            log.error("the partition is left alone: %s", error)
+            return None
+        return None if state is None else Versioned(state, self._topics.state_version(topic, index))
+
+    def _with_states(self, partitions: Iterable[TopicPartition]) -> Iterator[tuple[Topic, int, Versioned]]:
+        for name, index in partitions:
+            topic = self._topics.get(name)
+            known = None if topic is None or index not in topic.assignment else self.state(name, index)
+            if topic is not None and known is not None:
+                yield topic, index, known
+
+    def _online(self, topic: str, index: int, *, or_shutting_down: bool = False) -> elections.IsOnline:
+        return partial(self._cluster.is_online, topic, index, or_shutting_down=or_shutting_down)
+
+    def led_by(self, broker_id: int, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Return those of the partitions that the broker leads."""
+        return [
+            (topic.name, index)
+            for topic, index, known in self._with_states(partitions)
+            if known.state.leader == broker_id
+        ]
+
+    # --- changes
+
+    def bring_online(self, topic: Topic, indexes: Iterable[int], *, is_new: bool) -> None:
+        """Give each of these partitions of a topic a leader and an ISR of online replicas, where it lacks them, and
+        send the roles of all to their replicas.
+
+        Used for new partitions, and for all partitions when the controller's term begins. `is_new`: the partitions have
+        no logs yet.
+        """
+        first: dict[int, PartitionState] = {}
+        changed: dict[TopicPartition, PartitionState] = {}
+        present: list[int] = []
+        for index in indexes:
+            is_online = self._online(topic.name, index)
+            try:
+                state = self._topics.state(topic.name, index)
+            except ValueError as error:
+                log.error("%s-%d is left alone: %s", topic.name, index, error)
+                continue
+            if state is None:
+                state = elections.first_state(topic.assignment[index], is_online, self._first_epoch(topic.name, index))
+                if state is not None:
+                    first[index] = state
+                else:
+                    log.error("%s-%d has no leader: %s", topic.name, index, self._offline_in_words(topic, index))
+                continue
+            present.append(index)
+            new = self._repaired(topic, index, state, is_online)
+            if new is not None:
+                changed[topic.name, index] = new
+        if first:
+            states = {index: self._ours(state) for index, state in first.items()}
+            wait(self._topics.add_states, topic, states)
+        self._write(changed)
+        for index in (*first, *present):
+            known = self.state(topic.name, index)
+            if known is not None:
+                registered = [one for one in topic.assignment[index] if one in self._cluster.registered]
+                is_first = is_new or index in first
+                self._requests.role(topic, index, known.state, known.version, registered, is_new=is_first)
+
+    def _repaired(
+        self, topic: Topic, index: int, state: PartitionState, is_online: elections.IsOnline
+    ) -> PartitionState | None:
+        """Return the state without members of the ISR that are offline, and with another leader if the leader is; None
+        if nothing has to change.
+        """
+        if not is_online(state.leader):
+            unclean = self._may_be_unclean(topic.name)
+            elected = elections.elect_offline(topic.assignment[index], state, is_online, unclean=unclean)
+            if elected is not None:
+                self._note_unclean(topic, index, state, elected)
+                return elected
+            log.error("%s-%d has no leader: %s", topic.name, index, self._offline_in_words(topic, index))
+        return elections.without(state, [one for one in state.isr if not is_online(one)])
+
+    def _offline_in_words(self, topic: Topic, index: int) -> str:
+        known = self.state(topic.name, index)
+        isr = f", the ISR is {known.state.isr}" if known is not None else ""
+        return f"its replicas are on brokers {topic.assignment[index]}{isr}, live are {self._cluster.live}"
+
+    def _note_unclean(self, topic: Topic, index: int, before: PartitionState, after: PartitionState) -> None:
+        if after.leader not in before.isr:
+            log.warning(
+                "%s-%d: broker %d becomes leader in an unclean election: it was not in the ISR %s, and records may be "
+                "lost",
+                topic.name,
+                index,
+                after.leader,
+                before.isr,
+            )
+
+    def elect(
+        self,
+        partitions: Iterable[TopicPartition],
+        choose: Choose,
+        *,
+        or_shutting_down: bool = False,
+    ) -> dict[TopicPartition, PartitionState | None]:
+        """Have `choose` choose a new state for each partition that has one, write the states, and send the roles to all
+        replicas. Return the new states; None for partitions where `choose` found no leader.
+        """
+        chosen: dict[TopicPartition, PartitionState | None] = {}
+        for topic, index, known in self._with_states(partitions):
+            is_online = self._online(topic.name, index, or_shutting_down=or_shutting_down)
+            chosen[topic.name, index] = state = choose(topic, index, known.state, is_online)
+            if state is not None:
+                self._note_unclean(topic, index, known.state, state)
+        self.change({key: state for key, state in chosen.items() if state is not None})
+        return chosen
+
+    def change(self, states: Mapping[TopicPartition, PartitionState]) -> None:
+        """Write new states, and send the roles to all replicas."""
+        self._write(states)
+        for topic, index, known in self._with_states(states):
+            self._requests.role(topic, index, known.state, known.version, topic.assignment[index], is_new=False)
+
+    def elect_offline(self, partitions: Iterable[TopicPartition], *, unclean: bool | None = None) -> None:
+        """Elect leaders for those of the partitions that have none, or whose leader is offline, where possible.
+
+        `unclean` None: as the topic's unclean.leader.election.enable says.
+        """
+
+        def choose(
+            topic: Topic, index: int, state: PartitionState, is_online: elections.IsOnline
+        ) -> PartitionState | None:
+            allowed = self._may_be_unclean(topic.name) if unclean is None else unclean
+            return elections.elect_offline(topic.assignment[index], state, is_online, unclean=allowed)
+
+        lost = [
+            (topic.name, index)
+            for topic, index, known in self._with_states(partitions)
+            if not self._cluster.is_online(topic.name, index, known.state.leader)
+        ]
+        for (name, index), state in self.elect(lost, choose).items():
+            if state is None:
+                log.error("%s-%d has no leader: no replica in its ISR is live", name, index)
+
+    def take_offline(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
+        """Remove a broker that is gone, or shuts down, from the ISRs of these partitions, stop its fetching, and send
+        the changes to the other replicas.
+        """
+        partitions = list(partitions)
+        changed: dict[TopicPartition, PartitionState] = {}
+        for topic, index, known in self._with_states(partitions):
+            self._requests.stop(topic.name, index, known.state.leader_epoch, [broker_id], delete=False)
+            state = elections.without(known.state, [broker_id])
+            if state is not None:
+                changed[topic.name, index] = state
+        self._write(changed)
+        for topic, index, known in self._with_states(changed):
+            others = [one for one in topic.assignment[index] if one != broker_id]
+            self._requests.role(topic, index, known.state, known.version, others, is_new=False)
+            self._requests.stop(topic.name, index, known.state.leader_epoch, [broker_id], delete=False)
+
+    def inform(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
+        """Send the leaders of these partitions to brokers, by default to all."""
+        for topic, index, known in self._with_states(partitions):
+            self._requests.inform(topic, index, known.state, known.version, brokers)
+
+    def send_roles(self, partitions: Iterable[TopicPartition], brokers: Iterable[int], *, is_new: bool = False) -> None:
+        """Send the present roles of these partitions to those of the brokers that have replicas."""
+        wanted = set(brokers)
+        for topic, index, known in self._with_states(partitions):
+            replicas = [one for one in topic.assignment[index] if one in wanted]
+            self._requests.role(topic, index, known.state, known.version, replicas, is_new=is_new)
+
+    def write_isrs(
+        self, states: Mapping[TopicPartition, PartitionState]
+    ) -> dict[TopicPartition, Versioned | KafkaError]:
+        """Write the ISRs that leaders have asked for. Return for each what was written, or an error."""
+        self._write(states)
+        written: dict[TopicPartition, Versioned | KafkaError] = {}
+        for (topic, index), state in states.items():
+            known = self.state(topic, index)
+            if known is not None and known.state.isr == state.isr:
+                written[topic, index] = known
+            else:
+                error = KafkaError(Errors.UNKNOWN_SERVER_ERROR, f"the ISR of {topic}-{index} cannot be written")
+                written[topic, index] = error
+        return written
+
+    # --- inside
+
+    def _ours(self, state: PartitionState) -> PartitionState:
+        return state._replace(controller_epoch=self._topics.controller_epoch)
+
+    def _write(self, states: Mapping[TopicPartition, PartitionState]) -> None:
+        """Write states, many in one change. A state that cannot be written is logged, and the others are written.
+
+        Raises KafkaError NOT_CONTROLLER if this broker is not the controller any more, or the tree cannot be reached.
+        """
+        items = [(key, self._ours(state)) for key, state in states.items()]
+        for at in range(0, len(items), _AT_ONCE):
+            part = dict(items[at : at + _AT_ONCE])
+            try:
+                wait(self._topics.set_states, part)
+            except KafkaError as error:
+                if error.code == Errors.NOT_CONTROLLER:
+                    raise
+                for key, state in part.items():
+                    self._write_one(key, state)
+
+    def _write_one(self, key: TopicPartition, state: PartitionState) -> None:
+        try:
+            wait(self._topics.set_states, {key: state})
+        except KafkaError as error:
+            if error.code == Errors.NOT_CONTROLLER:
+                raise
+            log.error("the state of %s-%d cannot be written: %s", *key, error.message)

@@ -1,0 +1,297 @@
+"""The way from the controller to the brokers: requests to one broker are sent in order, one at a time.
+
+Requests to this broker are carried out on the thread that also carries out the requests of other controllers. Requests
+to others go over a link each, and are repeated until there is a response or the controller knows that the broker is
+gone. Source: kafka.controller.ControllerChannelManager.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.controller.requests import Answered, MetadataRequest, Request, RolesRequest, StopRequest
+from kafkapy.errors import Errors, KafkaError, name_of
+from kafkapy.metadata.cache import LiveBroker
+from kafkapy.metadata.roles import PartitionRole
+from kafkapy.protocol.apis import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from kafkapy.runtime.disk_pool import PoolStopped
+from kafkapy.runtime.threads import NoThread
+
+if TYPE_CHECKING:
+    from kafkapy.replica.links import LinkError
+    from kafkapy.runtime.timer import Timer
+    from kafkapy.server.services import Services
+
+log = logging.getLogger("kafkapy.server.controller_requests")
+
+_RETRY_S = 0.1
+_PLAINTEXT = 0
+_Queued = tuple[Request, Answered]
+# The versions that carry topic ids, which every broker since Kafka 2.8 serves.
+_ROLES_VERSIONS = (5, 7)
+_METADATA_VERSIONS = (7, 8)
+_STOP_VERSIONS = (3, 4)
+
+
+class BrokerChannels:
+    """Implements kafkapy.controller.requests.Channels. Any thread may call the methods; none of them blocks, except
+    `wait_for_own`.
+    """
+
+    def __init__(self, services: Services, timer: Timer) -> None:
+        self._services = services
+        self._timer = timer
+        self._lock = threading.Lock()
+        self._channels: dict[int, _Channel] = {}
+        self._own_brokers: Sequence[LiveBroker] | None = None  # what this broker was last sent in this term
+
+    def send(self, broker: LiveBroker, requests: Sequence[_Queued]) -> None:
+        if broker.id == self._services.broker_id:
+            for request, answered in requests:
+                self._submit(partial(self._carry_out, request, answered))
+            return
+        with self._lock:
+            channel = self._channels.get(broker.id)
+            if channel is None:
+                channel = self._channels[broker.id] = _Channel(self._services, self._timer, broker)
+        channel.send(broker, requests)
+
+    def forget(self, broker_ids: Collection[int]) -> None:
+        with self._lock:
+            if self._services.broker_id in broker_ids:
+                self._own_brokers = None
+            channels = [self._channels.pop(one) for one in broker_ids if one in self._channels]
+        for channel in channels:
+            channel.close()
+
+    def close(self) -> None:
+        """Drop all requests that have not been sent."""
+        self.forget(list(self._channels))
+
+    def wait_for_own(self) -> None:
+        """Block until this broker has carried out all requests that were sent to it."""
+        done = threading.Event()
+        if self._submit(done.set):
+            done.wait()
+
+    def _submit(self, work: Any) -> bool:
+        try:
+            self._services.cluster_pool.submit(work)
+        except (PoolStopped, NoThread) as error:
+            log.warning("a request of the controller is not carried out on this broker: %s", error)
+            return False
+        return True
+
+    def _carry_out(self, request: Request, answered: Answered) -> None:
+        """Carry out a request on this broker, as the handlers do with those of another controller."""
+        services = self._services
+        failures = {}
+        if isinstance(request, MetadataRequest):
+            if services.roles.accepts(request.controller_epoch):
+                if request.brokers != self._own_brokers:
+                    self._own_brokers = request.brokers
+                    others = [one for one in request.brokers if one.id != services.broker_id]
+                    # This broker also knows the addresses of listeners that it does not advertise.
+                    services.cache.set_brokers(services.broker_id, [*others, services.this])
+                services.cache.update(request.partitions)
+        elif isinstance(request, RolesRequest):
+            failures = services.roles.apply(request.controller_epoch, request.roles)
+        else:
+            failures = services.roles.apply(request.controller_epoch, request.stops)
+        answered(failures)
+
+
+class _Channel:
+    """The requests to one other broker."""
+
+    def __init__(self, services: Services, timer: Timer, broker: LiveBroker) -> None:
+        self._services = services
+        self._timer = timer
+        self._broker = broker
+        self._lock = threading.Lock()
+        self._queue: deque[_Queued] = deque()
+        self._in_flight = False
+        self._closed = False
+        self._problem = ""
+        self._link = services.peers.make(broker.id, "controller", self._address)
+
+    def _address(self) -> tuple[str, int] | None:
+        return self._broker.endpoints.get(self._services.config.inter_broker_listener)
+
+    def send(self, broker: LiveBroker, requests: Sequence[_Queued]) -> None:
+        with self._lock:
+            self._broker = broker
+            self._queue.extend(requests)
+        self._next()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._queue.clear()
+        self._link.close()
+
+    def _next(self) -> None:
+        with self._lock:
+            if self._in_flight or self._closed or not self._queue:
+                return
+            self._in_flight = True
+            request, _ = self._queue[0]
+        api, versions, encode = _HOW[type(request)]
+        self._link.ask(
+            api,
+            partial(encode, self._services, request),
+            self._answered,
+            timeout_s=self._services.config["controller.socket.timeout.ms"] / 1000,
+            versions=versions,
+        )
+
+    def _answered(self, response: Any, error: LinkError | None) -> None:
+        if error is not None:
+            with self._lock:
+                self._in_flight = False
+                closed = self._closed
+            if not closed:
+                if str(error) != self._problem:
+                    self._problem = str(error)
+                    log.warning("broker %d does not get the controller's requests: %s", self._broker.id, error)
+                self._timer.schedule(_RETRY_S, self._next)
+            return
+        self._problem = ""
+        with self._lock:
+            self._in_flight = False
+            if self._closed or not self._queue:
+                return
+            request, answered = self._queue.popleft()
+        if response.error_code != Errors.NONE:
+            log.warning(
+                "broker %d refuses a %s of controller epoch %d: %s",
+                self._broker.id, type(request).__name__, request.controller_epoch, name_of(response.error_code),
+            )  # fmt: skip
+        answered(_failures(request, response))
+        self._next()
+
+
+def _failures(request: Request, response: Any) -> dict[tuple[str, int], KafkaError]:
+    """Return the errors of partitions in a response."""
+    if isinstance(request, MetadataRequest):
+        return {}
+    errors: dict[tuple[str, int], int] = {}
+    names = {one.topic_id: one.topic for one in request.roles} if isinstance(request, RolesRequest) else {}
+    for topic in getattr(response, "topics", None) or ():
+        name = names.get(topic.topic_id, "")
+        errors.update(((name, one.partition_index), one.error_code) for one in topic.partition_errors)
+    for one in response.partition_errors or ():
+        errors[one.topic_name, one.partition_index] = one.error_code
+    if response.error_code != Errors.NONE:  # nothing was done
+        whole = request.roles if isinstance(request, RolesRequest) else request.stops
+        errors = dict.fromkeys(((one.topic, one.partition) for one in whole), response.error_code)
+    return {
+        key: KafkaError(code, f"the broker answers {name_of(code)}")
+        for key, code in errors.items()
+        if code != Errors.NONE
+    }
+
+
+def _roles_message(services: Services, request: RolesRequest, version: int) -> Any:
+    make = LEADER_AND_ISR.Request
+    shape = make.TopicStates.PartitionStates
+    topics: dict[str, Any] = {}
+    for role in request.roles:
+        topic = topics.setdefault(
+            role.topic, make.TopicStates(topic_name=role.topic, topic_id=role.topic_id, partition_states=[])
+        )
+        one = shape(
+            partition_index=role.partition,
+            controller_epoch=role.controller_epoch,
+            leader=role.leader,
+            leader_epoch=role.leader_epoch,
+            isr=list(role.isr),
+            partition_epoch=role.partition_epoch,
+            replicas=list(role.replicas),
+            adding_replicas=list(role.adding),
+            removing_replicas=list(role.removing),
+            is_new=role.is_new,
+        )
+        if version >= 6:
+            one.leader_recovery_state = role.recovery
+        topic.partition_states.append(one)
+    listener = services.config.inter_broker_listener
+    return make(
+        controller_id=services.broker_id,
+        controller_epoch=request.controller_epoch,
+        broker_epoch=request.broker_epoch,
+        topic_states=list(topics.values()),
+        live_leaders=[
+            make.LiveLeaders(broker_id=one.id, host_name=one.endpoints[listener][0], port=one.endpoints[listener][1])
+            for one in request.leaders
+            if listener in one.endpoints
+        ],
+    )
+
+
+def _metadata_message(services: Services, request: MetadataRequest, version: int) -> Any:
+    make = UPDATE_METADATA.Request
+    topics: dict[str, Any] = {}
+    for role in request.partitions:
+        topic = topics.setdefault(
+            role.topic, make.TopicStates(topic_name=role.topic, topic_id=role.topic_id, partition_states=[])
+        )
+        topic.partition_states.append(_leader(make.TopicStates.PartitionStates, role))
+    return make(
+        controller_id=services.broker_id,
+        controller_epoch=request.controller_epoch,
+        broker_epoch=request.broker_epoch,
+        topic_states=list(topics.values()),
+        live_brokers=[_live(make.LiveBrokers, one) for one in request.brokers],
+    )
+
+
+def _leader(make: Any, role: PartitionRole) -> Any:
+    return make(
+        partition_index=role.partition,
+        controller_epoch=role.controller_epoch,
+        leader=role.leader,
+        leader_epoch=role.leader_epoch,
+        isr=list(role.isr),
+        zk_version=role.partition_epoch,
+        replicas=list(role.replicas),
+        offline_replicas=list(role.offline),
+    )
+
+
+def _live(make: Any, broker: LiveBroker) -> Any:
+    endpoints = [
+        make.Endpoints(port=port, host=host, listener=listener, security_protocol=_PLAINTEXT)
+        for listener, (host, port) in broker.endpoints.items()
+    ]
+    return make(id=broker.id, endpoints=endpoints, rack=broker.rack)
+
+
+def _stop_message(services: Services, request: StopRequest, version: int) -> Any:
+    make = STOP_REPLICA.Request
+    topics: dict[str, Any] = {}
+    for one in request.stops:
+        topic = topics.setdefault(one.topic, make.TopicStates(topic_name=one.topic, partition_states=[]))
+        topic.partition_states.append(
+            make.TopicStates.PartitionStates(
+                partition_index=one.partition, leader_epoch=one.leader_epoch, delete_partition=one.delete
+            )
+        )
+    return make(
+        controller_id=services.broker_id,
+        controller_epoch=request.controller_epoch,
+        broker_epoch=request.broker_epoch,
+        topic_states=list(topics.values()),
+    )
+
+
+_HOW: dict[type, Any] = {
+    RolesRequest: (LEADER_AND_ISR, _ROLES_VERSIONS, _roles_message),
+    MetadataRequest: (UPDATE_METADATA, _METADATA_VERSIONS, _metadata_message),
+    StopRequest: (STOP_REPLICA, _STOP_VERSIONS, _stop_message),
+}
