@@ -111,7 +111,7 @@ def test_what_only_the_controller_does_is_refused(controller):
         lambda: controller.add_partitions("t", 3, None, validate_only=True),
         lambda: controller.delete("t"),
         lambda: controller.reassign("t", 0, [1]),
-        lambda: controller.elect_leader("t", 0),
+        lambda: controller.elect(0, [("t", 0)]),
     ]
     for call in calls:
         with pytest.raises(KafkaError) as caught:

@@ -53,8 +53,10 @@ def test_counts_default_to_the_settings() -> None:
     assert planned(1, 1) == {0: [7]}
 
 
-def test_replicas_are_assigned_round_robin() -> None:
-    assert planned(3, 2, brokers=(1, 2, 3)) == {0: [1, 2], 1: [2, 3], 2: [3, 1]}
+def test_leaders_are_assigned_round_robin_and_replicas_to_different_brokers() -> None:
+    assignment = planned(3, 2, brokers=(1, 2, 3))
+    assert sorted(replicas[0] for replicas in assignment.values()) == [1, 2, 3]
+    assert all(len(set(replicas)) == 2 for replicas in assignment.values())
 
 
 @pytest.mark.parametrize("count", [0, -2, -(2**31)])
@@ -101,7 +103,8 @@ def test_a_manual_assignment_excludes_counts(partitions: int, replicas: int) -> 
     refused(Errors.INVALID_REQUEST, planned, partitions, replicas, {0: [7]})
 
 
-def test_added_partitions_continue_the_round_robin() -> None:
+def test_added_partitions_begin_with_the_leader_of_the_first_partition_as_in_kafka() -> None:
+    assert plan_more_partitions("t", {0: [2, 3]}, {1: None, 2: None, 3: None}, 3, None) == {1: [3, 2], 2: [1, 3]}
     assert plan_more_partitions("t", {0: [7]}, [7], 3, None) == {1: [7], 2: [7]}
     assert plan_more_partitions("t", {0: [7]}, [7], 2, [[7]]) == {1: [7]}
 

@@ -114,6 +114,22 @@ def test_requests_of_a_former_controller_are_refused_as_a_whole(controller):
     assert controller.replicas.get("t", 0).leader_epoch == 0
 
 
+def test_a_request_that_comes_late_on_a_connection_that_the_controller_has_replaced_changes_nothing(controller):
+    """The controller has sent the request again on a new connection, and others after it."""
+    first = controller.wire
+    with Wire(controller.server.bootstrap_servers) as controller.wire:
+        assert controller.send_roles(leader_epoch=2)[0] == Errors.NONE
+        controller.wire, second = first, controller.wire
+        with pytest.raises((AssertionError, OSError)):  # the broker closes the connection
+            controller.send_roles(leader_epoch=5)
+        assert controller.replicas.get("t", 0).leader_epoch == 2
+        controller.wire = second
+        assert controller.send_roles(leader_epoch=3)[0] == Errors.NONE
+    with Wire(controller.server.bootstrap_servers) as controller.wire:
+        assert controller.send_roles(leader_epoch=4)[0] == Errors.NONE
+    controller.wire = first
+
+
 def test_a_stop_of_an_earlier_leader_epoch_is_refused_for_its_partition(controller):
     controller.send_roles(leader_epoch=3)
     assert controller.stop_partition(leader_epoch=2) == (Errors.NONE, [Errors.FENCED_LEADER_EPOCH])

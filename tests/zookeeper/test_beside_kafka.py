@@ -1,7 +1,6 @@
 """kafkapy brokers beside others on one ZooKeeper: Apache Kafka 3.9.1, which is then the controller, or kafkapy."""
 
 import json
-import logging
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -125,37 +124,36 @@ def test_a_broker_joins_kafka_and_knows_what_kafka_knows(
         kafka.stop()
 
 
-def test_kafka_takes_the_controller_from_a_broker_that_was_alone_and_gives_it_back(
-    zookeeper: ZooKeeper, connect: str, start: Start, tree: Tree, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_kafka_gets_its_roles_from_this_controller_and_takes_the_control_when_it_stops(
+    zookeeper: ZooKeeper, connect: str, start: Start, tree: Tree, tmp_path: Path
 ) -> None:
-    caplog.set_level(logging.INFO)
     theirs, mine = two_listeners(), two_listeners()
     server = ours(start, mine)
     services, bootstrap = server.services, addresses(mine)[0]
-    own_controller = services.controller
-    own_controller.create("alone", partitions=2)
+    services.controller.create("alone", partitions=2)
     produce(bootstrap, "alone", ["a"])
     kafka = kafka_beside(tmp_path, connect, theirs)
     try:
-        eventually(lambda: tree.exists("/controller") and json.loads(tree.get("/controller").data)["brokerid"] == KAFKA)
-        assert services.controller is not own_controller
-        eventually(lambda: seen(addresses(theirs)[0]) == seen(bootstrap) and seen(bootstrap)[1] == KAFKA)
+        eventually(lambda: seen(addresses(theirs)[0]) == seen(bootstrap) and len(seen(bootstrap)[2]) == 2)
+        assert seen(addresses(theirs)[0])[1] == OURS
         assert services.cache.leader("alone", 0).id == OURS
-        produce(bootstrap, "alone", ["b"])
-        create(kafka.bootstrap, NewTopic("theirs", 6, 1))
-        eventually(lambda: "theirs" in services.cache)
+        create(kafka.bootstrap, NewTopic("both", 4, 2))
+        produce(kafka.bootstrap, "both", ["b", "c"])
+        assert {leader.id for leader in services.cache.partitions("both").values()} == {OURS, KAFKA}
+        eventually(lambda: all(len(one.isr) == 2 for one in services.cache.partitions("both").values()))
+        epoch = int(tree.get("/controller_epoch").data)
+        server.stop()
+        eventually(lambda: tree.exists("/controller") and json.loads(tree.get("/controller").data)["brokerid"] == KAFKA)
+        assert int(tree.get("/controller_epoch").data) == epoch + 1
+        eventually(lambda: {one.leader_id for one in metadata(kafka.bootstrap, "both").topics[0].partitions} == {KAFKA})
+        assert sorted(consume(kafka.bootstrap, "both", "g", 2)) == ["b", "c"]
+        server = ours(start, mine)
+        eventually(lambda: seen(bootstrap)[1] == KAFKA and seen(addresses(theirs)[0]) == seen(bootstrap))
+        eventually(lambda: all(len(one.isr) == 2 for one in server.services.cache.partitions("both").values()))
     finally:
         kafka.stop()
-    eventually(lambda: services.controller is own_controller)
-    eventually(lambda: seen(bootstrap)[1] == OURS)
-    assert [one[0] for one in seen(bootstrap)[2]] == [OURS]
-    produce(bootstrap, "alone", ["c"])
-    assert consume(bootstrap, "alone", "g", 3) == ["a", "b", "c"]
-    own_controller.create("alone-again", partitions=1)
-    produce(bootstrap, "alone-again", ["d"])
-    (topic,) = metadata(bootstrap, "theirs").topics  # a partition is led here only if this broker was in sync
-    assert {(one.replica_nodes[0], one.leader_id) for one in topic.partitions} == {(KAFKA, -1), (OURS, OURS)}
-    assert "left the control of the cluster" in caplog.text
+    eventually(lambda: server.services.is_controller)
+    produce(bootstrap, "both", ["d"])
 
 
 def test_a_start_is_refused_that_would_harm_the_cluster(
@@ -182,22 +180,20 @@ def test_a_start_is_refused_that_would_harm_the_cluster(
     )
 
 
-def test_several_brokers_without_kafka_have_no_controller_until_one_is_alone(
-    start: Start, tree: Tree, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_several_brokers_have_one_controller_and_another_one_when_it_stops(start: Start, tree: Tree) -> None:
     start = patient(start)
-    first = start(1)
-    first.services.controller.create("t", partitions=1)
-    second = start(2)
-    eventually(lambda: not tree.exists("/controller"))
-    eventually(lambda: not first.services.is_controller)
+    first, second = start(1), start(2)
+    eventually(lambda: len(first.services.cache.live_brokers()) == 2)
+    first.services.controller.create("t", partitions=4, replication=2)
+    eventually(lambda: len(second.services.cache.partitions("t")) == 4)
     assert not second.services.is_controller
-    assert first.services.replicas.get("t", 0).leader_epoch == 0
-    produce(first.bootstrap_servers, "t", ["still served"])
-    eventually(lambda: caplog.text.count("none is the controller") == 2, seconds=30)
-    second.stop()
-    eventually(lambda: first.services.is_controller)
-    first.services.controller.create("again", partitions=1)
+    produce(second.bootstrap_servers, "t", ["before"])
+    first.stop()
+    eventually(lambda: second.services.is_controller)
+    eventually(lambda: {one.id for one in second.services.cache.partitions("t").values()} == {2})
+    produce(second.bootstrap_servers, "t", ["after"])
+    assert sorted(consume(second.bootstrap_servers, "t", "g", 2)) == ["after", "before"]
+    second.services.controller.create("again", partitions=1)
 
 
 def test_a_broker_without_the_controller_writes_the_topics_that_its_clients_need(
@@ -222,17 +218,6 @@ def test_a_broker_without_the_controller_writes_the_topics_that_its_clients_need
         assert len(json.loads(tree.get("/brokers/topics/wanted").data)["topic_id"]) == 22
     finally:
         kafka.stop()
-
-
-def test_the_controller_of_another_is_left_alone(start: Start, tree: Tree) -> None:
-    """A broker that is the controller resigns only from its own term."""
-    server = start(1)
-    controller = tree.get("/controller")
-    second = start(2)
-    eventually(lambda: not server.services.is_controller)
-    assert not tree.exists("/controller")
-    assert not second.services.is_controller
-    assert controller.ephemeral
 
 
 def test_requests_that_only_the_controller_carries_out_are_refused_by_others(start: Start, tree: Tree) -> None:
@@ -305,8 +290,8 @@ def test_what_a_dead_leader_had_replicated_is_led_by_the_broker_that_is_left(
         kafka.kill()
     kafka = kafka_beside(tmp_path, connect, theirs | session)
     try:
-        eventually(lambda: not services.is_controller)
         eventually(lambda: sorted(services.cache.leader("t", 0).isr) == [KAFKA, OURS], seconds=60)
-        assert seen(addresses(mine)[0])[1] == KAFKA
+        assert services.is_controller
+        eventually(lambda: seen(addresses(theirs)[0]) == seen(addresses(mine)[0]))
     finally:
         kafka.stop()

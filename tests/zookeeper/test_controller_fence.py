@@ -68,7 +68,7 @@ def test_each_change_of_a_former_controller_fails_as_a_whole(tree: ZooKeeperTree
         lambda: wait(topics.mark_deleted, "t"),
         lambda: wait(topics.remove, "doomed"),
         lambda: wait(topics.set_states, {("t", 0): PartitionState(1, 9, [1], 1)}),
-        lambda: wait(topics.complete_topic, "outside", 1, lambda name, index: 0),
+        lambda: wait(topics.complete_topic, "outside"),
         lambda: fence.discard("/isr_change_notification/n"),
     ]
     for change in changes:

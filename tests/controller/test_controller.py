@@ -1,18 +1,16 @@
 """Changes of topics that fail halfway."""
 
-import threading
-
 import pytest
 
 from kafkapy.controller.outside_changes import OutsideChanges
-from kafkapy.controller.reassignment import moved
+from kafkapy.controller.reassignment import target_of, with_target
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.cache import Leader
 from kafkapy.metadata.controller_fence import ControllerFence
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.roles import PartitionRole
 from kafkapy.metadata.topic_nodes import Move, PartitionState, Topic
-from kafkapy.metadata.tree import Set, wait
+from kafkapy.metadata.tree import wait
 from kafkapy.tools.topics.zookeeper import ZooKeeperTopics
 from tests.harness.wire import eventually
 from tests.server.requests import batch, start_broker
@@ -114,48 +112,24 @@ def test_a_partition_that_is_moved_to_this_broker_alone_takes_acks_all_at_once(t
         server.stop()
 
 
-def test_a_move_during_the_start_is_not_overwritten_by_the_state_before_it(tmp_path, monkeypatch):
-    """The partition is moved when the start has applied the roles, and is about to update the leaders in metadata."""
-    server = start_broker(tmp_path, broker_id=0)
-    services, controller = server.services, server.services.controller
-    wait(services.topics.create, "t", {0: [0, 7]}, {})
-    update = services.roles.update_metadata
-    moving = threading.Thread(target=controller.reassign, args=("t", 0, [0]), daemon=True)
-
-    def overtaken(*arguments):
-        monkeypatch.undo()
-        moving.start()
-        moving.join(0.2)  # it runs until it has to wait
-        update(*arguments)
-
-    try:
-        monkeypatch.setattr(services.roles, "update_metadata", overtaken)
-        services.replicas.expect("t", [0])
-        assert controller.start([services.topics.get("t")], lambda: False)
-        moving.join()
-        assert services.cache.leader("t", 0) == Leader(0, 2, (0,), (0,), (), 2)
-        assert services.replicas.leader_epoch("t", 0) == 2
-    finally:
-        server.stop()
-
-
-@pytest.mark.parametrize(("isr", "code"), [([0, 7], Errors.ELECTION_NOT_NEEDED), ([7], Errors.LEADER_NOT_AVAILABLE)])
+@pytest.mark.parametrize(
+    ("isr", "code"), [([0, 7], Errors.PREFERRED_LEADER_NOT_AVAILABLE), ([7], Errors.ELECTION_NOT_NEEDED)]
+)
 def test_an_election_is_answered_by_the_state_of_the_partition(tmp_path, isr, code):
     server = start_broker(tmp_path, broker_id=0)
     controller, topics = server.services.controller, server.services.topics
     try:
-        wait(topics.create, "t", {0: [7, 0]}, {})
+        wait(topics.create, "t", {0: [7, 0], 1: [0, 7]}, {})
         wait(topics.set_states, {("t", 0): PartitionState(isr[0], 3, isr, 1)})
-        with pytest.raises(KafkaError) as raised:
-            controller.elect_leader("t", 0)
-        assert raised.value.code == code
-        with pytest.raises(KafkaError) as raised:
-            controller.elect_leader("t", 1)
-        assert raised.value.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
-        server._tree.commit([Set("/brokers/topics/t/partitions/0/state", b"{}")])
-        with pytest.raises(KafkaError, match="not a valid partition state") as raised:
-            controller.elect_leader("t", 0)
-        assert raised.value.code == Errors.UNKNOWN_SERVER_ERROR
+        asked = [("t", 0), ("t", 1), ("t", 2)]
+        codes = {key: None if error is None else error.code for key, error in controller.elect(0, asked).items()}
+        assert codes == {
+            ("t", 0): code,
+            ("t", 1): Errors.ELECTION_NOT_NEEDED,
+            ("t", 2): Errors.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        assert controller.elect(1, None) == ({("t", 0): None} if isr == [7] else {})
+        assert topics.state("t", 0).leader == 0
     finally:
         server.stop()
 
@@ -185,17 +159,16 @@ def test_other_brokers_partitions_have_no_leader_here_and_deleted_ones_are_unkno
 
 
 @pytest.mark.parametrize("target", [[0, 7], [7, 0], None])
-def test_each_change_of_the_replicas_begins_a_leader_epoch(target):
+def test_a_reassignment_to_the_original_replicas_cancels_the_one_in_progress(target):
     topic = Topic("t", bytes(16), {0: [7, 0, 8], 1: [0]}, {0: Move([8], [])})
-    changed, state = moved(topic, 0, target, PartitionState(0, 4, [0, 8], 1), 2)
+    changed = with_target(topic, 0, target)
     assert changed.assignment == {0: [7, 0] if target is None else target, 1: [0]}
     assert changed.moves == {}
-    assert state == PartitionState(0, 5, [0], 2)
-    changed, state = moved(topic, 0, [8], PartitionState(0, 4, [0], 1), 2)
+    assert target_of(changed, 0) == changed.assignment[0]
+    changed = with_target(topic, 0, [8])
     assert changed.assignment[0] == [8, 7, 0]
     assert changed.moves == {0: Move([8], [7, 0])}
-    assert state == PartitionState(0, 5, [0], 2)
-    assert moved(topic, 0, target, None, 2)[1] is None
+    assert target_of(changed, 0) == [8]
 
 
 def test_a_topic_created_elsewhere_with_bad_settings_is_left_alone_until_they_are_corrected(tmp_path, caplog):
