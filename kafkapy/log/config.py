@@ -113,7 +113,7 @@ _TOPIC_ROWS: tuple[tuple[str, str, Any, Validator | None, bool, str], ...] = (
     ("segment.jitter.ms", T.LONG, 0, Range(0), True,
      "Upper bound of a random time subtracted from segment.ms, so that partitions do not all roll at the same time."),
     ("segment.ms", T.LONG, 7 * DAY_MS, Range(1), True, "Age of a segment at which the log rolls."),
-    ("unclean.leader.election.enable", T.BOOLEAN, False, None, False,
+    ("unclean.leader.election.enable", T.BOOLEAN, False, None, True,
      "Whether a replica that is not in sync may become leader, which may lose records."),
 )  # fmt: skip
 
