@@ -2,6 +2,9 @@
 
 with kafkapy.Broker() as broker:
     broker.bootstrap_servers  # "127.0.0.1:41873"
+
+with kafkapy.Cluster(3) as cluster:
+    cluster.kill(cluster.controller_id)
 """
 
 from typing import TYPE_CHECKING
@@ -10,8 +13,9 @@ from kafkapy.version import VERSION
 
 if TYPE_CHECKING:
     from kafkapy.testing.broker import Broker
+    from kafkapy.testing.cluster import Cluster
 
-__all__ = ["Broker", "__version__"]
+__all__ = ["Broker", "Cluster", "__version__"]
 __version__ = VERSION
 
 
@@ -21,4 +25,8 @@ def __getattr__(name: str) -> object:
         from kafkapy.testing.broker import Broker
 
         return Broker
+    if name == "Cluster":
+        from kafkapy.testing.cluster import Cluster
+
+        return Cluster
     raise AttributeError(f"module 'kafkapy' has no attribute {name!r}")

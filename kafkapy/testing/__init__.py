@@ -1,1 +1,1 @@
-"""A real broker for tests and scripts: `kafkapy.Broker`, and the fixtures of a pytest plugin."""
+"""Real brokers for tests and scripts: `kafkapy.Broker`, `kafkapy.Cluster`, and the fixtures of a pytest plugin."""

@@ -139,7 +139,16 @@ class Broker:
         if self._stderr is not None:  # from a killed child
             self._stderr.close()
         self._stderr = tempfile.NamedTemporaryFile(prefix="kafkapy-stderr-")  # noqa: SIM115 - closed in _clean_up
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._stderr, text=True, encoding="utf-8")
+        # In a session of its own: Ctrl-C in a terminal would reach the child too, and the SIGTERM of `stop` would then
+        # be the second signal, which ends a broker at once.
+        child = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            text=True,
+            encoding="utf-8",
+            start_new_session=True,
+        )
         self._child = child
         # The watchdog kills a broker that hangs, which ends the read below.
         watchdog = threading.Timer(START_TIMEOUT_S, child.kill)

@@ -1,4 +1,4 @@
-"""Pytest fixtures of the package: a broker for the whole test run, and a new topic for each test.
+"""Pytest fixtures of the package: a broker or a cluster for the whole test run, and a new topic for each test.
 
     def test_mine(kafkapy_broker, kafkapy_topic):
         producer = KafkaProducer(bootstrap_servers=kafkapy_broker.bootstrap_servers)
@@ -16,6 +16,7 @@ import pytest
 
 if TYPE_CHECKING:
     from kafkapy.testing.broker import Broker
+    from kafkapy.testing.cluster import Cluster
 
 _numbers = itertools.count(1)
 
@@ -28,6 +29,16 @@ def kafkapy_broker() -> "Iterator[Broker]":
 
     with Broker() as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def kafkapy_cluster() -> "Iterator[Cluster]":
+    """Yield a running cluster of three brokers in processes of their own, for all tests of the run. It needs a
+    ZooKeeper, as kafkapy.Cluster says. A broker that a test has stopped or killed stays so until a test starts it."""
+    from kafkapy.testing.cluster import Cluster
+
+    with Cluster(3) as cluster:
+        yield cluster
 
 
 @pytest.fixture

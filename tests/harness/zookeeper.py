@@ -78,6 +78,14 @@ class ZooKeeper:
         self.process.kill()
 
 
+def jars_in(directory: Path) -> Path:
+    """Return the directory after links to the jars of ZooKeeper, and of what it needs, have been made in it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for jar in map(Path, toolchain.maven_classpath(KAFKA_POM, KAFKA_VERSION).split(":")):
+        (directory / jar.name).symlink_to(jar)
+    return directory
+
+
 def eventually(condition: Callable[[], object], *, seconds: float = 20, what: str = "") -> None:
     """Wait until the condition is true."""
     deadline = time.monotonic() + seconds

@@ -101,6 +101,11 @@ def test_only_a_running_child_can_be_killed():
         kafkapy.Broker().kill()
 
 
+def test_a_child_does_not_get_the_signals_of_the_terminal():
+    with kafkapy.Broker(process=True) as broker:
+        assert os.getsid(broker.pid) == broker.pid  # a session of its own, so Ctrl-C reaches only this process
+
+
 def test_an_unknown_name_of_the_package_raises_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
         kafkapy.Nonsense  # noqa: B018 - the lookup raises

@@ -3,6 +3,11 @@
 import subprocess
 import sys
 
+import pytest
+
+from kafkapy.testing.zookeeper import JARS_VARIABLE
+from tests.harness.zookeeper import jars_in
+
 pytest_plugins = ["pytester"]
 
 
@@ -34,6 +39,21 @@ def test_the_fixtures_are_a_running_broker_and_a_topic_for_each_test(pytester):
         """
     )
     pytester.runpytest_inprocess().assert_outcomes(passed=3)
+
+
+@pytest.mark.other_runtime
+def test_a_fixture_is_a_running_cluster_of_three(pytester, tmp_path, monkeypatch):
+    monkeypatch.setenv(JARS_VARIABLE, str(jars_in(tmp_path / "libs")))
+    pytester.makepyfile(
+        """
+        from kafkapy.client import Admin
+
+        def test_one(kafkapy_cluster):
+            with Admin(kafkapy_cluster.bootstrap_servers) as admin:
+                assert sorted(broker.node_id for broker in admin.describe_cluster().brokers) == [1, 2, 3]
+        """
+    )
+    pytester.runpytest_inprocess().assert_outcomes(passed=1)
 
 
 def test_a_run_that_uses_no_fixture_loads_no_broker():
