@@ -44,6 +44,7 @@ from typing import TYPE_CHECKING, Any
 from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.administration.descriptions import NewTopic
 from kafkapy.client.administration.group_admin import GroupAdmin
+from kafkapy.client.administration.partition_admin import PartitionAdmin, Reassignment
 from kafkapy.client.administration.txn_admin import TransactionAdmin
 from kafkapy.client.cluster import Broker, Cluster, Partition, Topic
 from kafkapy.client.connection import Connection
@@ -122,6 +123,7 @@ __all__ = [
     "OffsetOutOfRange",
     "OwnershipLost",
     "Partition",
+    "PartitionAdmin",
     "ProduceFailed",
     "Producer",
     "ProducerClosed",
@@ -129,6 +131,7 @@ __all__ = [
     "ProducerFailed",
     "ProducerFenced",
     "QueueFull",
+    "Reassignment",
     "RebalanceFailed",
     "RebalanceListener",
     "RecordProducer",

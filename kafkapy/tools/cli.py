@@ -23,6 +23,8 @@ COMMANDS = {
     "groups": "kafkapy.tools.groups.cli:app",
     "transactions": "kafkapy.tools.transactions.cli:app",
     "configs": "kafkapy.tools.configs:app",
+    "cluster": "kafkapy.tools.cluster:cluster",
+    "leaders": "kafkapy.tools.leaders:app",
     "mirror": "kafkapy.tools.mirror.cli:mirror",
     "spark": "kafkapy.tools.spark:app",
     "zk": "kafkapy.tools.zk.cli:app",

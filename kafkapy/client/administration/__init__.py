@@ -1,1 +1,1 @@
-"""Admin clients for topics, configurations, consumer groups and transactions."""
+"""Admin clients for topics, configurations, partitions, consumer groups and transactions."""

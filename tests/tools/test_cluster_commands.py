@@ -1,0 +1,159 @@
+"""The commands about brokers, leaders and replicas, with a cluster of three brokers."""
+
+import json
+
+import pytest
+
+import kafkapy
+from kafkapy.client import Admin
+from kafkapy.client.administration.descriptions import NewTopic
+from tests.harness.zookeeper import eventually, jars_in
+
+pytestmark = pytest.mark.other_runtime
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    jars = jars_in(tmp_path_factory.mktemp("jars") / "libs")
+    config = {"auto.leader.rebalance.enable": False, "replica.lag.time.max.ms": 2000}
+    with kafkapy.Cluster(3, zookeeper_jars=jars, config=config) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def command(kafkapy, cluster, monkeypatch):
+    """Return a function that runs a command on the cluster, and returns its exit code, output and error output."""
+    monkeypatch.setenv("KAFKAPY_BOOTSTRAP_SERVER", cluster.bootstrap_servers)
+    return kafkapy
+
+
+@pytest.fixture
+def run(command):
+    """Return a function that runs a command that must succeed and returns its output."""
+
+    def call(*words):
+        code, out, err = command(*words)
+        assert (code, err) == (0, "")
+        return out
+
+    return call
+
+
+@pytest.fixture
+def topic(cluster, request):
+    """Return a function that creates a topic of the test with the given replicas of each partition."""
+    names = []
+
+    def create(*replicas):
+        name = f"{request.node.name[:100].partition('[')[0]}-{len(names)}"
+        with Admin(cluster.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(name, assignment=dict(enumerate(replicas)))])
+        names.append(name)
+        return name
+
+    yield create
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.delete_topics(names)
+
+
+def partitions(cluster, name):
+    with Admin(cluster.bootstrap_servers) as admin:
+        return admin.describe_topic(name).partitions
+
+
+def test_the_brokers_are_shown_with_what_they_lead_and_lack(run, cluster, topic):
+    topic([1, 2], [1, 3], [2, 1])
+    found = json.loads(run("cluster", "--json"))
+    assert found["controller"] == cluster.controller_id
+    assert (found["partitions"], found["leaderless"]) == (3, 0)
+    assert [(one["id"], one["leads"], one["replicas"], one["notInSync"]) for one in found["brokers"]] == [
+        (1, 2, 3, 0),
+        (2, 1, 2, 0),
+        (3, 0, 1, 0),
+    ]
+    assert [one["id"] for one in found["brokers"] if one["controller"]] == [cluster.controller_id]
+    addresses = [f"{one['host']}:{one['port']}" for one in found["brokers"]]
+    assert ",".join(addresses) == cluster.bootstrap_servers
+    lines = run("cluster").splitlines()
+    assert lines[0] == f"Cluster {found['id']}, 3 partitions"
+    assert lines[1].split()[:4] == ["broker", "address", "rack", "controller"]
+    assert [line.split()[1] for line in lines[2:]] == addresses
+    assert [line.split()[-3:] for line in lines[2:]] == [["2", "3", "0"], ["1", "2", "0"], ["0", "1", "0"]]
+
+
+def test_a_broker_that_is_not_running_is_shown_with_its_replicas(run, cluster, topic):
+    topic([3, 1])
+    topic([3])
+    cluster.stop(3)
+    try:
+        found = json.loads(run("cluster", "--json", "--bootstrap-server", cluster.bootstrap_servers))
+        stopped = found["brokers"][2]
+        assert stopped == {
+            "id": 3,
+            "host": None,
+            "port": None,
+            "rack": None,
+            "running": False,
+            "controller": False,
+            "leads": 0,
+            "replicas": 2,
+            "notInSync": 1,  # the last replica stays in the ISR
+        }
+        assert found["leaderless"] == 1
+        out = run("cluster", "--bootstrap-server", cluster.bootstrap_servers)
+        assert ", 2 partitions, 1 without a leader\n" in out
+        assert "not running" in out
+    finally:
+        cluster.start(3)
+
+
+def test_preferred_leaders_are_elected_again_after_a_restart(run, cluster, topic):
+    name = topic([2, 1], [1, 2], [2, 3])
+    cluster.restart(2)
+    eventually(lambda: all(len(one.isr) == 2 for one in partitions(cluster, name).values()))
+    assert {one.leader for one in partitions(cluster, name).values()} == {1, 3}
+    results = json.loads(run("leaders", "elect", "--topic", name, "--partition", 0, "--partition", 1, "--json"))
+    assert [(one["partition"], one["elected"], one["error"]) for one in results] == [
+        (0, True, None),
+        (1, False, "ELECTION_NOT_NEEDED"),
+    ]
+    out = run("leaders", "elect", "--all")
+    assert out.startswith("Elected the leaders of 1 partition.\n")
+    assert f"{name} " in out
+    eventually(lambda: [one.leader for one in partitions(cluster, name).values()] == [2, 1, 2])
+    out = run("leaders", "elect", "-t", name)
+    assert out == "Elected the leaders of 0 partitions.\nNo election was needed for 3 partitions.\n"
+
+
+def test_a_failed_election_is_shown_with_its_reason(command, cluster, topic):
+    name = topic([3, 1])
+    cluster.stop(3)
+    try:
+        code, out, _ = command("leaders", "elect", "-t", name, "-b", cluster.bootstrap_servers)
+        assert code == 1
+        assert "The election failed for 1 partition.\n" in out
+        assert "PREFERRED_LEADER_NOT_AVAILABLE" in out
+    finally:
+        cluster.start(3)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ([], "either --topic or --all"),
+        (["--all", "--topic", "t"], "either --topic or --all"),
+        (["--all", "--partition", "1"], "--partition goes with one --topic"),
+        (["-t", "a", "-t", "b", "-p", "1"], "--partition goes with one --topic"),
+    ],
+)
+def test_options_of_an_election_that_do_not_fit_are_refused(command, words, named):
+    code, _, err = command("leaders", "elect", *words)
+    assert code == 2
+    assert named in err
+
+
+def test_an_election_of_a_partition_that_is_not_there_is_refused(command, topic):
+    name = topic([1])
+    code, _, err = command("leaders", "elect", "-t", name, "-p", 7)
+    assert code == 1
+    assert "has no partition 7" in err
