@@ -157,3 +157,64 @@ def test_an_election_of_a_partition_that_is_not_there_is_refused(command, topic)
     code, _, err = command("leaders", "elect", "-t", name, "-p", 7)
     assert code == 1
     assert "has no partition 7" in err
+
+
+def test_a_topic_is_created_with_the_assigned_replicas(run, command, cluster):
+    assert run("topics", "create", "assigned", "--replica-assignment", "3:1,1:2,2:3", "--validate-only") == (
+        "Topic assigned could be created.\n"
+    )
+    assert run("topics", "create", "assigned", "--replica-assignment", "3:1,1:2,2:3") == (
+        "Created topic assigned with 3 partitions.\n"
+    )
+    assert [one.replicas for one in partitions(cluster, "assigned").values()] == [(3, 1), (1, 2), (2, 3)]
+    run("topics", "delete", "assigned")
+    assert run("topics", "create", "counted", "-p", 1, "--replication-factor", 2).endswith("with 1 partition.\n")
+    assert len(partitions(cluster, "counted")[0].replicas) == 2
+    run("topics", "delete", "counted")
+    code, _, err = command("topics", "create", "t", "--replica-assignment", "1:x")
+    assert (code, "'1:x' is not broker ids" in err) == (2, True)
+    code, _, err = command("topics", "create", "t", "--replica-assignment", "1:2", "-p", 1)
+    assert (code, "neither --partitions nor --replication-factor" in err) == (2, True)
+
+
+def test_partitions_with_a_problem_are_shown_alone(run, command, cluster, topic):
+    low = topic([1, 2], [1, 3])
+    lost = topic([3])
+    options = ("--under-replicated-partitions", "--under-min-isr-partitions", "--unavailable-partitions")
+    run("topics", "alter", low, "-c", "min.insync.replicas=2")
+    none = [run("topics", "describe", option) for option in options]
+    assert none == [
+        "All replicas are in sync.\n",
+        "All partitions have enough replicas in sync.\n",
+        "All partitions have a leader.\n",
+    ]
+    cluster.stop(3)
+    try:
+        servers = cluster.bootstrap_servers
+
+        def shown(option):
+            code, out, err = command("topics", "describe", option, "--json", "-b", servers)
+            assert (code, err) == (1, "")
+            return [(one["name"], [each["partition"] for each in one["partitions"]]) for one in json.loads(out)]
+
+        assert shown("--under-replicated-partitions") == shown("--under-replicated") == [(low, [1])]
+        assert shown("--under-min-isr-partitions") == [(low, [1]), (lost, [0])]
+        assert shown("--unavailable-partitions") == [(lost, [0])]
+    finally:
+        cluster.start(3)
+    code, _, err = command("topics", "describe", *options[:2])
+    assert code == 2
+    assert "say one of --under-replicated-partitions, --under-min-isr-partitions" in err
+
+
+def test_zookeeper_alone_shows_problems_and_assigns_replicas(command, cluster):
+    words = ["--zookeeper", cluster.zookeeper]
+    created = command("topics", "create", "by-nodes", "--replica-assignment", "1:3,2:1", *words)
+    assert created == (0, "Created topic by-nodes with 2 partitions.\n", "")
+    with Admin(cluster.bootstrap_servers) as admin:
+        found = admin.cluster.topic("by-nodes", refresh=True, wait_for_leaders=True)
+        assert [one.replicas for one in found.partitions.values()] == [(1, 3), (2, 1)]
+        eventually(lambda: command("topics", "describe", "by-nodes", "--unavailable-partitions", *words)[0] == 0)
+        code, _, err = command("topics", "describe", "--under-min-isr-partitions", *words)
+        assert (code, "needs --bootstrap-server" in err) == (2, True)
+        admin.delete_topics(["by-nodes"])

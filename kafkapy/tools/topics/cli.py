@@ -10,6 +10,7 @@ from kafkapy.tools.common.errors import CallError
 from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Json, Servers, key_values
 from kafkapy.tools.common.output import counted, print_json, print_table
 from kafkapy.tools.topics.backend import topic_backend
+from kafkapy.tools.topics.choices import UNAVAILABLE, UNDER_MIN_ISR, UNDER_REPLICATED
 from kafkapy.tools.topics.interface import Document
 
 app = typer.Typer(no_args_is_help=True, help="List, create, describe, alter and delete topics.")
@@ -70,6 +71,14 @@ def create_topics(
     replicas: Annotated[
         int, typer.Option("--replication-factor", "-r", help="-1: the broker's default.replication.factor.")
     ] = -1,
+    assignment: Annotated[
+        str | None,
+        typer.Option(
+            "--replica-assignment",
+            metavar="ID:ID,ID:ID",
+            help="The brokers of each partition, the preferred leader first: 1:2,2:3 is two partitions.",
+        ),
+    ] = None,
     config: Config = None,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Do not fail if a topic exists already.")
@@ -87,13 +96,18 @@ def create_topics(
 
         kafkapy topics create flights --partitions 4 --config retention.ms=3600000
 
+        kafkapy topics create flights --replica-assignment 1:2,2:3,3:1
+
         kafkapy topics create flights -p 4 -r 1 --zookeeper localhost:2181/kafka
     """
     settings = key_values("--config", config or ())
+    brokers = None if assignment is None else _brokers_of(assignment)
+    if brokers is not None and (partitions, replicas) != (-1, -1):
+        raise CallError("--replica-assignment goes with neither --partitions nor --replication-factor")
     with topic_backend(context, servers, zookeeper, command_config) as backend:
         for name in names:
             try:
-                count = backend.create(name, partitions, replicas, settings, validate_only=validate_only)
+                count = backend.create(name, partitions, replicas, settings, brokers, validate_only=validate_only)
             except KafkaError as error:
                 if error.code == Errors.TOPIC_ALREADY_EXISTS and if_not_exists:
                     print(f"Topic {name} is there already.")
@@ -105,6 +119,17 @@ def create_topics(
                 print(f"Created topic {name} with {counted(count, 'partition')}.")
 
 
+def _brokers_of(text: str) -> dict[int, list[int]]:
+    """Return the brokers of each partition, by partition, from `1:2,2:3`. Raise CallError for anything else."""
+    found = {}
+    for partition, brokers in enumerate(text.split(",")):
+        ids = brokers.split(":")
+        if not all(one.isascii() and one.isdigit() for one in ids):
+            raise CallError(f"--replica-assignment {text!r}: {brokers!r} is not broker ids with colons, as in 1:2,2:3")
+        found[partition] = [int(one) for one in ids]
+    return found
+
+
 @app.command("describe")
 def describe_topics(
     context: typer.Context,
@@ -112,8 +137,23 @@ def describe_topics(
     under_replicated: Annotated[
         bool,
         typer.Option(
+            "--under-replicated-partitions",
             "--under-replicated",
             help="Only partitions with replicas that are not in sync; the exit code is 1 if there are any.",
+        ),
+    ] = False,
+    under_min_isr: Annotated[
+        bool,
+        typer.Option(
+            "--under-min-isr-partitions",
+            help="Only partitions with fewer replicas in sync than min.insync.replicas; exit code as above.",
+        ),
+    ] = False,
+    unavailable: Annotated[
+        bool,
+        typer.Option(
+            "--unavailable-partitions",
+            help="Only partitions whose leader is not available; exit code as above.",
         ),
     ] = False,
     servers: Servers = DEFAULT_SERVER,
@@ -127,31 +167,32 @@ def describe_topics(
 
         kafkapy topics describe flights
 
-        kafkapy topics describe --under-replicated
+        kafkapy topics describe --under-replicated-partitions
     """
+    chosen = [
+        choice
+        for choice, wanted in (
+            (UNDER_REPLICATED, under_replicated),
+            (UNDER_MIN_ISR, under_min_isr),
+            (UNAVAILABLE, unavailable),
+        )
+        if wanted
+    ]
+    if len(chosen) > 1:
+        raise CallError(f"say one of {', '.join(choice.option for choice in chosen)}, not several")
     with topic_backend(context, servers, zookeeper, command_config) as backend:
         # Without offsets: the leaders of such partitions may not respond.
-        topics = backend.descriptions(names or (), with_offsets=not under_replicated)
-    if under_replicated:
-        topics = _under_replicated(topics)
+        topics = backend.descriptions(names or (), with_offsets=not chosen)
+        for choice in chosen:
+            topics = choice.only(topics, backend)
     if as_json:
         print_json(topics)
     else:
         _show(topics)
-        if under_replicated and not topics:
-            print("All replicas are in sync.")
-    if under_replicated and topics:
+        if chosen and not topics:
+            print(chosen[0].none)
+    if chosen and topics:
         raise typer.Exit(1)
-
-
-def _under_replicated(topics: list[Document]) -> list[Document]:
-    """Return the topics that have partitions with replicas that are not in sync, with these partitions only."""
-    found = []
-    for topic in topics:
-        partitions = [one for one in topic["partitions"] if not set(one["replicas"]) <= set(one["isr"])]
-        if partitions:
-            found.append({**topic, "partitions": partitions})
-    return found
 
 
 def _show(topics: list[Document]) -> None:

@@ -20,11 +20,24 @@ class TopicBackend(Protocol):
         """Return a document for each named topic, or for all topics if `names` is empty: the summary with `configs` and
         `partitions`. With `with_offsets`, the partitions have their first and end offsets, if brokers are asked."""
 
+    def live_brokers(self) -> frozenset[int]:
+        """Return the ids of the brokers that run."""
+
+    def min_isr(self, name: str) -> int:
+        """Return the value of min.insync.replicas that is in effect for a topic."""
+
     def create(
-        self, name: str, partitions: int, replicas: int, settings: Mapping[str, str], *, validate_only: bool
+        self,
+        name: str,
+        partitions: int,
+        replicas: int,
+        settings: Mapping[str, str],
+        assignment: Mapping[int, Sequence[int]] | None = None,
+        *,
+        validate_only: bool,
     ) -> int:
-        """Create a topic and return its number of partitions. With `validate_only`, only check that the topic could be
-        created."""
+        """Create a topic and return its number of partitions. `assignment` has the broker ids of each partition; with
+        it `partitions` and `replicas` are -1. With `validate_only`, only check that the topic could be created."""
 
     def alter_settings(self, name: str, changes: Mapping[str, str], removed: Sequence[str]) -> None:
         """Change settings of a topic, all or none: set those in `changes`, and set those in `removed` back to their

@@ -10,6 +10,8 @@ from kafkapy.client.cluster import Topic, TopicPartition
 from kafkapy.metadata.ids import ZERO_ID, encode_id
 from kafkapy.tools.topics.interface import Document
 
+MIN_ISR = "min.insync.replicas"
+
 
 class KafkaTopics:
     """A TopicBackend that sends requests to the brokers of a cluster."""
@@ -24,12 +26,26 @@ class KafkaTopics:
         topics = [self._admin.describe_topic(name) for name in names] if names else self._admin.list_topics()
         return [self._description(topic, with_offsets) for topic in topics]
 
+    def live_brokers(self) -> frozenset[int]:
+        return frozenset(self._admin.cluster.brokers)
+
+    def min_isr(self, name: str) -> int:
+        (entry,) = self._admin.describe_configs(TOPIC, name, [MIN_ISR])
+        return int(entry.value or 1)
+
     def create(
-        self, name: str, partitions: int, replicas: int, settings: Mapping[str, str], *, validate_only: bool
+        self,
+        name: str,
+        partitions: int,
+        replicas: int,
+        settings: Mapping[str, str],
+        assignment: Mapping[int, Sequence[int]] | None = None,
+        *,
+        validate_only: bool,
     ) -> int:
-        topic = NewTopic(name, partitions, replicas, dict(settings))
+        topic = NewTopic(name, partitions, replicas, dict(settings), assignment)
         created = self._admin.create_topics([topic], validate_only=validate_only)
-        return len(created[0].partitions) if created else partitions
+        return len(created[0].partitions) if created else len(assignment or ()) or partitions
 
     def alter_settings(self, name: str, changes: Mapping[str, str], removed: Sequence[str]) -> None:
         operations: list[tuple[str, int, str | None]] = [(key, SET, value) for key, value in changes.items()]

@@ -67,12 +67,25 @@ class ZooKeeperTopics:
     def descriptions(self, names: Sequence[str], *, with_offsets: bool) -> list[Document]:
         return [self._description(name) for name in names] if names else self._each_readable(self._description)
 
+    def live_brokers(self) -> frozenset[int]:
+        return frozenset(self._broker_ids())
+
+    def min_isr(self, name: str) -> int:
+        raise CallError("--under-min-isr-partitions needs --bootstrap-server: only brokers know their settings")
+
     def create(
-        self, name: str, partitions: int, replicas: int, settings: Mapping[str, str], *, validate_only: bool
+        self,
+        name: str,
+        partitions: int,
+        replicas: int,
+        settings: Mapping[str, str],
+        assignment: Mapping[int, Sequence[int]] | None = None,
+        *,
+        validate_only: bool,
     ) -> int:
         """Write the nodes of a new topic, and return its number of partitions. The controller then chooses the topic id
         and the leaders."""
-        if NOT_GIVEN in (partitions, replicas):
+        if assignment is None and NOT_GIVEN in (partitions, replicas):
             raise CallError(
                 "topics create --zookeeper needs --partitions and --replication-factor: it knows no broker's defaults"
             )
@@ -80,16 +93,21 @@ class ZooKeeperTopics:
         if self._tree.exists(paths.topic(name)):
             raise KafkaError(Errors.TOPIC_ALREADY_EXISTS, f"topic {name} already exists, though it cannot be read")
         check_overrides(LogConfig(), settings)
-        assignment = plan_topic(
-            self._brokers(), partitions, replicas, None, default_partitions=partitions, default_replication=replicas
+        planned = plan_topic(
+            self._brokers(),
+            partitions,
+            replicas,
+            assignment,
+            default_partitions=partitions,
+            default_replication=replicas,
         )
         if not validate_only:
-            node = Create(paths.topic(name), encode_topic(Topic(name, ZERO_ID, assignment)))
+            node = Create(paths.topic(name), encode_topic(Topic(name, ZERO_ID, planned)))
             try:
                 self._tree.commit([self._write_settings(name, settings), node])
             except NodeExists:
                 raise KafkaError(Errors.TOPIC_ALREADY_EXISTS, f"topic {name} already exists") from None
-        return partitions
+        return len(planned)
 
     def alter_settings(self, name: str, changes: Mapping[str, str], removed: Sequence[str]) -> None:
         self._read(name)
