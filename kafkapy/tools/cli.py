@@ -25,6 +25,7 @@ COMMANDS = {
     "configs": "kafkapy.tools.configs:app",
     "cluster": "kafkapy.tools.cluster:cluster",
     "leaders": "kafkapy.tools.leaders:app",
+    "partitions": "kafkapy.tools.partitions.cli:app",
     "mirror": "kafkapy.tools.mirror.cli:mirror",
     "spark": "kafkapy.tools.spark:app",
     "zk": "kafkapy.tools.zk.cli:app",

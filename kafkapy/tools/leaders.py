@@ -5,11 +5,12 @@ from typing import Annotated
 import typer
 
 from kafkapy.client.administration.partition_admin import PartitionAdmin
-from kafkapy.client.cluster import Cluster, TopicPartition
-from kafkapy.errors import Errors, KafkaError, name_of
+from kafkapy.client.cluster import Cluster
+from kafkapy.errors import name_of
 from kafkapy.tools.common.errors import CallError
 from kafkapy.tools.common.options import DEFAULT_SERVER, Json, Servers, cluster_of
 from kafkapy.tools.common.output import counted, print_json, print_table
+from kafkapy.tools.common.selection import named_partitions
 
 app = typer.Typer(no_args_is_help=True, help="Elect the leaders of partitions.")
 
@@ -53,7 +54,7 @@ def elect(
     if partitions and len(topics or ()) != 1:
         raise CallError("--partition goes with one --topic")
     with cluster_of(servers) as cluster:
-        asked = None if every else _named(cluster, topics or [], partitions)
+        asked = None if every else named_partitions(cluster, topics or [], partitions)
         results = PartitionAdmin(cluster).elect_leaders(asked, unclean=unclean)
         cluster.refresh(dict.fromkeys(topic for topic, _ in results))
         rows = [
@@ -88,22 +89,6 @@ def elect(
             )
     if failed:
         raise typer.Exit(1)
-
-
-def _named(cluster: Cluster, topics: list[str], partitions: list[int] | None) -> list[TopicPartition]:
-    """Return the partitions that the options name. Raise KafkaError UNKNOWN_TOPIC_OR_PARTITION if there is no such
-    topic or partition."""
-    found = []
-    for name in topics:
-        known = cluster.topic(name, refresh=True).partitions
-        for index in known if partitions is None else partitions:
-            if index not in known:
-                raise KafkaError(
-                    Errors.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"topic {name!r} has no partition {index}: it has {len(known)}, counted from 0",
-                )
-            found.append((name, index))
-    return found
 
 
 def _leader(cluster: Cluster, topic: str, index: int) -> int | None:

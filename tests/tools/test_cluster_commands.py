@@ -5,8 +5,10 @@ import json
 import pytest
 
 import kafkapy
-from kafkapy.client import Admin
+from kafkapy.client import Admin, GroupConsumer, RecordProducer
+from kafkapy.client.administration.admin import BROKER, SET, TOPIC
 from kafkapy.client.administration.descriptions import NewTopic
+from kafkapy.tools.partitions.throttle import FOLLOWERS, LEADERS, RATES
 from tests.harness.zookeeper import eventually, jars_in
 
 pytestmark = pytest.mark.other_runtime
@@ -218,3 +220,135 @@ def test_zookeeper_alone_shows_problems_and_assigns_replicas(command, cluster):
         code, _, err = command("topics", "describe", "--under-min-isr-partitions", *words)
         assert (code, "needs --bootstrap-server" in err) == (2, True)
         admin.delete_topics(["by-nodes"])
+
+
+def fill(cluster, name, size):
+    with RecordProducer(cluster.bootstrap_servers) as producer:
+        for _ in range(size // 100_000):
+            producer.send(name, b"v" * 100_000, partition=0)
+
+
+def throttles(cluster, name):
+    """Return the settings of the throttle that a topic and the brokers have."""
+    found = {}
+    with Admin(cluster.bootstrap_servers) as admin:
+        for entry in admin.describe_configs(TOPIC, name, [LEADERS, FOLLOWERS]):
+            if entry.source == "DYNAMIC_TOPIC_CONFIG":
+                found[entry.name] = entry.value
+        for number in cluster.running:
+            for entry in admin.describe_configs(BROKER, str(number), RATES):
+                if entry.source == "DYNAMIC_BROKER_CONFIG":
+                    found[number, entry.name] = entry.value
+    return found
+
+
+def test_a_plan_is_shown_first_and_then_done(run, command, cluster, topic):
+    name = topic([1, 2], [2, 3])
+    fill(cluster, name, 200_000)
+    words = ["partitions", "reassign", "-t", name, "--replicas", "3,2"]
+    planned = json.loads(run(*words, "--json"))
+    assert [(one["partition"], one["replicas"], one["target"], one["begun"]) for one in planned] == [
+        (0, [1, 2], [3, 2], False),
+        (1, [2, 3], [3, 2], False),
+    ]
+    assert 200_000 < planned[0]["bytes"] < 210_000  # one new replica
+    assert planned[1]["bytes"] == 0  # only another preferred leader
+    out = run(*words)
+    assert out.endswith(" bytes to copy. Nothing has been changed; --execute does it.\n")
+    assert [one.replicas for one in partitions(cluster, name).values()] == [(1, 2), (2, 3)]
+
+    assert run(*words, "--yes").endswith("Began to move 2 partitions: kafkapy partitions status --wait\n")
+    assert run("partitions", "status", "--wait").endswith("No partition is being moved.\n")
+    eventually(lambda: [one.replicas for one in partitions(cluster, name).values()] == [(3, 2), (3, 2)])
+    assert run(*words, "--execute") == "Nothing is to be moved: the partitions have these replicas already.\n"
+
+
+def test_a_throttled_move_is_shown_and_canceled_with_its_throttle(run, command, cluster, topic):
+    name = topic([1, 2])
+    fill(cluster, name, 3_000_000)
+    words = ["partitions", "reassign", "-t", name, "--replicas", "3,2"]
+    run(*words, "--throttle", 1000, "--execute")
+    assert throttles(cluster, name) == {
+        LEADERS: "0:1,0:2",
+        FOLLOWERS: "0:3",
+        **{(number, key): "1000" for number in (1, 2, 3) for key in RATES},
+    }
+    (moving,) = json.loads(run("partitions", "status", "--json"))
+    assert (moving["replicas"], moving["adding"], moving["removing"]) == ([3, 2, 1], [3], [1])
+    assert moving["copiedBytes"] < moving["bytes"]
+    assert moving["bytes"] > 3_000_000
+    assert "3,2,1" in run("partitions", "status")
+    assert throttles(cluster, name)  # it stays while something is being moved
+    code, _, err = command(*words)
+    assert (code, "is being moved already" in err) == (1, True)
+
+    assert run("partitions", "cancel", "-t", name) == (
+        "Canceled the move of 1 partition.\nRemoved the throttle of 1 topic.\n"
+    )
+    assert throttles(cluster, name) == {}
+    eventually(lambda: partitions(cluster, name)[0].replicas == (2, 1))  # those that are not new, in the new order
+    assert run("partitions", "cancel", "--all") == "Canceled the move of 0 partitions.\n"
+
+
+def test_the_end_of_a_throttled_move_removes_the_throttle(run, cluster, topic):
+    name = topic([1])
+    run("partitions", "reassign", "-t", name, "-r", 3, "--throttle", 10_000_000, "--execute")
+    assert run("partitions", "status", "--wait", "--keep-throttle").endswith("No partition is being moved.\n")
+    assert throttles(cluster, name)
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.alter_configs(TOPIC, name, [(LEADERS, SET, "*")])
+    assert run("partitions", "status") == "No partition is being moved.\nRemoved the throttle of 1 topic.\n"
+    assert throttles(cluster, name) == {LEADERS: "*"}  # it was not set for a move
+    eventually(lambda: sorted(partitions(cluster, name)[0].isr) == [1, 2, 3])
+
+
+def test_internal_topics_are_moved_on_request(run, cluster, topic):
+    name = topic([1, 2])
+    with GroupConsumer(cluster.bootstrap_servers, "g") as consumer:
+        consumer.subscribe([name])
+        eventually(lambda: consumer.poll(0.1) is not None and consumer.positions())
+
+    def topics(*words):
+        planned = json.loads(run("partitions", "reassign", "--replication-factor", 1, "--json", *words))
+        return {one["topic"] for one in planned}
+
+    assert topics() == {name}
+    assert topics("--internal") == {name, "__consumer_offsets"}
+    assert topics("--topic", "__consumer_offsets") == {"__consumer_offsets"}
+
+
+def test_a_file_of_kafka_says_what_to_move(run, command, cluster, topic, tmp_path):
+    name = topic([1, 2], [1, 2])
+    file = tmp_path / "move.json"
+
+    def write(*replicas):
+        file.write_text(json.dumps({"partitions": [{"topic": name, "partition": 1, "replicas": replicas}]}))
+
+    write(2, 3)
+    run("partitions", "reassign", file, "--execute")
+    run("partitions", "status", "--wait")
+    eventually(lambda: [one.replicas for one in partitions(cluster, name).values()] == [(1, 2), (2, 3)])
+    write(2, 7)
+    code, _, err = command("partitions", "reassign", file, "--execute")
+    assert (code, "broker 7, which does not run; running: 1, 2, 3" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["reassign", "-t", "t"], "one of --replicas, --replication-factor and a file"),
+        (["reassign", "-t", "t", "-r", "1", "--replicas", "1"], "one of --replicas"),
+        (["reassign", "move.json", "-t", "t"], "do not go with it"),
+        (["reassign", "--replicas", "1"], "--replicas needs --topic"),
+        (["reassign", "-r", "1", "-p", "0"], "--partition goes with one --topic"),
+        (["reassign", "-r", "1", "--throttle", "0"], "--throttle 0"),
+        (["reassign", "-r", "0"], "at least one replica"),
+        (["cancel"], "either --topic or --all"),
+        (["cancel", "--all", "-p", "1"], "--partition goes with one --topic"),
+    ],
+)
+def test_options_of_moves_that_do_not_fit_are_refused(command, topic, words, named):
+    topic([1])
+    code, _, err = command("partitions", *words)
+    assert code == 2
+    assert named in err

@@ -1,0 +1,24 @@
+"""The partitions that the options --topic and --partition name."""
+
+from collections.abc import Sequence
+
+from kafkapy.client.cluster import Cluster, TopicPartition
+from kafkapy.errors import Errors, KafkaError
+
+
+def named_partitions(
+    cluster: Cluster, topics: Sequence[str], indexes: Sequence[int] | None = None
+) -> list[TopicPartition]:
+    """Return these partitions of the topics, or all of them if `indexes` is empty or None. Raise KafkaError
+    UNKNOWN_TOPIC_OR_PARTITION if there is no such topic or partition."""
+    found = []
+    for name in topics:
+        known = cluster.topic(name, refresh=True).partitions
+        for index in indexes or known:
+            if index not in known:
+                raise KafkaError(
+                    Errors.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"topic {name!r} has no partition {index}: it has {len(known)}, counted from 0",
+                )
+            found.append((name, index))
+    return found
