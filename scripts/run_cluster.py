@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import sys
 from collections.abc import Sequence
@@ -14,9 +15,11 @@ from kafkapy.testing.zookeeper import JARS_VARIABLE, ZooKeeperFailed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the cluster until SIGINT or SIGTERM. Return the exit code: 0, or 1 if the cluster does not start or stop."""
+    """Run the cluster until SIGINT, SIGTERM or SIGHUP. Return the exit code: 0, or 1 if the cluster does not start or
+    stop."""
     given = _options().parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # SIGHUP: the terminal was closed, which the brokers do not notice
+        signal.signal(number, signal.default_int_handler)
     cluster = kafkapy.Cluster(
         given.brokers,
         zookeeper=given.zookeeper,
@@ -25,26 +28,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config=dict(given.override),
     )
     try:
-        cluster.start()
-        _show(cluster, kept=given.directory is not None)
-        while True:
-            signal.pause()
-    except KeyboardInterrupt:
-        return _stop(cluster)
+        _run(cluster, kept=given.directory is not None)
     except (BrokerFailed, ZooKeeperFailed, ClientError) as error:
         print(f"scripts/cluster: {error}", file=sys.stderr)
         return 1
-
-
-def _stop(cluster: kafkapy.Cluster) -> int:
-    print("Stopping.", flush=True)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would leave brokers behind
-    try:
-        cluster.stop()
-    except BrokerFailed as error:
-        print(f"scripts/cluster: {error}", file=sys.stderr)
-        return 1
     return 0
+
+
+def _run(cluster: kafkapy.Cluster, *, kept: bool) -> None:
+    """Start the cluster, wait for a signal, and stop it."""
+    try:
+        cluster.start()
+        _show(cluster, kept=kept)
+        while True:
+            signal.pause()
+    except KeyboardInterrupt:
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print("Stopping.", flush=True)
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a second one would leave brokers behind
+            signal.signal(number, signal.SIG_IGN)
+        cluster.stop()
 
 
 def _show(cluster: kafkapy.Cluster, *, kept: bool) -> None:

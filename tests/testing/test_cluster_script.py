@@ -36,7 +36,7 @@ def runs(pid):
 
 
 @pytest.mark.other_runtime
-@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_brokers_run_until_the_script_is_interrupted(tmp_path, ended_by):
     jars = jars_in(tmp_path / "libs")
     script = run("--zookeeper-jars", str(jars), "--brokers", "2", "-o", "num.partitions=5")
