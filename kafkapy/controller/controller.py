@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -20,7 +20,7 @@ from kafkapy.controller.events import EventQueue
 from kafkapy.controller.interface import Assignment
 from kafkapy.controller.isr_changes import IsrRequest, Outcome, decide
 from kafkapy.controller.moves import Moves
-from kafkapy.controller.partitions import Partitions
+from kafkapy.controller.partitions import Partitions, Versioned
 from kafkapy.controller.requests import Channels, Failures, Request, Requests, RolesRequest, StopRequest, TopicPartition
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.controller_fence import ControllerFence
@@ -34,11 +34,11 @@ log = logging.getLogger("kafkapy.controller")
 
 _T = TypeVar("_T")
 
-# The most partitions of a topic that one event at the beginning of a term handles. Each may create a log, and a stop of
-# the broker waits for the event.
-_AT_ONCE = 100
+# The most partitions that one event at the beginning of a term handles. Each may create a log, and a stop of the broker
+# waits for the event.
+_AT_ONCE = 500
 _REPEAT_S = 1.0
-_DELETION_S = 30.0  # how long a deletion is waited for
+_DELETION_S = 5.0  # how long a deletion is waited for
 PREFERRED, UNCLEAN = 0, 1  # kinds of elections that clients may ask for
 
 
@@ -98,14 +98,21 @@ class ClusterController:
         self._settings = settings
         self._later = later
         self._is_repeating = False
+        self._term = 0  # counts the terms of this broker, so that events of an earlier one do nothing
+        self._has_begun = False
         self._events = EventQueue()
         self._cluster = Cluster()
         self._own_failures: dict[TopicPartition, KafkaError] = {}
         self._requests = Requests(channels, self._cluster, self._answered)
         self._partitions = Partitions(
-            topics, self._cluster, self._requests, may_be_unclean=settings.may_be_unclean, first_epoch=self._first
+            topics,
+            self._cluster,
+            self._requests,
+            may_be_unclean=settings.may_be_unclean,
+            first_epoch=self._first,
+            on_conflict=self._repeat_later,
         )
-        self._moves = Moves(topics, self._cluster, self._partitions, self._requests)
+        self._moves = Moves(topics, self._cluster, self._partitions, self._requests, self._send)
         self._deletions = Deletions(topics, self._cluster, self._requests)
 
     # --- events
@@ -115,9 +122,12 @@ class ClusterController:
         return self._events.run(lambda: self._run(work))
 
     def _post(self, work: Callable[[], object]) -> None:
-        """Have `work` run on the controller's thread later. Errors are logged."""
+        """Have `work` run on the controller's thread later, unless the term has ended by then. Errors are logged."""
+        term = self._term
 
         def run() -> None:
+            if term != self._term:
+                return
             try:
                 self._run(work)
             except KafkaError as error:
@@ -130,8 +140,8 @@ class ClusterController:
 
     def _run(self, work: Callable[[], _T]) -> _T:
         self.check_active()
-        if not self._cluster.registered:  # the first event of a term, which may be a client's
-            self._cluster.replace(self._registered())
+        if not self._has_begun:  # the first event of a term, which may be a client's
+            self._begin()
         try:
             return work()
         except KafkaError as error:
@@ -153,8 +163,7 @@ class ClusterController:
     def _repeat(self) -> None:
         self._is_repeating = False
         self._brokers_changed()
-        for topic in self._topics.all():
-            self._partitions.bring_online(topic, topic.assignment, is_new=False)
+        self._partitions.bring_online([(topic, topic.assignment) for topic in self._topics.all()], is_new=False)
         self._moves.resume_all()
         self._deletions.resume()
 
@@ -182,19 +191,12 @@ class ClusterController:
         Returns False, before all is done, if `stopping()` returns True. Other events may run in between.
         """
 
-        def begin() -> None:
-            self._cluster.clear()
-            self._cluster.replace(self._registered())
-            self._deletions.clear()
-            self._requests.announce()
-
-        self._event(begin)
-        for topic in topics:
-            indexes = list(topic.assignment)
-            for at in range(0, len(indexes), _AT_ONCE):
-                if stopping():
-                    return False
-                self._event(partial(self._take_over, topic, indexes[at : at + _AT_ONCE]))
+        self._event(lambda: None)  # begins the term
+        for part in _parts(topics):
+            if stopping():
+                return False
+            self._event(partial(self._take_over, part))
+            if self.is_alone:
                 self._wait_for_own()
 
         def resume() -> None:
@@ -207,22 +209,48 @@ class ClusterController:
         self._wait_for_own()
         return True
 
-    def _take_over(self, topic: Topic, indexes: Sequence[int]) -> None:
-        now = self._topics.get(topic.name)
-        if now is not None and now.id == topic.id:
-            present = [index for index in indexes if index in now.assignment]
-            self._partitions.bring_online(now, present, is_new=False)
+    def _begin(self) -> None:
+        """Begin a term: send all brokers the live brokers and all partitions, before any of them gets a role.
+
+        A follower accepts only a leader that it knows to be alive, and a transaction coordinator takes a partition that
+        it does not know for deleted.
+        """
+        self._has_begun = True
+        self._own_failures.clear()
+        self._cluster.clear()
+        self._cluster.replace(self._registered())
+        self._requests.announce()
+        if not self.is_alone:  # alone, `start` fills this broker's metadata bit by bit
+            self._partitions.inform(self._everything())
+        self._send()
+
+    def _everything(self) -> list[TopicPartition]:
+        return [(topic.name, index) for topic in self._topics.all() for index in topic.assignment]
+
+    def _take_over(self, part: Sequence[tuple[Topic, Sequence[int]]]) -> None:
+        present = []
+        for topic, indexes in part:
+            now = self._topics.get(topic.name)
+            if now is not None and now.id == topic.id:
+                present.append((now, [index for index in indexes if index in now.assignment]))
+        self._partitions.bring_online(present, is_new=False)
 
     def end(self) -> None:
-        """End the term: drop what is queued, and what has not been sent."""
+        """End the term: drop what is queued, and what has not been sent. Waits for the event that is being handled."""
         self._events.drop()
-        self._channels.forget(self._cluster.registered)
-        self._events.post(self._cluster.clear)
-        self._events.post(self._deletions.clear)
+        self._events.run(self._forget)
+
+    def _forget(self) -> None:
+        self._term += 1
+        self._has_begun = False
+        self._channels.forget(list(self._cluster.registered))
+        self._cluster.clear()
+        self._deletions.clear()
 
     def stop(self) -> None:
-        """Stop the controller's thread."""
+        """Stop the controller's thread. Callers that wait for it are released."""
         self._events.stop()
+        self._deletions.clear()
 
     # --- brokers
 
@@ -230,13 +258,14 @@ class ClusterController:
         """Compare the registered brokers with those known: elect leaders in place of brokers that are gone, and give
         roles to those that are new.
         """
-        self._event(self._brokers_changed)
+        self._post(self._brokers_changed)
 
     def _brokers_changed(self) -> None:
         found = self._registered()
+        if self._broker_id not in found:  # the session has expired: the term is over, as will be noticed soon
+            return
         before = self._cluster.registered
-        bounced = {one for one in found if one in before and found[one].epoch != before[one].epoch}
-        present = {one: broker for one, broker in found.items() if one in before and one not in bounced}
+        present = {one: before[one] for one in found if one in before and found[one].epoch == before[one].epoch}
         gone = self._cluster.replace(present).gone
         if gone:
             log.info("brokers %s are gone, or have registered again; live are %s", gone, self._cluster.live)
@@ -261,16 +290,16 @@ class ClusterController:
         """Tell all brokers of the new ones first: a follower takes only a leader that it knows to be alive."""
         self._requests.announce([one for one in self._cluster.registered if one not in brokers])
         self._send()
-        everything = [(topic.name, index) for topic in self._topics.all() for index in topic.assignment]
+        everything = self._everything()
         self._requests.announce(brokers)
+        for topic in self._topics.marked():
+            self._requests.forget_topic(topic)
         self._partitions.inform(everything, brokers)
         self._send()
         self._partitions.send_roles(replicas_on(self._topics, brokers), brokers)
         self._partitions.elect_offline(everything)
-        for topic in self._topics.all():
-            missing = self._topics.without_state(topic)
-            if missing:
-                self._partitions.bring_online(topic, missing, is_new=True)
+        without = [(topic, missing) for topic in self._topics.all() if (missing := self._topics.without_state(topic))]
+        self._partitions.bring_online(without, is_new=True)
         self._moves.resume_all(brokers)
         self._deletions.resume()
 
@@ -283,7 +312,7 @@ class ClusterController:
         if isinstance(request, StopRequest):
             self._post(lambda: self._deletions.answered(broker_id, request, failures))
         elif isinstance(request, RolesRequest):
-            if broker_id == self._broker_id:
+            if broker_id == self._broker_id and self.is_alone:
                 # A stale epoch means that the same role was sent twice.
                 stale = Errors.STALE_CONTROLLER_EPOCH
                 self._own_failures.update((key, error) for key, error in failures.items() if error.code != stale)
@@ -327,10 +356,9 @@ class ClusterController:
         ) -> PartitionState | None:
             return elections.elect_for_shutdown(topic.assignment[index], state, is_online, shutting_down)
 
-        moved = self._partitions.elect(led, choose, or_shutting_down=True)
-        followed = [one for one in movable if one not in moved or moved[one] is not None]
-        self._partitions.take_offline(broker_id, followed)
+        self._partitions.elect(led, choose, or_shutting_down=True)
         left = self._partitions.led_by(broker_id, movable)
+        self._partitions.take_offline(broker_id, [one for one in movable if one not in left])
         log.info(
             "broker %d shuts down: partitions moved: %d, still led by it: %d",
             broker_id,
@@ -357,13 +385,14 @@ class ClusterController:
         if known is None or known.epoch != broker_epoch:
             raise KafkaError(Errors.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered with {broker_epoch}")
         outcomes: dict[TopicPartition, Outcome] = {}
-        wanted: dict[TopicPartition, PartitionState] = {}
+        wanted: dict[TopicPartition, Versioned] = {}
         for one in asked:
             key = one.topic, one.partition
             present = self._partitions.state(*key) if one.topic in self._topics else None
             outcome = decide(one, broker_id, present, self._cluster.live)
             if isinstance(outcome, PartitionState):
-                wanted[key] = outcome
+                assert present is not None
+                wanted[key] = Versioned(outcome, present.version)
             else:
                 outcomes[key] = outcome
         outcomes.update(self._partitions.write_isrs(wanted))
@@ -509,7 +538,7 @@ class ClusterController:
         known = {index: state for index, state in states.items() if state is not None}
         self._forget_failures(name, assignment)
         topic: Topic = wait(self._topics.create, name, assignment, overrides, states=known)
-        self._partitions.bring_online(topic, topic.assignment, is_new=True)
+        self._partitions.bring_online([(topic, topic.assignment)], is_new=True)
         return topic
 
     def _racks(self) -> dict[int, str | None]:
@@ -575,7 +604,7 @@ class ClusterController:
         known = {index: state for index, state in states.items() if state is not None}
         self._forget_failures(name, added)
         grown: Topic = wait(self._topics.add_partitions, topic, added, states=known)
-        self._partitions.bring_online(grown, added, is_new=True)
+        self._partitions.bring_online([(grown, added)], is_new=True)
         return grown, list(added)
 
     def delete(self, name: str) -> None:
@@ -590,17 +619,12 @@ class ClusterController:
         if not finished.wait(_DELETION_S):
             log.warning("topic %s is being deleted: not all brokers have responded yet", name)
 
+    def begin_deletion(self, name: str) -> None:
+        """Delete a topic, without waiting until the brokers have done it."""
+        self._event(lambda: self._deletions.begin(name))
+
     def finish_marked(self, name: str) -> None:
-        finished = threading.Event()
-
-        def resume() -> None:
-            self._deletions.resume([topic for topic in self._topics.marked() if topic.name == name])
-            self._send()
-            self._deletions.when_done(name, finished.set)
-
-        if any(topic.name == name for topic in self._topics.marked()):
-            self._event(resume)
-            finished.wait(_DELETION_S)
+        self._post(lambda: self._deletions.resume([one for one in self._topics.marked() if one.name == name]))
 
     def reassign(self, name: str, index: int, target: Sequence[int] | None) -> None:
         self._event(lambda: self._moves.begin(name, index, target))
@@ -651,5 +675,24 @@ class ClusterController:
             for index in topic.assignment
             if known is None or index not in known.assignment or self._topics.state(name, index) is None
         ]
-        self._partitions.bring_online(topic, added, is_new=True)
+        self._partitions.bring_online([(topic, added)], is_new=True)
+        if known is not None and topic.moves != known.moves:
+            self._moves.resume_all()
         return added
+
+
+def _parts(topics: Iterable[Topic]) -> Iterator[list[tuple[Topic, Sequence[int]]]]:
+    """Yield the partitions of the topics, _AT_ONCE at a time."""
+    part: list[tuple[Topic, Sequence[int]]] = []
+    size = 0
+    for topic in topics:
+        indexes = list(topic.assignment)
+        while indexes:
+            taken, indexes = indexes[: _AT_ONCE - size], indexes[_AT_ONCE - size :]
+            part.append((topic, taken))
+            size += len(taken)
+            if size == _AT_ONCE:
+                yield part
+                part, size = [], 0
+    if part:
+        yield part

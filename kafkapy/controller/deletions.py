@@ -34,6 +34,7 @@ class Deletions:
         self._deleted: dict[str, set[tuple[int, int]]] = {}  # replicas (partition, broker) that are deleted, by topic
         self._asked: dict[str, set[tuple[int, int]]] = {}  # replicas whose broker has not responded yet
         self._waiting: dict[str, list[Finished]] = {}
+        self._again: set[str] = set()  # topics to look at again when all brokers have responded
 
     def begin(self, name: str) -> Topic:
         """Mark a topic as deleted, which hides it, and begin to delete its replicas. Raises KafkaError."""
@@ -49,6 +50,8 @@ class Deletions:
                 self._asked[topic.name] = set()
                 self._requests.forget_topic(topic)
             asked, deleted = self._asked[topic.name], self._deleted[topic.name]
+            if asked:  # one of them may fail, for the reason that has just gone
+                self._again.add(topic.name)
             due = [one for one in _replicas(topic) if one not in deleted and one not in asked]
             due = [one for one in due if self._cluster.is_online(topic.name, *one, or_shutting_down=True)]
             asked.update(due)
@@ -98,6 +101,10 @@ class Deletions:
         if self._asked[name]:
             return
         topic = next((one for one in self._topics.marked() if one.name == name), None)
+        if name in self._again and topic is not None:
+            self._again.discard(name)
+            self.resume([topic])
+            return
         if topic is not None and self._deleted[name] >= set(_replicas(topic)):
             try:
                 wait(self._topics.remove, name)
@@ -118,7 +125,7 @@ class Deletions:
 
     def clear(self) -> None:
         """Forget everything: the controller's term is over."""
-        self._deleted, self._asked, waiting, self._waiting = {}, {}, self._waiting, {}
+        self._deleted, self._asked, self._again, waiting, self._waiting = {}, {}, set(), self._waiting, {}
         for calls in waiting.values():
             for finished in calls:
                 finished()

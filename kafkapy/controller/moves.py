@@ -9,7 +9,7 @@ node gets the target replicas only. Each step can be repeated, so another contro
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from kafkapy.controller import elections
 from kafkapy.controller.cluster import Cluster
@@ -26,11 +26,20 @@ log = logging.getLogger("kafkapy.controller.moves")
 class Moves:
     """The reassignments in progress. For the controller's thread only; all methods block."""
 
-    def __init__(self, topics: TopicRegistry, cluster: Cluster, partitions: Partitions, requests: Requests) -> None:
+    def __init__(
+        self,
+        topics: TopicRegistry,
+        cluster: Cluster,
+        partitions: Partitions,
+        requests: Requests,
+        send: Callable[[], object],
+    ) -> None:
+        """`send()` sends the requests that were collected so far."""
         self._topics = topics
         self._cluster = cluster
         self._partitions = partitions
         self._requests = requests
+        self._send = send
 
     def begin(self, name: str, index: int, target: Sequence[int] | None) -> None:
         """Move a partition to the replicas `target` (broker ids); None cancels the move in progress.
@@ -80,17 +89,22 @@ class Moves:
 
     def resume(self, topic: Topic, index: int) -> None:
         """Take the next step of a move: let the added replicas copy, or complete the move."""
+        self._partitions.elect_offline([(topic.name, index)])  # the leader may have been a replica that is not wanted
         known = self._partitions.state(topic.name, index)
         if known is None:  # never led: the target replicas are the first ones
             self._complete(topic, index)
         elif index in topic.moves and not self._is_ready(topic, index):
             adding = topic.moves[index].adding
-            self._partitions.change({(topic.name, index): elections.same_leader(known.state)})
+            self._partitions.change({(topic.name, index): known._replace(state=elections.same_leader(known.state))})
             self._partitions.send_roles([(topic.name, index)], adding, is_new=True)
         else:
             self._complete(topic, index)
 
     def _complete(self, topic: Topic, index: int) -> None:
+        """Let a target replica lead, have the other replicas deleted, then write the target to the topic's node.
+
+        In this order: once the node has the target only, no controller knows of the others any more.
+        """
         key = topic.name, index
         target = target_of(topic, index)
         removed = [one for one in topic.assignment[index] if one not in target]
@@ -100,11 +114,15 @@ class Moves:
         if known is not None:
             state = self._leader_of_target(topic, index, known.state, target)
             isr = [one for one in state.isr if one not in removed] or state.isr
-            self._partitions.change({key: state._replace(isr=isr)})
+            if key not in self._partitions.write({key: known._replace(state=state._replace(isr=isr))}):
+                return  # another program has changed the state: this is repeated
+            known = self._partitions.state(*key)
+        if known is not None:
+            self._requests.role(done, index, known.state, known.version, target, is_new=False)
+        self._drop(topic, index, removed)
+        self._send()
         if done != topic:
-            done = wait(self._topics.reassign, topic, done, {})
-        self._partitions.send_roles([key], target)
-        self._drop(done, index, removed)
+            wait(self._topics.reassign, topic, done, {})
         self._partitions.inform([key])
 
     def _leader_of_target(

@@ -31,7 +31,6 @@ _LISTS = (paths.TOPICS, _TOPIC_CONFIGS)
 _REQUESTS = (paths.PREFERRED_ELECTION, paths.REASSIGNMENT)
 # Paths that are read with all their children after an event of their own.
 _WHOLE = (
-    paths.BROKER_IDS,
     paths.DELETE_TOPICS,
     *_LISTS,
     _BROKER_CONFIGS,
@@ -121,8 +120,9 @@ class OutsideChanges:
             return  # there is an event for each child too
         if path in _WHOLE or split_path(path)[0] in (*_LISTS, _BROKER_CONFIGS):
             self._remember(path)
-        elif split_path(path)[0] == paths.BROKER_IDS:
-            self._remember(paths.BROKER_IDS)
+        elif path == paths.BROKER_IDS or split_path(path)[0] == paths.BROKER_IDS:
+            if self._is_controller():  # at once: the controller must not wait behind other changes to see a dead broker
+                self._controller.brokers_changed()
         elif event.kind == DELETED and path.startswith(f"{paths.TOPICS}/") and path.endswith("/state"):
             self._remember(paths.topic(path.split("/")[3]))
 
@@ -204,8 +204,6 @@ class OutsideChanges:
             self._topic(name)
             if self._tree.exists(paths.REASSIGNMENT):  # a reassignment of this topic may be complete now
                 self._requests.look(paths.REASSIGNMENT)
-        elif path == paths.BROKER_IDS:
-            self._controller.brokers_changed()
         elif path == paths.ISR_CHANGES:
             self._isr_changes(path)
         elif path == paths.LOG_DIR_EVENTS:
@@ -255,9 +253,9 @@ class OutsideChanges:
             return
         if name in self._topics and self._may_delete():
             log.info("topic %s is to be deleted, others have asked", name)
-            self._controller.delete(name)
+            self._controller.begin_deletion(name)
         elif any(topic.name == name for topic in self._topics.marked()):
-            self._controller.finish_marked(name)  # if the deletion is in progress, this waits for its end
+            self._controller.finish_marked(name)
         else:
             reason = "delete.topic.enable=false" if name in self._topics else "there is no such topic"
             log.warning("topic %s is not deleted, though others have asked: %s", name, reason)

@@ -15,8 +15,9 @@ from kafkapy.controller import elections
 from kafkapy.controller.cluster import Cluster
 from kafkapy.controller.requests import Requests, TopicPartition
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.controller_fence import not_controller_error
 from kafkapy.metadata.topics import PartitionState, Topic, TopicRegistry
-from kafkapy.metadata.tree import wait
+from kafkapy.metadata.tree import BadVersion, wait
 
 log = logging.getLogger("kafkapy.controller.partitions")
 
@@ -44,26 +45,29 @@ class Partitions:
         *,
         may_be_unclean: Callable[[str], bool],
         first_epoch: Callable[[str, int], int],
+        on_conflict: Callable[[], object],
     ) -> None:
         """`may_be_unclean(topic)` returns unclean.leader.election.enable. `first_epoch(topic, partition)` returns the
-        leader epoch of a partition that has no state: 0 unless a log of it is known to have later ones.
+        leader epoch of a partition that has no state: 0 unless a log of it is known to have later ones. `on_conflict()`
+        is called when another program has changed a state meanwhile, so that the decision has to be made again.
         """
         self._topics = topics
         self._cluster = cluster
         self._requests = requests
         self._may_be_unclean = may_be_unclean
         self._first_epoch = first_epoch
+        self._on_conflict = on_conflict
 
     # --- reading
 
     def state(self, topic: str, index: int) -> Versioned | None:
         """Return the state of a partition, None if it has none, or an invalid one, which is logged."""
         try:
-            state = self._topics.state(topic, index)
+            found = self._topics.versioned_state(topic, index)
         except ValueError as error:
             log.error("the partition is left alone: %s", error)
             return None
-        return None if state is None else Versioned(state, self._topics.state_version(topic, index))
+        return None if found is None else Versioned(*found)
 
     def _with_states(self, partitions: Iterable[TopicPartition]) -> Iterator[tuple[Topic, int, Versioned]]:
         for name, index in partitions:
@@ -85,44 +89,57 @@ class Partitions:
 
     # --- changes
 
-    def bring_online(self, topic: Topic, indexes: Iterable[int], *, is_new: bool) -> None:
-        """Give each of these partitions of a topic a leader and an ISR of online replicas, where it lacks them, and
-        send the roles of all to their replicas.
+    def bring_online(self, partitions: Iterable[tuple[Topic, Iterable[int]]], *, is_new: bool) -> None:
+        """Give each of these partitions a leader and an ISR of online replicas, where it lacks them, and send the roles
+        of all to their replicas.
 
         Used for new partitions, and for all partitions when the controller's term begins. `is_new`: the partitions have
         no logs yet.
         """
-        first: dict[int, PartitionState] = {}
-        changed: dict[TopicPartition, PartitionState] = {}
-        present: list[int] = []
-        for index in indexes:
-            is_online = self._online(topic.name, index)
-            try:
-                state = self._topics.state(topic.name, index)
-            except ValueError as error:
-                log.error("%s-%d is left alone: %s", topic.name, index, error)
-                continue
-            if state is None:
-                state = elections.first_state(topic.assignment[index], is_online, self._first_epoch(topic.name, index))
-                if state is not None:
-                    first[index] = state
-                else:
-                    log.error("%s-%d has no leader: %s", topic.name, index, self._offline_in_words(topic, index))
-                continue
-            present.append(index)
-            new = self._repaired(topic, index, state, is_online)
-            if new is not None:
-                changed[topic.name, index] = new
-        if first:
-            states = {index: self._ours(state) for index, state in first.items()}
-            wait(self._topics.add_states, topic, states)
-        self._write(changed)
-        for index in (*first, *present):
-            known = self.state(topic.name, index)
-            if known is not None:
+        changed: dict[TopicPartition, Versioned] = {}
+        looked_at: list[tuple[Topic, int, bool]] = []
+        for topic, indexes in partitions:
+            first: dict[int, PartitionState] = {}
+            for index in indexes:
+                is_online = self._online(topic.name, index)
+                try:
+                    known = self._topics.versioned_state(topic.name, index)
+                except ValueError as error:
+                    log.error("%s-%d is left alone: %s", topic.name, index, error)
+                    continue
+                if known is None:
+                    replicas = topic.assignment[index]
+                    state = elections.first_state(replicas, is_online, self._first_epoch(topic.name, index))
+                    if state is not None:
+                        first[index] = self._ours(state)
+                    else:
+                        log.error("%s-%d has no leader: %s", topic.name, index, self._offline_in_words(topic, index))
+                    continue
+                looked_at.append((topic, index, is_new))
+                new = self._repaired(topic, index, known[0], is_online)
+                if new is not None:
+                    changed[topic.name, index] = Versioned(new, known[1])
+            if first and self._add(topic, first):
+                looked_at += [(topic, index, True) for index in first]
+        self.write(changed)
+        for topic, index, is_first in looked_at:
+            now = self.state(topic.name, index)
+            if now is not None:
                 registered = [one for one in topic.assignment[index] if one in self._cluster.registered]
-                is_first = is_new or index in first
-                self._requests.role(topic, index, known.state, known.version, registered, is_new=is_first)
+                self._requests.role(topic, index, now.state, now.version, registered, is_new=is_first)
+
+    def _add(self, topic: Topic, states: Mapping[int, PartitionState]) -> bool:
+        """Write the first states of partitions. Return False if that fails, which is logged: the nodes of the topic may
+        be gone.
+        """
+        try:
+            wait(self._topics.add_states, topic, states)
+        except KafkaError as error:
+            if error.code == Errors.NOT_CONTROLLER:
+                raise
+            log.error("partitions %s of %s get no leaders: %s", sorted(states), topic.name, error.message)
+            return False
+        return True
 
     def _repaired(
         self, topic: Topic, index: int, state: PartitionState, is_online: elections.IsOnline
@@ -166,19 +183,24 @@ class Partitions:
         replicas. Return the new states; None for partitions where `choose` found no leader.
         """
         chosen: dict[TopicPartition, PartitionState | None] = {}
+        changed: dict[TopicPartition, Versioned] = {}
         for topic, index, known in self._with_states(partitions):
             is_online = self._online(topic.name, index, or_shutting_down=or_shutting_down)
             chosen[topic.name, index] = state = choose(topic, index, known.state, is_online)
             if state is not None:
                 self._note_unclean(topic, index, known.state, state)
-        self.change({key: state for key, state in chosen.items() if state is not None})
-        return chosen
+                changed[topic.name, index] = Versioned(state, known.version)
+        written = self.change(changed)
+        return {key: state if key in written else None for key, state in chosen.items()}
 
-    def change(self, states: Mapping[TopicPartition, PartitionState]) -> None:
-        """Write new states, and send the roles to all replicas."""
-        self._write(states)
-        for topic, index, known in self._with_states(states):
+    def change(self, states: Mapping[TopicPartition, Versioned]) -> set[TopicPartition]:
+        """Write new states, each in place of the one with its version, and send the roles to all replicas. Return the
+        partitions whose states could be written.
+        """
+        written = self.write(states)
+        for topic, index, known in self._with_states(written):
             self._requests.role(topic, index, known.state, known.version, topic.assignment[index], is_new=False)
+        return written
 
     def elect_offline(self, partitions: Iterable[TopicPartition], *, unclean: bool | None = None) -> None:
         """Elect leaders for those of the partitions that have none, or whose leader is offline, where possible.
@@ -206,14 +228,13 @@ class Partitions:
         the changes to the other replicas.
         """
         partitions = list(partitions)
-        changed: dict[TopicPartition, PartitionState] = {}
+        changed: dict[TopicPartition, Versioned] = {}
         for topic, index, known in self._with_states(partitions):
             self._requests.stop(topic.name, index, known.state.leader_epoch, [broker_id], delete=False)
             state = elections.without(known.state, [broker_id])
             if state is not None:
-                changed[topic.name, index] = state
-        self._write(changed)
-        for topic, index, known in self._with_states(changed):
+                changed[topic.name, index] = Versioned(state, known.version)
+        for topic, index, known in self._with_states(self.write(changed)):
             others = [one for one in topic.assignment[index] if one != broker_id]
             self._requests.role(topic, index, known.state, known.version, others, is_new=False)
             self._requests.stop(topic.name, index, known.state.leader_epoch, [broker_id], delete=False)
@@ -230,46 +251,54 @@ class Partitions:
             replicas = [one for one in topic.assignment[index] if one in wanted]
             self._requests.role(topic, index, known.state, known.version, replicas, is_new=is_new)
 
-    def write_isrs(
-        self, states: Mapping[TopicPartition, PartitionState]
-    ) -> dict[TopicPartition, Versioned | KafkaError]:
+    def write_isrs(self, states: Mapping[TopicPartition, Versioned]) -> dict[TopicPartition, Versioned | KafkaError]:
         """Write the ISRs that leaders have asked for. Return for each what was written, or an error."""
-        self._write(states)
-        written: dict[TopicPartition, Versioned | KafkaError] = {}
-        for (topic, index), state in states.items():
-            known = self.state(topic, index)
-            if known is not None and known.state.isr == state.isr:
-                written[topic, index] = known
+        written = self.write(states)
+        outcomes: dict[TopicPartition, Versioned | KafkaError] = {}
+        for topic, index in states:
+            now = self.state(topic, index) if (topic, index) in written else None
+            if now is None:
+                message = f"the state of {topic}-{index} has changed meanwhile"
+                outcomes[topic, index] = KafkaError(Errors.INVALID_UPDATE_VERSION, message)
             else:
-                error = KafkaError(Errors.UNKNOWN_SERVER_ERROR, f"the ISR of {topic}-{index} cannot be written")
-                written[topic, index] = error
-        return written
+                outcomes[topic, index] = now
+        return outcomes
 
     # --- inside
 
     def _ours(self, state: PartitionState) -> PartitionState:
         return state._replace(controller_epoch=self._topics.controller_epoch)
 
-    def _write(self, states: Mapping[TopicPartition, PartitionState]) -> None:
-        """Write states, many in one change. A state that cannot be written is logged, and the others are written.
+    def write(self, states: Mapping[TopicPartition, Versioned]) -> set[TopicPartition]:
+        """Write states, many in one change, each in place of the one with its version. Return the partitions whose
+        states were written; errors of the others are logged.
 
         Raises KafkaError NOT_CONTROLLER if this broker is not the controller any more, or the tree cannot be reached.
         """
-        items = [(key, self._ours(state)) for key, state in states.items()]
+        written: set[TopicPartition] = set()
+        items = list(states.items())
         for at in range(0, len(items), _AT_ONCE):
             part = dict(items[at : at + _AT_ONCE])
-            try:
-                wait(self._topics.set_states, part)
-            except KafkaError as error:
-                if error.code == Errors.NOT_CONTROLLER:
-                    raise
-                for key, state in part.items():
-                    self._write_one(key, state)
+            if self._write_part(part):
+                written.update(part)
+            elif len(part) > 1:
+                written.update(key for key, state in part.items() if self._write_part({key: state}))
+        return written
 
-    def _write_one(self, key: TopicPartition, state: PartitionState) -> None:
+    def _write_part(self, part: Mapping[TopicPartition, Versioned]) -> bool:
+        states = {key: self._ours(one.state) for key, one in part.items()}
+        versions = {key: one.version for key, one in part.items()}
         try:
-            wait(self._topics.set_states, {key: state})
+            wait(self._topics.set_states, states, versions=versions)
         except KafkaError as error:
-            if error.code == Errors.NOT_CONTROLLER:
+            cause = error.__cause__
+            is_conflict = isinstance(cause, BadVersion) and not_controller_error(cause) is None
+            if error.code == Errors.NOT_CONTROLLER and not is_conflict:
                 raise
-            log.error("the state of %s-%d cannot be written: %s", *key, error.message)
+            if len(part) == 1:
+                ((name, index),) = part
+                log.error("the state of %s-%d cannot be written: %s", name, index, error.message)
+                if is_conflict:
+                    self._on_conflict()
+            return False
+        return True

@@ -28,19 +28,24 @@ class KnownTopics:
         self.reload()
 
     def reload(self) -> None:
-        """Read all topics from the metadata tree again. No topic may be changed meanwhile."""
-        self.unreadable: set[str] = set()
-        self._by_name: dict[str, Topic] = {}
-        self._by_id: dict[bytes, Topic] = {}
-        self._marked: dict[str, Topic] = {}
+        """Read all topics from the metadata tree again. No topic may be changed meanwhile; readers see the topics of
+        before until all are read.
+        """
+        unreadable: set[str] = set()
+        by_name: dict[str, Topic] = {}
+        marked: dict[str, Topic] = {}
         for name in self._tree.children(paths.TOPICS):
             try:
-                self._load(name)
+                topic = self.read(name)
             except ValueError as error:
                 if self._on_unreadable is None:
                     raise
-                self.unreadable.add(name)
+                unreadable.add(name)
                 self._on_unreadable(name, error)
+            else:
+                (marked if self._tree.exists(f"{paths.DELETE_TOPICS}/{name}") else by_name)[name] = topic
+        by_id = {topic.id: topic for topic in by_name.values() if topic.id != ZERO_ID}
+        self.unreadable, self._by_name, self._by_id, self._marked = unreadable, by_name, by_id, marked
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
@@ -73,6 +78,12 @@ class KnownTopics:
     def state(self, name: str, partition: int) -> PartitionState | None:
         """Return the leader, ISR and epochs of a partition, or None if the partition has no state node. Raises
         ValueError, which names the node's path, if the node cannot be decoded."""
+        found = self.versioned_state(name, partition)
+        return None if found is None else found[0]
+
+    def versioned_state(self, name: str, partition: int) -> tuple[PartitionState, int] | None:
+        """Return the state of a partition, and the version of its node, which is the partition epoch. Return None if
+        the partition has no state node. Raises ValueError as `state` does."""
         path = paths.partition_state(name, partition)
         node = self._tree.find(path)
         if node is None:
@@ -80,13 +91,7 @@ class KnownTopics:
         last = self._last_state
         if last is None or last[0] != node.data:
             self._last_state = last = node.data, decode_state(node.data, path)
-        return last[1]
-
-    def state_version(self, name: str, partition: int) -> int:
-        """Return the partition epoch, which is the version of the partition's state node, or 0 if there is no such node
-        yet."""
-        node = self._tree.find(paths.partition_state(name, partition))
-        return node.version if node is not None else 0
+        return last[1], node.version
 
     def check_new(self, name: str) -> None:
         """Raise KafkaError if a topic of this name cannot be created: INVALID_TOPIC_EXCEPTION for an invalid or
@@ -111,13 +116,6 @@ class KnownTopics:
             for partition in topic.assignment
             if not self._tree.exists(paths.partition_state(topic.name, partition))
         ]
-
-    def _load(self, name: str) -> None:
-        topic = self.read(name)
-        if self._tree.exists(f"{paths.DELETE_TOPICS}/{name}"):
-            self._marked[name] = topic
-        else:
-            self._put(topic)
 
     def _put(self, topic: Topic) -> None:
         before = self._by_name.get(topic.name)

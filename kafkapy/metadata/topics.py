@@ -20,6 +20,7 @@ from kafkapy.metadata.topic_nodes import (
     PartitionState,
     Topic,
     creation,
+    decode_topic,
     encode_state,
     encode_topic,
     first_states,
@@ -33,6 +34,7 @@ from kafkapy.metadata.topic_rules import (
     validate_name,
 )
 from kafkapy.metadata.tree import (
+    ANY_VERSION,
     BadVersion,
     Check,
     Create,
@@ -51,6 +53,7 @@ __all__ = [
     "PartitionState",
     "Topic",
     "TopicRegistry",
+    "is_gone",
     "is_internal",
     "plan_more_partitions",
     "plan_topic",
@@ -67,7 +70,8 @@ class TopicRegistry(KnownTopics):
     """The topics in the metadata tree, and the changes of topics. Each change calls `done` on the thread of the
     metadata tree, with None or the error as its last argument.
 
-    When `done` is called, the registry shows the change. The changes are those of a controller: once this broker is no
+    When `done` is called, the registry shows the change. On a broker that is not the controller nothing keeps the
+    registry up to date: it has what `reload` has read. The changes are those of a controller: once this broker is no
     longer the controller, `fence` makes them fail with NOT_CONTROLLER.
     """
 
@@ -187,11 +191,24 @@ class TopicRegistry(KnownTopics):
 
         self._submit([Delete(path) for path in nodes], removed, checks=[Check(mark)])
 
-    def set_states(self, states: Mapping[tuple[str, int], PartitionState], done: Finished) -> None:
-        """Write the states of partitions, by (topic name, partition), all or none. Call `done` with None or the
-        error."""
+    def set_states(
+        self,
+        states: Mapping[tuple[str, int], PartitionState],
+        done: Finished,
+        *,
+        versions: Mapping[tuple[str, int], int] | None = None,
+    ) -> None:
+        """Write the states of partitions, by (topic name, partition), all or none. Call `done` with None or the error.
+
+        With `versions`, which have the version of each state that the new one replaces, all fails if another program
+        has written one of them meanwhile.
+        """
         operations = [
-            Set(paths.partition_state(name, partition), encode_state(state))
+            Set(
+                paths.partition_state(name, partition),
+                encode_state(state),
+                ANY_VERSION if versions is None else versions[name, partition],
+            )
             for (name, partition), state in states.items()
         ]
 
@@ -302,6 +319,20 @@ class TopicRegistry(KnownTopics):
         parts = self._tree.split_into_changes(list(operations))
         changes = [self._fence.fenced([*checks, *part]) for part in parts]
         self._tree.submit_in_order(changes, done)
+
+
+def is_gone(tree: Tree, name: str, topic_id: bytes) -> bool:
+    """Return True if the metadata tree says that the topic with this id is deleted, or is being deleted. False if the
+    topic's node cannot be decoded.
+    """
+    node = tree.find(paths.topic(name))
+    if node is None or tree.exists(f"{paths.DELETE_TOPICS}/{name}"):
+        return True
+    try:
+        present = decode_topic(name, node.data).id
+    except ValueError:
+        return False
+    return ZERO_ID not in (present, topic_id) and present != topic_id
 
 
 def _copied(assignment: Assignment) -> dict[int, list[int]]:

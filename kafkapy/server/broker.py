@@ -19,7 +19,7 @@ from kafkapy.metadata.configs import ConfigRegistry
 from kafkapy.metadata.consumer_offsets import ConsumerOffsets
 from kafkapy.metadata.controller_fence import ControllerFence
 from kafkapy.metadata.producer_ids import ProducerIdBlocks, ProducerIds
-from kafkapy.metadata.topics import TopicRegistry
+from kafkapy.metadata.topics import TopicRegistry, is_gone
 from kafkapy.metadata.tree import NodeExists, Tree
 from kafkapy.network.settings import Listener
 from kafkapy.network.socket_server import SocketServer
@@ -108,9 +108,8 @@ class BrokerServer:
         services.read_pools = ReadPools(config.kafkapy_read_threads_per_disk)
         services.append_pool = DiskPool(config.kafkapy_append_pool_threads, "append")
         services.conversion_pool = DiskPool(CONVERSION_THREADS, "conversion")
-        services.cluster_pool = DiskPool(
-            1, "cluster"
-        )  # one thread: requests of the controller are carried out in order
+        services.controller_pool = DiskPool(2, "controller")
+        services.cluster_pool = DiskPool(1, "cluster")  # one thread keeps the controller's requests in order
         # Rolled segments are synced on separate threads: many small segments must not delay the appends and the
         # administrative requests that use the disk pool.
         self._background_pool = DiskPool(2, "background")
@@ -190,7 +189,7 @@ class BrokerServer:
         )
         if is_alone:
             controllership.stand()
-        self._make_replicas(fence)
+        self._make_replicas(tree, fence)
         self._make_controllers(tree, cluster, fence, controllership)
         if self._shared is not None:
             self._shared.complete_topics(self._controller)
@@ -243,12 +242,11 @@ class BrokerServer:
             services.clock,
         )
 
-    def _make_replicas(self, fence: ControllerFence) -> None:
+    def _make_replicas(self, tree: Tree, fence: ControllerFence) -> None:
         services = self.services
 
         def is_deleted(topic: str, topic_id: bytes) -> bool:
-            known = services.topics.get(topic)
-            return fence.is_held and (known is None or known.id != topic_id)
+            return fence.is_held and is_gone(tree, topic, topic_id)
 
         services.replicas = ReplicaManager(
             services.log_manager,
@@ -442,6 +440,7 @@ class BrokerServer:
         self._scheduler.stop()
         self._timer.stop()
         self.services.cluster_pool.stop()
+        self.services.controller_pool.stop()
         self.services.disk_pool.stop()
         self.services.read_pools.stop()
         self.services.conversion_pool.stop()

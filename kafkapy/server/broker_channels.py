@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkapy.controller.requests import Answered, MetadataRequest, Request, RolesRequest, StopRequest
+from kafkapy.controller.requests import Answered, Failures, MetadataRequest, Request, RolesRequest, StopRequest
 from kafkapy.errors import Errors, KafkaError, name_of
 from kafkapy.metadata.cache import LiveBroker
 from kafkapy.metadata.roles import PartitionRole
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kafkapy.server.controller_requests")
 
 _RETRY_S = 0.1
+_NO_THREAD_S = 1.0
 _PLAINTEXT = 0
 _Queued = tuple[Request, Answered]
 # The versions that carry topic ids, which every broker since Kafka 2.8 serves.
@@ -48,12 +49,14 @@ class BrokerChannels:
         self._timer = timer
         self._lock = threading.Lock()
         self._channels: dict[int, _Channel] = {}
+        self._own: deque[_Queued] = deque()  # requests to this broker
         self._own_brokers: Sequence[LiveBroker] | None = None  # what this broker was last sent in this term
 
     def send(self, broker: LiveBroker, requests: Sequence[_Queued]) -> None:
         if broker.id == self._services.broker_id:
-            for request, answered in requests:
-                self._submit(partial(self._carry_out, request, answered))
+            with self._lock:
+                self._own.extend(requests)
+            self._carry_out_later()
             return
         with self._lock:
             channel = self._channels.get(broker.id)
@@ -76,21 +79,40 @@ class BrokerChannels:
     def wait_for_own(self) -> None:
         """Block until this broker has carried out all requests that were sent to it."""
         done = threading.Event()
-        if self._submit(done.set):
-            done.wait()
-
-    def _submit(self, work: Any) -> bool:
         try:
-            self._services.cluster_pool.submit(work)
-        except (PoolStopped, NoThread) as error:
-            log.warning("a request of the controller is not carried out on this broker: %s", error)
-            return False
-        return True
+            self._services.cluster_pool.submit(self._carry_out_all)
+            self._services.cluster_pool.submit(done.set)
+        except (PoolStopped, NoThread):
+            return
+        done.wait()
 
-    def _carry_out(self, request: Request, answered: Answered) -> None:
+    def _carry_out_later(self) -> None:
+        try:
+            self._services.cluster_pool.submit(self._carry_out_all)
+        except PoolStopped:
+            log.debug("requests of the controller are not carried out any more: the broker stops")
+        except NoThread as error:
+            log.warning("requests of the controller to this broker wait: %s", error)
+            self._timer.schedule(_NO_THREAD_S, self._carry_out_later)
+
+    def _carry_out_all(self) -> None:
+        while True:
+            with self._lock:
+                if not self._own:
+                    return
+                request, answered = self._own.popleft()
+            failures: Failures
+            try:
+                failures = self._carry_out(request)
+            except Exception as error:
+                log.exception("a request of the controller to this broker failed")
+                failures = _all_of(request, KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error)))
+            answered(failures)
+
+    def _carry_out(self, request: Request) -> Failures:
         """Carry out a request on this broker, as the handlers do with those of another controller."""
         services = self._services
-        failures = {}
+        failures: Failures = {}
         if isinstance(request, MetadataRequest):
             if services.roles.accepts(request.controller_epoch):
                 if request.brokers != self._own_brokers:
@@ -103,7 +125,7 @@ class BrokerChannels:
             failures = services.roles.apply(request.controller_epoch, request.roles)
         else:
             failures = services.roles.apply(request.controller_epoch, request.stops)
-        answered(failures)
+        return failures
 
 
 class _Channel:
@@ -176,6 +198,14 @@ class _Channel:
         self._next()
 
 
+def _all_of(request: Request, error: KafkaError) -> dict[tuple[str, int], KafkaError]:
+    """Return the error for each partition of the request."""
+    if isinstance(request, MetadataRequest):
+        return {}
+    whole = request.roles if isinstance(request, RolesRequest) else request.stops
+    return dict.fromkeys(((one.topic, one.partition) for one in whole), error)
+
+
 def _failures(request: Request, response: Any) -> dict[tuple[str, int], KafkaError]:
     """Return the errors of partitions in a response."""
     if isinstance(request, MetadataRequest):
@@ -188,8 +218,8 @@ def _failures(request: Request, response: Any) -> dict[tuple[str, int], KafkaErr
     for one in response.partition_errors or ():
         errors[one.topic_name, one.partition_index] = one.error_code
     if response.error_code != Errors.NONE:  # nothing was done
-        whole = request.roles if isinstance(request, RolesRequest) else request.stops
-        errors = dict.fromkeys(((one.topic, one.partition) for one in whole), response.error_code)
+        code = response.error_code
+        return _all_of(request, KafkaError(code, f"the broker answers {name_of(code)}"))
     return {
         key: KafkaError(code, f"the broker answers {name_of(code)}")
         for key, code in errors.items()

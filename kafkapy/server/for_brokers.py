@@ -136,12 +136,12 @@ class OwnController:
         versions: tuple[int, int] | None = None,
         decode: Any = None,
     ) -> None:
-        """Carry out a request on the disk pool, and call `done` as `Link.ask` does."""
+        """Carry out a request on a pool, and call `done` as `Link.ask` does."""
         version = versions[1] if versions is not None else api.max_version
         request = message(version) if callable(message) else message
         serve = alter_partition if api is ALTER_PARTITION else controlled_shutdown
         try:
-            self._services.disk_pool.submit(partial(self._serve, serve, request, version, done))
+            self._services.controller_pool.submit(partial(self._serve, serve, request, version, done))
         except (PoolStopped, NoThread) as error:
             done(None, LinkError(str(error)))
 

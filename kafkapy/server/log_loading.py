@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kafkapy.errors import KafkaError
 from kafkapy.metadata.ids import ZERO_ID
+from kafkapy.metadata.tree import TreeUnreachable
 from kafkapy.runtime.threads import Thread
 
 if TYPE_CHECKING:
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
 log = logging.getLogger("kafkapy.server.logs")
+
+_RETRY_S = 1.0
 
 
 class LogLoading:
@@ -42,6 +47,7 @@ class LogLoading:
                 services.replicas.await_roles(
                     topic.name, [index for index in absent if (topic.name, index) not in self._loading]
                 )
+        self._takes_over = services.is_controller  # later, the thread that follows the election does it
         self._taking_over = Thread(self._take_over, "take-over")
 
     def _is_stray(self, name: str, partition: int, topic_id: bytes | None) -> bool:
@@ -75,17 +81,34 @@ class LogLoading:
 
     def _take_over(self) -> None:
         services = self._services
-        if not services.is_controller:
+        if not self._takes_over:
             return
         try:
-            if self._controller.start(self._topics, lambda: services.stopping or not services.is_controller):
-                services.cache.is_complete = True
+            while not self._has_taken_over():
+                time.sleep(_RETRY_S)
         except Exception as error:
             if not services.is_controller:
                 log.info("the topics are not taken over: this broker is not the controller any more")
                 return
             log.exception("the topics cannot be taken over")
             self._on_failure(f"the topics cannot be taken over: {error}")
+
+    def _has_taken_over(self) -> bool:
+        """Send all roles. Return False if that has to be repeated, because ZooKeeper cannot be reached."""
+        services = self._services
+
+        def must_stop() -> bool:
+            return services.stopping or not services.is_controller
+
+        try:
+            if self._controller.start(self._topics, must_stop):
+                services.cache.is_complete = True
+        except KafkaError as error:
+            if isinstance(error.__cause__, TreeUnreachable) and not must_stop():
+                log.warning("the topics are not taken over yet: %s", error.message)
+                return False
+            raise
+        return True
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until every partition either is served or has failed to load. Return False if the broker stops before

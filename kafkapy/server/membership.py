@@ -1,8 +1,7 @@
 """This broker's registration in ZooKeeper beside other brokers, and whether it stands for election as controller.
 
-kafkapy has no controller of several brokers yet: this broker is the controller only while it is the only registered
-broker. It resigns when another broker registers, so that an Apache Kafka broker can be elected. If the session of this
-broker expires while it runs, it registers again, with a new broker epoch.
+Every registered broker stands for election when there is no controller. If the session of this broker expires while it
+runs, it registers again, with a new broker epoch.
 
 Source: KafkaServer.createBrokerInfo, KafkaZkClient.registerBroker, KafkaController.
 """
@@ -129,7 +128,7 @@ class Membership:
                 )
 
     def follow(self, register: Callable[[], None], election: Election, on_failure: Callable[[str], None]) -> None:
-        """Start the thread that keeps this broker registered, and has it stand for election or resign.
+        """Start the thread that keeps this broker registered, and has it stand for election.
 
         The thread calls `register` after each session expiry, as soon as there is a new session. If that raises
         NodeExists, another broker has taken the broker id. Then this broker cannot continue, and neither can it after
@@ -180,8 +179,10 @@ class Membership:
                 in_doubt = False
             except NodeExists:
                 on_failure(f"broker id {self._broker_id} was taken by another while the session had expired")
-            except (TreeError, KafkaError, ValueError) as error:
-                log.warning("not registered yet, or the controller is not decided: %s", error)
+            except Exception as error:  # without this thread the broker would never register again
+                expected = isinstance(error, TreeError | KafkaError | ValueError)
+                details = None if expected else error
+                log.warning("not registered yet, or the controller is not decided: %s", error, exc_info=details)
                 in_doubt = True
                 if expired:
                     self._expired.set()

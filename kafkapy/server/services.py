@@ -51,6 +51,7 @@ class Services:
     config: BrokerConfig  # replaced by each change of dynamic settings
     configs: ConfigRegistry
     consumer_offsets: ConsumerOffsets
+    controller_pool: DiskPool
     controller: Controller  # replaced when this broker becomes or ceases to be the controller
     conversion_pool: DiskPool
     coordinators: Coordinators

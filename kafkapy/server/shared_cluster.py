@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Sequence
 
 from kafkapy.controller.controller import ClusterController
 from kafkapy.controller.outside_changes import OutsideChanges
-from kafkapy.errors import KafkaError
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint
 from kafkapy.metadata.controller_fence import ControllerFence
 from kafkapy.metadata.roles import TOPIC_DELETED, StopPartition
@@ -107,11 +106,12 @@ class SharedCluster:
         Everything in ZooKeeper is compared again: no watch reports changes made without a session, and this broker has
         not followed the topics while another broker was the controller.
         """
+        self.end()  # a term that goes on, because an operator has deleted the controller's node, ends first
         if not self._controllership.stand():
             return
         try:
             self._take_over()
-        except (KafkaError, ValueError):
+        except Exception:
             if self._fence.is_held:  # another broker may succeed
                 self._controllership.resign()
             raise

@@ -18,7 +18,7 @@ from kafkapy.protocol.apis import (
 )
 from kafkapy.server.metrics.broker import METRICS
 from tests.harness.gated_files import GatedFiles
-from tests.harness.wire import Wire
+from tests.harness.wire import Wire, eventually
 from tests.server.requests import batch, fetch, fetch_request, fetch_values, make_topic, produce, start_broker
 
 WAIT_S = 60
@@ -176,7 +176,7 @@ def test_topics_can_be_created_and_deleted_during_recovery(held):
     assert refused.value.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
     files.open_gate()
     assert server.wait_until_loaded(WAIT_S)
-    assert not server.services.topics.marked()
+    eventually(lambda: not server.services.topics.marked())
     controller.create("slow", partitions=1)
     assert fetch_values(wire, "slow") == []
     assert fetch_values(wire, "new") == [b"x"]
@@ -205,7 +205,7 @@ def test_a_topic_can_be_deleted_before_the_loading_of_its_log_begins(tmp_path):
     files.open_gate()
     assert server.wait_until_loaded(WAIT_S)
     assert server.services.topics.names() == ["slow"]
-    assert not server.services.topics.marked()
+    eventually(lambda: not server.services.topics.marked())
     assert not list(tmp_path.glob("marked-0")) + list(tmp_path.glob("later-0"))
     server.stop()
 

@@ -18,10 +18,16 @@ from kafkapy.server.call import Call, answered
 from kafkapy.server.handlers.controller_requests import from_broker
 
 if TYPE_CHECKING:
+    from kafkapy.runtime.disk_pool import DiskPool
     from kafkapy.server.services import Services
 
 
-@serves(ALTER_PARTITION, pooled=True, authorizes=from_broker)
+def pool(broker: Services, request: Any) -> DiskPool:
+    """Return the pool for requests to the controller: administration of topics must not hold them up."""
+    return broker.controller_pool
+
+
+@serves(ALTER_PARTITION, pooled=pool, authorizes=from_broker)
 def alter_partition(broker: Services, call: Call, request: Any) -> Any:
     """Handle AlterPartition: return the new state of each partition, or an error."""
     if call.denied:
@@ -29,7 +35,7 @@ def alter_partition(broker: Services, call: Call, request: Any) -> Any:
     return for_brokers.alter_partition(broker, request, call.version)
 
 
-@serves(CONTROLLED_SHUTDOWN, pooled=True, authorizes=from_broker)
+@serves(CONTROLLED_SHUTDOWN, pooled=pool, authorizes=from_broker)
 def controlled_shutdown(broker: Services, call: Call, request: Any) -> Any:
     """Handle ControlledShutdown: return the partitions that the broker still leads."""
     if call.denied:
@@ -42,4 +48,6 @@ def allocate_producer_ids(broker: Services, call: Call, request: Any) -> Any:
     """Handle AllocateProducerIds: return a block of producer ids."""
     if call.denied:
         return ALLOCATE_PRODUCER_IDS.Response(error_code=Errors.CLUSTER_AUTHORIZATION_FAILED)
-    return answered(call, lambda reply: for_brokers.allocate_producer_ids(broker, request, reply), broker.disk_pool)
+    return answered(
+        call, lambda reply: for_brokers.allocate_producer_ids(broker, request, reply), broker.controller_pool
+    )
