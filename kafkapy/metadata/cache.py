@@ -7,6 +7,7 @@ ZkMetadataCache.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
@@ -14,6 +15,8 @@ from typing import NamedTuple
 
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.roles import NO_LEADER, PartitionRole
+
+log = logging.getLogger("kafkapy.metadata.cache")
 
 NO_CONTROLLER = -1
 LEADER_DURING_DELETE = -2  # the leader of a partition that is to be forgotten
@@ -90,7 +93,7 @@ class MetadataCache:
         self.on_deleted: Callable[[str, Collection[int]], object] = lambda topic, partitions: None
         self._lock = threading.Lock()
         self._brokers = _Brokers()
-        self._waiting: list[Callable[[], object]] = []  # called when brokers are known
+        self._waiting: dict[Callable[[], object], None] = {}  # called in this order when brokers are known
         # Updates change these dicts in place, because a copy of thousands of partitions would be slow. Each read is
         # one look-up or one copy(), which are atomic.
         self._partitions: dict[str, dict[int, Leader]] = {}  # by topic and partition
@@ -167,23 +170,33 @@ class MetadataCache:
     # Updates.
 
     def set_brokers(self, controller_id: int, brokers: Iterable[LiveBroker]) -> None:
-        """Replace the live brokers and the controller."""
+        """Replace the live brokers and the controller. The first time, make the calls that wait for brokers."""
         found = _Brokers(brokers)
         with self._lock:
             self.controller_id, self._brokers = controller_id, found
-            waiting: list[Callable[[], object]] = []
+            waiting: dict[Callable[[], object], None] = {}
             if found.by_id:
-                waiting, self._waiting = self._waiting, []
+                waiting, self._waiting = self._waiting, {}
         for call in waiting:
-            call()
+            try:
+                call()
+            except Exception:  # the others wait, too, and the update goes on
+                log.exception("a call that waited for brokers failed: %s", call)
 
     def when_brokers_are_known(self, call: Callable[[], object]) -> None:
         """Call `call`, which must be short, after the first update of the live brokers; at once if that is over."""
         with self._lock:
             if not self.knows_brokers:
-                self._waiting.append(call)
+                self._waiting[call] = None
                 return
         call()
+
+    def stop_waiting(self, call: Callable[[], object]) -> bool:
+        """Do not make a call that was passed to `when_brokers_are_known`. Return False if it is too late for that."""
+        with self._lock:
+            waits = call in self._waiting
+            self._waiting.pop(call, None)
+        return waits
 
     def forget_controller(self, controller_id: int) -> None:
         """Know no controller from now on, if the present one is `controller_id`."""

@@ -116,7 +116,7 @@ class BrokerServer:
         self._on_failure = on_failure
         self._files = files
         self._scheduler = Scheduler(clock, config.background_threads)
-        self._timer = Timer(clock)
+        self._timer = services.timer = Timer(clock)
         self._tree: Tree | None = None
         self._shared: SharedCluster | None = None  # only if the metadata is in ZooKeeper
         self._network: SocketServer | None = None

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.counters import Registry
     from kafkapy.runtime.disk_pool import DiskPool
     from kafkapy.runtime.read_pools import ReadPools
+    from kafkapy.runtime.timer import Timer
     from kafkapy.server.admission import Authorizer, Quotas
     from kafkapy.server.config.broker_config import BrokerConfig
     from kafkapy.server.config.dynamic import DynamicConfig
@@ -71,6 +72,7 @@ class Services:
     roles: Roles
     this: LiveBroker  # this broker, as its own clients see it
     throttles: ReplicationThrottles
+    timer: Timer
     topic_settings: TopicSettings
     topics: TopicRegistry
 

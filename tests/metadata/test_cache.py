@@ -1,5 +1,7 @@
 """The metadata cache, which a broker's controller updates."""
 
+from functools import partial
+
 from kafkapy.metadata.cache import LEADER_DURING_DELETE, Leader, LiveBroker, MetadataCache, Node, TopicUpdate
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.roles import PartitionRole
@@ -118,3 +120,29 @@ def test_who_waits_for_brokers_is_called_once_when_they_are_known() -> None:
     assert (called, cache.knows_brokers) == (["waited"], True)
     cache.when_brokers_are_known(lambda: called.append("at once"))
     assert called == ["waited", "at once"]
+
+
+def test_a_call_that_fails_does_not_stop_the_others_that_wait_for_brokers() -> None:
+    cache = MetadataCache()
+    called: list[str] = []
+
+    def failing() -> None:
+        raise RuntimeError("the pool is stopped")
+
+    cache.when_brokers_are_known(failing)
+    cache.when_brokers_are_known(lambda: called.append("second"))
+    cache.set_brokers(1, [LiveBroker(1, {})])
+    assert (called, cache.knows_brokers) == (["second"], True)
+
+
+def test_a_call_that_stops_waiting_for_brokers_is_not_made() -> None:
+    cache = MetadataCache()
+    called: list[str] = []
+    calls = {name: partial(called.append, name) for name in "abc"}
+    for call in calls.values():
+        cache.when_brokers_are_known(call)
+    assert cache.stop_waiting(calls["b"])
+    assert not cache.stop_waiting(calls["b"])
+    cache.set_brokers(1, [LiveBroker(1, {})])
+    assert called == ["a", "c"]
+    assert not cache.stop_waiting(calls["a"])

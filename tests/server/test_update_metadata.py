@@ -5,7 +5,10 @@ import pytest
 from kafkapy.errors import Errors
 from kafkapy.metadata.cache import NO_CONTROLLER
 from kafkapy.protocol.apis import DESCRIBE_CLUSTER, METADATA, UPDATE_METADATA
-from tests.harness.wire import Wire
+from kafkapy.runtime.disk_pool import PoolStopped
+from kafkapy.runtime.threads import NoThread
+from kafkapy.server.handlers import metadata
+from tests.harness.wire import Wire, eventually
 from tests.server.requests import start_broker
 
 ME, OTHER, INSIDE_ONLY, DEAD = 0, 7, 8, 9
@@ -121,6 +124,74 @@ def test_metadata_waits_until_brokers_are_known(controller):
         assert controller.send(8, [(0, OTHER, 4, [OTHER], [OTHER], [])]) == Errors.NONE
         _, answer = client.receive(METADATA, 12)
     assert [one.node_id for one in answer.brokers] == [ME, OTHER]
+
+
+def ask_for_metadata(client, *topics):
+    make = METADATA.Request
+    asked = [make.Topics(name=name) for name in topics]
+    client.send(METADATA, 12, make(topics=asked, allow_auto_topic_creation=False))
+
+
+@pytest.fixture
+def before(controller):
+    """The controller before its first UpdateMetadata, and the requests for Metadata that wait in the broker."""
+    cache = controller.services.cache
+    cache.set_brokers(NO_CONTROLLER, [])
+
+    def waiting(count):
+        return eventually(lambda: len(cache._waiting) == count)
+
+    return controller, waiting
+
+
+def test_metadata_that_waited_has_the_topics_of_the_first_update(before, monkeypatch):
+    controller, waiting = before
+    monkeypatch.setattr(controller.services.disk_pool, "submit", lambda work, *args: work(*args))  # the answer at once
+    with Wire(controller.server.bootstrap_servers) as client:
+        ask_for_metadata(client, "t")
+        waiting(1)
+        assert controller.send(8, [(0, OTHER, 4, [OTHER], [OTHER], [])]) == Errors.NONE
+        _, answer = client.receive(METADATA, 12)
+    assert [(one.error_code, len(one.partitions)) for one in answer.topics] == [(Errors.NONE, 1)]
+
+
+def test_metadata_that_waits_is_forgotten_when_its_connection_closes(before):
+    controller, waiting = before
+    timers = len(controller.services.timer)
+    with Wire(controller.server.bootstrap_servers) as first, Wire(controller.server.bootstrap_servers) as second:
+        ask_for_metadata(first)
+        ask_for_metadata(second)
+        waiting(2)
+    waiting(0)
+    eventually(lambda: len(controller.services.timer) <= timers)
+
+
+def test_metadata_does_not_wait_for_ever_for_brokers(before, monkeypatch):
+    controller, waiting = before
+    monkeypatch.setattr(metadata, "LONGEST_WAIT_S", 0.05)
+    with Wire(controller.server.bootstrap_servers) as client:
+        ask_for_metadata(client)
+        assert client.closed()
+    waiting(0)
+
+
+@pytest.mark.parametrize("error", [PoolStopped("stopped"), NoThread("disk", "out of memory")])
+def test_an_update_is_complete_though_those_who_waited_for_it_cannot_be_answered(before, monkeypatch, error):
+    controller, waiting = before
+
+    def submit(*_):
+        raise error
+
+    with Wire(controller.server.bootstrap_servers) as first, Wire(controller.server.bootstrap_servers) as second:
+        ask_for_metadata(first, "t")
+        ask_for_metadata(second, "t")
+        waiting(2)
+        with monkeypatch.context() as patch:
+            patch.setattr(controller.services.disk_pool, "submit", submit)
+            assert controller.send(8, [(0, OTHER, 4, [OTHER], [OTHER], [])]) == Errors.NONE
+        assert first.closed()
+        assert second.closed()
+    assert controller.services.cache.leader("t", 0).epoch == 4
 
 
 def test_a_request_changes_only_the_partitions_that_it_names(controller):

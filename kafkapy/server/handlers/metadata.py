@@ -9,8 +9,8 @@ retry backoff. The controller itself also returns LEADER_NOT_AVAILABLE for parti
 yet because their logs are loading, or not any more because a log directory failed.
 
 A broker that joins others does not know them until the controller has sent the first UpdateMetadata. Kafka then returns
-no brokers; here the response waits. A client of librdkafka that gets no brokers gives up those it knew, and never
-connects again.
+no brokers; here the response waits up to LONGEST_WAIT_S, after which the connection is closed, and the client asks
+another broker. A client of librdkafka that gets no brokers gives up those it knew, and never connects again.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from kafkapy.metadata.roles import NO_LEADER
 from kafkapy.metadata.topics import is_internal, validate_name
 from kafkapy.network.replies import CLOSE
 from kafkapy.protocol.apis import METADATA
+from kafkapy.runtime.disk_pool import PoolStopped
+from kafkapy.runtime.threads import NoThread
 from kafkapy.server.admission import denied_names, is_denied
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, Later
@@ -44,6 +46,9 @@ CLUSTER_OPERATIONS_UNTIL = 10
 # A response with more partitions, or a request with more topics, takes milliseconds, too long for a network thread;
 # it runs on the disk pool.
 MOST_INLINE = 500
+# How long a request waits for the first UpdateMetadata. Less than the request time-outs of clients, so that they do not
+# lose half a minute with a broker that no controller reaches.
+LONGEST_WAIT_S = 5.0
 
 
 @serves(METADATA)
@@ -51,11 +56,7 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
     """Handle Metadata: return the metadata of the requested topics, or a Later if topics are created first, the
     response is large, or no brokers are known yet."""
     if not broker.cache.knows_brokers:
-        later = Later(call)
-        broker.cache.when_brokers_are_known(
-            lambda: broker.disk_pool.submit(_answer_later, broker, call, request, later)
-        )
-        return later
+        return _when_brokers_are_known(broker, call, request)
     if _is_long(broker, request):
         later = Later(call)
         broker.disk_pool.submit(_answer_later, broker, call, request, later)
@@ -65,6 +66,35 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
         return _response(broker, call, request, asked)
     later = Later(call)
     broker.disk_pool.submit(_create_and_answer, broker, call, request, asked, create, later)
+    return later
+
+
+def _when_brokers_are_known(broker: Services, call: Call, request: Any) -> Later:
+    """Return the Later of a Metadata request that is handled after the first update of the live brokers. If that takes
+    too long, the connection is closed."""
+    later = Later(call)
+
+    def answer() -> None:
+        timeout.cancel()
+        try:
+            broker.disk_pool.submit(_answer_later, broker, call, request, later)
+        except (PoolStopped, NoThread) as error:
+            log.warning("%s is not answered: %s", call, error)
+            later.complete(CLOSE)
+
+    def give_up() -> None:
+        if broker.cache.stop_waiting(answer):
+            log.debug("%s is not answered: no controller has sent this broker the brokers of the cluster", call)
+            later.complete(CLOSE)
+
+    def forget() -> None:
+        timeout.cancel()
+        broker.cache.stop_waiting(answer)
+
+    timeout = broker.timer.schedule(LONGEST_WAIT_S, give_up)
+    # No race with the close of the connection: that happens on this network thread, after the handler has returned.
+    later.pending.on_cancel = forget
+    broker.cache.when_brokers_are_known(answer)
     return later
 
 

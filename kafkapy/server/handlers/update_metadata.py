@@ -49,11 +49,12 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
         return CLOSE
     if request.controller_id != broker.cache.controller_id:
         log.info("broker %d is the controller, epoch %d", request.controller_id, request.controller_epoch)
-    broker.cache.set_brokers(request.controller_id, [_broker(one, call.version) for one in request.live_brokers])
     topics = list(_topics(request, call.version))
     broker.cache.store(topics)
     if topics:
         broker.cache.is_complete = True  # the first request with partitions has those of all topics
+    # Last: clients that wait for brokers are answered with the topics, too.
+    broker.cache.set_brokers(request.controller_id, [_broker(one, call.version) for one in request.live_brokers])
     return make(error_code=Errors.NONE)
 
 
