@@ -140,8 +140,9 @@ class PartitionLog:
         self.name = names.dir_name(topic, partition)
         self.topic_id = loaded.topic_id
         self.config = config
-        # Lock order: upkeep, the flusher's lock, this lock, then the lock of the leader epochs or that of the high
-        # watermark. A thread that holds one of them may only take locks that come later in this order.
+        # Lock order: upkeep, the flusher's lock, this lock, then the lock of the leader epochs, that of the high
+        # watermark or that of the producer state. A thread that holds one of them may only take locks that come later
+        # in this order.
         self.lock = threading.Lock()
         # Guards the high watermark, and changes of the end and of the writer's epoch that it depends on. Not `lock`,
         # which an append holds while it writes: no network thread should wait for another append's disk write here.
@@ -269,11 +270,12 @@ class PartitionLog:
         return True
 
     def _high_watermark_moved(self) -> None:
-        # Network threads take the lock only if a transaction may become stable. This test needs no lock: the append of
-        # the transaction's marker is complete, so `awaits_high_watermark` is already true.
-        if self.producers.awaits_high_watermark:
-            with self.lock:
-                self.producers.high_watermark_moved(self.high_watermark)
+        # Most logs have no transaction that may become stable. This test needs no lock: the append of the transaction's
+        # marker is complete, so `awaits_high_watermark` is already true.
+        producers = self.producers
+        if producers.awaits_high_watermark:
+            with producers.lock:  # not `lock`: an append holds it during a disk write, and network threads come here
+                producers.high_watermark_moved(self.high_watermark)
 
     def appended_locked(self, first_offset: int, position: int, end_offset: int) -> None:
         """Move the log's end to `end_offset` after an append to the active segment, so that readers see the records.

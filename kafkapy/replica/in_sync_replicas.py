@@ -111,7 +111,9 @@ class InSyncReplicas:
         self._env = env
         self._broker_id = broker_id
         self._leader_epoch = leader_epoch
-        self._lock = threading.Lock()  # taken before the locks of the log
+        # A log directory that fails ends its partitions' leadership with the log's lock held (see `end`). So a thread
+        # with this lock may take the log's short locks, such as that of the high watermark, but never the log's lock.
+        self._lock = threading.Lock()
         self._pending: IsrChange | None = None  # the change that the controller is asked for
         self.epoch_start = epoch_start
         self.replicas = tuple(replicas)

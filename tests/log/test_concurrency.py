@@ -6,12 +6,13 @@ import threading
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.append.rules import AppendRules
+from kafkapy.log.append.rules import AppendRules, OwnBatch
 from kafkapy.log.partition_log import BUSY
+from kafkapy.record.control import marker_batch
 from kafkapy.runtime.scheduler import Scheduler
 from tests.harness.batches import iter_batches
 
-from .support import NOW, Bench, FailingFiles, batch, values_of
+from .support import NOW, Bench, FailingFiles, batch, idempotent, values_of
 
 
 @pytest.fixture
@@ -155,6 +156,51 @@ def test_the_high_watermark_moves_without_the_lock_though_a_transaction_is_open(
         moving.join(60)
         assert not moving.is_alive()
     assert (log.high_watermark, log.last_stable_offset) == (1, 0)
+
+
+def test_a_transaction_becomes_stable_while_an_append_holds_the_lock(tmp_path):
+    log = Bench(tmp_path).load()
+    log.append([idempotent("a", transactional=True)], 0)
+    log.append([OwnBatch(marker_batch(7, 0, commit=True, coordinator_epoch=0, timestamp=NOW))], 0)
+    assert log.last_stable_offset == 0
+    with log.lock:  # as an append holds it while it writes
+        moving = threading.Thread(target=log.advance_high_watermark, args=(2, 0), daemon=True)
+        moving.start()
+        moving.join(60)
+        assert not moving.is_alive()
+    assert (log.high_watermark, log.last_stable_offset) == (2, 2)
+
+
+def test_transactions_begin_and_end_while_another_thread_moves_the_high_watermark(tmp_path, fast_switching):
+    """Meanwhile the last stable offset is never above the first record of a transaction that is open."""
+    log = Bench(tmp_path).load()
+    errors, done, ended = [], threading.Event(), 0
+
+    def move():
+        while not done.is_set():
+            log.advance_high_watermark(log.log_end_offset, 0)
+
+    def read():
+        try:
+            while not done.is_set():
+                stable = log.last_stable_offset  # read first: transactions may end meanwhile
+                assert stable <= 3 * ended, stable  # each transaction has two records and a marker
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=move), threading.Thread(target=read)]
+    for thread in threads:
+        thread.start()
+    for number in range(500):
+        log.append([idempotent("a", "b", sequence=2 * number, transactional=True)], 0)
+        ended = number + 1
+        log.append([OwnBatch(marker_batch(7, 0, commit=True, coordinator_epoch=0, timestamp=NOW))], 0)
+    done.set()
+    for thread in threads:
+        thread.join(60)
+    assert errors == []
+    log.advance_high_watermark(log.log_end_offset, 0)
+    assert (log.last_stable_offset, log.producers.open, log.producers.awaits_high_watermark) == (1500, {}, {})
 
 
 def test_flushes_at_the_same_time_share_one_sync(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.append.rules import OwnBatch
+from kafkapy.log.storage.files import Files
 from kafkapy.protocol.apis import ALTER_PARTITION
 from kafkapy.record.batch import build
+from kafkapy.record.control import marker_batch
 from kafkapy.replica.in_sync_replicas import IsrEnvironment
 from kafkapy.replica.isr import Follower, IsrState, new_high_watermark
 from kafkapy.replica.isr_changes import Done, IsrChange, IsrChanges, WrittenIsr
@@ -24,6 +29,7 @@ from tests.harness.appends import append_to
 from tests.harness.followers import follower_at
 
 LAG_S = 30.0
+NOW = 1_600_000_000_000
 
 
 class Leader:
@@ -77,7 +83,7 @@ class Leader:
 
 
 def batch() -> memoryview:
-    return memoryview(bytearray(build([(1_600_000_000_000, None, b"v", [])])))
+    return memoryview(bytearray(build([(NOW, None, b"v", [])])))
 
 
 def test_the_high_watermark_follows_the_slowest_member_of_the_isr(tmp_path: Path) -> None:
@@ -340,6 +346,40 @@ def test_acks_all_counts_the_committed_isr_before_the_append_and_the_maximal_one
     assert refusal is not None
     assert refusal.code == Errors.NOT_ENOUGH_REPLICAS
     assert leader.wait(0) == [0]
+
+
+def test_a_disk_that_is_slow_and_then_fails_blocks_no_fetch_of_a_follower(tmp_path: Path) -> None:
+    """The fetch moves the high watermark, by which a transaction becomes stable, during another append's write. The
+    failure of the disk then ends the leadership, with the log's lock held."""
+    leader = Leader(tmp_path, isr=(0, 1))
+    partition, log = leader.partition, leader.partition.log
+    transaction = build([(NOW, None, b"v", [])], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    append_to(partition, [memoryview(bytearray(transaction))])
+    append_to(partition, [OwnBatch(marker_batch(7, 0, commit=True, coordinator_epoch=0, timestamp=NOW))])
+    writing, fails = threading.Event(), threading.Event()
+
+    class FailingDisk(Files):
+        def pwritev(self, *arguments: Any) -> int:
+            writing.set()
+            fails.wait(60)
+            raise OSError(errno.EIO, "I/O error")
+
+    failure: list[KafkaError] = []
+    log.env.files = log.end[1].files = FailingDisk()
+    log.env._on_failure = lambda error: (partition.remove(error), failure.append(error))
+    verdicts: list[Any] = []
+    appending = threading.Thread(target=lambda: verdicts.extend(append_to(partition, [batch()])), daemon=True)
+    appending.start()
+    assert writing.wait(60)
+    fetching = threading.Thread(target=leader.fetch, args=(1, 2), daemon=True)
+    fetching.start()
+    fetching.join(60)
+    was_blocked = fetching.is_alive()
+    fails.set()
+    appending.join(60)
+    assert (was_blocked, appending.is_alive()) == (False, False)
+    assert (log.high_watermark, log.last_stable_offset) == (2, 2)
+    assert [error.code for error in (*failure, *verdicts)] == [Errors.KAFKA_STORAGE_ERROR] * 2
 
 
 def test_a_member_of_the_isr_that_is_no_replica_is_removed(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ int32 numbers that wrap to 0. This module accesses no files; for snapshots see p
 
 from __future__ import annotations
 
+import threading
 from typing import NamedTuple
 
 from kafkapy.errors import Errors, KafkaError
@@ -172,8 +173,12 @@ class CompletedTxn(NamedTuple):
 
 
 class ProducerState:
-    """The state of all producers of one log. Guarded by the log's lock; `first_unstable_offset` may be read
-    without it.
+    """The state of all producers of one log. Guarded by the log's lock, except for what a thread that moves the high
+    watermark needs.
+
+    That thread must not wait for the log's lock, which an append holds while it writes. So `open`,
+    `awaits_high_watermark` and `first_unstable_offset` change only under `lock`, which is never held during I/O: `open`
+    under both locks, the other two under `lock` alone. `first_unstable_offset` may be read without a lock.
     """
 
     __slots__ = (
@@ -181,6 +186,7 @@ class ProducerState:
         "awaits_high_watermark",
         "end_offset",
         "first_unstable_offset",
+        "lock",
         "open",
         "producers",
         "verifications",
@@ -193,11 +199,12 @@ class ProducerState:
         # failed append sets -1, so that the state is rebuilt.
         self.end_offset = 0
         self.verifications = Verifications()
+        self.lock = threading.Lock()  # see the class; taken after every other lock of the log
         # First offset of an open transaction -> producer id. Transactions begin at the end of the log, so the dict,
         # which keeps the order of insertion, is in the order of offsets.
         self.open: dict[int, int] = {}
         # First offset -> marker offset, of ended transactions whose marker is not below the high watermark. Whether
-        # there are any may be asked without the lock.
+        # there are any may be asked without a lock.
         self.awaits_high_watermark: dict[int, int] = {}
         self.first_unstable_offset: int | None = None
 
@@ -211,10 +218,11 @@ class ProducerState:
         """
         self.producers.clear()
         self.verifications.clear()
-        self.open.clear()
-        self.awaits_high_watermark.clear()
         self.end_offset = end_offset
-        self.first_unstable_offset = None
+        with self.lock:
+            self.open.clear()
+            self.awaits_high_watermark.clear()
+            self.first_unstable_offset = None
 
     def load(self, entries: list[ProducerEntry], end_offset: int, now_ms: int) -> None:
         """Add the producers of a snapshot that was taken at `end_offset`, except those that have expired since."""
@@ -222,9 +230,10 @@ class ProducerState:
             if not self._expired(entry, now_ms):
                 self.producers[entry.producer_id] = entry
         begun = [one for one in entries if one.txn_first_offset >= 0]
-        self.open.update((one.txn_first_offset, one.producer_id) for one in sorted(begun, key=_first_offset))
         self.end_offset = end_offset
-        self._find_unstable()
+        with self.lock:
+            self.open.update((one.txn_first_offset, one.producer_id) for one in sorted(begun, key=_first_offset))
+            self._find_unstable()
 
     def expire(self, now_ms: int) -> None:
         """Remove producers that have not written for producer.id.expiration.ms and have no open transaction.
@@ -254,15 +263,17 @@ class ProducerState:
         known already.
         """
         if first_offset not in self.open:
-            self.open[first_offset] = producer_id
-            if self.first_unstable_offset is None:
-                self.first_unstable_offset = first_offset
+            with self.lock:
+                self.open[first_offset] = producer_id
+                if self.first_unstable_offset is None:
+                    self.first_unstable_offset = first_offset
 
     def complete(self, txn: CompletedTxn) -> None:
         """Record that a transaction has ended. It counts as unstable until the high watermark is above its marker."""
-        self.open.pop(txn.first_offset, None)
-        self.awaits_high_watermark[txn.first_offset] = txn.last_offset
-        self._find_unstable()
+        with self.lock:
+            self.open.pop(txn.first_offset, None)
+            self.awaits_high_watermark[txn.first_offset] = txn.last_offset
+            self._find_unstable()
 
     def last_stable_offset(self, txn: CompletedTxn) -> int:
         """Return the last stable offset as it will be once `txn` is complete, for the entry in the transaction index.
@@ -275,7 +286,10 @@ class ProducerState:
 
     def high_watermark_moved(self, high_watermark: int) -> None:
         """Count ended transactions whose marker is below the high watermark as stable, which may advance the last
-        stable offset.
+        stable offset. Called with `lock` held.
+
+        A caller without the log's lock reads the high watermark with `lock` held. Otherwise the log could be truncated
+        after the read, and a marker that is then appended would count as replicated because of the old high watermark.
         """
         if self.awaits_high_watermark:
             waiting = self.awaits_high_watermark.items()
@@ -283,7 +297,8 @@ class ProducerState:
             self._find_unstable()
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        self.high_watermark_moved(log_start_offset)
+        with self.lock:
+            self.high_watermark_moved(log_start_offset)
         self.end_offset = max(self.end_offset, log_start_offset)
 
     def _find_unstable(self) -> None:

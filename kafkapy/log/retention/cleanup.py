@@ -132,4 +132,5 @@ def _rebuild_producers(log: PartitionLog) -> None:
     )
     # A replay takes every transaction for one whose end is not replicated yet, and the high watermark may never move
     # again.
-    log.producers.high_watermark_moved(log.high_watermark)
+    with log.producers.lock:
+        log.producers.high_watermark_moved(log.high_watermark)

@@ -95,7 +95,8 @@ class ProducerCheck:
         segment."""
         self._check_transaction_index(log.with_suffix(".txnindex"), int(log.stem), next_base)
         self._aborted, self._markers = [], {}
-        self._state.high_watermark_moved(_FOREVER)
+        with self._state.lock:
+            self._state.high_watermark_moved(_FOREVER)
 
     def snapshot(self, path: Path, offset: int, first_offset: int) -> None:
         """Compare a producer snapshot with the state of the producers. The log has been followed up to `offset`, the
