@@ -26,9 +26,11 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.controller_fence import ControllerFence
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.producer_ids import ProducerIdBlocks
+from kafkapy.metadata.roles import NO_LEADER
 from kafkapy.metadata.topic_rules import plan_more_partitions, plan_topic
 from kafkapy.metadata.topics import PartitionState, Topic, TopicRegistry, validate_name
 from kafkapy.metadata.tree import TreeUnreachable, wait
+from kafkapy.runtime.counters import Histogram
 
 log = logging.getLogger("kafkapy.controller")
 
@@ -59,6 +61,17 @@ class Settings(NamedTuple):
     replication: Callable[[], int]
     may_be_unclean: Callable[[str], bool]
     imbalance: Callable[[], int] = lambda: 10
+
+
+class Counts(NamedTuple):
+    """Counts for the metrics. All are 0 on a broker that is not the controller."""
+
+    active: int = 0
+    brokers: int = 0
+    partitions: int = 0
+    offline_partitions: int = 0
+    preferred_replica_imbalance: int = 0
+    topics_to_delete: int = 0
 
 
 class ClusterController:
@@ -181,6 +194,40 @@ class ClusterController:
     def is_alone(self) -> bool:
         """True if this broker is the only one that is registered."""
         return len(self._cluster.registered) == 1
+
+    # --- metrics
+
+    @property
+    def unclean_elections(self) -> int:
+        return self._partitions.unclean_elections
+
+    @property
+    def queue_size(self) -> int:
+        return len(self._events)
+
+    @property
+    def queue_time(self) -> Histogram:
+        return self._events.waited
+
+    def counts(self) -> Counts:
+        """Count brokers, and partitions without a live or without the preferred leader. Topics that are being deleted
+        do not count. Any thread may call this; it does not wait for the controller's thread.
+        """
+        if not self._fence.is_held:
+            return Counts()
+        partitions = offline = elsewhere = 0
+        for topic in self._topics.all():
+            for index, replicas in topic.assignment.items():
+                try:
+                    state = self._topics.state(topic.name, index)
+                except ValueError:  # logged when the controller met it
+                    state = None
+                leader = NO_LEADER if state is None else state.leader
+                partitions += 1
+                offline += not self._cluster.is_online(topic.name, index, leader, or_shutting_down=True)
+                elsewhere += leader != replicas[0]
+        brokers, deleted = len(self._cluster.registered), len(self._topics.marked())
+        return Counts(1, brokers, partitions, offline, elsewhere, deleted)
 
     # --- the term
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.runtime.counters import Histogram
 from kafkapy.runtime.threads import Thread
 
 log = logging.getLogger("kafkapy.controller.events")
@@ -25,6 +27,10 @@ class EventQueue:
         self._events: deque[_Event] = deque()
         self._thread: Thread | None = None
         self._stopped = False
+        self.waited = Histogram()  # how long events waited for the thread
+
+    def __len__(self) -> int:
+        return len(self._events)
 
     def post(self, fn: Callable[[], object], *, first: bool = False) -> None:
         """Have `fn` run on the controller's thread: with `first` before all that wait. Errors are logged. Does nothing
@@ -90,6 +96,7 @@ class EventQueue:
                 if not self._events:
                     return
                 event = self._events.popleft()
+            self.waited.observe(time.monotonic() - event.submitted_at)
             event.run()
 
 
@@ -103,6 +110,7 @@ def _logged(fn: Callable[[], object]) -> None:
 class _Event:
     def __init__(self, fn: Callable[[], object]) -> None:
         self._fn = fn
+        self.submitted_at = time.monotonic()
         self.finished = threading.Event()
         self.result: object = None
         self.error: BaseException | None = None

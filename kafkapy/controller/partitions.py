@@ -57,6 +57,7 @@ class Partitions:
         self._may_be_unclean = may_be_unclean
         self._first_epoch = first_epoch
         self._on_conflict = on_conflict
+        self.unclean_elections = 0
 
     # --- reading
 
@@ -163,6 +164,7 @@ class Partitions:
 
     def _note_unclean(self, topic: Topic, index: int, before: PartitionState, after: PartitionState) -> None:
         if after.leader not in before.isr:
+            self.unclean_elections += 1
             log.warning(
                 "%s-%d: broker %d becomes leader in an unclean election: it was not in the ISR %s, and records may be "
                 "lost",

@@ -59,6 +59,7 @@ from kafkapy.server.identity import advertise, identify
 from kafkapy.server.log_loading import LogLoading
 from kafkapy.server.metadata_store import StartError, check_libraries, metadata_directory, open_tree
 from kafkapy.server.metrics import broker as broker_metrics
+from kafkapy.server.metrics import controller as controller_metrics
 from kafkapy.server.metrics.requests import RequestMeters
 from kafkapy.server.peers import Peers
 from kafkapy.server.producer_id_requests import ask_for_producer_ids
@@ -198,6 +199,7 @@ class BrokerServer:
         logs.dirs.write_identity(services.broker_id, services.cluster_id, services.clock.time_ms())
         services.log_manager.start()
         broker_metrics.register(services)
+        controller_metrics.register(self._controller, services.counters)
         self._serve_metrics()
         network.start()
         self._log_loading.start()

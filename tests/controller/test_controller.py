@@ -2,6 +2,7 @@
 
 import pytest
 
+from kafkapy.controller.controller import Counts
 from kafkapy.controller.outside_changes import OutsideChanges
 from kafkapy.controller.reassignment import target_of, with_target
 from kafkapy.errors import Errors, KafkaError
@@ -255,6 +256,25 @@ def test_a_topic_with_replicas_on_dead_brokers_stays_marked_as_deleted(tmp_path)
             assert not services.replicas.holds(name, 0)
         assert tree.children("/admin/delete_topics") == ["both"]
         assert tree.children("/brokers/topics") == ["both"]
+    finally:
+        server.stop()
+
+
+def test_the_metrics_count_partitions_without_a_live_and_without_the_preferred_leader(tmp_path):
+    server = start_broker(tmp_path, broker_id=0)
+    wait(server.services.topics.create, "t", {0: [0, 7], 1: [7, 0], 2: [7]}, {})
+    wait(server.services.topics.create, "gone", {0: [7]}, {})
+    server.stop()
+    server = start_broker(tmp_path, broker_id=0)
+    try:
+        controller = server.services.controller
+        eventually(lambda: server.services.replicas.holds("t", 1))
+        assert server.wait_until_loaded(30)
+        controller.delete("gone")
+        counts = Counts(1, brokers=1, partitions=3, offline_partitions=1, preferred_replica_imbalance=2)
+        assert controller.counts() == counts._replace(topics_to_delete=1)
+        assert controller.queue_time.count > 0
+        assert controller.unclean_elections == 0
     finally:
         server.stop()
 
