@@ -138,7 +138,22 @@ class Partition(HostedPartition):
             # partition. That thread did not find this wait, so check again.
             self._complete_waits()
         else:
-            done(self._isr_error())
+            last = self if self.gone is None else self._last_epoch()  # after the high watermark was read
+            done(last.gone or last._isr_error())
+
+    def _last_epoch(self) -> Partition:
+        """Return the partition in the last of the leader epochs in which this broker has led it without interruption.
+
+        If that partition is gone, another broker may lead by now. The log may then have been truncated, and its high
+        watermark may count records of that leader at the same offsets. So whoever compares an offset with the high
+        watermark reads the high watermark first, and `gone` of the result after that: while it is None, nothing has
+        been truncated.
+        """
+        partition = self
+        # `gone` is read before `successor`, which is set first.
+        while partition.gone is not None and partition.successor is not None:
+            partition = partition.successor
+        return partition
 
     def check_replica(self, broker_id: int, current_leader_epoch: int) -> None:
         """Raise KafkaError if a Fetch request comes from a broker that is not, or not yet, among the replicas.
@@ -211,12 +226,12 @@ class Partition(HostedPartition):
         )
 
     def _complete_waits(self) -> None:
-        if self.successor is not None:
-            self.successor._complete_waits()
-        elif self.gone is not None:
-            self._waits.end(self.gone)
-        elif self._waits.pending:
-            self._waits.advance(self.log.high_watermark, self._isr_error())
+        high_watermark = self.log.high_watermark
+        last = self._last_epoch()  # after the high watermark was read
+        if last.gone is not None:
+            last._waits.end(last.gone)
+        elif last._waits.pending:
+            last._waits.advance(high_watermark, last._isr_error())
 
     def _write(self, sets: Sequence[Records], long: bool) -> tuple[list[Verdict], bool]:
         """Append record sets, as the `write` function of the AppendQueue.

@@ -152,6 +152,62 @@ def test_appends_that_wait_go_on_waiting_in_the_next_leader_epoch_of_this_broker
     assert not later.precedes(partition)
 
 
+def taken_over(partition):
+    """Another broker leads: this one cuts off its records and has two of the new leader's, which are replicated."""
+    log, epoch = partition.log, partition.leader_epoch + 1
+    log.fence(epoch)
+    partition.remove(KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "broker 1 leads it"))
+    log.truncate_to(0, epoch)
+    log.append_as_follower(memoryview(build([(1_600_000_000_000, None, b"other", [])] * 2)), epoch)
+    log.follow_high_watermark(2, epoch)
+    assert log.high_watermark == 2
+
+
+def test_an_append_is_not_acknowledged_by_the_high_watermark_of_the_next_leader(tmp_path):
+    partition, _ = replicated(tmp_path)
+    append_to(partition, [batch()])
+    taken_over(partition)
+    assert [one.message for one in wait(partition, 1)] == ["broker 1 leads it"]
+
+
+def test_nor_after_later_leader_epochs_of_this_broker(tmp_path):
+    partition, timer = replicated(tmp_path)
+    append_to(partition, [batch()])
+    later = lead_log(partition.log, 1, replicas=(0, 1, 2), isr=(0, 1, 2), timer=timer)
+    partition.hand_over(later)
+    partition.remove(KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "a later epoch has begun"))
+    for follower in (1, 2):
+        follower_at(later, follower, 1)
+    assert wait(partition, 1) == [None]
+    taken_over(later)
+    assert [one.message for one in wait(partition, 1)] == ["broker 1 leads it"]
+
+
+def test_a_thread_that_completes_appends_may_be_overtaken_by_the_next_leader(tmp_path):
+    """It has found that this broker leads. Then another broker takes over, and an append begins to wait late."""
+    partition, _ = replicated(tmp_path)
+    append_to(partition, [batch()])
+    outcome = []
+
+    class Overtaken(ReplicationWaits):
+        @property
+        def pending(self):
+            if partition.gone is None:
+                taken_over(partition)
+                self.add(1, 5.0, outcome.append)
+            return super().pending
+
+        @pending.setter
+        def pending(self, waits):
+            ReplicationWaits.pending.__set__(self, waits)
+
+    partition._waits = Overtaken(partition._timer, partition.log.clock)
+    partition._complete_waits()
+    assert outcome == []
+    partition._complete_waits()  # by the thread of the late append
+    assert [one.message for one in outcome] == ["broker 1 leads it"]
+
+
 def test_appends_that_wait_end_with_the_last_leader_epoch_of_this_broker(tmp_path):
     partition, timer = replicated(tmp_path)
     append_to(partition, [batch()])

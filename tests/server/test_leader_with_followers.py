@@ -9,6 +9,7 @@ from kafkapy.errors import Errors
 from kafkapy.metadata.cache import LiveBroker
 from kafkapy.metadata.roles import PartitionRole
 from kafkapy.protocol.apis import DELETE_RECORDS, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, PRODUCE
+from kafkapy.replica.partition import Partition
 from kafkapy.replica.read_replica import RACK_AWARE
 from tests.harness.followers import follower_at
 from tests.harness.wire import Wire, eventually
@@ -256,6 +257,28 @@ def test_clients_of_the_wrong_broker_are_told_the_leader(broker, wire, topic, pa
         assert (told, nodes) == (
             ((OTHER, epoch), [(OTHER, "other", 9097, "there")]) if version > 15 else ((-1, -1), [])
         )
+
+
+@pytest.mark.parametrize(("acks", "code"), [(-1, Errors.NOT_LEADER_OR_FOLLOWER), (1, Errors.NONE)])
+def test_the_high_watermark_of_the_next_leader_acknowledges_nothing(
+    broker, wire, topic, partition, monkeypatch, acks, code
+):
+    """Another broker takes over between an append and its answer: the appended record is cut off and replaced."""
+    append = Partition.append
+
+    def append_and_lose(self, sets, done):
+        verdicts = append(self, sets, done)
+        assert verdicts is not None
+        if self is partition:
+            epoch = follow_other(broker, partition).leader_epoch
+            partition.log.truncate_to(0, epoch)
+            partition.log.append_as_follower(memoryview(batch(b"other", b"replicated")), epoch)
+            partition.log.follow_high_watermark(2, epoch)
+        return verdicts
+
+    monkeypatch.setattr(Partition, "append", append_and_lose)
+    answer = wire.call(PRODUCE, 11, request(topic, batch(b"mine"), acks=acks)).responses[0].partition_responses[0]
+    assert (answer.error_code, partition.log.high_watermark) == (code, 2)
 
 
 def test_a_leader_that_fences_a_client_names_itself(broker, wire, topic, partition):

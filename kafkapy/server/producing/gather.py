@@ -163,6 +163,10 @@ class _Sets:
             replicated = partition_log.high_watermark
             # With one replica this is nearly always true, and then no result has to wait for replicas.
             all_replicated = replicated >= partition_log.end[0]
+            if self.partition.gone is not None:
+                # Another broker may lead, and the high watermark may count its records: `when_replicated` decides.
+                # Tested after the high watermark was read: only what is read from now on may come from that leader.
+                replicated, all_replicated = -1, False
             for slot, verdict in zip(self.slots, verdicts, strict=True):
                 asked = slot[0]
                 if (
