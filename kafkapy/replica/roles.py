@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
+from kafkapy.log.failures import Shortage
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.metadata.cache import MetadataCache
 from kafkapy.metadata.ids import ZERO_ID
@@ -24,6 +25,9 @@ log = logging.getLogger("kafkapy.replica.roles")
 TopicPartition = tuple[str, int]
 Change = PartitionRole | StopPartition
 Failures = dict[TopicPartition, KafkaError]
+
+RETRY_S = 1.0  # how often the roles are tried again that a full disk or another shortage has prevented
+MOST_IN_VAIN = 100  # most roles that are tried in vain at a time: requests of the controller wait meanwhile
 
 
 class Roles:
@@ -38,10 +42,12 @@ class Roles:
         config_of: Callable[[str], LogConfig],
         reload_config: Callable[[str], object] = lambda topic: None,
         cache: MetadataCache | None = None,
+        later: Callable[[float, Callable[[], object]], object] = lambda delay_s, work: None,
     ) -> None:
         """`config_of(topic)` returns the settings of the topic's logs. `reload_config(topic)` applies the present
         settings to all logs of the topic on this broker. Both raise KafkaError if the settings are invalid.
-        `cache` gets the partition leaders for Metadata responses.
+        `cache` gets the partition leaders for Metadata responses. `later(delay_s, work)` calls `work()` after a delay,
+        on the thread that carries out the controller's requests.
         """
         self._replicas = replicas
         self._config_of = config_of
@@ -51,13 +57,18 @@ class Roles:
         self._controller_epoch = 0
         self._waiting: dict[TopicPartition, PartitionRole] = {}  # roles of partitions whose logs are loading
         self._refused: dict[TopicPartition, PartitionRole] = {}  # roles not taken: the topic's settings were invalid
+        self._later = later
+        self._short: dict[TopicPartition, PartitionRole] = {}  # roles not taken because of a shortage, to try again
+        self._is_short = False  # `take_again` is due
 
     def apply(self, controller_epoch: int, changes: Sequence[Change]) -> Failures:
         """Carry out the changes; return the errors of failed changes by (topic, partition). A failure does not stop the
         others.
 
         All changes fail with STALE_CONTROLLER_EPOCH if a controller with a later epoch has called before. A role for a
-        log that is loading counts as done: `loaded` carries it out.
+        log that is loading counts as done: `loaded` carries it out. So does a role that a shortage prevents (a full
+        disk, no free file descriptors): `take_again` takes it when the shortage is over. If this broker is alone, such
+        a role is taken again, too, but it also fails here, with a Shortage, so that no topic is created without logs.
 
         A single change fails with KAFKA_STORAGE_ERROR if the log directory is offline. Otherwise a role fails with
         INCONSISTENT_TOPIC_ID if the log belongs to another topic id, with STALE_CONTROLLER_EPOCH if its leader epoch is
@@ -107,8 +118,38 @@ class Roles:
     def _take_late(self, role: PartitionRole) -> None:
         try:
             self._take(role)
+        except Shortage:
+            return  # `take_again` takes the role
         except KafkaError as error:
             log.error("the role of %s-%d is not applied: %s", role.topic, role.partition, error.message)
+
+    def take_again(self) -> None:
+        """Take the roles that a shortage has prevented, if it is over now. Otherwise this method is called again later.
+
+        Runs on the thread that carries out the controller's requests, so that the partition of a role is not deleted
+        meanwhile.
+        """
+        with self._lock:
+            roles = list(self._short.values())
+        in_vain = 0
+        try:
+            for role in roles:
+                key = role.topic, role.partition
+                with self._lock:
+                    if self._short.get(key) is not role:
+                        continue  # a later role or a deletion has come
+                    del self._short[key]
+                self._take_late(role)
+                in_vain += key in self._short  # again, behind the others
+                if in_vain >= MOST_IN_VAIN:
+                    break
+        finally:
+            with self._lock:
+                self._is_short = lasts = bool(self._short)
+            if lasts:
+                self._later(RETRY_S, self.take_again)
+            else:
+                log.warning("no role waits for the end of a shortage any more")
 
     def accepts(self, controller_epoch: int) -> bool:
         """Return False if a controller with a later epoch has called before. Otherwise remember this epoch.
@@ -129,8 +170,9 @@ class Roles:
     def _stop(self, stop: StopPartition) -> None:
         topic, index = stop.topic, stop.partition
         with self._lock:
-            waiting = self._waiting.get((topic, index))
-        epoch = max(self._replicas.leader_epoch(topic, index), NO_EPOCH if waiting is None else waiting.leader_epoch)
+            stored = [self._waiting.get((topic, index)), self._short.get((topic, index))]
+        epochs = [role.leader_epoch for role in stored if role is not None]
+        epoch = max(self._replicas.leader_epoch(topic, index), *epochs, NO_EPOCH)
         if stop.leader_epoch not in (ANY_EPOCH, TOPIC_DELETED) and stop.leader_epoch < epoch:
             self._check_online(topic, index)
             raise KafkaError(
@@ -143,6 +185,7 @@ class Roles:
         with self._lock:
             self._waiting.pop((topic, index), None)
             self._refused.pop((topic, index), None)
+            self._short.pop((topic, index), None)
         self._replicas.delete(topic, index)
 
     def _check_online(self, topic: str, index: int) -> PartitionLog | None:
@@ -177,12 +220,43 @@ class Roles:
             return self._waiting.pop(key, None) is None
 
     def _take(self, role: PartitionRole) -> None:
+        """Take a role. If a shortage prevents that, have it taken again later, and raise the Shortage only if this
+        broker is alone.
+
+        Another controller would take the replica for offline if it got the error, and send it no more roles.
+        """
+        try:
+            self._take_now(role)
+        except Shortage as shortage:
+            self._keep(role, shortage)
+            if [one.id for one in self._cache.live_brokers()] == [self._replicas.broker_id]:
+                raise
+
+    def _keep(self, role: PartitionRole, shortage: Shortage) -> None:
+        with self._lock:
+            self._short[role.topic, role.partition] = role
+            begins, self._is_short = not self._is_short, True
+        if begins:
+            log.error(
+                "the role of %s-%d cannot be taken now, and others may follow; they are tried again until the shortage "
+                "is over: %s",
+                role.topic,
+                role.partition,
+                shortage.message,
+            )
+            self._later(RETRY_S, self.take_again)
+
+    def _take_now(self, role: PartitionRole) -> None:
         partition_log = self._check_online(role.topic, role.partition)
         if partition_log is not None and role.topic_id != ZERO_ID:
             partition_log.check_topic_id(role.topic_id)
         if partition_log is not None and self._only_topic_id(role, partition_log):
             return
         self._replicas.check_later(role)
+        with self._lock:
+            kept = self._short.get((role.topic, role.partition))
+        if kept is not None:
+            check_later(role, kept.leader_epoch - 1)  # the same role may come twice
         if self._replicas.broker_id not in role.replicas:
             raise KafkaError(
                 Errors.UNKNOWN_TOPIC_OR_PARTITION,
@@ -201,6 +275,7 @@ class Roles:
             return
         with self._lock:
             self._refused.pop((role.topic, role.partition), None)
+            self._short.pop((role.topic, role.partition), None)
         if role.leader == self._replicas.broker_id:
             self._lead(role)
         else:
@@ -230,7 +305,8 @@ class Roles:
             partition = self._replicas.make_leader(role, config)
         except KafkaError as error:  # such as invalid settings, or an offline log directory
             self._replicas.check_later(role)  # another thread may have applied a later role meanwhile, hence the error
-            log.error("cannot lead %s-%d: %s", role.topic, role.partition, error.message)
+            if not isinstance(error, Shortage):
+                log.error("cannot lead %s-%d: %s", role.topic, role.partition, error.message)
             if not role.is_new:
                 self._replicas.refuse(role.topic, role.partition, error)
                 if error.code == Errors.INVALID_CONFIG:

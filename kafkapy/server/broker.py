@@ -31,12 +31,13 @@ from kafkapy.replica.roles import Roles
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
 from kafkapy.runtime.counters import Registry
 from kafkapy.runtime.descriptors import raise_descriptor_limit
-from kafkapy.runtime.disk_pool import DiskPool
+from kafkapy.runtime.disk_pool import DiskPool, PoolStopped
 from kafkapy.runtime.logs import fields
 from kafkapy.runtime.metrics_page import MetricsPage
 from kafkapy.runtime.purgatory import Purgatory
 from kafkapy.runtime.read_pools import ReadPools
 from kafkapy.runtime.scheduler import Scheduler
+from kafkapy.runtime.threads import NoThread
 from kafkapy.runtime.timer import Timer
 from kafkapy.server.broker_channels import BrokerChannels
 from kafkapy.server.config.broker_config import BrokerConfig
@@ -271,7 +272,9 @@ class BrokerServer:
             on_moved=services.replicas.moved,
         )
         services.topic_settings = settings = TopicSettings(services)
-        services.roles = Roles(services.replicas, settings.of, settings.reload, services.cache)
+        services.roles = Roles(
+            services.replicas, settings.of, settings.reload, services.cache, self._later_on_the_cluster_pool
+        )
         services.coordinators = coordinators = Coordinators(services, self._timer, self._scheduler)
         services.replicas.on_led = coordinators.led
         services.replicas.on_lost = coordinators.lost
@@ -280,6 +283,19 @@ class BrokerServer:
         services.replicas.on_unfollowed = following.stop
         services.cache.on_deleted = self._topic_deleted
         settings.load_throttles()
+
+    def _later_on_the_cluster_pool(self, delay_s: float, work: Callable[[], object]) -> None:
+        """Call `work()` after a delay, on the thread that carries out the controller's requests."""
+
+        def submit() -> None:
+            try:
+                self.services.cluster_pool.submit(work)
+            except PoolStopped:
+                return  # the broker stops
+            except NoThread:
+                self._timer.schedule(delay_s, submit)
+
+        self._timer.schedule(delay_s, submit)
 
     def _make_controllers(
         self, tree: Tree, cluster: ClusterRegistry, fence: ControllerFence, controllership: Controllership

@@ -16,6 +16,7 @@ from kafkapy.log.directories import clean_shutdown
 from kafkapy.log.directories.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from kafkapy.log.directories.dir_lock import DirLocked
 from kafkapy.log.directories.meta_properties import MetaPropertiesError
+from kafkapy.log.failures import Shortage
 from kafkapy.log.loading.log_loader import LogLoader
 from kafkapy.log.manager import LogManager, NoLogDir
 from kafkapy.log.retention.policy import KafkaRetention
@@ -611,7 +612,7 @@ def test_a_full_disk_while_making_a_log_is_an_error(dirs):
     files = FailingFiles()
     broker = Broker(dirs[0], files=files)
     files.count, files.fail_at = 0, 1
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(Shortage) as refused:
         broker.manager.create("t", 0, TOPIC_ID, CONFIG)
     assert refused.value.code == Errors.KAFKA_STORAGE_ERROR
     assert broker.failed == []

@@ -1,12 +1,17 @@
 """A broker applies the roles that a controller sends; the tests are the controller."""
 
+import errno
+
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
 from kafkapy.log.manager import LogManager
+from kafkapy.log.storage.files import Files
+from kafkapy.metadata.cache import LiveBroker, MetadataCache
 from kafkapy.metadata.roles import ANY_EPOCH, NO_LEADER, TOPIC_DELETED, PartitionRole, StopPartition
 from kafkapy.record.batch import build
+from kafkapy.replica import roles as roles_module
 from kafkapy.replica.manager import ReplicaManager
 from kafkapy.replica.roles import Roles
 from kafkapy.runtime.clock import SYSTEM_CLOCK
@@ -26,19 +31,53 @@ def role(epoch=0, leader=ME, isr=(ME,), replicas=(ME, 1), partition=0, is_new=Fa
     return PartitionRole("t", partition, TOPIC_ID, leader, epoch, 0, isr, replicas, is_new)
 
 
+class Disk(Files):
+    """A disk without space for files whose path contains one of `full`."""
+
+    def __init__(self):
+        self.full = ()
+
+    def _check(self, path):
+        if any(part in path for part in self.full):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def make_dir(self, path):
+        self._check(path)
+        super().make_dir(path)
+
+    def replace(self, path, data):
+        self._check(path)
+        super().replace(path, data)
+
+
 class Broker:
     """Log directory, replicas and roles of broker 0; `led` and `lost` have the partitions passed to the callbacks."""
 
     def __init__(self, directory):
         self.scheduler = Scheduler()
-        self.logs = LogManager([directory], LogConfig({}), clock=SYSTEM_CLOCK, scheduler=self.scheduler)
+        self.disk = Disk()
+        self.logs = LogManager(
+            [directory], LogConfig({}), clock=SYSTEM_CLOCK, scheduler=self.scheduler, files=self.disk
+        )
         self.replicas = ReplicaManager(
             self.logs, broker_id=ME, timer=Timer(SYSTEM_CLOCK), append_pool=AtOnce(), stall_threshold=1.0
         )
         self.led, self.lost = [], []
         self.replicas.on_led = self.led.append
         self.replicas.on_lost = self.lost.append
-        self.roles = Roles(self.replicas, lambda topic: LogConfig({}))
+        self.cache = MetadataCache()
+        self.due = []  # what is to be called after a second
+        later = lambda delay_s, work: self.due.append(work)  # noqa: E731
+        self.roles = Roles(self.replicas, lambda topic: LogConfig({}), cache=self.cache, later=later)
+
+    def join(self, *others):
+        self.cache.set_brokers(ME, [LiveBroker(one, {}) for one in (ME, *others)])
+
+    def second(self):
+        """Let a second pass."""
+        due, self.due = self.due, []
+        for work in due:
+            work()
 
     def apply(self, *changes, controller_epoch=1):
         """Apply the change. Return the error codes by partition."""
@@ -325,3 +364,121 @@ def test_a_follower_role_that_is_overtaken_by_a_later_one_is_not_taken(broker, l
     assert broker.apply(role(epoch=1, leader=1)) == {0: Errors.STALE_CONTROLLER_EPOCH}
     assert broker.replicas.leader_epoch("t", 0) == 2
     assert (broker.code() == Errors.NONE) == (leader == ME)
+
+
+def said(caplog):
+    return [one.levelname for one in caplog.records if one.name == "kafkapy.replica.roles" and one.levelno > 20]
+
+
+@pytest.mark.parametrize("leader", [ME, 1])
+def test_a_role_without_space_for_its_log_is_taken_when_there_is_space(broker, caplog, leader):
+    """The controller would take a replica for offline if it got an error, and send it no more roles."""
+    broker.join(1)
+    broker.disk.full = ["t-"]
+    roles = [role(leader=leader, isr=(ME, 1), partition=index, is_new=True) for index in range(3)]
+    assert broker.apply(*roles) == {}
+    for _ in range(3):
+        broker.second()
+        assert len(broker.due) == 1
+        assert [broker.replicas.leader_epoch("t", index) for index in range(3)] == [-1, -1, -1]
+    assert said(caplog) == ["ERROR"]
+    broker.disk.full = ()
+    broker.second()
+    assert [broker.replicas.leader_epoch("t", index) for index in range(3)] == [0, 0, 0]
+    assert [broker.replicas.followed("t", index) is None for index in range(3)] == [leader == ME] * 3
+    assert said(caplog) == ["ERROR", "WARNING"]
+    assert broker.due == []
+
+
+def test_a_leader_epoch_without_space_for_it_begins_when_there_is_space(broker):
+    broker.join(1)
+    broker.apply(role(is_new=True), role(epoch=1, leader=1))
+    broker.disk.full = ["leader-epoch-checkpoint"]
+    assert broker.apply(role(epoch=2)) == {}
+    assert broker.code() == Errors.KAFKA_STORAGE_ERROR
+    assert broker.apply(role(epoch=2)) == {}  # the controller sends it again
+    broker.disk.full = ()
+    broker.second()
+    assert broker.replicas.get("t", 0).leader_epoch == 2
+    assert [entry.epoch for entry in broker.replicas.get("t", 0).log.leader_epochs.entries] == [2]
+    assert broker.due == []
+
+
+def test_a_broker_alone_says_that_there_is_no_space_and_takes_the_role_later(broker):
+    broker.join()
+    broker.disk.full = ["t-0"]
+    assert broker.apply(role(is_new=True)) == {0: Errors.KAFKA_STORAGE_ERROR}
+    broker.second()
+    assert len(broker.due) == 1
+    broker.disk.full = ()
+    broker.second()
+    assert broker.replicas.get("t", 0).leader_epoch == 0
+
+
+def test_a_role_that_waits_for_space_gives_way_to_a_later_one_and_to_no_earlier_one(broker, caplog):
+    broker.join(1)
+    broker.disk.full = ["t-0"]
+    assert broker.apply(role(epoch=3, is_new=True)) == {}
+    assert broker.apply(role(epoch=2, leader=1)) == {0: Errors.STALE_CONTROLLER_EPOCH}
+    assert broker.apply(StopPartition("t", 0, 2, delete=True)) == {0: Errors.FENCED_LEADER_EPOCH}
+    broker.disk.full = ()
+    assert broker.apply(role(epoch=4, leader=1)) == {}
+    broker.second()
+    assert broker.led == []
+    assert broker.replicas.followed("t", 0).leader_epoch == 4
+    assert (said(caplog), broker.due) == (["ERROR", "WARNING"], [])
+
+
+def test_a_role_that_waits_for_space_ends_with_its_partition(broker, directory):
+    broker.join(1)
+    broker.disk.full = ["t-0"]
+    assert broker.apply(role(is_new=True)) == {}
+    assert broker.apply(StopPartition("t", 0, TOPIC_DELETED, delete=True)) == {}
+    broker.disk.full = ()
+    broker.second()
+    assert (broker.led, broker.due) == ([], [])
+    assert not (directory / "t-0").exists()
+
+
+def test_roles_that_wait_for_space_do_not_keep_others_from_being_tried(broker, monkeypatch):
+    """Such as one in another log directory, which has space again."""
+    monkeypatch.setattr(roles_module, "MOST_IN_VAIN", 1)
+    broker.join(1)
+    broker.disk.full = ["t-"]
+    broker.apply(*(role(partition=index, is_new=True) for index in range(3)))
+    broker.disk.full = ["t-0", "t-1"]
+    for _ in range(3):
+        broker.second()
+    assert [partition.log.partition for partition in broker.led] == [2]
+
+
+def test_a_role_for_a_log_that_was_loading_waits_for_space_too(directory):
+    first = Broker(directory)
+    first.logs.load()
+    first.apply(role(is_new=True))
+    first.close()
+    broker = Broker(directory)
+    broker.join(1)
+    broker.replicas.expect("t", [0])
+    broker.logs.loading.begin(on_loaded=broker.roles.loaded)
+    assert broker.apply(role(epoch=1)) == {}
+    broker.disk.full = ["leader-epoch-checkpoint"]
+    broker.logs.loading.start()
+    assert broker.logs.loading.wait(30)
+    assert broker.code() == Errors.KAFKA_STORAGE_ERROR
+    broker.disk.full = ()
+    broker.second()
+    assert broker.code() == Errors.NONE
+    broker.close()
+
+
+def test_a_topic_id_without_space_for_it_is_written_when_there_is_space(broker):
+    broker.join(1)
+    broker.apply(role(leader=1, is_new=True)._replace(topic_id=bytes(16)))
+    log = broker.logs.get("t", 0)
+    broker.disk.full = ["t-0"]
+    assert broker.apply(role(leader=1)) == {}
+    assert log.topic_id is None
+    broker.disk.full = ()
+    broker.second()
+    assert (log.topic_id, broker.due) == (TOPIC_ID, [])

@@ -1,10 +1,14 @@
 """A controller on another broker sends LeaderAndIsr and StopReplica; the test is that controller."""
 
+import errno
+
 import pytest
 
 from kafkapy.errors import Errors
+from kafkapy.log.storage.files import Files
+from kafkapy.metadata.cache import LiveBroker
 from kafkapy.protocol.apis import LEADER_AND_ISR, METADATA, STOP_REPLICA
-from tests.harness.wire import Wire
+from tests.harness.wire import Wire, eventually
 from tests.server.requests import start_broker
 
 ME, OTHER = 0, 7
@@ -16,8 +20,8 @@ STOP_VERSIONS = range(STOP_REPLICA.min_version, STOP_REPLICA.max_version + 1)
 class Controller:
     """The controller of a cluster, with a connection to broker 0."""
 
-    def __init__(self, directory):
-        self.server = start_broker(directory, broker_id=ME)
+    def __init__(self, directory, files=None):
+        self.server = start_broker(directory, broker_id=ME, files=files)
         self.server.services.topics._fence.set_term(None)  # broker 0 is not the controller
         self.replicas = self.server.services.replicas
         self.wire = Wire(self.server.bootstrap_servers)
@@ -128,6 +132,30 @@ def test_a_request_that_comes_late_on_a_connection_that_the_controller_has_repla
     with Wire(controller.server.bootstrap_servers) as controller.wire:
         assert controller.send_roles(leader_epoch=4)[0] == Errors.NONE
     controller.wire = first
+
+
+class FullDisk(Files):
+    full = True
+
+    def make_dir(self, path):
+        if self.full and path.endswith("/t-0"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().make_dir(path)
+
+
+def test_a_role_that_a_full_disk_prevents_is_answered_without_an_error_and_taken_later(tmp_path):
+    """With an error, the controller would take the replica for offline, and send it no more roles."""
+    disk = FullDisk()
+    controller = Controller(tmp_path, disk)
+    try:
+        cache = controller.server.services.cache
+        cache.set_brokers(OTHER, [*cache.live_brokers(), LiveBroker(OTHER, {})])
+        assert controller.send_roles() == (Errors.NONE, {0: Errors.NONE})
+        assert not controller.replicas.holds("t", 0)
+        disk.full = False
+        eventually(lambda: controller.replicas.holds("t", 0))
+    finally:
+        controller.close()
 
 
 def test_a_stop_of_an_earlier_leader_epoch_is_refused_for_its_partition(controller):

@@ -15,6 +15,7 @@ from kafkapy.log.directories import identity
 from kafkapy.log.directories.log_dir import LogDir, TopicPartition
 from kafkapy.log.directories.meta_properties import MetaProperties
 from kafkapy.log.environment import Environment
+from kafkapy.log.failures import Shortage
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.storage.files import Files
 
@@ -123,9 +124,10 @@ class LogDirs:
         """Create a log in the online log directory that has the fewest logs; if that fails, in the next one.
 
         With `preferred`, only that directory is tried, as in Kafka. Raises KafkaError KAFKA_STORAGE_ERROR if the log
-        can be created in no directory, for instance because all disks are full.
+        can be created in no directory. This is a Shortage if one of them may have room later.
         """
         reason = "no log directory is online"
+        shortage: Shortage | None = None
         candidates = self.online if preferred is None else [preferred] if preferred.online else []
         for log_dir in sorted(candidates, key=lambda one: one.open_logs + len(one.not_loaded)):
             path = os.path.join(log_dir.env.log_dir, names.dir_name(*key))
@@ -137,14 +139,19 @@ class LogDirs:
                 # the start, does not cover it.
                 return PartitionLog.load(log_dir.env, path, *key, config, clean=not was_there, topic_id=topic_id)
             except OSError as error:
-                reason = log_dir.env.disk_error(f"making {path}", error).message
-            except KafkaError as refusal:
-                if refusal.code != Errors.KAFKA_STORAGE_ERROR:
+                refusal = log_dir.env.disk_error(f"making {path}", error)
+            except KafkaError as error:
+                if error.code != Errors.KAFKA_STORAGE_ERROR:
                     raise
-                reason = refusal.message
+                refusal = error
+            reason = refusal.message
+            if isinstance(refusal, Shortage):
+                shortage = refusal
             if was_there:
                 break
             _remove_half_made(log_dir.env.files, path)
+        if shortage is not None:
+            raise shortage
         raise KafkaError(Errors.KAFKA_STORAGE_ERROR, reason)
 
 

@@ -3,8 +3,12 @@
 Both are carried out in the order of their arrival, on a thread of their own: a request may create thousands of logs.
 Source: KafkaApis.handleLeaderAndIsrRequest, handleStopReplicaRequest.
 
-Differences from Kafka: this broker registers before its logs are loaded. A role for a log that is loading is answered
-without an error, and begins when the log is loaded.
+Differences from Kafka:
+
+- This broker registers before its logs are loaded. A role for a log that is loading is answered without an error, and
+  begins when the log is loaded.
+- A full disk takes no log directory offline. A role for which there is no space, or no file descriptor, is answered
+  without an error, and begins when there is.
 """
 
 from __future__ import annotations
