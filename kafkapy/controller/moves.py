@@ -51,9 +51,10 @@ class Moves:
         assert topic is not None  # otherwise `check_target` has raised
         changed = with_target(topic, index, target)
         if changed != topic:
-            before = topic.assignment[index]
+            # Replicas of a move that is replaced or cancelled: no controller knows of them once the node is written.
+            self._drop(topic, index, [one for one in topic.assignment[index] if one not in changed.assignment[index]])
+            self._send()
             topic = wait(self._topics.reassign, topic, changed, {})
-            self._drop(topic, index, [one for one in before if one not in topic.assignment[index]])
         self.resume(topic, index)
         log.info("%s-%d has replicas %s, and a move: %s", name, index, *self._now(name, index))
 
