@@ -1,6 +1,7 @@
 """A broker applies the roles that a controller sends; the tests are the controller."""
 
 import errno
+import shutil
 
 import pytest
 
@@ -482,3 +483,26 @@ def test_a_topic_id_without_space_for_it_is_written_when_there_is_space(broker):
     broker.disk.full = ()
     broker.second()
     assert (log.topic_id, broker.due) == (TOPIC_ID, [])
+
+
+def test_an_empty_disk_at_the_last_member_of_the_isr_loses_the_records(directory):
+    """KAFKA-14139: as in Kafka 3.9, nothing tells the new disk from one that never had the log. The broker leads an
+    empty log, and an election that keeps to the ISR loses what producers were told is safe; its followers are told to
+    cut their logs at 0."""
+    first = Broker(directory)
+    first.logs.load()
+    first.apply(role(is_new=True))
+    append_to(first.replicas.get("t", 0), [batch()])
+    first.close()
+    shutil.rmtree(directory)
+    directory.mkdir()
+    broker = Broker(directory)
+    broker.join(1)
+    broker.logs.load()
+    assert broker.apply(role(epoch=1, isr=(ME,))) == {}
+    partition = broker.replicas.get("t", 0)
+    assert (partition.log.log_end_offset, partition.isr) == (0, (ME,))
+    (verdict,) = append_to(partition, [batch()])
+    assert verdict.base_offset == 0
+    assert partition.log.end_offset_for_epoch(0) == (0, 0)  # the answer to a follower that has the record of epoch 0
+    broker.close()

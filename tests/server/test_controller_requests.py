@@ -7,11 +7,11 @@ import pytest
 from kafkapy.errors import Errors
 from kafkapy.log.storage.files import Files
 from kafkapy.metadata.cache import LiveBroker
-from kafkapy.protocol.apis import LEADER_AND_ISR, METADATA, STOP_REPLICA
+from kafkapy.protocol.apis import LEADER_AND_ISR, METADATA, STOP_REPLICA, UPDATE_METADATA
 from tests.harness.wire import Wire, eventually
 from tests.server.requests import start_broker
 
-ME, OTHER = 0, 7
+ME, OTHER, SUCCESSOR = 0, 7, 8
 TOPIC_ID = bytes(range(16))
 LISR_VERSIONS = range(LEADER_AND_ISR.min_version, LEADER_AND_ISR.max_version + 1)
 STOP_VERSIONS = range(STOP_REPLICA.min_version, STOP_REPLICA.max_version + 1)
@@ -116,6 +116,30 @@ def test_requests_of_a_former_controller_are_refused_as_a_whole(controller):
     assert late == (Errors.STALE_CONTROLLER_EPOCH, {0: Errors.STALE_CONTROLLER_EPOCH})
     assert controller.stop_partition(epoch=4) == (Errors.STALE_CONTROLLER_EPOCH, [])
     assert controller.replicas.get("t", 0).leader_epoch == 0
+
+
+def test_a_former_controller_whose_session_expired_is_not_obeyed(controller):
+    """KAFKA-3083: it does not know of its successor, of which this broker has learnt by UpdateMetadata only, and goes
+    on sending requests with later leader epochs."""
+    controller.send_roles(epoch=5, leader_epoch=2)
+    with Wire(controller.server.bootstrap_servers) as former:
+        successor, controller.wire = controller.wire, former
+        make = UPDATE_METADATA.Request
+        brokers = [make.LiveBrokers(id=SUCCESSOR, endpoints=[])]
+
+        def announce(wire, controller_id, epoch):
+            update = make(controller_id=controller_id, controller_epoch=epoch, broker_epoch=-1, live_brokers=brokers)
+            return wire.call(UPDATE_METADATA, 8, update).error_code
+
+        assert announce(successor, SUCCESSOR, 6) == Errors.NONE
+        stale = Errors.STALE_CONTROLLER_EPOCH
+        assert controller.send_roles(epoch=5, leader=OTHER, leader_epoch=3) == (stale, {0: stale})
+        assert controller.stop_partition(epoch=5, leader_epoch=3) == (stale, [])
+        assert announce(former, OTHER, 5) == stale
+        controller.wire = successor
+    assert controller.replicas.get("t", 0).leader_epoch == 2
+    assert controller.server.services.cache.controller_id == SUCCESSOR
+    assert controller.send_roles(epoch=6, leader_epoch=3) == (Errors.NONE, {0: Errors.NONE})
 
 
 def test_a_request_that_comes_late_on_a_connection_that_the_controller_has_replaced_changes_nothing(controller):

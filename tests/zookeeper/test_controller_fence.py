@@ -50,6 +50,7 @@ def moves_on(tree: Tree) -> None:
 
 
 def test_each_change_of_a_former_controller_fails_as_a_whole(tree: ZooKeeperTree, open_tree: OpenTree) -> None:
+    """KAFKA-3083, as the tests with stand-ins in tests/controller/test_known_cases.py."""
     topics, fence = elected(tree, 1)
     topic = wait(topics.create, "t", {0: [1]}, {})
     moved = wait(topics.create, "moved", {0: [1]}, {})

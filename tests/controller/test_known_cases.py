@@ -1,0 +1,134 @@
+"""Known faults of controllers, replayed with stand-ins for the brokers of the cluster."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkapy.controller.cluster import Registered
+from kafkapy.controller.controller import ClusterController, Settings
+from kafkapy.controller.requests import MetadataRequest, RolesRequest
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata import paths
+from kafkapy.metadata.cache import LiveBroker, MetadataCache
+from kafkapy.metadata.cluster import ClusterRegistry
+from kafkapy.metadata.controller_fence import ControllerFence
+from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
+from kafkapy.metadata.producer_ids import ProducerIdBlocks
+from kafkapy.metadata.topics import PartitionState, TopicRegistry
+from kafkapy.metadata.tree import Delete, wait
+
+ME = 0
+
+
+class Brokers:
+    """Brokers 0, 1 and 2: what the controller has sent to each, and the cache that each fills from that."""
+
+    def __init__(self):
+        self.live = [0, 1, 2]
+        self.caches = {one: MetadataCache() for one in self.live}
+        self.roles = {one: {} for one in self.live}  # the last leader epoch of each partition, by broker
+
+    def registered(self):
+        return {one: Registered(LiveBroker(one, {}), one + 1) for one in self.live}
+
+    def send(self, broker, requests):
+        for request, answered in requests:
+            if isinstance(request, MetadataRequest):
+                self.caches[broker.id].set_brokers(ME, request.brokers)
+                self.caches[broker.id].update(request.partitions)
+            elif isinstance(request, RolesRequest):
+                self.roles[broker.id].update(((one.topic, one.partition), one.leader_epoch) for one in request.roles)
+            answered({})
+
+    def forget(self, broker_ids):
+        pass
+
+
+class Lab:
+    """Broker 0 as the controller of three brokers."""
+
+    def __init__(self, directory: Path):
+        self.tree = LocalTree(directory / FILE_NAME)
+        self.registry = ClusterRegistry(self.tree)
+        fence = ControllerFence(self.tree)
+        fence.set_term(self.registry.become_controller(ME, 0))
+        self.topics = TopicRegistry(self.tree, fence=fence)
+        self.brokers = Brokers()
+        self.controller = ClusterController(
+            fence,
+            self.topics,
+            ProducerIdBlocks(self.tree),
+            self.brokers,
+            broker_id=ME,
+            registered=self.brokers.registered,
+            wait_for_own=lambda: None,
+            first_epoch=lambda topic, index: 0,
+            later=lambda delay_s, work: None,
+            settings=Settings(lambda overrides: None, lambda topic: None, lambda: 1, lambda: 1, lambda topic: False),
+        )
+        self.controller.start(self.topics.all(), lambda: False)
+
+    def brokers_are(self, *live: int) -> None:
+        self.brokers.live = list(live)
+        self.controller.brokers_changed()
+        self.controller._events.run(lambda: None)  # it is carried out
+
+    def close(self) -> None:
+        self.controller.stop()
+        self.tree.close()
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    lab = Lab(tmp_path)
+    yield lab
+    lab.close()
+
+
+def test_each_new_leader_epoch_is_in_the_metadata_of_all_brokers(lab: Lab) -> None:
+    """KAFKA-9212: a reassignment bumped the leader epoch in ZooKeeper and for the leader, and UpdateMetadata had the
+    epoch before. Consumers that knew it were fenced until the next election.
+    """
+    epochs = []
+
+    def check():
+        state = lab.topics.state("t", 0)
+        epochs.append(state.leader_epoch)
+        for one in lab.brokers.live:
+            known = lab.brokers.caches[one].leader("t", 0)
+            assert (known.id, known.epoch, list(known.isr)) == (state.leader, state.leader_epoch, state.isr)
+        assert lab.brokers.roles[state.leader]["t", 0] == state.leader_epoch
+
+    lab.controller.create("t", by_hand={0: [0, 1]})
+    check()
+    lab.controller.reassign("t", 0, [0, 1, 2])  # broker 2 begins to copy
+    check()
+    lab.controller.reassign("t", 0, None)
+    check()
+    lab.controller.elect(0, [("t", 0)])
+    lab.brokers_are(0, 2)  # broker 1 leaves the ISR
+    check()
+    lab.brokers_are(0, 1, 2)
+    check()
+    assert epochs == sorted(epochs)
+    assert epochs[0] < epochs[1] < epochs[2] < epochs[3]
+
+
+def test_a_controller_that_does_not_know_of_its_successor_changes_nothing(lab: Lab) -> None:
+    """KAFKA-3083: the session of the controller had expired, and it went on to elect leaders beside its successor."""
+    lab.controller.create("t", by_hand={0: [1, 2]})
+    before = lab.topics.state("t", 0)
+    lab.tree.commit([Delete(paths.CONTROLLER)])  # as its session expires
+    successor = ControllerFence(lab.tree)
+    successor.set_term(lab.registry.become_controller(2, 0))
+    elected = PartitionState(2, before.leader_epoch + 1, [2], successor.epoch)
+    wait(TopicRegistry(lab.tree, fence=successor).set_states, {("t", 0): elected})
+    roles = {one: dict(epochs) for one, epochs in lab.brokers.roles.items()}
+    lab.brokers_are(0, 1)  # it takes broker 2 for dead
+    with pytest.raises(KafkaError) as caught:
+        lab.controller.create("other", by_hand={0: [0]})
+    assert caught.value.code == Errors.NOT_CONTROLLER
+    assert TopicRegistry(lab.tree).state("t", 0) == elected
+    assert "other" not in TopicRegistry(lab.tree)
+    assert lab.brokers.roles == roles
