@@ -83,10 +83,10 @@ class FollowerFetching:
         state = FetchState(partition)
         state.held = needs_first_truncation(partition)
         with self._lock:
-            if self._closed:
+            if self._closed or partition.gone is not None:  # a later role may be followed already
                 return
             self._remove(partition)
-            if partition.leader == NO_LEADER or partition.gone is not None:
+            if partition.leader == NO_LEADER:
                 return
             self._states[partition.topic, partition.index] = state
             self._add(state)

@@ -226,7 +226,9 @@ class InSyncReplicas:
                 return False, False
             if isinstance(result, KafkaError):
                 env.failures.add()
-                return False, self._refused(result)
+                again = self._refused(result)
+                # Without the change the high watermark does not wait for the follower that was to join.
+                return self._pending is None and self._advance_locked(end), again
             if result.leader_epoch != self._leader_epoch or result.partition_epoch < self.state.partition_epoch:
                 env.failures.add()  # the change stays pending until the controller sends a new role
                 return False, False

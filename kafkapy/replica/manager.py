@@ -153,7 +153,16 @@ class ReplicaManager:
     def readable(self, topic: str, index: int) -> HostedPartition:
         """Return the partition, for reads, if this broker leads or follows it. Raises the KafkaError of `get`."""
         followed = self.followed(topic, index)
-        return self.get(topic, index) if followed is None or followed.gone is not None else followed
+        if followed is not None and followed.gone is None:
+            return followed
+        try:
+            return self.get(topic, index)
+        except KafkaError:
+            # `make_follower` on another thread may have made this broker a follower after the first look-up.
+            followed = self.followed(topic, index)
+            if followed is None or followed.gone is not None:
+                raise
+            return followed
 
     def followed(self, topic: str, index: int) -> FollowedPartition | None:
         """Return the partition if this broker follows it, also if its log directory has failed, else None."""
@@ -348,10 +357,11 @@ class ReplicaManager:
         with self._lock:
             self.check_later(role)
             partition_log.check_open()
-            partition = self._topics.get(topic, {}).pop(index, None)
             before = self.followed(topic, index)
+            # Readers take no lock: they find the former role until the last of these lines, and then the new one.
             self._absent.setdefault(topic, {})[index] = role.leader_epoch, reason
             self._followed.setdefault(topic, {})[index] = followed
+            partition = self._topics.get(topic, {}).pop(index, None)
         if partition is not None:
             partition.remove(reason)
             self.on_lost(partition)
@@ -376,7 +386,20 @@ class ReplicaManager:
         Raises KafkaError if the log cannot be deleted because its log directory is offline, or, for a short time,
         because the log is being recovered.
         """
+        self._end_role(topic, index)
+        try:
+            self.log_manager.delete(topic, index)
+        finally:
+            # `make_leader` or `make_follower` on another thread may have given the partition a role between these
+            # calls, with the log that is deleted now. A role with a new log stays.
+            self._end_role(topic, index, of_closed_log=True)
+
+    def _end_role(self, topic: str, index: int, *, of_closed_log: bool = False) -> None:
+        """End the role of a partition that is deleted. With `of_closed_log`, do so only if the role's log is closed."""
         with self._lock:
+            role = self._find(topic, index) or self.followed(topic, index)
+            if of_closed_log and (role is None or not role.log.closed):
+                return
             partition = self._pop(self._topics, topic, index)
             followed = self._pop(self._followed, topic, index)
             self._pop(self._absent, topic, index)
@@ -386,7 +409,6 @@ class ReplicaManager:
             self.on_lost(partition)
         if followed is not None:
             self._end_following(followed, deleted)
-        self.log_manager.delete(topic, index)
 
     @staticmethod
     def _pop(by_topic: dict[str, dict[int, Any]], topic: str, index: int) -> Any:

@@ -124,6 +124,15 @@ def test_a_fetcher_without_partitions_ends_and_another_takes_its_place(leader: L
     assert len(follower.links) == 2
 
 
+def test_a_former_role_that_comes_late_does_not_end_the_fetching(leader: Leader, make: Make) -> None:
+    """Two threads make two roles. The thread of the earlier role reports the role after the other thread."""
+    follower = make()
+    former = follower.follow(topic_id=TOPIC_ID)
+    present = follower.follow(topic_id=TOPIC_ID, epoch=1)
+    follower.fetching.follow(former)
+    assert follower.state().partition is present
+
+
 def test_nothing_is_fetched_without_a_leader(leader: Leader, make: Make) -> None:
     follower = make()
     follower.follow(topic_id=TOPIC_ID, leader=NO_LEADER)

@@ -188,6 +188,21 @@ def test_the_committed_isr_counts_again_when_the_controller_did_not_try(tmp_path
     assert leader.env.failures.value == 1
 
 
+@pytest.mark.parametrize("error", [Errors.OPERATION_NOT_ATTEMPTED, Errors.INELIGIBLE_REPLICA])
+def test_a_refused_change_lets_the_high_watermark_pass_the_follower_that_was_to_join(
+    tmp_path: Path, error: int
+) -> None:
+    leader = Leader(tmp_path, isr=(0, 1))
+    leader.fetch(2, 0)
+    leader.append()
+    outcome = leader.wait(1)
+    leader.fetch(1, 1)
+    leader.dead = {2}
+    assert (leader.wanted, leader.high_watermark, outcome) == ([(0, 1, 2)], 0, [])
+    leader.answer(error)
+    assert (leader.high_watermark, outcome) == (1, [0])
+
+
 @pytest.mark.parametrize(
     "error",
     [

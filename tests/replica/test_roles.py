@@ -293,6 +293,88 @@ def test_an_append_waiting_for_replicas_fails_when_another_broker_becomes_leader
     assert [error.code for error in outcome] == [Errors.NOT_LEADER_OR_FOLLOWER]
 
 
+class Watched(dict):
+    """A dict that calls `look` after each change."""
+
+    def __init__(self, content, look):
+        super().__init__(content)
+        self.look = look
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        self.look()
+
+    def pop(self, *args):
+        value = super().pop(*args)
+        self.look()
+        return value
+
+
+def test_a_partition_is_found_in_its_old_or_its_new_role_at_any_time(broker):
+    broker.apply(role(is_new=True))
+    replicas, found = broker.replicas, []
+
+    def look():
+        found.append((broker.code(), replicas.readable("t", 0).leader_epoch))
+
+    for hosted in (replicas._topics, replicas._followed, replicas._absent):
+        hosted["t"] = Watched(hosted.get("t", {}), look)
+    broker.apply(role(epoch=1, leader=1))
+    broker.apply(role(epoch=2, leader=1))
+    broker.apply(role(epoch=3))
+    codes = [code for code, _ in found]
+    assert set(codes) == {Errors.NONE, Errors.NOT_LEADER_OR_FOLLOWER}
+    assert {epoch for _, epoch in found} == {0, 1, 2, 3}
+
+
+def test_a_reader_finds_a_follower_that_is_made_after_its_first_look(broker, monkeypatch):
+    broker.apply(role(is_new=True))
+    find = broker.replicas._find
+
+    def find_late(topic, index):
+        monkeypatch.setattr(broker.replicas, "_find", find)
+        assert broker.apply(role(epoch=1, leader=1)) == {}
+        return find(topic, index)
+
+    monkeypatch.setattr(broker.replicas, "_find", find_late)
+    assert broker.replicas.readable("t", 0).leader_epoch == 1
+
+
+@pytest.mark.parametrize("leader", [ME, 1])
+def test_a_role_that_is_applied_during_the_deletion_ends_with_the_log(broker, directory, monkeypatch, leader):
+    broker.apply(role(is_new=True))
+    delete, roles, unfollowed = broker.logs.delete, [], []
+
+    def delete_late(topic, index):
+        assert broker.apply(role(epoch=1, leader=leader)) == {}
+        roles.append(broker.replicas.readable(topic, index))
+        delete(topic, index)
+
+    monkeypatch.setattr(broker.logs, "delete", delete_late)
+    broker.replicas.on_unfollowed = unfollowed.append
+    assert broker.apply(StopPartition("t", 0, TOPIC_DELETED, delete=True)) == {}
+    assert (broker.code(), broker.replicas.followed("t", 0)) == (Errors.UNKNOWN_TOPIC_OR_PARTITION, None)
+    assert [one.gone.code for one in roles] == [Errors.UNKNOWN_TOPIC_OR_PARTITION]
+    assert (broker.lost[1:], unfollowed) == ((roles, []) if leader == ME else ([], roles))
+    assert not (directory / "t-0").exists()
+
+
+@pytest.mark.parametrize("leader", [ME, 1])
+def test_a_role_with_a_new_log_stays_when_the_deletion_of_the_old_log_ends(broker, directory, monkeypatch, leader):
+    broker.apply(role(is_new=True))
+    delete = broker.logs.delete
+
+    def delete_early(topic, index):
+        delete(topic, index)
+        assert broker.apply(role(epoch=1, leader=leader, is_new=True)) == {}
+
+    monkeypatch.setattr(broker.logs, "delete", delete_early)
+    assert broker.apply(StopPartition("t", 0, TOPIC_DELETED, delete=True)) == {}
+    assert broker.replicas.readable("t", 0).gone is None
+    assert broker.replicas.leader_epoch("t", 0) == 1
+    assert (directory / "t-0").exists()
+
+
 def test_changes_for_a_log_that_is_loading_wait_for_it(directory):
     first = Broker(directory)
     first.logs.load()
