@@ -56,10 +56,11 @@ class Controllership:
         assert self._here is not None
         services = self._services
         services.roles.accepts(self._fence.epoch)  # the former controller's requests change nothing from now on
-        others = [broker for broker, _ in self._cluster.registered().values() if broker.id != services.broker_id]
-        services.cache.set_brokers(services.broker_id, [*others, services.this])
         for topic in services.topics.all():
             services.cache.expect(topic.name, topic.id, topic.assignment)
+        # After the topics: clients that wait for brokers are answered with the topics, too.
+        others = [broker for broker, _ in self._cluster.registered().values() if broker.id != services.broker_id]
+        services.cache.set_brokers(services.broker_id, [*others, services.this])
         services.controller = self._here
 
     def end(self) -> None:
