@@ -31,14 +31,16 @@ def replaced(number: int, kind: str) -> Step:
     return replace
 
 
-def test_three_kafka_brokers_become_two_of_kafkapy_and_one_of_kafka_and_back(tmp_path: Path) -> None:
-    there = [replaced(1, "kafkapy"), replaced(2, "kafkapy")]
-    back = [replaced(1, "kafka"), replaced(2, "kafka")]
+def test_three_kafka_brokers_become_kafkapy_brokers_and_kafka_brokers_again(tmp_path: Path) -> None:
+    """The controller, too, becomes one of kafkapy, and one of Kafka again."""
+    there = [replaced(number, "kafkapy") for number in (1, 2, 3)]
+    back = [replaced(number, "kafka") for number in (1, 2, 3)]
     with Cluster(tmp_path / "cluster", ("kafka", "kafka", "kafka")) as cluster:
         assert run_history(cluster, tmp_path / "history", 1, random.Random(1), [*there, *back]) == []
 
 
-def test_an_embedded_broker_moves_to_zookeeper_and_two_kafka_brokers_join(tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", ["kafka", "kafkapy"])
+def test_an_embedded_broker_moves_to_zookeeper_and_two_brokers_join(tmp_path: Path, others: str) -> None:
     """Its topics, `__consumer_offsets` too, then grow to three replicas."""
     directory = tmp_path / "cluster"
     first = [f"a{number}" for number in range(500)]
@@ -49,7 +51,7 @@ def test_an_embedded_broker_moves_to_zookeeper_and_two_kafka_brokers_join(tmp_pa
     produce(embedded.bootstrap, "t", first[250:], **{"transactional.id": "tx"})
     assert consume(embedded.bootstrap, "t", "g", 500) == sorted(first)
     embedded.stop()
-    with Cluster(directory, ("kafkapy", "kafka", "kafka"), start=False) as cluster:
+    with Cluster(directory, ("kafkapy", others, others), start=False) as cluster:
         words = ["zk", "export", "--directory", str(cluster[1].data), "--zookeeper", cluster.zookeeper.address]
         assert subprocess.run([*kafkapy_command(), *words], check=False).returncode == 0
         cluster.start([1])
