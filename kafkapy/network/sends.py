@@ -275,4 +275,4 @@ class Sender:
 
 
 def _truncated(region: FileRegion) -> RegionEnded:
-    return RegionEnded(f"{region} cannot be sent: the log was truncated at byte {region.handle.cut_off.position}")
+    return RegionEnded(f"{region} cannot be sent: the log was truncated at byte {region.handle.cut_off.lowest}")

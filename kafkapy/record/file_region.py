@@ -13,12 +13,31 @@ from pathlib import Path
 
 class CutOff:
     """The byte position at which a file was truncated after its handles were opened. What is at later positions by
-    now is not what their regions were made for."""
+    now is not what their regions were made for.
 
-    __slots__ = ("position",)
+    `later` is the CutOff of the handles that were opened after the truncation, None if there was no truncation. The
+    next truncation sets its position, and may cut off more of the older regions, too.
+    """
+
+    __slots__ = ("later", "position")
 
     def __init__(self) -> None:
         self.position = 1 << 62
+        self.later: CutOff | None = None
+
+    def truncated(self, position: int) -> CutOff:
+        """Note a truncation at this byte, and return the CutOff of the handles that are opened from now on."""
+        self.later = CutOff()
+        self.position = position
+        return self.later
+
+    @property
+    def lowest(self) -> int:
+        """Return the lowest byte position at which the file was truncated so far."""
+        lowest, later = self.position, self.later
+        while later is not None:
+            lowest, later = min(lowest, later.position), later.later
+        return lowest
 
 
 _NEVER_CUT = CutOff()
@@ -60,7 +79,12 @@ class FileRegion:
     @property
     def is_cut(self) -> bool:
         """Return True if a part of the region was truncated. Other bytes may be in its place now."""
-        return self.position + self.length > self.handle.cut_off.position
+        end, cut_off = self.position + self.length, self.handle.cut_off
+        while end <= cut_off.position:
+            if cut_off.later is None:
+                return False
+            cut_off = cut_off.later
+        return True
 
     def read(self) -> bytes:
         """Return the bytes of the region. For small regions that are copied, for tools and tests. Raises EOFError if

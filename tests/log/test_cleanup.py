@@ -187,6 +187,20 @@ def test_regions_of_truncated_records_are_known_from_those_read_later(tmp_path):
     assert not region_at(2, 4).is_cut
 
 
+def test_a_region_read_before_two_truncations_is_known_to_be_cut_by_the_second(tmp_path):
+    log = Bench(tmp_path).load()
+    for number in range(6):
+        log.append([batch(number)], 0)
+    first, rest = (log.read(0, 1 << 20, max_offset=end).region for end in (2, 4))
+    log.truncate_to(5)
+    between = log.read(0, 1 << 20, max_offset=4).region
+    assert not rest.is_cut
+    log.truncate_to(2)
+    log.append([batch("other") for _ in range(4)], 0)
+    assert (first.is_cut, rest.is_cut, between.is_cut) == (False, True, True)
+    assert not log.read(0, 1 << 20, max_offset=4).region.is_cut
+
+
 def test_truncation_takes_the_producers_back(tmp_path):
     log = Bench(tmp_path).load()
     log.append([idempotent(number, sequence=number) for number in range(10)], 0)

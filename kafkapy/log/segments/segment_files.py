@@ -77,9 +77,8 @@ class SegmentFiles(NamedFile):
         Regions that reach beyond are not sent any more: what is appended next takes their place in the file. Regions
         that are made from now on have another handle, so that they can be told from these.
         """
-        cut_off, self._cut_off = self._cut_off, None
-        if cut_off is not None:
-            cut_off.position = size
+        if self._cut_off is not None:
+            self._cut_off = self._cut_off.truncated(size)
         self.let_go()
         self.files.truncate(self.handle(), size)
 
