@@ -261,7 +261,7 @@ class Fetcher:
             if goes_ahead:
                 self._forget_ahead(later)
             for item in later:
-                self._problem(item.state, f"its records cannot be appended: {failure}")
+                self.problem(item.state, f"its records cannot be appended: {failure}")
             self._delayed += [item.state for item in later]
             self._unflushed = []
             self._end_turn()
@@ -455,12 +455,14 @@ class Fetcher:
         except LogDirFailure:  # logged by the log directory
             self.fail(state)
         except UnexpectedOffset as error:
-            self._problem(state, str(error), logging.ERROR)
+            self.problem(state, str(error), logging.ERROR)
             self.fail(state)
         except KafkaError as error:
-            if partition.gone is None and not partition.log.closed:
+            if partition.log.closed:  # deleted, or the broker stops
+                self.fail(state)
+            elif partition.gone is None:
                 if error.code != Errors.NOT_LEADER_OR_FOLLOWER:  # else a later role has begun, and takes its place
-                    self._problem(state, error.message, logging.ERROR)
+                    self.problem(state, error.message, logging.ERROR)
                 self._delayed.append(state)
         except Exception:
             log.exception("%s is not fetched any more until its next leader epoch", partition)
@@ -474,15 +476,15 @@ class Fetcher:
         elif code == Errors.FENCED_LEADER_EPOCH:
             self.fenced(state)
         else:
-            self._problem(state, f"the leader refuses the fetch: {message_of(code)}")
+            self.problem(state, f"the leader refuses the fetch: {message_of(code)}")
             self._delayed.append(state)
 
     def fenced(self, state: FetchState) -> None:
         """Cease to fetch a partition whose leader is in a later epoch than this broker knows, until its next role."""
-        self._problem(state, f"the leader is in a later epoch than {state.partition.leader_epoch}", logging.INFO)
+        self.problem(state, f"the leader is in a later epoch than {state.partition.leader_epoch}", logging.INFO)
         self.fail(state)
 
-    def _problem(self, state: FetchState, what: str, level: int = logging.WARNING) -> None:
+    def problem(self, state: FetchState, what: str, level: int = logging.WARNING) -> None:
         """Log why a partition cannot be fetched, unless this was logged last for it."""
         if state.problem != what:
             state.problem = what

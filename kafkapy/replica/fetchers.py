@@ -79,7 +79,10 @@ class FollowerFetching:
     # --- what is fetched
 
     def follow(self, partition: FollowedPartition) -> None:
-        """Fetch a partition from its leader. Replaces the partition's former role. Does nothing without a leader."""
+        """Fetch a partition from its leader, in place of its former role, or no more if it has no leader.
+
+        Does nothing if a later role of the partition has begun: its call may have come before this one.
+        """
         state = FetchState(partition)
         state.held = needs_first_truncation(partition)
         with self._lock:

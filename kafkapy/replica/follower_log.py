@@ -124,15 +124,17 @@ def truncate_to_leader_end(partition: FollowedPartition, leader_end: int, logs: 
     return True
 
 
-def restart_at_leader_start(partition: FollowedPartition, leader_start: int, logs: LogManager) -> None:
+def restart_at_leader_start(partition: FollowedPartition, leader_start: int, logs: LogManager) -> bool:
     """Empty the log if it ends before the leader's log starts, and begin at the leader's log start offset.
 
-    Raises the errors of LogManager.truncate_to.
+    Return False if the log does not end before that. Raises the errors of LogManager.truncate_to.
     """
     own = partition.log
-    if leader_start > own.end[0]:
-        log.warning("%s ends at %d and is emptied: the leader's log starts at %d", own.name, own.end[0], leader_start)
-        logs.truncate_fully(own, leader_start, partition.leader_epoch)
+    if leader_start <= own.end[0]:
+        return False
+    log.warning("%s ends at %d and is emptied: the leader's log starts at %d", own.name, own.end[0], leader_start)
+    logs.truncate_fully(own, leader_start, partition.leader_epoch)
+    return True
 
 
 def _warn_below_high_watermark(partition: FollowedPartition, offset: int) -> None:

@@ -31,7 +31,8 @@ class OffsetReset:
     """Resets partitions of one fetcher. Each is held from `begin` until it can be fetched again.
 
     If the leader's log ends before the follower's, the follower truncates its log to that end. Otherwise it goes on at
-    its own end, or at the leader's log start offset if that is higher; only then is its log emptied.
+    its own end, or at the leader's log start offset if that is higher; only then is its log emptied. If neither log has
+    to change, the next fetch waits for replica.fetch.backoff.ms.
     """
 
     def __init__(self, fetcher: Fetcher, following: Following) -> None:
@@ -50,8 +51,13 @@ class OffsetReset:
             self._ask(state, _EARLIEST, lambda start: self._on_pool(state, lambda: self._start_known(state, start)))
 
     def _start_known(self, state: FetchState, leader_start: int) -> None:
-        restart_at_leader_start(state.partition, leader_start, self._following.logs)
-        release([state])
+        if restart_at_leader_start(state.partition, leader_start, self._following.logs):
+            release([state])
+            return
+        # The leader has got the offset meanwhile, or it refuses an offset that it has, and would do so again at once.
+        if state.fetcher is not None:
+            self._fetcher.problem(state, "the leader has refused this offset, which is within its log")
+            self._fetcher.delay([state])
 
     def _ask(self, state: FetchState, timestamp: int, then: Callable[[int], None]) -> None:
         """Ask the leader for an offset of its log, and call `then(offset)` on the network thread."""

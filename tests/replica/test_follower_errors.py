@@ -13,7 +13,7 @@ import pytest
 
 from kafkapy.errors import Errors
 from kafkapy.log.partition_log import PartitionLog
-from kafkapy.protocol.apis import FETCH
+from kafkapy.protocol.apis import FETCH, LIST_OFFSETS
 from tests.harness.stand_in_leader import LeaderOfLogs, StandInLeader
 from tests.log.support import Bench, batch
 from tests.replica.follower_bench import FollowerBench, eventually
@@ -287,3 +287,41 @@ def test_a_disk_that_is_full_for_a_while_only_delays(follower: FollowerBench, le
     eventually(lambda: follower.state("bad").problem)
     full = False
     eventually(lambda: is_copied(follower, leader, "bad"))
+
+
+def out_of_range(asked: Any, answer: Any) -> None:
+    answer.error_code, answer.records, answer.high_watermark = Errors.OFFSET_OUT_OF_RANGE, None, -1
+
+
+def test_an_offset_that_is_refused_although_the_leader_has_it_is_not_asked_for_without_pause(
+    follower: FollowerBench, leader: Any
+) -> None:
+    follower.settings = follower.settings._replace(backoff_s=1000.0)
+    leader.spoil = out_of_range
+    follow_both(follower, leader)
+
+    def lookups() -> list[int]:
+        found = [one for api, _, one in list(leader.server.requests) if api is LIST_OFFSETS]
+        return [one.topics[0].partitions[0].timestamp for one in found]
+
+    eventually(lambda: lookups()[:2] == [-1, -2])
+    assert_good_goes_on(follower, leader)
+    assert lookups() == [-1, -2]
+
+
+def test_an_offset_that_is_refused_for_a_while_is_fetched_after_it(follower: FollowerBench, leader: Any) -> None:
+    leader.spoil = out_of_range
+    follow_both(follower, leader)
+    eventually(lambda: "refused this offset" in follower.state("bad").problem)
+    assert_good_goes_on(follower, leader)
+    assert_recovers(follower, leader)
+
+
+def test_a_partition_whose_log_is_closed_is_not_fetched_any_more(follower: FollowerBench, leader: Any) -> None:
+    follow_both(follower, leader)
+    eventually(lambda: is_copied(follower, leader, "bad"))
+    follower.log("bad").close()
+    leader.produce("bad", b"more")
+    eventually(lambda: follower.fetching.failed == 1)
+    assert_good_goes_on(follower, leader)
+    assert follower.log("bad").end[0] == 1
