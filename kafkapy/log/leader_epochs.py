@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkapy.log.directories.checkpoints import CheckpointError, format_lines, numbers, parse_lines
-from kafkapy.log.storage.files import Files
+from kafkapy.log.storage.files import TEMPORARY, Files
 
 NAME = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH = -1
@@ -90,11 +90,7 @@ class LeaderEpochCache:
         with self._lock:
             before = self.entries
             if self._assign(epoch, start_offset):
-                try:
-                    self._write()
-                except OSError:
-                    self._set(before)
-                    raise
+                self._write_or_keep(before)
 
     def _assign(self, epoch: int, start_offset: int) -> bool:
         if epoch < 0 or start_offset < 0:
@@ -117,13 +113,28 @@ class LeaderEpochCache:
 
         Kafka rewrites the file in the background. But the next records may belong to an earlier epoch than those that
         are removed. If a crash brought a removed epoch back, the log would claim that these records were of that epoch.
-        Followers of this log would then truncate committed records. Raises OSError.
+        Followers of this log would then truncate committed records. If writing the file raises OSError, the cache is
+        unchanged.
         """
         with self._lock:
-            kept = tuple(entry for entry in self.entries if entry.start_offset < end_offset)
-            if end_offset >= 0 and len(kept) < len(self.entries):
+            kept, before = self._below(end_offset), self.entries
+            if end_offset >= 0 and len(kept) < len(before):
                 self._set(kept)
-                self._write()
+                self._write_or_keep(before)
+
+    def try_truncation(self, end_offset: int) -> None:
+        """Raise OSError if `truncate_from_end(end_offset)` would find the disk full or no file descriptor left.
+
+        Called before a truncation of the log changes anything: it writes the epochs to the temporary file only, which
+        the next change overwrites, and the next start removes.
+        """
+        with self._lock:
+            kept = self._below(end_offset)
+            if len(kept) < len(self.entries):
+                self._files.write(self.path + TEMPORARY, _formatted(kept), sync=False)
+
+    def _below(self, offset: int) -> tuple[EpochStart, ...]:
+        return tuple(entry for entry in self.entries if entry.start_offset < offset)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Remove the epochs that ended at or before `start_offset`.
@@ -149,11 +160,7 @@ class LeaderEpochCache:
             before = self.entries
             if entries != before:
                 self._set(entries)
-                try:
-                    self._write()
-                except OSError:
-                    self._set(before)
-                    raise
+                self._write_or_keep(before)
 
     def rename(self, directory: str, rename: Callable[[], object]) -> None:
         """Call `rename`, which renames the log's directory to `directory`, while no background write uses a name."""
@@ -162,10 +169,14 @@ class LeaderEpochCache:
             self._directory = directory
 
     def clear(self) -> None:
-        """Remove all epochs, and write the empty checkpoint file at once. Raises OSError."""
+        """Remove all epochs, and write the empty checkpoint file at once.
+
+        If writing the file raises OSError, the cache is unchanged.
+        """
         with self._lock:
+            before = self.entries
             self._set(())
-            self._write()
+            self._write_or_keep(before)
 
     def discard(self) -> None:
         """Remove all epochs and delete the file, because batches of message formats 0 and 1 have no leader epoch."""
@@ -202,7 +213,17 @@ class LeaderEpochCache:
         self.latest_epoch = entries[-1].epoch if entries else UNDEFINED_EPOCH
 
     def _write(self) -> None:
-        self._files.replace(self.path, format_lines(f"{epoch} {start}" for epoch, start in self.entries))
+        self._files.replace(self.path, _formatted(self.entries))
+
+    def _write_or_keep(self, before: tuple[EpochStart, ...]) -> None:
+        """Write the changed epochs. If that raises OSError, the cache has the epochs `before` again, as the file has:
+        else the next change could take the file for written.
+        """
+        try:
+            self._write()
+        except OSError:
+            self._set(before)
+            raise
 
     def _write_later(self) -> None:
         if self._later is None:
@@ -222,3 +243,7 @@ class LeaderEpochCache:
         with self._lock:
             if not self._closed and (self.entries or self._files.exists(self.path)):
                 self._write()
+
+
+def _formatted(entries: tuple[EpochStart, ...]) -> bytes:
+    return format_lines(f"{epoch} {start}" for epoch, start in entries)

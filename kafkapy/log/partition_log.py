@@ -298,6 +298,7 @@ class PartitionLog:
         old, end_offset = self.segments.active, max(self.end[0], base_offset)
         if old.size == 0 and old.base_offset == end_offset:
             return
+        before = self.producers.end_offset, self.snapshots.taken_at
         try:
             new = Segment.create(self.env.files, self.directory, end_offset, self.config, self.clock)
             self.producers.end_offset = end_offset
@@ -310,6 +311,9 @@ class PartitionLog:
             old.seal()
         except BaseException:
             Segment(self.env.files, self.directory, end_offset, self.config, self.clock).delete()
+            if end_offset > self.end[0]:  # the next records may be below `end_offset`: the snapshot would lack them
+                self.producers.end_offset, self.snapshots.taken_at = before
+                self.snapshots.delete(end_offset)
             raise
         self.flusher.sync_later(old)
         self.segments, self.end = segments, (end_offset, new, 0)
@@ -836,8 +840,9 @@ class PartitionLog:
     def truncate_to(self, offset: int, leader_epoch: int | None = None) -> bool:
         """Remove the records from `offset` on. Return True if there were any.
 
-        Raises LogDirFailure, KafkaError if closed, and NOT_LEADER_OR_FOLLOWER if an epoch later than `leader_epoch` has
-        begun.
+        Raises LogDirFailure, even for a shortage that leaves the log half truncated, and Shortage only if the log is
+        unchanged. Raises KafkaError if the log is closed, and NOT_LEADER_OR_FOLLOWER if an epoch later than
+        `leader_epoch` has begun.
         """
 
         def cut() -> bool:

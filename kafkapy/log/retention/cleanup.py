@@ -7,8 +7,10 @@ the old list of segments, and its open files stay readable. Source: Kafka's Unif
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kafkapy.log import names
 from kafkapy.log.producers.producer_rebuild import rebuild_producer_state
 from kafkapy.log.retention.policy import RetentionPolicy, Rule
 from kafkapy.log.segments.deletion import delete_segments, mark_deleted, remove_later
@@ -57,7 +59,9 @@ def _delete(log: PartitionLog, gone: list[Segment], why: str) -> int:
 def truncate_to(log: PartitionLog, offset: int) -> bool:
     """Remove the batch that contains `offset` and all later batches of the log. Return True if there were any.
 
-    Raises ValueError if `offset` is negative.
+    Raises ValueError if `offset` is negative, and OSError if the log is unchanged. Once the first change was made, any
+    error takes the log directory offline and is raised as LogDirFailure, even a shortage: records that were half
+    removed may neither be read nor be appended to.
     """
     if offset < 0:
         raise ValueError(f"{log.name} cannot be truncated to {offset}")
@@ -70,34 +74,63 @@ def truncate_to(log: PartitionLog, offset: int) -> bool:
         return True
     gone = [segment for segment in log.segments if segment.base_offset > offset]
     kept = log.segments.without(gone)
-    # The log's end moves before the file is cut, so that no reader finds a batch that is about to be cut off.
+    # First what a shortage is most likely to stop: a full disk, or no file descriptor left.
+    log.leader_epochs.try_truncation(offset)
+    if not gone:
+        kept.active.make_active()
     cut = kept.active.locate(offset, kept.active.size)
-    log.cut_end_locked(kept, offset, cut[0] if cut is not None else kept.active.size)
+    position = cut[0] if cut is not None else kept.active.size
+    try:
+        _cut_end(log, gone, kept, offset, position)
+    except Exception as error:
+        raise log.env.failed(f"truncating {log.name} to {offset}", error) from error
+    return True
+
+
+def _cut_end(log: PartitionLog, gone: list[Segment], kept: SegmentList, offset: int, position: int) -> None:
+    """Remove the segments `gone`, and cut the last of those `kept` at byte `position`, where the log is to end."""
+    # The log's end moves before the file is cut, so that no reader finds a batch that is about to be cut off.
+    log.cut_end_locked(kept, offset, position)
     # Later segments are deleted before this one is cut. After a crash in between, the log is just longer; the other way
     # round, a later segment could follow a segment that was cut, and nothing would detect the gap.
     delete_segments(log.env, gone, log.snapshots, log.config.file_delete_delay_ms, f"{log.name} truncated to {offset}")
-    kept.active.truncate_to(offset)
+    kept.active.cut(offset, position)
     # Synced at once: after a power cut no removed record may reappear after or between those that are appended next.
     kept.active.sync_records()
     log.env.files.sync_dir(log.directory)
     log.leader_epochs.truncate_from_end(offset)
     _rebuild_producers(log)
-    return True
 
 
 def truncate_fully(log: PartitionLog, offset: int) -> None:
-    """Remove all records of the log. The empty log begins at `offset`."""
+    """Remove all records of the log. The empty log begins at `offset`. Raises errors as `truncate_to` does."""
     gone = log.segments.items
-    # The new segment may get the name of an old one, so the old files are renamed before the list changes. A reader
-    # that still has the old list could then open the new file by that name. So all files are opened and pinned now.
-    for segment in gone:
-        segment.pin_all()
+    try:
+        log.leader_epochs.try_truncation(0)
+        # The new segment may get the name of an old one, so the old files are renamed before the list changes. A reader
+        # that still has the old list could then open the new file by that name. So all files are opened and pinned now.
+        for segment in gone:
+            segment.pin_all()
+        # Until then it has a name that the next start after a crash removes.
+        new = Segment.create(log.env.files, log.directory, offset, log.config, log.clock, suffix=names.CLEANED)
+    except BaseException:
+        for segment in gone:
+            segment.let_go()
+        raise
+    try:
+        _replace_all(log, gone, new)
+    except Exception as error:
+        raise log.env.failed(f"emptying {log.name}", error) from error
+
+
+def _replace_all(log: PartitionLog, gone: Sequence[Segment], new: Segment) -> None:
     marked = mark_deleted(gone, log.snapshots, f"{log.name} is emptied")
-    new = Segment.create(log.env.files, log.directory, offset, log.config, log.clock)
+    new.rename("")
+    new.let_go()  # the next use opens the file by its final name, which error messages show
     log.leader_epochs.clear()
     log.snapshots.delete_all()
     log.env.files.sync_dir(log.directory)
-    log.producers.clear(offset)
+    log.producers.clear(new.base_offset)
     log.restart_locked(new)
     remove_later(log.env, gone, marked, log.config.file_delete_delay_ms)
     _rebuild_producers(log)

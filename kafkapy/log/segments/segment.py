@@ -60,21 +60,29 @@ class Segment(SegmentFiles):
     ) -> Segment:
         """Create the files of an empty active segment. If files with these names exist, they are emptied.
 
-        `suffix` (such as `.cleaned`) is added to the file names, until `rename` changes it. Raises OSError.
+        `suffix` (such as `.cleaned`) is added to the file names, until `rename` changes it. If this raises OSError or
+        any other exception, the files are removed.
         """
         segment = cls(files, directory, base_offset, config, clock)
         segment._suffix = suffix
-        file = files.open(segment.path(names.LOG), create=True)
-        segment._keep(file)
-        files.truncate(file, 0)
-        if config.preallocate:
-            files.truncate(file, config.segment_bytes)
-            segment.preallocated = True
-        segment._max_timestamp = (NO_TIMESTAMP, base_offset)
-        segment.offset_index.create()
-        segment.time_index.create()
-        segment.txn_index.reset()
+        try:
+            segment._create_files(config)
+        except BaseException:
+            segment.delete()
+            raise
         return segment
+
+    def _create_files(self, config: LogConfig) -> None:
+        file = self.files.open(self.path(names.LOG), create=True)
+        self._keep(file)
+        self.files.truncate(file, 0)
+        if config.preallocate:
+            self.files.truncate(file, config.segment_bytes)
+            self.preallocated = True
+        self._max_timestamp = (NO_TIMESTAMP, self.base_offset)
+        self.offset_index.create()
+        self.time_index.create()
+        self.txn_index.reset()
 
     def open(self, found: Mapping[str, Entry]) -> str | None:
         """Take over the segment's existing files.
@@ -276,16 +284,6 @@ class Segment(SegmentFiles):
         self._max_timestamp = found.max_timestamp, found.max_timestamp_offset
         self.bytes_since_entry = found.since_entry
         self.size += size
-
-    def truncate_to(self, offset: int) -> int:
-        """Remove the batch that contains `offset` and all later ones. Return the number of removed bytes.
-
-        The segment must be active.
-        """
-        found = self.locate(offset, self.size)
-        before = self.size
-        self.cut(offset, found[0] if found is not None else before)
-        return before - self.size
 
     def cut(self, offset: int, size: int) -> None:
         """Cut the .log file to `size` bytes, and remove the index entries for `offset` and later offsets.

@@ -23,6 +23,7 @@ from kafkapy.record.file_region import FileHandle
 
 _IOV_MAX = 1024
 _READ = 1 << 14
+TEMPORARY = ".tmp"  # added to the name of a file that is written to replace another
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 
 Buffer = bytes | bytearray | memoryview
@@ -145,7 +146,7 @@ class Files:
 
         Writes a temporary file, syncs it, renames it, and syncs the directory.
         """
-        temporary = path + ".tmp"
+        temporary = path + TEMPORARY
         self.write(temporary, data)
         self.rename(temporary, path)
         self.sync_dir(os.path.dirname(path))
