@@ -8,6 +8,7 @@ import pytest
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.append.rules import OwnBatch
 from kafkapy.log.indexes.txn_index import AbortedTxn
+from kafkapy.log.producers.producer_state import ProducerState
 from kafkapy.record.control import marker_batch
 from tests.harness.batches import iter_batches
 
@@ -107,6 +108,29 @@ def test_a_truncation_leaves_transactions_that_ended_below_the_high_watermark_st
     append(log, batch("after"))
     log.truncate_to(3)
     assert log.last_stable_offset == log.high_watermark == 3
+
+
+@pytest.mark.parametrize("way", ["truncate_to", "truncate_fully"])
+def test_a_truncation_shows_no_records_of_an_open_transaction_meanwhile(tmp_path, monkeypatch, way):
+    log = Bench(tmp_path).load()
+    append(log, batch("before"), transactional("a", "b"))
+    log.append([batch("c"), batch("d")], 0)
+    assert (log.high_watermark, log.last_stable_offset) == (3, 1)
+    seen = []
+
+    def looked_after(change):
+        def changed(*arguments):
+            change(*arguments)
+            seen.append(log.last_stable_offset)
+
+        return changed
+
+    for name in ("clear", "put"):
+        monkeypatch.setattr(ProducerState, name, looked_after(getattr(ProducerState, name)))
+    getattr(log, way)(4)
+    assert len(seen) > 0
+    assert set(seen) == ({1} if way == "truncate_to" else {4})  # an emptied log begins and ends at 4
+    assert log.last_stable_offset == seen[-1]
 
 
 def test_an_abort_is_in_the_index_with_the_last_stable_offset_of_its_time(tmp_path):

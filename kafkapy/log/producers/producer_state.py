@@ -7,6 +7,8 @@ int32 numbers that wrap to 0. This module accesses no files; for snapshots see p
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from kafkapy.errors import Errors, KafkaError
@@ -183,6 +185,7 @@ class ProducerState:
 
     __slots__ = (
         "_expiration_ms",
+        "_rebuilding",
         "awaits_high_watermark",
         "end_offset",
         "first_unstable_offset",
@@ -207,6 +210,7 @@ class ProducerState:
         # there are any may be asked without a lock.
         self.awaits_high_watermark: dict[int, int] = {}
         self.first_unstable_offset: int | None = None
+        self._rebuilding = False  # `first_unstable_offset` keeps its value meanwhile
 
     @property
     def is_empty(self) -> bool:
@@ -222,7 +226,21 @@ class ProducerState:
         with self.lock:
             self.open.clear()
             self.awaits_high_watermark.clear()
-            self.first_unstable_offset = None
+            self._find_unstable()
+
+    @contextmanager
+    def rebuilding(self) -> Iterator[None]:
+        """Keep the first unstable offset while the `with` block clears the state and fills it again.
+
+        Otherwise a read_committed consumer could read records of an open transaction that is not in the state yet.
+        """
+        self._rebuilding = True
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._rebuilding = False
+                self._find_unstable()
 
     def load(self, entries: list[ProducerEntry], end_offset: int, now_ms: int) -> None:
         """Add the producers of a snapshot that was taken at `end_offset`, except those that have expired since."""
@@ -265,7 +283,7 @@ class ProducerState:
         if first_offset not in self.open:
             with self.lock:
                 self.open[first_offset] = producer_id
-                if self.first_unstable_offset is None:
+                if self.first_unstable_offset is None and not self._rebuilding:
                     self.first_unstable_offset = first_offset
 
     def complete(self, txn: CompletedTxn) -> None:
@@ -302,6 +320,8 @@ class ProducerState:
         self.end_offset = max(self.end_offset, log_start_offset)
 
     def _find_unstable(self) -> None:
+        if self._rebuilding:
+            return
         undecided = min(self.awaits_high_watermark, default=None)
         first = next(iter(self.open), None)
         self.first_unstable_offset = (

@@ -130,8 +130,8 @@ def _replace_all(log: PartitionLog, gone: Sequence[Segment], new: Segment) -> No
     log.leader_epochs.clear()
     log.snapshots.delete_all()
     log.env.files.sync_dir(log.directory)
-    log.producers.clear(new.base_offset)
     log.restart_locked(new)
+    log.producers.clear(new.base_offset)  # after the high watermark is moved, on which the last stable offset depends
     remove_later(log.env, gone, marked, log.config.file_delete_delay_ms)
     _rebuild_producers(log)
 
@@ -155,15 +155,16 @@ def undo_append(log: PartitionLog, *, producers: bool) -> None:
 
 
 def _rebuild_producers(log: PartitionLog) -> None:
-    rebuild_producer_state(
-        log.producers,
-        log.snapshots,
-        log.segments,
-        log.log_start_offset,
-        log.log_end_offset,
-        log.clock.time_ms(),
-    )
-    # A replay takes every transaction for one whose end is not replicated yet, and the high watermark may never move
-    # again.
-    with log.producers.lock:
-        log.producers.high_watermark_moved(log.high_watermark)
+    with log.producers.rebuilding():
+        rebuild_producer_state(
+            log.producers,
+            log.snapshots,
+            log.segments,
+            log.log_start_offset,
+            log.log_end_offset,
+            log.clock.time_ms(),
+        )
+        # A replay takes every transaction for one whose end is not replicated yet, and the high watermark may never
+        # move again.
+        with log.producers.lock:
+            log.producers.high_watermark_moved(log.high_watermark)
