@@ -41,6 +41,7 @@ _T = TypeVar("_T")
 _AT_ONCE = 500
 _REPEAT_S = 1.0
 _DELETION_S = 5.0  # how long a deletion is waited for
+_OTHERS_S = 1.0  # how long other brokers are waited for, so that a client finds its new topic on each of them
 PREFERRED, UNCLEAN = 0, 1  # kinds of elections that clients may ask for
 
 
@@ -600,8 +601,11 @@ class ClusterController:
             self._own_failures.pop((name, index), None)
 
     def _own_failure(self, topic: Topic, indexes: Iterable[int]) -> KafkaError | None:
-        """Wait until this broker has its roles; if it is the only broker, return the error of a partition, if any."""
+        """Wait until the brokers know their roles. If this broker is the only one, return the error of a partition, if
+        any.
+        """
         self._wait_for_own()
+        self._channels.wait_for_others(_OTHERS_S)
         failures = [self._own_failures.pop((topic.name, index), None) for index in indexes]
         return next((one for one in failures if one is not None), None) if self.is_alone else None
 
@@ -665,6 +669,7 @@ class ClusterController:
         self._event(begin)
         if not finished.wait(_DELETION_S):
             log.warning("topic %s is being deleted: not all brokers have responded yet", name)
+        self._channels.wait_for_others(_OTHERS_S)
 
     def begin_deletion(self, name: str) -> None:
         """Delete a topic, without waiting until the brokers have done it."""

@@ -65,6 +65,12 @@ class Channels(Protocol):
         """Drop the requests to brokers that are gone or have registered again."""
         ...
 
+    def wait_for_others(self, timeout_s: float) -> None:
+        """Block until the other brokers have responded to all that was sent to them so far or are gone, at most for
+        `timeout_s` seconds.
+        """
+        ...
+
 
 class Requests:
     """Collects the requests of a change, and sends them. For the controller's thread only."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -40,8 +41,8 @@ _STOP_VERSIONS = (3, 4)
 
 
 class BrokerChannels:
-    """Implements kafkapy.controller.requests.Channels. Any thread may call the methods; none of them blocks, except
-    `wait_for_own`.
+    """Implements kafkapy.controller.requests.Channels. Any thread may call the methods; only `wait_for_own` and
+    `wait_for_others` block.
     """
 
     def __init__(self, services: Services, timer: Timer) -> None:
@@ -85,6 +86,13 @@ class BrokerChannels:
         except (PoolStopped, NoThread):
             return
         done.wait()
+
+    def wait_for_others(self, timeout_s: float) -> None:
+        with self._lock:
+            channels = list(self._channels.values())
+        deadline = time.monotonic() + timeout_s
+        for finished in [channel.finished() for channel in channels]:
+            finished.wait(max(deadline - time.monotonic(), 0))
 
     def _carry_out_later(self) -> None:
         try:
@@ -137,6 +145,7 @@ class _Channel:
         self._broker = broker
         self._lock = threading.Lock()
         self._queue: deque[_Queued] = deque()
+        self._waiting: list[threading.Event] = []
         self._in_flight = False
         self._closed = False
         self._problem = ""
@@ -151,10 +160,31 @@ class _Channel:
             self._queue.extend(requests)
         self._next()
 
+    def finished(self) -> threading.Event:
+        """Return an event that is set when the broker has responded to all requests that wait now, or is gone."""
+        finished = threading.Event()
+        with self._lock:
+            if not self._queue:
+                finished.set()
+                return finished
+            request, answered = self._queue[-1]
+
+            def last_answered(failures: Failures) -> None:
+                answered(failures)
+                with self._lock:
+                    self._waiting.remove(finished)
+                finished.set()
+
+            self._queue[-1] = request, last_answered
+            self._waiting.append(finished)
+        return finished
+
     def close(self) -> None:
         with self._lock:
             self._closed = True
             self._queue.clear()
+            for finished in self._waiting:
+                finished.set()
         self._link.close()
 
     def _next(self) -> None:

@@ -148,6 +148,9 @@ class Channel:
     def forget(self, broker_ids: Any) -> None:
         pass
 
+    def wait_for_others(self, timeout_s: float) -> None:
+        pass
+
 
 class Terms:
     """The controllers of the cluster, one after the other."""

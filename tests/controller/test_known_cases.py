@@ -44,6 +44,9 @@ class Brokers:
     def forget(self, broker_ids):
         pass
 
+    def wait_for_others(self, timeout_s):
+        pass
+
 
 class Lab:
     """Broker 0 as the controller of three brokers."""

@@ -107,6 +107,19 @@ def test_leadership_moves_when_a_broker_stops_and_returns_by_a_preferred_electio
     assert sorted(consume(brokers.controller.bootstrap_servers, "t", "g", 2)) == ["a", "b"]
 
 
+def test_every_broker_knows_a_topic_when_its_creation_has_ended(brokers: Brokers) -> None:
+    """And none knows it when its deletion has ended."""
+    controller = brokers.controller.services.controller
+    for name in map("t{}".format, range(20)):
+        controller.create(name, by_hand={0: [1, 2], 1: [3, 2]})
+        controller.add_partitions(name, 3, None, validate_only=False)
+        for one in brokers.running.values():
+            assert all(one.services.cache.leader(name, index) for index in range(3))
+        controller.delete(name)
+        for one in brokers.running.values():
+            assert one.services.cache.leader(name, 0) is None
+
+
 def test_another_broker_takes_over_when_the_controller_stops(brokers: Brokers) -> None:
     brokers.create("t", {0: [1, 2, 3]})
     before = brokers.controller.services.broker_id
@@ -131,8 +144,12 @@ def test_a_partition_moves_with_its_records_and_its_old_log_is_deleted(brokers: 
     brokers.wait_for("t", 3, [2, 3])
     eventually(lambda: brokers.leader("t").replicas == (3, 2))
     eventually(lambda: brokers.running[1].services.log_manager.get("t", 0) is None)
-    topic = json.loads(brokers.tree.get("/brokers/topics/t").data)
-    assert (topic["partitions"], topic["adding_replicas"], topic["removing_replicas"]) == ({"0": [3, 2]}, {}, {})
+
+    def is_complete() -> bool:
+        topic = json.loads(brokers.tree.get("/brokers/topics/t").data)
+        return (topic["partitions"], topic["adding_replicas"], topic["removing_replicas"]) == ({"0": [3, 2]}, {}, {})
+
+    eventually(is_complete)
     listed = brokers.ask(apis.LIST_PARTITION_REASSIGNMENTS, 0, apis.LIST_PARTITION_REASSIGNMENTS.Request(topics=None))
     assert listed.topics == []
     assert len(consume(brokers.controller.bootstrap_servers, "t", "g", 50)) == 50
@@ -173,8 +190,8 @@ def test_a_topic_is_deleted_on_a_broker_that_was_away_when_it_is_back(brokers: B
     brokers.end(away)
     brokers.controller.services.controller.delete("t")
     eventually(lambda: all("t" not in one.services.cache for one in brokers.running.values()))
+    eventually(lambda: brokers.tree.exists("/admin/delete_topics/t"))
     assert brokers.tree.exists("/brokers/topics/t")
-    assert brokers.tree.exists("/admin/delete_topics/t")
     assert directory.exists()
     with pytest.raises(KafkaError) as raised:
         brokers.controller.services.controller.create("t")
