@@ -39,7 +39,8 @@ class AdminRequests:
         self._fence = fence
         self._topics = topics
         self._controller = controller
-        self._begun: dict[tuple[str, int], list[int]] = {}  # reassignments begun by this controller, with their targets
+        self._begun: dict[tuple[str, int], list[int]] = {}  # reassignments begun in this term, with their targets
+        self._epoch = fence.epoch
 
     def look(self, path: str) -> None:
         """Process the request in the node `path`. Does nothing if the node does not exist.
@@ -47,8 +48,10 @@ class AdminRequests:
         An invalid request is logged, and its node deleted.
         """
         node = self._tree.find(path)
-        if node is None:
+        if self._epoch != self._fence.epoch or (node is None and path == paths.REASSIGNMENT):
             self._begun.clear()
+            self._epoch = self._fence.epoch
+        if node is None:
             return
         left: list[dict[str, Any]] = []
         try:

@@ -436,7 +436,9 @@ class ClusterController:
         wanted: dict[TopicPartition, Versioned] = {}
         for one in asked:
             key = one.topic, one.partition
-            present = self._partitions.state(*key) if one.topic in self._topics else None
+            found = self._topics.get(one.topic)
+            is_same = found is not None and one.topic_id in (None, found.id)  # not another topic of that name
+            present = self._partitions.state(*key) if is_same else None
             outcome = decide(one, broker_id, present, self._cluster.live)
             if isinstance(outcome, PartitionState):
                 assert present is not None

@@ -13,7 +13,10 @@ from kafkapy.metadata.topic_nodes import RECOVERED, RECOVERING, PartitionState
 
 
 class IsrRequest(NamedTuple):
-    """A leader's request for another ISR. `partition_epoch` is the version of the state that the leader knows."""
+    """A leader's request for another ISR. `partition_epoch` is the version of the state that the leader knows.
+
+    `topic_id` is None if the leader does not send it.
+    """
 
     topic: str
     partition: int
@@ -21,6 +24,7 @@ class IsrRequest(NamedTuple):
     partition_epoch: int
     isr: Sequence[int]
     recovery: int = RECOVERED
+    topic_id: bytes | None = None
 
 
 Outcome = Versioned | KafkaError

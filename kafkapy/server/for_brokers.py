@@ -35,16 +35,16 @@ def alter_partition(services: Services, request: Any, version: int) -> Any:
     asked: list[IsrRequest] = []
     unknown: list[Any] = []
     for topic in request.topics:
-        name = services.topics.name_of(topic.topic_id) if version >= _BY_ID_SINCE else topic.topic_name
+        topic_id = topic.topic_id if version >= _BY_ID_SINCE else None
+        name = topic.topic_name if topic_id is None else services.topics.name_of(topic_id)
         if name is None:
             unknown.append(topic)
             continue
         for one in topic.partitions:
             isr = [each.broker_id for each in one.new_isr_with_epochs] if version >= _WITH_EPOCHS_SINCE else one.new_isr
             recovery = one.leader_recovery_state if version >= _RECOVERY_SINCE else 0
-            asked.append(
-                IsrRequest(name, one.partition_index, one.leader_epoch, one.partition_epoch, list(isr), recovery)
-            )
+            epochs = one.leader_epoch, one.partition_epoch
+            asked.append(IsrRequest(name, one.partition_index, *epochs, list(isr), recovery, topic_id))
     try:
         outcomes = services.controller.alter_partitions(request.broker_id, request.broker_epoch, asked)
     except KafkaError as error:

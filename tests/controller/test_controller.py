@@ -3,6 +3,7 @@
 import pytest
 
 from kafkapy.controller.controller import Counts
+from kafkapy.controller.isr_changes import IsrRequest
 from kafkapy.controller.outside_changes import OutsideChanges
 from kafkapy.controller.reassignment import target_of, with_target
 from kafkapy.errors import Errors, KafkaError
@@ -256,6 +257,21 @@ def test_a_topic_with_replicas_on_dead_brokers_stays_marked_as_deleted(tmp_path)
             assert not services.replicas.holds(name, 0)
         assert tree.children("/admin/delete_topics") == ["both"]
         assert tree.children("/brokers/topics") == ["both"]
+    finally:
+        server.stop()
+
+
+def test_an_isr_is_changed_only_for_the_topic_id_that_the_leader_knows(tmp_path):
+    """The topic may have been deleted and created again meanwhile: the epochs of both begin at 0."""
+    server = start_broker(tmp_path, broker_id=0)
+    controller = server.services.controller
+    try:
+        topic = controller.create("t", partitions=1)
+        (epoch,) = [one.epoch for one in controller._cluster.registered.values()]
+        asked = IsrRequest("t", 0, 0, 0, [0], topic_id=topic.id)
+        assert controller.alter_partitions(0, epoch, [asked])["t", 0].state.isr == [0]
+        refused = controller.alter_partitions(0, epoch, [asked._replace(topic_id=bytes(15) + b"x")])["t", 0]
+        assert refused.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
     finally:
         server.stop()
 
