@@ -32,7 +32,8 @@ _TOGETHER = {
 }
 _GROUPS = {path: group for group, paths in _TOGETHER.items() for path in paths}
 # These groups, files and folders take longest, the longest first.
-_LONG = (*_TOGETHER, "interop", "spark", "zookeeper", "golden", "faults", "test_packaging.py", "tools", "testing")
+_SLOW = ("interop", "cluster", "spark", "zookeeper", "golden", "faults", "test_packaging.py", "tools", "testing")
+_LONG = (*_TOGETHER, *_SLOW)
 # Fixtures that start a JVM. Most of what needs another runtime is marked other_runtime, or has a client of another
 # language as a parameter.
 _JVM_FIXTURES = {"zookeeper", "secure", "spark_session", "oldest"}
