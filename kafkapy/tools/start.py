@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from queue import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -92,34 +91,51 @@ def serve(file: str | None, overrides: dict[str, str]) -> int:
 
     Raises ToolError when a running broker fails. If the broker cannot start, raises the error of the start.
     """
-    # Not an Event: Event.wait holds the Event's lock for a moment. A signal handler that runs in the main thread just
-    # then, and calls Event.set, would wait for that lock for ever. SimpleQueue.put may be called from a handler.
-    stop: SimpleQueue[None] = SimpleQueue()
     failures: list[str] = []
     signals: list[int] = []
+    # The interpreter writes to this pipe at the moment of a signal. Without it, a signal that comes just before the
+    # main thread begins to wait would not wake it: Python's handlers run in the main thread only, between two of its
+    # bytecodes.
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
 
     def on_failure(reason: str) -> None:
         failures.append(reason)
-        stop.put(None)
+        os.write(wake, b"\0")
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if signals:
             os._exit(INTERRUPTED)
         signals.append(number)
-        stop.put(None)
+
+    def must_stop() -> bool:
+        return bool(signals or failures)
+
+    def wait() -> None:
+        while not must_stop():
+            os.read(woken, 1)
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    wake_before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     try:
-        _run(config_of(file, overrides), stop, on_failure)
+        _run(config_of(file, overrides), must_stop, wait, on_failure)
     finally:
+        signal.set_wakeup_fd(wake_before)
         for number, handler in before.items():
             signal.signal(number, handler)
+        os.close(woken)
+        os.close(wake)
     if failures:
         raise ToolError(f"The broker stopped: {failures[0]}")
     return 0
 
 
-def _run(config: "BrokerConfig", stop: SimpleQueue[None], on_failure: Callable[[str], None]) -> None:
+def _run(
+    config: "BrokerConfig",
+    must_stop: Callable[[], bool],
+    wait: Callable[[], None],
+    on_failure: Callable[[str], None],
+) -> None:
     from kafkapy._ext.allocator import keep_freed
     from kafkapy.runtime import logs
     from kafkapy.runtime.threads import Thread
@@ -132,9 +148,9 @@ def _run(config: "BrokerConfig", stop: SimpleQueue[None], on_failure: Callable[[
     try:
         _freeze_modules()
         Thread(_freeze_logs, "after-loading", (server,)).start()
-        if stop.empty():
+        if not must_stop():
             print(ready_line(server.listeners, config.log_dirs), flush=True)
-        stop.get()
+        wait()
     finally:
         server.stop()
 

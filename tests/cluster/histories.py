@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from kazoo.exceptions import NoNodeError
+
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from tests.cluster import history, nemesis
@@ -157,7 +159,10 @@ class Clients:
         """Wait until records have been written to all topics."""
         deadline = time.monotonic() + timeout
         while True:
-            ends = self._ends()
+            try:
+                ends = self._ends()
+            except NoNodeError:  # a topic is being created: its partitions get their states a moment later
+                ends = {"": [0]}
             if all(sum(each) > 0 for each in ends.values()):
                 return
             assert time.monotonic() < deadline, f"not used after {timeout:.0f} s: {ends}"

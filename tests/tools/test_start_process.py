@@ -1,5 +1,7 @@
 """`kafkapy start` as a user or a service manager runs it: a process with output lines and signals."""
 
+import ctypes
+import os
 import re
 import resource
 import signal
@@ -77,6 +79,17 @@ def test_the_broker_says_when_it_is_ready_and_a_signal_stops_it_cleanly(tmp_path
         out, err = child.communicate(timeout=60)
         assert (child.returncode, out) == (0, "")
         assert "Traceback" not in err
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_signal_that_does_not_interrupt_the_main_thread_stops_the_broker(tmp_path):
+    """The kernel gives it to another thread here. One that comes just before the main thread begins to wait does not
+    interrupt it either.
+    """
+    with started("-o", f"log.dirs={tmp_path}", "-o", FREE) as (child, _):
+        others = {int(name) for name in os.listdir(f"/proc/{child.pid}/task")} - {child.pid}
+        assert ctypes.CDLL(None).tgkill(child.pid, min(others), signal.SIGTERM) == 0
+        assert child.wait(60) == 0
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 

@@ -144,7 +144,7 @@ def test_kafka_gets_its_roles_from_this_controller_and_takes_the_control_when_it
         epoch = int(tree.get("/controller_epoch").data)
         server.stop()
         eventually(lambda: tree.exists("/controller") and json.loads(tree.get("/controller").data)["brokerid"] == KAFKA)
-        assert int(tree.get("/controller_epoch").data) == epoch + 1
+        eventually(lambda: int(tree.get("/controller_epoch").data) == epoch + 1)
         eventually(lambda: {one.leader_id for one in metadata(kafka.bootstrap, "both").topics[0].partitions} == {KAFKA})
         assert sorted(consume(kafka.bootstrap, "both", "g", 2)) == ["b", "c"]
         server = ours(start, mine)
