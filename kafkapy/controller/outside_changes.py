@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from kafkapy.controller.admin_requests import AdminRequests
 from kafkapy.controller.controller import ClusterController
@@ -205,33 +206,30 @@ class OutsideChanges:
             if self._tree.exists(paths.REASSIGNMENT):  # a reassignment of this topic may be complete now
                 self._requests.look(paths.REASSIGNMENT)
         elif path == paths.ISR_CHANGES:
-            self._isr_changes(path)
+            self._take_notes(path, self._isr_changed)
         elif path == paths.LOG_DIR_EVENTS:
-            self._log_dir_events(path)
+            self._take_notes(path, self._directory_failed)
         elif path in _REQUESTS:
             self._requests.look(path)
 
-    def _isr_changes(self, path: str) -> None:
-        """Send the states that brokers before Kafka 2.7 have written themselves, and named in notes, to all brokers."""
-        for note in self._tree.children(path):
-            node = self._tree.find(f"{path}/{note}")
-            try:
-                changed = paths.from_json(node.data, path).get("partitions", []) if node is not None else []
-                self._controller.isr_changed([(one["topic"], one["partition"]) for one in changed])
-            except (ValueError, TypeError, KeyError) as error:
-                log.error("the note at %s/%s is thrown away: %s", path, note, error)
-            self._fence.discard(f"{path}/{note}")
+    def _isr_changed(self, note: Any) -> None:
+        """Send the states that a broker before Kafka 2.7 has written itself, and named in a note, to all brokers."""
+        self._controller.isr_changed([(one["topic"], one["partition"]) for one in note.get("partitions", [])])
 
-    def _log_dir_events(self, path: str) -> None:
-        """Ask brokers that have lost a log directory which of their replicas are offline."""
-        for note in self._tree.children(path):
-            node = self._tree.find(f"{path}/{note}")
+    def _directory_failed(self, note: Any) -> None:
+        """Ask a broker that has lost a log directory which of its replicas are offline."""
+        self._controller.directory_failed(int(note["broker"]))
+
+    def _take_notes(self, path: str, handle: Callable[[Any], None]) -> None:
+        """Call `handle` with the contents of each note below `path`, and delete the note, even if it is invalid."""
+        for name in self._tree.children(path):
+            node = self._tree.find(f"{path}/{name}")
             try:
                 if node is not None:
-                    self._controller.directory_failed(int(paths.from_json(node.data, path)["broker"]))
+                    handle(paths.from_json(node.data, path))
             except (ValueError, TypeError, KeyError) as error:
-                log.error("the note at %s/%s is thrown away: %s", path, note, error)
-            self._fence.discard(f"{path}/{note}")
+                log.error("the note at %s/%s is thrown away: %s", path, name, error)
+            self._fence.discard(f"{path}/{name}")
 
     def _topic(self, name: str) -> None:
         self._refused.discard(name)
