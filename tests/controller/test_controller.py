@@ -176,16 +176,7 @@ def test_a_reassignment_to_the_original_replicas_cancels_the_one_in_progress(tar
 def test_a_topic_created_elsewhere_with_bad_settings_is_left_alone_until_they_are_corrected(tmp_path, caplog):
     server = start_broker(tmp_path, broker_id=0)
     services, tree = server.services, server._tree
-    changes = OutsideChanges(
-        tree,
-        ControllerFence(tree),
-        services.topics,
-        services.controller,
-        is_controller=lambda: True,
-        may_delete=lambda: True,
-        on_topic_settings=services.topic_settings.reload,
-        on_broker_settings=services.dynamic_config.reload,
-    )
+    changes = outside_changes(server)
     try:
         ZooKeeperTopics(tree).create("theirs", 1, 1, {}, validate_only=False)
         wait(services.configs.set_topic, "theirs", {"segment.bytes": "none"})
@@ -207,17 +198,8 @@ def test_a_topic_whose_stored_settings_others_correct_is_served_again(tmp_path):
     wait(server.services.configs.set_topic, "t", {"segment.bytes": "none"})
     server.stop()
     server = start_broker(tmp_path, broker_id=0)
-    services, tree = server.services, server._tree
-    changes = OutsideChanges(
-        tree,
-        ControllerFence(tree),
-        services.topics,
-        services.controller,
-        is_controller=lambda: True,
-        may_delete=lambda: True,
-        on_topic_settings=services.topic_settings.reload,
-        on_broker_settings=services.dynamic_config.reload,
-    )
+    services = server.services
+    changes = outside_changes(server)
     try:
         changes.start()
         assert not services.replicas.holds("t", 0)
@@ -293,6 +275,21 @@ def test_the_metrics_count_partitions_without_a_live_and_without_the_preferred_l
         assert controller.unclean_elections == 0
     finally:
         server.stop()
+
+
+def outside_changes(server):
+    """Return the changes that other programs make, of a broker whose metadata no other program can change."""
+    services, tree = server.services, server._tree
+    return OutsideChanges(
+        tree,
+        ControllerFence(tree),
+        services.topics,
+        services.controller,
+        is_controller=lambda: True,
+        may_delete=lambda: True,
+        on_topic_settings=services.topic_settings.reload,
+        on_broker_settings=services.dynamic_config.reload,
+    )
 
 
 def moved_to(topic, replicas):
