@@ -50,7 +50,7 @@ class CoordinatorLog:
     ShardLog.
 
     When this broker begins another leader epoch without having followed in between, appends go to that epoch, and those
-    that wait for replication go on waiting.
+    that wait for replication keep waiting.
 
     `codec`, `acks` and `timeout_ms` are called at each append and return the compression codec, the acks and the
     time-out. acks=all checks min.insync.replicas and waits up to `timeout_ms` until the records are replicated.

@@ -254,10 +254,10 @@ class Shards(Generic[M]):
             self._queue.put(shard, partial(load, shard, partition, self._replay, self._block_bytes(), self._is_stopped))
 
     def _keep(self, partition: Partition) -> bool:
-        """Let the loaded shard of an earlier leader epoch go on in the epoch of `partition`. Return False if there is
-        no such shard, or if its state may be another than that of the log.
+        """Keep the shard that was loaded in an earlier leader epoch, for the leader epoch of `partition`. Return False
+        if there is no such shard, or if its state may differ from the log's.
 
-        Nobody else can have appended to the partition if this broker has led it in all epochs in between.
+        No other broker can have appended to the partition if this broker has led it in all epochs in between.
         """
         with self._lock:
             found = self._shards.get(partition.index)

@@ -297,7 +297,7 @@ class LogManager:
         key = (topic, partition)
         with self.loading.taken(key) as job:
             if job is not None:
-                if job.future is not None:  # first: after a crash in between, nobody would know of it any more
+                if job.future is not None:  # first: without its log, a start would leave it alone
                     log_dir, path = job.future
                     self.remove_later(log_dir, self.rename_marked(key, log_dir, path, names.DELETE_DIR))
                 self.remove_later(

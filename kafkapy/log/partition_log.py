@@ -388,8 +388,8 @@ class PartitionLog:
         """Use the files at `place`, which have the same records, from now on. Also called while flushes are paused.
 
         Nothing else changes: readers, watchers and producers do not notice. A reader with the old list of segments
-        goes on as long as their files are open or have their names; then it finds that the list has changed, and looks
-        again.
+        can read on while their files are open or still have their names. After that it finds that the list has changed,
+        and looks again.
         """
         self.flusher.moved()
         self.env, self.directory = place.env, place.directory

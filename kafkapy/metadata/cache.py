@@ -180,7 +180,7 @@ class MetadataCache:
         for call in waiting:
             try:
                 call()
-            except Exception:  # the others wait, too, and the update goes on
+            except Exception:  # the other calls and the update must not be lost
                 log.exception("a call that waited for brokers failed: %s", call)
 
     def when_brokers_are_known(self, call: Callable[[], object]) -> None:

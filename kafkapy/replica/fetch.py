@@ -106,7 +106,7 @@ class FetchPlan:
         self.throttle = throttle
         self.choose = choose
         self.follower = follower
-        self._arrived = follower is not None  # the partitions have not been told yet of the follower's fetch
+        self._arrived = follower is not None  # the partitions do not know of the follower's fetch yet
         self.wanted = wanted
         self.look = look
         self.min_bytes = min_bytes

@@ -27,7 +27,7 @@ _MOST_BATCHES = 256  # more of them take longer to walk over than the leader nee
 
 
 def position_after(state: FetchState, asked: Position, fetched: FetchedPartition) -> Position | None:
-    """Return the position after the records of a response are appended, if it may be told to the leader before.
+    """Return the position after the records of a response are appended, if the leader may get it before that.
 
     `asked` is the position for which the leader has sent the response. Returns None if the position could have an
     effect on the leader, or cannot be found out cheaply: the batches are many, or of the message formats 0 and 1.

@@ -33,7 +33,7 @@ class FetchSettings(NamedTuple):
 class FetchSession:
     """The session of one connection, and what the leader knows of its partitions. Not safe for several threads.
 
-    `sent` has, for each partition of the session, the state and the position that the leader was told last.
+    `sent` has, for each partition of the session, the state and the position of the last request that named it.
     """
 
     def __init__(self) -> None:

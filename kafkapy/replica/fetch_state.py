@@ -39,7 +39,7 @@ class FetchState:
     fetcher     the Fetcher that fetches the partition; another one after a change of num.replica.fetchers
     held        True while the partition is not fetched: after an error until the back-off is over, and while its log is
                 truncated outside the fetch loop
-    ahead       the position that the leader is told before it is reached, see `fetch_ahead`; None if it is not ahead
+    ahead       the position that a request names before it is reached, see `fetch_ahead`; None if it is not ahead
     lag         the leader's high watermark minus the log end offset, at the last response; UNKNOWN_LAG before that
     problem     the problem that was logged last, so that an error that repeats is logged once
     """

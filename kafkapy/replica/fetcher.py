@@ -62,7 +62,7 @@ class Following(NamedTuple):
 
 
 class _Item(NamedTuple):
-    """A partition of a response, and the position that the leader was told last."""
+    """A partition of a response, and the position that the request named."""
 
     state: FetchState
     asked: Position
@@ -271,8 +271,8 @@ class Fetcher:
         return pending
 
     def _go_ahead(self, items: list[_Item]) -> bool:
-        """Note where the partitions will be when these items are appended, and return True, if the leader may be told
-        now. This thread must then call `_ask`, and the thread that appends the items `_caught_up`.
+        """Note where the partitions will be when these items are appended, and return True, if the leader may get these
+        positions now. This thread must then call `_ask`, and the thread that appends the items `_caught_up`.
         """
         is_throttled = self._following.is_throttled
         if self._delayed or self._unflushed or (is_throttled and any(is_throttled(item.state) for item in items)):
@@ -290,7 +290,7 @@ class Fetcher:
         return True
 
     def _forget_ahead(self, items: list[_Item]) -> None:
-        """Have the next request say where the partitions really are, if it is not where the leader was told."""
+        """Have the next request name the positions of the partitions, where the last one named others."""
         with self._lock:
             self._appending = False
             for state, _, _ in items:

@@ -190,8 +190,8 @@ class ReplicaManager:
         self._absent[topic] = dict.fromkeys(indexes)
 
     def await_roles(self, topic: str, indexes: Iterable[int]) -> None:
-        """Record partitions of a topic that this broker may be told to lead or follow, though it has no role for them
-        yet.
+        """Record partitions of a topic that the controller may have this broker lead or follow, though it has no role
+        for them yet.
 
         Requests for them fail with NOT_LEADER_OR_FOLLOWER from now on, unless the broker has a role for them already.
         """

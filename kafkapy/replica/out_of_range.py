@@ -1,4 +1,5 @@
-"""Where a follower goes on when its fetch offset is not in the leader's log: it asks where that log starts and ends.
+"""Finds where a follower continues when its fetch offset is not in the leader's log: asks for that log's start and
+end.
 
 Source: AbstractFetcherThread.fetchOffsetAndTruncate.
 """
@@ -30,9 +31,9 @@ _VERSIONS = (4, 9)  # from 4 on with the current leader epoch
 class OffsetReset:
     """Resets partitions of one fetcher. Each is held from `begin` until it can be fetched again.
 
-    If the leader's log ends before the follower's, the follower truncates its log to that end. Otherwise it goes on at
-    its own end, or at the leader's log start offset if that is higher; only then is its log emptied. If neither log has
-    to change, the next fetch waits for replica.fetch.backoff.ms.
+    If the leader's log ends before the follower's, the follower truncates its log to that end. Otherwise it continues
+    at its own end, or at the leader's log start offset if that is higher; only then is its log emptied. If neither log
+    has to change, the next fetch waits for replica.fetch.backoff.ms.
     """
 
     def __init__(self, fetcher: Fetcher, following: Following) -> None:

@@ -130,7 +130,7 @@ class Partition(HostedPartition):
 
         `done` is called before this call returns, or later on any thread. The errors are REQUEST_TIMED_OUT after
         `timeout_s` seconds, NOT_ENOUGH_REPLICAS_AFTER_APPEND if the ISR is too small by then, and the error of
-        `remove`, unless this broker goes on leading the partition.
+        `remove`, unless this broker keeps leading the partition.
         """
         if self.log.high_watermark < offset:
             self._waits.add(offset, timeout_s, done)
@@ -145,9 +145,9 @@ class Partition(HostedPartition):
         """Return the partition in the last of the leader epochs in which this broker has led it without interruption.
 
         If that partition is gone, another broker may lead by now. The log may then have been truncated, and its high
-        watermark may count records of that leader at the same offsets. So whoever compares an offset with the high
-        watermark reads the high watermark first, and `gone` of the result after that: while it is None, nothing has
-        been truncated.
+        watermark may count records of that leader at the same offsets. So a caller that compares an offset with the
+        high watermark reads the high watermark first, and `gone` of the result after that: while it is None, nothing
+        has been truncated.
         """
         partition = self
         # `gone` is read before `successor`, which is set first.

@@ -94,7 +94,7 @@ class DirectoryFailures:
         self._thread: Thread | None = None
 
     def tell(self) -> None:
-        """Have the controller told that a log directory has failed. Returns at once."""
+        """Write a note for the controller that a log directory has failed. Returns at once."""
         thread = Thread(self._write, "log-dir-event")
         try:
             thread.start()

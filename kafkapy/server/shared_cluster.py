@@ -106,7 +106,7 @@ class SharedCluster:
         Everything in ZooKeeper is compared again: no watch reports changes made without a session, and this broker has
         not followed the topics while another broker was the controller.
         """
-        self.end()  # a term that goes on, because an operator has deleted the controller's node, ends first
+        self.end()  # the term of this broker, if an operator has deleted the controller's node
         if not self._controllership.stand():
             return
         try:

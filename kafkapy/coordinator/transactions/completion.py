@@ -143,7 +143,7 @@ class _PreparedTransaction:
         if self._writer != threading.get_ident():
             # This thread may hold the lock of a group shard: a commit that is appended there may raise the high
             # watermark that this marker was waiting for. A thread that has the lock of a group shard must not wait for
-            # that of a transaction shard, see `Shard`. So the timer's thread, which holds none, goes on.
+            # that of a transaction shard, see `Shard`. So the timer's thread, which holds none, handles the result.
             self._machine.shard.after(0, lambda _: self._handle_codes(codes))
             return
         try:

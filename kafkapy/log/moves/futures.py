@@ -1,7 +1,7 @@
 """The future logs of a broker: create, load and delete them, and let them take the place of their logs.
 
 A future log is the copy of a log in another log directory, under a name TOPIC-PARTITION.UNIQUE-future, as Kafka has it.
-It belongs to its log (`PartitionLog.future`) and is no log of its own: nobody reads it or appends to it. While a log
+Its log refers to it (`PartitionLog.future`); clients do not read it, and only the copying appends to it. While a log
 has one, it is not compacted: else a tombstone could be removed before it is copied, and the older records of its key
 after they were. Source: LogManager.getOrCreateLog, replaceCurrentWithFutureLog and abortAndPauseCleaning.
 """

@@ -1,7 +1,7 @@
 """Put a future log in the place of its log, so that a crash at any point leaves one whole log.
 
 The log's object stays: only its files become those of the future log (`PartitionLog.put_locked`). So everything that
-refers to the log, such as its partition, fetch sessions and coordinators, goes on as before.
+refers to the log, such as its partition, fetch sessions and coordinators, stays valid.
 
 What a crash leaves, by the step that it comes after; see kafkapy.log.loading.found for what the next start does:
 

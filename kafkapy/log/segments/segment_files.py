@@ -75,7 +75,7 @@ class SegmentFiles(NamedFile):
         """Cut the .log file to `size` bytes. Does not change `size`.
 
         Regions that reach beyond are not sent any more: what is appended next takes their place in the file. Regions
-        that are made from now on have another handle, so that they can be told from these.
+        that are made from now on have another handle, which shows that this truncation does not concern them.
         """
         if self._cut_off is not None:
             self._cut_off = self._cut_off.truncated(size)

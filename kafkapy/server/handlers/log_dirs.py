@@ -44,7 +44,7 @@ def _describes(broker: Services, call: Call) -> list[Action]:
 @serves(ALTER_REPLICA_LOG_DIRS, pooled=True, authorizes=_alters)
 def alter(broker: Services, call: Call, request: Any) -> Any:
     """Handle AlterReplicaLogDirs on the disk pool: begin to move each partition. Return an error code for each
-    partition; the moves go on after the response."""
+    partition; the moves continue after the response."""
     make = ALTER_REPLICA_LOG_DIRS.Response
     by_topic: dict[str, list[Any]] = {}
     wanted = {
