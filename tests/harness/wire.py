@@ -249,10 +249,10 @@ def _codes(topics: Collection[Any], partitions: Iterable[TopicPartition]) -> lis
     return [found[one] for one in partitions]
 
 
-def eventually(look: Callable[[], T | None], timeout: float = 30) -> T:
-    """Call `look` until it returns something other than None; return that."""
+def eventually(look: Callable[[], T | None], timeout: float = 30, what: Callable[[], object] | None = None) -> T:
+    """Call `look` until it returns something that is true; return that. `what` returns what to say if it does not."""
     deadline = time.monotonic() + timeout
     while not (found := look()):
-        assert time.monotonic() < deadline, f"{look} found nothing within {timeout} s"
+        assert time.monotonic() < deadline, what() if what is not None else f"{look} found nothing within {timeout} s"
         time.sleep(0.01)
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,14 +30,6 @@ ME, LEADER = 7, 1
 BROKER_EPOCH = 4711
 SOON = FetchSettings(wait_ms=200, backoff_s=0.05, timeout_s=10.0)
 NO_TOPIC_ID = bytes(16)
-
-
-def eventually(condition: Callable[[], object], seconds: float = 30.0, what: object = None) -> None:
-    """Wait until the condition is true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what() if callable(what) else what or "it did not happen"
-        time.sleep(0.002)
 
 
 class NoHandler:

@@ -17,8 +17,9 @@ from kafkapy.replica.fetch_state import Position
 from kafkapy.replica.fetched import NO_RECORDS, FetchedPartition
 from kafkapy.replica.truncation import EpochEnd
 from tests.harness.stand_in_leader import LeaderOfLogs, StandInLeader
+from tests.harness.wire import eventually
 from tests.log.support import Bench, batch
-from tests.replica.follower_bench import FollowerBench, eventually
+from tests.replica.follower_bench import FollowerBench
 
 BIG = bytes(100_000)  # more than is appended on the network thread
 ONE_BATCH = FetchSettings(partition_bytes=1, wait_ms=200, backoff_s=0.05, timeout_s=10.0)

@@ -15,8 +15,9 @@ from kafkapy.errors import Errors
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.protocol.apis import FETCH, LIST_OFFSETS
 from tests.harness.stand_in_leader import LeaderOfLogs, StandInLeader
+from tests.harness.wire import eventually
 from tests.log.support import Bench, batch
-from tests.replica.follower_bench import FollowerBench, eventually
+from tests.replica.follower_bench import FollowerBench
 
 TOPIC_ID = bytes(range(1, 17))
 EPOCH = 5

@@ -10,8 +10,9 @@ import pytest
 
 from kafkapy.protocol.apis import FETCH, LIST_OFFSETS
 from tests.harness.stand_in_leader import LeaderOfLogs, StandInLeader
+from tests.harness.wire import eventually
 from tests.log.support import Bench, batch
-from tests.replica.follower_bench import BROKER_EPOCH, ME, FollowerBench, eventually
+from tests.replica.follower_bench import BROKER_EPOCH, ME, FollowerBench
 
 TOPIC_ID = bytes(range(1, 17))
 

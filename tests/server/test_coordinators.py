@@ -4,8 +4,6 @@ partitions."""
 import logging
 import shutil
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,7 @@ from kafkapy.record.batch import build
 from kafkapy.server.adoption.adopt import adopt
 from kafkapy.server.adoption.knowledge import Knowledge
 from kafkapy.server.broker import BrokerServer
-from tests.harness.wire import Wire
+from tests.harness.wire import Wire, eventually
 from tests.server.requests import start_broker
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
@@ -43,13 +41,6 @@ def find(wire: Wire, key: str, key_type: int = GROUP, version: int = 3) -> Any:
     (found,) = wire.call(FIND_COORDINATOR, version, make(coordinator_keys=[key], key_type=key_type)).coordinators
     assert found.key == key
     return found
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def code_of(server: BrokerServer, topic: str, key: str) -> int:
