@@ -118,6 +118,12 @@ def allocate_producer_ids(services: Services, request: Any, reply: Callable[[Any
     services.controller.allocate_producer_ids(request.broker_id, done)
 
 
+_SERVED: dict[Api, Callable[[Services, Any, int], Any]] = {
+    ALTER_PARTITION: alter_partition,
+    CONTROLLED_SHUTDOWN: controlled_shutdown,
+}
+
+
 class OwnController:
     """Stands for the link to the controller while this broker is the controller: calls it without a connection."""
 
@@ -137,9 +143,12 @@ class OwnController:
         decode: Any = None,
     ) -> None:
         """Carry out a request on a pool, and call `done` as `Link.ask` does."""
+        serve = _SERVED.get(api)
+        if serve is None:  # producer ids are asked of the controller's object, unless the controller changes just now
+            done(None, LinkError("this broker becomes the controller, or ceases to be it"))
+            return
         version = versions[1] if versions is not None else api.max_version
         request = message(version) if callable(message) else message
-        serve = alter_partition if api is ALTER_PARTITION else controlled_shutdown
         try:
             self._services.controller_pool.submit(partial(self._serve, serve, request, version, done))
         except (PoolStopped, NoThread) as error:

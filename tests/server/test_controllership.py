@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.cache import MetadataCache
 from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.server.controllership import Controllership
+from kafkapy.server.for_brokers import OwnController
+from kafkapy.server.producer_id_requests import ask_for_producer_ids
 from tests.server.requests import start_broker
 
 
@@ -23,5 +26,25 @@ def test_clients_that_wait_for_brokers_find_the_topics_when_a_term_begins(tmp_pa
         controllership.connect(controller, controller)  # type: ignore[arg-type]
         assert services.is_controller
         assert found == [["t"]]
+    finally:
+        server.stop()
+
+
+def test_a_request_that_comes_while_the_controller_changes_is_not_taken_for_another(tmp_path: Path) -> None:
+    """Producer ids are asked of the broker's own controller by another way, except for a moment. The request must not
+    move the leadership of partitions away, and has to be answered.
+    """
+    server = start_broker(tmp_path)
+    services = server.services
+    answers: list[range | Exception] = []
+    try:
+        services.controller.create("t", partitions=1)
+        assert isinstance(services.peers.controller(), OwnController)
+        ask_for_producer_ids(services, answers.append)
+        (error,) = answers
+        assert isinstance(error, KafkaError)
+        assert error.code == Errors.COORDINATOR_LOAD_IN_PROGRESS
+        partition = services.replicas.get("t", 0)
+        assert (partition.leader_epoch, partition.gone) == (0, None)
     finally:
         server.stop()
