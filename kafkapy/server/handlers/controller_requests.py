@@ -49,7 +49,8 @@ def from_broker(broker: Services, call: Call) -> list[Action]:
 
 
 def refusal(broker: Services, call: Call) -> int:
-    """Return the error code of a request that is not meant for this broker, or not allowed; NONE for any other.
+    """Return the error code of a request that is not allowed, not meant for this broker, or from a former controller;
+    NONE for any other. Only called on the thread of `pool`.
 
     A broker epoch lower than the present one belongs to an earlier registration of this broker: its controller did not
     know yet that the broker had restarted. A higher one may be known to the controller before this broker knows it.
@@ -67,7 +68,7 @@ def refusal(broker: Services, call: Call) -> int:
             broker.broker_epoch,
         )
         return Errors.STALE_BROKER_EPOCH
-    return Errors.NONE
+    return Errors.NONE if broker.roles.accepts(call.request.controller_epoch) else Errors.STALE_CONTROLLER_EPOCH
 
 
 def is_late(broker: Services, call: Call) -> bool:
@@ -94,8 +95,6 @@ def is_late(broker: Services, call: Call) -> bool:
 def leader_and_isr(broker: Services, call: Call, request: Any) -> Any:
     """Handle LeaderAndIsr: apply the roles, and return an error code for each partition."""
     code = refusal(broker, call)
-    if code == Errors.NONE and not broker.roles.accepts(request.controller_epoch):
-        code = Errors.STALE_CONTROLLER_EPOCH
     if code == Errors.NONE and is_late(broker, call):
         return CLOSE
     roles = list(_roles(request, call.version))
@@ -169,8 +168,6 @@ def stop_replica(broker: Services, call: Call, request: Any) -> Any:
     """Handle StopReplica: stop fetching partitions or delete them, and return an error code for each."""
     make = STOP_REPLICA.Response
     code = refusal(broker, call)
-    if code == Errors.NONE and not broker.roles.accepts(request.controller_epoch):
-        code = Errors.STALE_CONTROLLER_EPOCH
     if code == Errors.NONE and is_late(broker, call):
         return CLOSE
     if code != Errors.NONE:

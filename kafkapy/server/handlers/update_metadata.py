@@ -41,8 +41,6 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
     this broker, or comes from a former controller."""
     make = UPDATE_METADATA.Response
     code = refusal(broker, call)
-    if code == Errors.NONE and not broker.roles.accepts(request.controller_epoch):
-        code = Errors.STALE_CONTROLLER_EPOCH
     if code != Errors.NONE:
         return make(error_code=code)
     if is_late(broker, call):
