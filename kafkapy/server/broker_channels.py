@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -240,6 +240,9 @@ def _failures(request: Request, response: Any) -> dict[tuple[str, int], KafkaErr
     """Return the errors of partitions in a response."""
     if isinstance(request, MetadataRequest):
         return {}
+    if response.error_code != Errors.NONE:  # nothing was done
+        code = response.error_code
+        return _all_of(request, KafkaError(code, f"the broker answers {name_of(code)}"))
     errors: dict[tuple[str, int], int] = {}
     names = {one.topic_id: one.topic for one in request.roles} if isinstance(request, RolesRequest) else {}
     for topic in getattr(response, "topics", None) or ():
@@ -247,9 +250,6 @@ def _failures(request: Request, response: Any) -> dict[tuple[str, int], KafkaErr
         errors.update(((name, one.partition_index), one.error_code) for one in topic.partition_errors)
     for one in response.partition_errors or ():
         errors[one.topic_name, one.partition_index] = one.error_code
-    if response.error_code != Errors.NONE:  # nothing was done
-        code = response.error_code
-        return _all_of(request, KafkaError(code, f"the broker answers {name_of(code)}"))
     return {
         key: KafkaError(code, f"the broker answers {name_of(code)}")
         for key, code in errors.items()
@@ -257,35 +257,27 @@ def _failures(request: Request, response: Any) -> dict[tuple[str, int], KafkaErr
     }
 
 
+def _topic_states(make: Any, roles: Iterable[PartitionRole], state: Callable[[PartitionRole], Any]) -> list[Any]:
+    """Return the partitions by topic, each as `state(role)` shows it."""
+    topics: dict[str, Any] = {}
+    for role in roles:
+        topic = topics.get(role.topic)
+        if topic is None:
+            topic = make.TopicStates(topic_name=role.topic, topic_id=role.topic_id, partition_states=[])
+            topics[role.topic] = topic
+        topic.partition_states.append(state(role))
+    return list(topics.values())
+
+
 def _roles_message(services: Services, request: RolesRequest, version: int) -> Any:
     make = LEADER_AND_ISR.Request
     shape = make.TopicStates.PartitionStates
-    topics: dict[str, Any] = {}
-    for role in request.roles:
-        topic = topics.setdefault(
-            role.topic, make.TopicStates(topic_name=role.topic, topic_id=role.topic_id, partition_states=[])
-        )
-        one = shape(
-            partition_index=role.partition,
-            controller_epoch=role.controller_epoch,
-            leader=role.leader,
-            leader_epoch=role.leader_epoch,
-            isr=list(role.isr),
-            partition_epoch=role.partition_epoch,
-            replicas=list(role.replicas),
-            adding_replicas=list(role.adding),
-            removing_replicas=list(role.removing),
-            is_new=role.is_new,
-        )
-        if version >= 6:
-            one.leader_recovery_state = role.recovery
-        topic.partition_states.append(one)
     listener = services.config.inter_broker_listener
     return make(
         controller_id=services.broker_id,
         controller_epoch=request.controller_epoch,
         broker_epoch=request.broker_epoch,
-        topic_states=list(topics.values()),
+        topic_states=_topic_states(make, request.roles, partial(_role, shape, version)),
         live_leaders=[
             make.LiveLeaders(broker_id=one.id, host_name=one.endpoints[listener][0], port=one.endpoints[listener][1])
             for one in request.leaders
@@ -294,19 +286,31 @@ def _roles_message(services: Services, request: RolesRequest, version: int) -> A
     )
 
 
+def _role(make: Any, version: int, role: PartitionRole) -> Any:
+    one = make(
+        partition_index=role.partition,
+        controller_epoch=role.controller_epoch,
+        leader=role.leader,
+        leader_epoch=role.leader_epoch,
+        isr=list(role.isr),
+        partition_epoch=role.partition_epoch,
+        replicas=list(role.replicas),
+        adding_replicas=list(role.adding),
+        removing_replicas=list(role.removing),
+        is_new=role.is_new,
+    )
+    if version >= 6:
+        one.leader_recovery_state = role.recovery
+    return one
+
+
 def _metadata_message(services: Services, request: MetadataRequest, version: int) -> Any:
     make = UPDATE_METADATA.Request
-    topics: dict[str, Any] = {}
-    for role in request.partitions:
-        topic = topics.setdefault(
-            role.topic, make.TopicStates(topic_name=role.topic, topic_id=role.topic_id, partition_states=[])
-        )
-        topic.partition_states.append(_leader(make.TopicStates.PartitionStates, role))
     return make(
         controller_id=services.broker_id,
         controller_epoch=request.controller_epoch,
         broker_epoch=request.broker_epoch,
-        topic_states=list(topics.values()),
+        topic_states=_topic_states(make, request.partitions, partial(_leader, make.TopicStates.PartitionStates)),
         live_brokers=[_live(make.LiveBrokers, one) for one in request.brokers],
     )
 
