@@ -7,10 +7,9 @@ import typer
 from kafkapy.client.administration.partition_admin import PartitionAdmin
 from kafkapy.client.cluster import Cluster
 from kafkapy.errors import name_of
-from kafkapy.tools.common.errors import CallError
-from kafkapy.tools.common.options import DEFAULT_SERVER, Json, Servers, cluster_of
+from kafkapy.tools.common.options import DEFAULT_SERVER, Json, Partitions, Servers, cluster_of
 from kafkapy.tools.common.output import counted, print_json, print_table
-from kafkapy.tools.common.selection import named_partitions
+from kafkapy.tools.common.selection import check_selection, named_partitions
 
 app = typer.Typer(no_args_is_help=True, help="Elect the leaders of partitions.")
 
@@ -25,9 +24,7 @@ def elect(
     topics: Annotated[
         list[str] | None, typer.Option("--topic", "-t", help="All partitions of this topic; may be repeated.")
     ] = None,
-    partitions: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="Only this partition of the topic; may be repeated.")
-    ] = None,
+    partitions: Partitions = None,
     every: Annotated[bool, typer.Option("--all", help="All partitions of all topics.")] = False,
     unclean: Annotated[
         bool,
@@ -49,10 +46,7 @@ def elect(
 
         kafkapy leaders elect --topic flights --partition 3 --unclean
     """
-    if bool(topics) == every:
-        raise CallError("leaders elect needs either --topic or --all")
-    if partitions and len(topics or ()) != 1:
-        raise CallError("--partition goes with one --topic")
+    check_selection("leaders elect", topics, partitions, every=every)
     with cluster_of(servers) as cluster:
         asked = None if every else named_partitions(cluster, topics or [], partitions)
         results = PartitionAdmin(cluster).elect_leaders(asked, unclean=unclean)

@@ -22,6 +22,9 @@ Servers = Annotated[
         help="One broker of the cluster, or several separated by commas.",
     ),
 ]
+Partitions = Annotated[
+    list[int] | None, typer.Option("--partition", "-p", help="Only this partition of the topic; may be repeated.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 CommandConfig = Annotated[
     Path | None,

@@ -12,9 +12,9 @@ from kafkapy.client.administration.partition_admin import PartitionAdmin, Reassi
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.errors import KafkaError
 from kafkapy.tools.common.errors import CallError, ToolError
-from kafkapy.tools.common.options import DEFAULT_SERVER, Json, Servers, cluster_of
+from kafkapy.tools.common.options import DEFAULT_SERVER, Json, Partitions, Servers, cluster_of
 from kafkapy.tools.common.output import counted, print_json, print_table
-from kafkapy.tools.common.selection import named_partitions
+from kafkapy.tools.common.selection import check_partitions, check_selection, named_partitions
 from kafkapy.tools.partitions.plan import Move, brokers_of, read_file, with_factor
 from kafkapy.tools.partitions.throttle import clear_throttle, set_throttle
 from kafkapy.tools.topics.interface import Document
@@ -24,9 +24,6 @@ app = typer.Typer(no_args_is_help=True, help="Move partitions to other brokers."
 LOOK_EVERY_S = 0.5
 
 Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="A topic; may be repeated.")]
-Partitions = Annotated[
-    list[int] | None, typer.Option("--partition", "-p", help="Only this partition of the topic; may be repeated.")
-]
 KeepThrottle = Annotated[
     bool, typer.Option("--keep-throttle", help="Leave the throttle in place when nothing is being moved any more.")
 ]
@@ -138,10 +135,7 @@ def cancel(
 
         kafkapy partitions cancel --topic flights --partition 3
     """
-    if bool(topics) == every:
-        raise CallError("partitions cancel needs either --topic or --all")
-    if partitions and len(topics or ()) != 1:
-        raise CallError("--partition goes with one --topic")
+    check_selection("partitions cancel", topics, partitions, every=every)
     with cluster_of(servers) as cluster:
         admin, mover = Admin(cluster), PartitionAdmin(cluster)
         moving = mover.reassignments()
@@ -172,8 +166,7 @@ def _check(
         raise CallError("a file says which partitions: --topic, --partition and --internal do not go with it")
     if replicas is not None and not topics:
         raise CallError("--replicas needs --topic")
-    if partitions and len(topics or ()) != 1:
-        raise CallError("--partition goes with one --topic")
+    check_partitions(topics, partitions)
     if throttle is not None and throttle < 1:
         raise CallError(f"--throttle {throttle} is not a number of bytes per second from 1 on")
 
