@@ -313,6 +313,10 @@ class ClusterClient:
         self._owns_cluster = not isinstance(cluster, Cluster)
         self.cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster, timeout_s=timeout_s)
 
+    @property
+    def _timeout_ms(self) -> int:
+        return int(self.cluster.timeout_s * 1000)
+
     def __enter__(self: C) -> C:
         return self
 

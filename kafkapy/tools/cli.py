@@ -130,7 +130,7 @@ def run(args: Sequence[str]) -> int:
 
 
 def _with_value(message: str, option: Any, args: Sequence[str]) -> str:
-    """Return typer's sentence `said` about an option, with the wrong value of the option in it and without "Value
+    """Return typer's sentence `message` about an option, with the wrong value of the option in it and without "Value
     error, "."""
     for place, word in enumerate(args):
         name, equals, value = word.partition("=")

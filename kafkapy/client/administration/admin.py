@@ -255,10 +255,6 @@ class Admin(ClusterClient):
 
     # The broker for each request
 
-    @property
-    def _timeout_ms(self) -> int:
-        return int(self.cluster.timeout_s * 1000)
-
     def _to_controller(self, api: apis.Api, request: Any, *, at_most: int | None = None) -> Any:
         return self.cluster.controller().call(api, request, at_most=at_most)
 

@@ -94,10 +94,6 @@ class PartitionAdmin(ClusterClient):
             for one in topic.partitions
         }
 
-    @property
-    def _timeout_ms(self) -> int:
-        return int(self.cluster.timeout_s * 1000)
-
     def _to_controller(self, api: apis.Api, request: Any) -> Any:
         """Return the controller's response. While another broker is becoming the controller, ask again up to the
         cluster's time limit."""

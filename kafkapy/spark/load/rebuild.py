@@ -70,7 +70,7 @@ def _in_order(paths: Iterable[Path], prefix: str) -> list[Path]:
 
 
 def _write(paths: Sequence[Path], new_directory: Path, prefix: str, without: Mapping[int, Sequence[Interval]]) -> None:
-    """Write the rows of files, except those of the offsets in `without`, to one new file in the directory `made`.
+    """Write the rows of files, except those of the offsets in `without`, to one new file in `new_directory`.
 
     No file is written if no row is left.
     """
