@@ -23,8 +23,8 @@ class Registered(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What has changed among the registered brokers: new ids, ids that are gone, and brokers with other addresses. A
-    broker that has registered again is both gone and new.
+    """What has changed among the registered brokers: new ids, ids that are gone, and brokers with other addresses. The
+    caller takes out a broker that has registered again before it adds it.
     """
 
     new: list[int]
@@ -56,10 +56,9 @@ class Cluster:
     def replace(self, found: Mapping[int, Registered]) -> Changes:
         """Note the brokers that are registered now, and return what has changed."""
         before = self.registered
-        bounced = [one for one in found if one in before and found[one].epoch != before[one].epoch]
-        new = sorted({*(one for one in found if one not in before), *bounced})
-        gone = sorted({*(one for one in before if one not in found), *bounced})
-        updated = [one for one in sorted(found) if one not in new and found[one] != before[one]]
+        new = sorted(one for one in found if one not in before)
+        gone = sorted(one for one in before if one not in found)
+        updated = [one for one in sorted(found) if one in before and found[one] != before[one]]
         self.registered = dict(found)
         self.shutting_down -= set(gone)
         self._offline = {one for one in self._offline if one[2] not in gone}

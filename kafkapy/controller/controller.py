@@ -178,6 +178,9 @@ class ClusterController:
         self._is_repeating = False
         self._brokers_changed()
         self._partitions.bring_online([(topic, topic.assignment) for topic in self._topics.all()], is_new=False)
+        self._resume()
+
+    def _resume(self) -> None:
         self._moves.resume_all()
         self._deletions.resume()
 
@@ -185,7 +188,7 @@ class ClusterController:
         self._requests.send(self._topics.controller_epoch)
 
     def _first(self, topic: str, index: int) -> int:
-        return self._first_epoch(topic, index) if len(self._cluster.registered) == 1 else 0
+        return self._first_epoch(topic, index) if self.is_alone else 0
 
     def check_active(self) -> None:
         if not self._fence.is_held:
@@ -247,13 +250,9 @@ class ClusterController:
             if self.is_alone:
                 self._wait_for_own()
 
-        def resume() -> None:
-            self._moves.resume_all()
-            self._deletions.resume()
-
         if stopping():
             return False
-        self._event(resume)
+        self._event(self._resume)
         self._wait_for_own()
         return True
 
@@ -466,11 +465,8 @@ class ClusterController:
 
     def _elect(self, kind: int, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, KafkaError | None]:
         results: dict[TopicPartition, KafkaError | None] = {}
-        wanted = partitions
-        if wanted is None:
-            wanted = [(topic.name, index) for topic in self._topics.all() for index in topic.assignment]
         due = []
-        for key in wanted:
+        for key in self._everything() if partitions is None else partitions:
             refusal = self._no_election(kind, *key)
             if refusal is None:
                 due.append(key)
@@ -496,7 +492,7 @@ class ClusterController:
         topic = self._topics.get(name)
         known = None if topic is None or index not in topic.assignment else self._partitions.state(name, index)
         if topic is None or known is None:
-            if any(one.name == name for one in self._topics.marked()):
+            if self._topics.marked_topic(name) is not None:
                 return KafkaError(Errors.INVALID_TOPIC_EXCEPTION, f"topic {name} is being deleted")
             return KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
         leader = known.state.leader
@@ -584,19 +580,20 @@ class ClusterController:
         self._settings.check(overrides)
         if validate_only:
             return Topic(name, bytes(16), assignment)
-        states = {index: self._state_of_new(name, index, replicas) for index, replicas in assignment.items()}
-        known = {index: state for index, state in states.items() if state is not None}
+        states = self._first_states(assignment)
         self._forget_failures(name, assignment)
-        topic: Topic = wait(self._topics.create, name, assignment, overrides, states=known)
+        topic: Topic = wait(self._topics.create, name, assignment, overrides, states=states)
         self._partitions.bring_online([(topic, topic.assignment)], is_new=True)
         return topic
 
     def _racks(self) -> dict[int, str | None]:
         return {one: self._cluster.registered[one].broker.rack for one in self._cluster.live}
 
-    def _state_of_new(self, name: str, index: int, replicas: Sequence[int]) -> PartitionState | None:
-        state = elections.first_state(replicas, lambda broker_id: broker_id in self._cluster.live)
-        return None if state is None else state._replace(controller_epoch=self._topics.controller_epoch)
+    def _first_states(self, assignment: Assignment) -> dict[int, PartitionState]:
+        """Return the states of new partitions. Those without a live replica are left out."""
+        live, epoch = set(self._cluster.live), self._topics.controller_epoch
+        states = {index: elections.first_state(replicas, live.__contains__) for index, replicas in assignment.items()}
+        return {index: state._replace(controller_epoch=epoch) for index, state in states.items() if state is not None}
 
     def _forget_failures(self, name: str, indexes: Iterable[int]) -> None:
         for index in indexes:
@@ -653,10 +650,9 @@ class ClusterController:
         self._settings.check_stored(name)
         if validate_only:
             return None
-        states = {index: self._state_of_new(name, index, replicas) for index, replicas in added.items()}
-        known = {index: state for index, state in states.items() if state is not None}
+        states = self._first_states(added)
         self._forget_failures(name, added)
-        grown: Topic = wait(self._topics.add_partitions, topic, added, states=known)
+        grown: Topic = wait(self._topics.add_partitions, topic, added, states=states)
         self._partitions.bring_online([(grown, added)], is_new=True)
         return grown, list(added)
 
@@ -678,7 +674,12 @@ class ClusterController:
         self._event(lambda: self._deletions.begin(name))
 
     def finish_marked(self, name: str) -> None:
-        self._post(lambda: self._deletions.resume([one for one in self._topics.marked() if one.name == name]))
+        def finish() -> None:
+            topic = self._topics.marked_topic(name)
+            if topic is not None:
+                self._deletions.resume([topic])
+
+        self._post(finish)
 
     def reassign(self, name: str, index: int, target: Sequence[int] | None) -> None:
         self._event(lambda: self._moves.begin(name, index, target))
@@ -713,7 +714,7 @@ class ClusterController:
 
     def _follow(self, name: str, *, lead: bool) -> list[int]:
         known = self._topics.get(name)
-        if any(topic.name == name for topic in self._topics.marked()):
+        if self._topics.marked_topic(name) is not None:
             return []
         if known is None:
             validate_name(name)

@@ -100,7 +100,7 @@ class Deletions:
     def _finish(self, name: str) -> None:
         if self._asked[name]:
             return
-        topic = next((one for one in self._topics.marked() if one.name == name), None)
+        topic = self._topics.marked_topic(name)
         if name in self._again and topic is not None:
             self._again.discard(name)
             self.resume([topic])

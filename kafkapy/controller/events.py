@@ -32,11 +32,9 @@ class EventQueue:
     def __len__(self) -> int:
         return len(self._events)
 
-    def post(self, fn: Callable[[], object], *, first: bool = False) -> None:
-        """Have `fn` run on the controller's thread: with `first` before all that wait. Errors are logged. Does nothing
-        after `stop`.
-        """
-        self._submit(_Event(partial(_logged, fn)), first)
+    def post(self, fn: Callable[[], object]) -> None:
+        """Have `fn` run on the controller's thread. Errors are logged. Does nothing after `stop`."""
+        self._submit(_Event(partial(_logged, fn)))
 
     def run(self, fn: Callable[[], _T]) -> _T:
         """Run `fn` on the controller's thread, and return its result or raise its exception. Blocks.
@@ -46,7 +44,7 @@ class EventQueue:
         if threading.current_thread() is self._thread:
             return fn()
         event = _Event(fn)
-        self._submit(event, False)
+        self._submit(event)
         event.finished.wait()
         error, event.error = event.error, None
         if error is not None:
@@ -73,17 +71,14 @@ class EventQueue:
         if thread is not None and threading.current_thread() is not thread:
             thread.join()
 
-    def _submit(self, event: _Event, first: bool) -> None:
+    def _submit(self, event: _Event) -> None:
         with self._condition:
             if not self._stopped:
                 if self._thread is None:
                     thread = Thread(self._run, "controller")
                     thread.start()
                     self._thread = thread
-                if first:
-                    self._events.appendleft(event)
-                else:
-                    self._events.append(event)
+                self._events.append(event)
                 self._condition.notify()
                 return
         event.refuse()

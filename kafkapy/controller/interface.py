@@ -22,8 +22,7 @@ class Controller(Protocol):
     """The methods of the controller that a broker calls.
 
     All methods raise KafkaError, with NOT_CONTROLLER if another broker is the controller. They may wait, so they must
-    not be called on network threads, except `check_active`, `elect_leader` and `allocate_producer_ids`, which do not
-    wait.
+    not be called on network threads, except `check_active` and `allocate_producer_ids`, which do not wait.
     """
 
     def check_active(self) -> None:

@@ -54,7 +54,7 @@ class Moves:
             # Replicas of a move that is replaced or cancelled: no controller knows of them once the node is written.
             self._drop(topic, index, [one for one in topic.assignment[index] if one not in changed.assignment[index]])
             self._send()
-            topic = wait(self._topics.reassign, topic, changed, {})
+            topic = wait(self._topics.reassign, topic, changed)
         self.resume(topic, index)
         log.info("%s-%d has replicas %s, and a move: %s", name, index, *self._now(name, index))
 
@@ -123,7 +123,7 @@ class Moves:
         self._drop(topic, index, removed)
         self._send()
         if done != topic:
-            wait(self._topics.reassign, topic, done, {})
+            wait(self._topics.reassign, topic, done)
         self._partitions.inform([key])
 
     def _leader_of_target(

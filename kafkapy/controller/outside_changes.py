@@ -252,7 +252,7 @@ class OutsideChanges:
         if name in self._topics and self._may_delete():
             log.info("topic %s is to be deleted, others have asked", name)
             self._controller.begin_deletion(name)
-        elif any(topic.name == name for topic in self._topics.marked()):
+        elif self._topics.marked_topic(name) is not None:
             self._controller.finish_marked(name)
         else:
             reason = "delete.topic.enable=false" if name in self._topics else "there is no such topic"

@@ -204,17 +204,14 @@ class Partitions:
             self._requests.role(topic, index, known.state, known.version, topic.assignment[index], is_new=False)
         return written
 
-    def elect_offline(self, partitions: Iterable[TopicPartition], *, unclean: bool | None = None) -> None:
-        """Elect leaders for those of the partitions that have none, or whose leader is offline, where possible.
-
-        `unclean` None: as the topic's unclean.leader.election.enable says.
-        """
+    def elect_offline(self, partitions: Iterable[TopicPartition]) -> None:
+        """Elect leaders for those of the partitions that have none, or whose leader is offline, where possible."""
 
         def choose(
             topic: Topic, index: int, state: PartitionState, is_online: elections.IsOnline
         ) -> PartitionState | None:
-            allowed = self._may_be_unclean(topic.name) if unclean is None else unclean
-            return elections.elect_offline(topic.assignment[index], state, is_online, unclean=allowed)
+            unclean = self._may_be_unclean(topic.name)
+            return elections.elect_offline(topic.assignment[index], state, is_online, unclean=unclean)
 
         lost = [
             (topic.name, index)

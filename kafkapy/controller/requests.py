@@ -92,12 +92,11 @@ class Requests:
 
         `version` is the partition epoch. `is_new`: the brokers have no log of the partition yet.
         """
-        role = self._role(topic, index, state, version)._replace(is_new=is_new)
+        role = self.inform(topic, index, state, version)
         for broker_id in brokers:
             roles = self._roles.setdefault(broker_id, {})
             known = roles.get((topic.name, index))
             roles[topic.name, index] = role._replace(is_new=is_new or (known is not None and known.is_new))
-        self.inform(topic, index, state, version)
 
     def inform(
         self,
@@ -106,10 +105,11 @@ class Requests:
         state: PartitionState,
         version: int,
         brokers: Iterable[int] | None = None,
-    ) -> None:
-        """Send the leader of a partition to these brokers, by default to all."""
-        self._informed.update(self._cluster.registered if brokers is None else brokers)
-        self._metadata[topic.name, index] = self._role(topic, index, state, version)
+    ) -> PartitionRole:
+        """Send the leader of a partition to these brokers, by default to all. Return what is sent."""
+        self.announce(brokers)
+        role = self._metadata[topic.name, index] = self._role(topic, index, state, version)
+        return role
 
     def announce(self, brokers: Iterable[int] | None = None) -> None:
         """Send the live brokers to these brokers, by default to all."""
@@ -174,9 +174,7 @@ class Requests:
             adding=tuple(move.adding),
             removing=tuple(move.removing),
             recovery=state.recovery,
-            offline=tuple(
-                one for one in replicas if not self._cluster.is_online(topic.name, index, one, or_shutting_down=False)
-            ),
+            offline=tuple(one for one in replicas if not self._cluster.is_online(topic.name, index, one)),
         )
 
 

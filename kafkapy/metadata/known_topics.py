@@ -75,6 +75,10 @@ class KnownTopics:
         """Return the topics that are being deleted. Their logs have to be deleted before `remove` is called."""
         return list(self._marked.values())
 
+    def marked_topic(self, name: str) -> Topic | None:
+        """Return the topic of this name that is being deleted; None if there is none."""
+        return self._marked.get(name)
+
     def state(self, name: str, partition: int) -> PartitionState | None:
         """Return the leader, ISR and epochs of a partition, or None if the partition has no state node. Raises
         ValueError, which names the node's path, if the node cannot be decoded."""

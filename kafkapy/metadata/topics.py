@@ -136,19 +136,14 @@ class TopicRegistry(KnownTopics):
         self,
         topic: Topic,
         changed: Topic,
-        states: Mapping[int, PartitionState],
         done: Callable[[Topic | None, KafkaError | None], None],
     ) -> None:
-        """Replace the topic by `changed`, which has another assignment, and write the new states of its partitions in
-        the same change. Call `done(changed, None)` or `done(None, error)`.
+        """Replace the topic by `changed`, which has another assignment. Call `done(changed, None)` or `done(None,
+        error)`.
 
         The error is NOT_CONTROLLER, which makes clients retry, if the topic was changed since it was read.
         """
-        operations = [
-            Set(paths.partition_state(topic.name, partition), encode_state(state))
-            for partition, state in states.items()
-        ]
-        self._replace(topic, changed, operations, done)
+        self._replace(topic, changed, [], done)
 
     def mark_deleted(self, name: str, done: Callable[[Topic | None, KafkaError | None], None]) -> None:
         """Mark a topic as deleted and call `done(topic, None)` or `done(None, error)`. From then on, the topic is

@@ -59,7 +59,7 @@ class LogLoading:
         topics = self._services.topics
         if name in topics.unreadable:  # the topic exists, though its node cannot be read
             return False
-        topic = topics.get(name) or next((one for one in topics.marked() if one.name == name), None)
+        topic = topics.get(name) or topics.marked_topic(name)
         if topic is None or (self._services.is_controller and partition not in topic.assignment):
             return True
         return topic_id is not None and topic_id != topic.id and topic.id != ZERO_ID

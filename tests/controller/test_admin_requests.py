@@ -26,7 +26,7 @@ class Reassigning:
     def reassign(self, name, index, target):
         self.calls.append((name, index, target))
         topic = self.topics.get(name)
-        wait(self.topics.reassign, topic, with_target(topic, index, target), {})
+        wait(self.topics.reassign, topic, with_target(topic, index, target))
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_reassignment_is_begun_once_in_a_term_and_again_in_the_next_one(tree):
     assert controller.calls == [("t", 0, [1, 2])]
     assert tree.exists(paths.REASSIGNMENT)
 
-    wait(topics.reassign, topics.get("t"), topics.get("t")._replace(assignment={0: [0, 1]}, moves={}), {})
+    wait(topics.reassign, topics.get("t"), topics.get("t")._replace(assignment={0: [0, 1]}, moves={}))
     tree.commit([Delete(paths.CONTROLLER)])
     fence.set_term(registry.become_controller(ME, 0))
     requests.look(paths.REASSIGNMENT)

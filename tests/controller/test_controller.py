@@ -232,7 +232,7 @@ def test_a_topic_with_replicas_on_dead_brokers_stays_marked_as_deleted(tmp_path)
     try:
         services.controller.create("here", partitions=1)
         services.controller.create("both", partitions=1)
-        wait(services.topics.reassign, *moved_to(services.topics.get("both"), [0, 7]), {})
+        wait(services.topics.reassign, *moved_to(services.topics.get("both"), [0, 7]))
         for name in ("here", "both"):
             services.controller.delete(name)
             assert name not in services.cache

@@ -65,7 +65,7 @@ def test_each_change_of_a_former_controller_fails_as_a_whole(tree: ZooKeeperTree
     changes: list[Callable[[], object]] = [
         lambda: wait(topics.create, "new", {0: [1]}, {}),
         lambda: wait(topics.add_partitions, topic, {1: [1]}),
-        lambda: wait(topics.reassign, moved, moved._replace(assignment={0: [1, 2]}), {}),
+        lambda: wait(topics.reassign, moved, moved._replace(assignment={0: [1, 2]})),
         lambda: wait(topics.mark_deleted, "t"),
         lambda: wait(topics.remove, "doomed"),
         lambda: wait(topics.set_states, {("t", 0): PartitionState(1, 9, [1], 1)}),
