@@ -21,7 +21,7 @@ from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.network.replies import NO_REPLY, Pending
 from kafkapy.protocol.apis import FETCH
 from kafkapy.replica.fetch_ahead import position_after
-from kafkapy.replica.fetch_session import FetchSession, FetchSettings
+from kafkapy.replica.fetch_session import IDS_FROM, FetchSession, FetchSettings
 from kafkapy.replica.fetch_state import FetchState, Position, release
 from kafkapy.replica.fetched import Fetched, FetchedPartition, decode_fetched
 from kafkapy.replica.follower_log import take, truncate_diverging
@@ -34,7 +34,6 @@ from kafkapy.runtime.timer import Timer
 log = logging.getLogger("kafkapy.replica.fetcher")
 
 LOWEST_VERSION = 12  # the first with last_fetched_epoch: each response says if the logs diverge (KIP-595)
-NAMES_UNTIL = 12  # the last version that names topics by their names
 # Records of a response up to this size are appended on the network thread: handing them to a pool takes longer.
 APPENDED_AT_ONCE = 64 << 10
 _THROTTLED_S = 0.1  # between two looks whether the throttle lets a partition continue
@@ -56,7 +55,7 @@ class Following(NamedTuple):
     pool: DiskPool
     timer: Timer
     settings: Callable[[], FetchSettings]
-    is_throttled: Callable[[FetchState], bool] | None
+    is_throttled: Callable[[FetchState], bool]
     on_append: Callable[[FetchState, int], object]
     on_failed: Callable[[FetchState], object]
 
@@ -164,8 +163,8 @@ class Fetcher:
     def _ended(self) -> None:
         with self._lock:
             if self._asking or self._appending:
-                # The link calls `_answered`, or the thread that deals with the response calls `_end_turn` or
-                # `_caught_up`.
+                # The link calls `_answered`, or the thread that deals with the response calls `_not_asking`
+                # or `_caught_up`.
                 return
             then, self._on_end = self._on_end, None
             states = list(self._states)
@@ -178,7 +177,7 @@ class Fetcher:
 
     def _next(self) -> None:
         """Send the next request, unless one is under way or there is nothing to fetch. Close an unused fetcher."""
-        throttled = self._throttled() if self._following.is_throttled is not None else []
+        throttled = self._throttled()
         if throttled:
             self.delay(throttled, _THROTTLED_S)
         with self._lock:
@@ -195,7 +194,7 @@ class Fetcher:
             self.link.close()
 
     def _ask(self) -> None:
-        highest = NAMES_UNTIL if self._without_id else FETCH.max_version
+        highest = IDS_FROM - 1 if self._without_id else FETCH.max_version
         self.link.ask(
             FETCH,
             self._request,
@@ -207,7 +206,6 @@ class Fetcher:
 
     def _throttled(self) -> list[FetchState]:
         is_throttled = self._following.is_throttled
-        assert is_throttled is not None
         with self._lock:
             looked_at = list(self._active if self._session.is_new else self._changed)
         return [state for state in looked_at if not state.held and state.lag != 0 and is_throttled(state)]
@@ -221,7 +219,7 @@ class Fetcher:
             looked_at, self._changed = self._changed, {}
             gone = [state for state in looked_at if state not in self._active]
             wanted = list(self._active) if session.is_new else [state for state in looked_at if state in self._active]
-            if self._without_id and version > NAMES_UNTIL:  # such a partition was added since the version was chosen
+            if self._without_id and version >= IDS_FROM:  # such a partition was added since the version was chosen
                 self._changed.update((state, None) for state in wanted if state.topic_id == ZERO_ID)
                 wanted = [state for state in wanted if state not in self._changed]
             return session.request(
@@ -275,7 +273,7 @@ class Fetcher:
         positions now. This thread must then call `_ask`, and the thread that appends the items `_caught_up`.
         """
         is_throttled = self._following.is_throttled
-        if self._delayed or self._unflushed or (is_throttled and any(is_throttled(item.state) for item in items)):
+        if self._delayed or self._unflushed or any(is_throttled(item.state) for item in items):
             return False
         positions = [position_after(*item) for item in items]
         if None in positions:
@@ -311,40 +309,21 @@ class Fetcher:
         with self._lock:
             self._session.reset()
             count, closed = len(self._states), self._closed
-        if closed:
-            with self._lock:
-                self._asking = False
-            self._ended()
-            return
-        if reason != self._failure:
+        if not closed and reason != self._failure:
             self._failure = reason
             log.warning("fetches wait: %s; partitions: %d", reason, count)
-        self._back_off()
-
-    def _back_off(self) -> None:
-        with self._lock:
-            self._asking, self._backing_off = False, True
-        self._following.timer.schedule(self._following.settings().backoff_s, self._go_on)
-
-    def _go_on(self) -> None:
-        with self._lock:
-            self._backing_off = False
-        self._next()
+        self._not_asking(back_off=True)
 
     def _session_refused(self, code: int) -> None:
         """Begin a new session after an error of the whole response: at once, if there was one that can be replaced."""
         with self._lock:
             incremental = not self._session.is_new
             self._session.refused(code)
-            self._asking = not incremental
         log.log(
             logging.INFO if incremental else logging.WARNING,
             "%s refused a fetch of %d partitions: %s", self.link.name, len(self._states), message_of(code),
         )  # fmt: skip
-        if incremental:
-            self._next()
-        else:
-            self._back_off()
+        self._not_asking(back_off=not incremental)
 
     def _items(self, fetched: Fetched) -> list[_Item]:
         """Return the partitions of a response that are still fetched."""
@@ -401,13 +380,26 @@ class Fetcher:
         """Send the next request, when the response has been dealt with."""
         delayed, self._delayed = self._delayed, []
         self.delay(delayed)
+        self._not_asking()
+
+    def _not_asking(self, *, back_off: bool = False) -> None:
+        """Send the next request, with `back_off` after replica.fetch.backoff.ms: none is under way now."""
         with self._lock:
             self._asking = False
             closed = self._closed
+            if back_off and not closed:
+                self._backing_off = True
         if closed:
             self._ended()
+        elif back_off:
+            self._following.timer.schedule(self._following.settings().backoff_s, self._backed_off)
         else:
             self._next()
+
+    def _backed_off(self) -> None:
+        with self._lock:
+            self._backing_off = False
+        self._next()
 
     # --- one partition of a response
 

@@ -53,7 +53,7 @@ class FollowerFetching:
         timer: Timer,
         settings: Callable[[], FetchSettings],
         fetchers: int = 1,
-        is_throttled: Callable[[FetchState], bool] | None = None,
+        is_throttled: Callable[[FetchState], bool] = lambda state: False,
         on_append: Callable[[FetchState, int], object] = lambda state, size: None,
     ) -> None:
         """`link_to(leader id, fetcher index)` returns a new Link with the client id `broker-ID-fetcher-INDEX`.

@@ -50,7 +50,7 @@ class FollowerBench:
         config: dict[str, Any] | None = None,
         settings: FetchSettings = SOON,
         fetchers: int = 1,
-        is_throttled: Callable[[FetchState], bool] | None = None,
+        is_throttled: Callable[[FetchState], bool] = lambda state: False,
     ) -> None:
         self.directory = directory
         self.address = address
