@@ -30,7 +30,7 @@ KRAFT_METADATA = "__cluster_metadata"
 
 MAX_OFFSET = (1 << 63) - 1
 
-_NAME_MAX = 255
+NAME_MAX = 255
 _OFFSET = re.compile(r"([0-9]{1,20})(\.[a-z.]+)")
 _MARKED = re.compile(r"(\S+)-(\S+)\.(\S+)(-delete|-stray|-future)")
 
@@ -67,7 +67,7 @@ def marked_dir_name(topic: str, partition: int, kind: str) -> str:
     The topic is shortened if the name would exceed 255 bytes.
     """
     ending = f"-{partition}.{os.urandom(16).hex()}{kind}"
-    return topic[: _NAME_MAX - len(ending)] + ending
+    return topic[: NAME_MAX - len(ending)] + ending
 
 
 def future_dir_name(topic: str, partition: int) -> str:

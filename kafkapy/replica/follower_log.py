@@ -12,6 +12,7 @@ import logging
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.append.follower import Followed, UnexpectedOffset
 from kafkapy.log.manager import LogManager
+from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.results import BUSY, Busy
 from kafkapy.replica.fetched import FetchedPartition
 from kafkapy.replica.followed_partition import FollowedPartition
@@ -24,15 +25,16 @@ def needs_first_truncation(partition: FollowedPartition) -> bool:
     """Return True if the log must be truncated to its high watermark before the first fetch: a log without leader
     epochs, which cannot be compared with the leader's log.
     """
-    own = partition.log
-    return first_fetch_offset(own.leader_epochs.latest_epoch, own.end[0], own.high_watermark) < own.end[0]
+    return _first_offset(partition.log) < partition.log.end[0]
 
 
 def truncate_first(partition: FollowedPartition, logs: LogManager) -> None:
     """Truncate a log without leader epochs to its high watermark. Raises the errors of LogManager.truncate_to."""
-    own = partition.log
-    offset = first_fetch_offset(own.leader_epochs.latest_epoch, own.end[0], own.high_watermark)
-    logs.truncate_to(own, offset, partition.leader_epoch)
+    logs.truncate_to(partition.log, _first_offset(partition.log), partition.leader_epoch)
+
+
+def _first_offset(own: PartitionLog) -> int:
+    return first_fetch_offset(own.leader_epochs.latest_epoch, own.end[0], own.high_watermark)
 
 
 def take(

@@ -78,18 +78,19 @@ class InSyncReplicas:
     """The ISR and the followers of a partition, in one leader epoch of this broker. Any thread may call the methods.
 
     `state`, `replicas` and `epoch_start` (the log end offset at which the leader epoch began) may be read without a
-    lock. No callback runs under the lock: methods return what is to be done.
+    lock. So may `followers`, by broker id, which only this class changes; its values may be replaced meanwhile. No
+    callback runs under the lock: methods return what is to be done.
     """
 
     __slots__ = (
         "_broker_id",
         "_env",
-        "_followers",
         "_leader_epoch",
         "_lock",
         "_log",
         "_pending",
         "epoch_start",
+        "followers",
         "replicas",
         "state",
     )
@@ -119,17 +120,12 @@ class InSyncReplicas:
         self.replicas = tuple(replicas)
         self.state = IsrState(tuple(isr), partition_epoch)
         now = env.clock.monotonic()
-        self._followers = {one: at_election(None, now, epoch_start, one in isr) for one in replicas if one != broker_id}
+        self.followers = {one: at_election(None, now, epoch_start, one in isr) for one in replicas if one != broker_id}
 
     def __repr__(self) -> str:
         return f"ISR {list(self.state.isr)} of the replicas {list(self.replicas)}"
 
     # --- what others ask
-
-    @property
-    def followers(self) -> dict[int, Follower]:
-        """The followers by broker id. The dict must not be changed, and its values may be replaced meanwhile."""
-        return self._followers
 
     @property
     def min_isr(self) -> int:
@@ -140,7 +136,7 @@ class InSyncReplicas:
     def low_watermark(self) -> int:
         """The smallest log start offset of the leader and the live followers."""
         is_alive = self._env.is_alive
-        live = [follower for one, follower in self._followers.items() if is_alive(one)]
+        live = [follower for one, follower in self.followers.items() if is_alive(one)]
         return low_watermark(self._log.log_start_offset, live)
 
     # --- events
@@ -149,11 +145,11 @@ class InSyncReplicas:
         """Keep the offsets of the followers that are known from this broker's previous leader epoch."""
         now = self._env.clock.monotonic()
         with before._lock:
-            known = dict(before._followers)
+            known = dict(before.followers)
             before._pending = None
         with self._lock:
-            for one in self._followers:
-                self._followers[one] = at_election(known.get(one), now, self.epoch_start, one in self.state.isr)
+            for one in self.followers:
+                self.followers[one] = at_election(known.get(one), now, self.epoch_start, one in self.state.isr)
 
     def end(self) -> None:
         """End the leader epoch: a response to a pending change is ignored from now on."""
@@ -179,11 +175,11 @@ class InSyncReplicas:
         """
         env = self._env
         with self._lock:
-            before = self._followers.get(broker_id)
+            before = self.followers.get(broker_id)
             if before is None:
                 return False, None
             follower = after_fetch(before, fetch_offset, start_offset, env.clock.monotonic(), leader_end)
-            self._followers[broker_id] = follower
+            self.followers[broker_id] = follower
             change = None
             if may_join(self.state, broker_id, follower, self._log.high_watermark, self.epoch_start) and env.is_alive(
                 broker_id
@@ -200,10 +196,10 @@ class InSyncReplicas:
             return None
         with self._lock:
             state, now, end = self.state, env.clock.monotonic(), self._log.log_end_offset
-            behind = out_of_sync(state, self._broker_id, self._followers, end, now, env.max_lag_s)
+            behind = out_of_sync(state, self._broker_id, self.followers, end, now, env.max_lag_s)
             if not behind:
                 return None
-            followers = {one: self._followers.get(one, Follower()) for one in behind}
+            followers = {one: self.followers.get(one, Follower()) for one in behind}
             change = self._propose(tuple(one for one in state.isr if one not in behind))
         log.info(
             "%s: removing %s from the ISR %s; log end offset %d, high watermark %d",
@@ -274,7 +270,7 @@ class InSyncReplicas:
         partition_log, env = self._log, self._env
         before = partition_log.high_watermark
         offset = new_high_watermark(
-            self.state, before, end, self._followers, self.min_isr, env.clock.monotonic(), env.max_lag_s, env.is_alive
+            self.state, before, end, self.followers, self.min_isr, env.clock.monotonic(), env.max_lag_s, env.is_alive
         )
         if offset <= before:
             return False

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkapy.errors import Errors, KafkaError, name_of
+from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.protocol.apis import ALTER_PARTITION
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("kafkapy.replica.isr")
 
 RETRY_S = 0.05
-_NO_TOPIC_ID = bytes(16)
 _BY_NAME = (0, 1)  # versions with topic names; the later ones have topic ids
 _BY_ID = (2, 3)
 
@@ -115,7 +115,7 @@ class IsrChanges:
         if link is None:
             self._retry("there is no controller")
             return
-        versions = _BY_NAME if any(one.topic_id == _NO_TOPIC_ID for one in sent) else _BY_ID
+        versions = _BY_NAME if any(one.topic_id == ZERO_ID for one in sent) else _BY_ID
         link.ask(
             ALTER_PARTITION,
             lambda version: self._request(sent, version),

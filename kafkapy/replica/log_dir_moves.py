@@ -26,7 +26,6 @@ from kafkapy.runtime.disk_pool import DiskPool, PoolStopped
 from kafkapy.runtime.threads import NoThread
 
 PIECE = 1 << 20  # bytes that are copied at a time, as replica.fetch.max.bytes in Kafka
-_NAME_MAX = 255
 _THROTTLED_S = 0.1  # between two looks whether the throttle lets the copy continue
 _RETRY_S = 10.0  # after an error such as a full disk
 
@@ -72,7 +71,7 @@ class LogDirMoves:
             self._begin(log)
 
     def _directory(self, topic: str, index: int, path: str) -> LogDir:
-        if len(names.future_dir_name(topic, index).encode()) > _NAME_MAX:
+        if len(names.future_dir_name(topic, index).encode()) > names.NAME_MAX:
             raise KafkaError(Errors.INVALID_TOPIC_EXCEPTION, f"the name of {topic} is too long to move its partitions")
         if path not in {str(one) for one, _ in self._logs.directories()}:
             raise KafkaError(Errors.LOG_DIR_NOT_FOUND, f"{path!r} is not one of the directories in log.dirs")

@@ -170,7 +170,7 @@ class ReplicaManager:
 
     def partition_epoch(self, topic: str, index: int) -> int:
         """Return the version of the partition's state node that this broker knows, -1 if it has no role for it."""
-        partition = self._find(topic, index) or self.followed(topic, index)
+        partition = self._hosted(topic, index)
         return -1 if partition is None else partition.partition_epoch
 
     def all_followed(self) -> Iterator[FollowedPartition]:
@@ -181,6 +181,9 @@ class ReplicaManager:
     def _find(self, topic: str, index: int) -> Partition | None:
         partitions = self._topics.get(topic)
         return partitions.get(index) if partitions is not None else None
+
+    def _hosted(self, topic: str, index: int) -> Partition | FollowedPartition | None:
+        return self._find(topic, index) or self.followed(topic, index)
 
     def expect(self, topic: str, indexes: Iterable[int]) -> None:
         """Record partitions of a topic that this broker will lead as soon as their logs are loaded.
@@ -397,7 +400,7 @@ class ReplicaManager:
     def _end_role(self, topic: str, index: int, *, of_closed_log: bool = False) -> None:
         """End the role of a partition that is deleted. With `of_closed_log`, do so only if the role's log is closed."""
         with self._lock:
-            role = self._find(topic, index) or self.followed(topic, index)
+            role = self._hosted(topic, index)
             if of_closed_log and (role is None or not role.log.closed):
                 return
             partition = self._pop(self._topics, topic, index)
@@ -420,7 +423,7 @@ class ReplicaManager:
 
     def config_of(self, topic: str, index: int) -> LogConfig | None:
         """Return the settings of the log of a partition that this broker hosts, None for any other partition."""
-        partition = self._find(topic, index) or self.followed(topic, index)
+        partition = self._hosted(topic, index)
         return partition.log.config if partition is not None else None
 
     def update_config(self, topic: str, config: LogConfig) -> None:
