@@ -298,11 +298,8 @@ class LogManager:
         with self.loading.taken(key) as job:
             if job is not None:
                 if job.future is not None:  # first: without its log, a start would leave it alone
-                    log_dir, path = job.future
-                    self.remove_later(log_dir, self.rename_marked(key, log_dir, path, names.DELETE_DIR))
-                self.remove_later(
-                    job.load.log_dir, self.rename_marked(key, job.load.log_dir, job.path, names.DELETE_DIR)
-                )
+                    self.discard(key, *job.future)
+                self.discard(key, job.load.log_dir, job.path)
                 return
         with self._opening if key in self._refused else nullcontext(), self._lock:
             log = self._logs.pop(key, None)
@@ -319,17 +316,21 @@ class LogManager:
             log_dir, path = refused.log_dir, refused.path
         else:
             return
-        self.remove_later(log_dir, self.rename_marked(key, log_dir, path, names.DELETE_DIR))
+        self.discard(key, log_dir, path)
+
+    def discard(self, key: TopicPartition, log_dir: LogDir, path: str) -> None:
+        """Rename a log's directory to `-delete`, and remove it after file.delete.delay.ms."""
+        self.remove_later(log_dir, self._rename(key, log_dir, path, names.DELETE_DIR))
 
     def set_aside(self, key: TopicPartition, log_dir: LogDir, path: str) -> None:
         """Rename the directory of a log that the cluster does not know to `-stray`.
 
         The broker never deletes that directory.
         """
-        new = self.rename_marked(key, log_dir, path, names.STRAY_DIR)
+        new = self._rename(key, log_dir, path, names.STRAY_DIR)
         _log.warning("%s-%d is not known to the cluster: set aside as %s", *key, new)
 
-    def rename_marked(self, key: TopicPartition, log_dir: LogDir, path: str, kind: str) -> str:
+    def _rename(self, key: TopicPartition, log_dir: LogDir, path: str, kind: str) -> str:
         """Rename a log's directory to a unique name that ends with `kind` (`-delete` or `-stray`). Return the new path.
 
         The log is also removed from its log directory's checkpoints. Raises LogDirFailure, or KafkaError for a full

@@ -157,6 +157,4 @@ class FutureLogs:
             self._remove(future, log_dir)
 
     def _remove(self, future: PartitionLog, log_dir: LogDir) -> None:
-        key = (future.topic, future.partition)
-        renamed = self._manager.rename_marked(key, log_dir, future.directory, names.DELETE_DIR)
-        self._manager.remove_later(log_dir, renamed)
+        self._manager.discard((future.topic, future.partition), log_dir, future.directory)
