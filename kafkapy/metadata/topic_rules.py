@@ -83,15 +83,7 @@ def plan_topic(
         return _checked(manual, brokers)
     partition_count = default_partitions if partition_count == NOT_GIVEN else partition_count
     replication_factor = default_replication if replication_factor == NOT_GIVEN else replication_factor
-    if partition_count <= 0:
-        raise KafkaError(Errors.INVALID_PARTITIONS, f"a topic cannot have {partition_count} partitions")
-    if replication_factor <= 0:
-        raise KafkaError(Errors.INVALID_REPLICATION_FACTOR, f"a topic cannot have {replication_factor} replicas")
-    if replication_factor > len(brokers):
-        raise KafkaError(
-            Errors.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} is more than the {len(brokers)} brokers there are",
-        )
+    _check_counts(partition_count, replication_factor, len(brokers))
     _check_number(partition_count)
     return spread_over_racks(_with_racks(brokers), partition_count, replication_factor)
 
@@ -175,6 +167,18 @@ def _check_replicas(partition: int, replicas: Sequence[int], brokers: Collection
         )
 
 
+def _check_counts(partition_count: int, replication_factor: int, broker_count: int) -> None:
+    if partition_count <= 0:
+        raise KafkaError(Errors.INVALID_PARTITIONS, f"a topic cannot have {partition_count} partitions")
+    if replication_factor <= 0:
+        raise KafkaError(Errors.INVALID_REPLICATION_FACTOR, f"a topic cannot have {replication_factor} replicas")
+    if replication_factor > broker_count:
+        raise KafkaError(
+            Errors.INVALID_REPLICATION_FACTOR,
+            f"replication factor {replication_factor} is more than the {broker_count} brokers there are",
+        )
+
+
 def _check_number(new_partitions: int) -> None:
     if new_partitions > MAX_NEW_PARTITIONS:
         raise KafkaError(
@@ -198,24 +202,17 @@ def spread_over_racks(
     as many racks as possible. `start` is the index of the broker with which to begin, and the shift of the second
     replicas; by default both are random. Raises KafkaError if the numbers are invalid or only some brokers have racks.
     """
-    if partition_count <= 0:
-        raise KafkaError(Errors.INVALID_PARTITIONS, f"a topic cannot have {partition_count} partitions")
-    if replication_factor <= 0:
-        raise KafkaError(Errors.INVALID_REPLICATION_FACTOR, f"a topic cannot have {replication_factor} replicas")
-    if replication_factor > len(racks):
-        raise KafkaError(
-            Errors.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} is more than the {len(racks)} brokers there are",
-        )
-    has_rack = [rack is not None for rack in racks.values()]
-    if any(has_rack) and not all(has_rack):
+    _check_counts(partition_count, replication_factor, len(racks))
+    known = [rack is not None for rack in racks.values()]
+    has_racks = any(known)
+    if has_racks and not all(known):
         raise KafkaError(Errors.UNKNOWN_SERVER_ERROR, "some brokers have a rack and others have none")
     brokers = _alternated(racks)
-    count, rack_count = len(brokers), len(set(racks.values()))
+    count = len(brokers)
     # Without racks each broker counts as a rack of its own, so that no broker is skipped.
-    rack_of = dict(racks) if any(has_rack) else {broker: str(broker) for broker in brokers}
-    stride = rack_count if any(has_rack) else 1
+    rack_of = dict(racks) if has_racks else {broker: str(broker) for broker in brokers}
     all_racks = len(set(rack_of.values()))
+    stride = all_racks if has_racks else 1
     first_index = random.randrange(count) if start is None else start
     shift = random.randrange(count) if start is None else start
     assignment = {}
