@@ -127,6 +127,15 @@ cdef class Reader:
         self.at += taken
         return raw
 
+    # Skip the tagged fields at the end of a structure.
+    cdef inline int skip_tagged(self) except -1:
+        cdef Py_ssize_t fields = self.get_uvarint()
+        while fields > 0:
+            fields -= 1
+            self.get_uvarint()
+            self.advance(self.get_uvarint())
+        return 0
+
 
 @cython.final
 cdef class Writer:

@@ -56,8 +56,8 @@ cdef tuple read_response(Reader reader, int version):
         while count > 0:
             count -= 1
             partitions.append(read_partition(reader, topic))
-        skip_tagged(reader)
-    skip_tagged(reader)
+        reader.skip_tagged()
+    reader.skip_tagged()
     return error_code, session_id, partitions
 
 
@@ -96,7 +96,7 @@ cdef tuple partition_of(
         if tag == 0:
             epoch = reader.get_int32()
             diverging = (epoch, reader.get_int64()) if epoch >= 0 else skip_offset(reader)
-            skip_tagged(reader)
+            reader.skip_tagged()
             if reader.tell() != end:
                 raise ProtocolError(f"diverging_epoch ends at byte {reader.tell()}, but its size says byte {end}")
         else:
@@ -116,16 +116,7 @@ cdef int skip_aborted(Reader reader) except -1:
     while count > 0:
         count -= 1
         reader.advance(16)
-        skip_tagged(reader)
-    return 0
-
-
-cdef int skip_tagged(Reader reader) except -1:
-    cdef Py_ssize_t fields = reader.get_uvarint()
-    while fields > 0:
-        fields -= 1
-        reader.get_uvarint()
-        reader.advance(reader.get_uvarint())
+        reader.skip_tagged()
     return 0
 
 

@@ -151,7 +151,7 @@ cdef str read_client_id(Reader reader, bint flexible):
     cdef Py_ssize_t length = reader.get_int16()
     cdef str client_id = "" if length <= 0 else name_of(reader.take(length), length)
     if flexible:
-        skip_tagged(reader)
+        reader.skip_tagged()
     return client_id
 
 
@@ -182,12 +182,12 @@ cdef int read_produce(Reader reader, ProduceRequest request) except -1:
             if length >= HEADER_SIZE and records[AT_MAGIC] == 2 and load16(records + AT_ATTRIBUTES) & TRANSACTIONAL_BIT:
                 request.in_transaction = True
             if flexible:
-                skip_tagged(reader)
+                reader.skip_tagged()
         if flexible:
-            skip_tagged(reader)
+            reader.skip_tagged()
         request.topics.append((name, parts))
     if flexible:
-        skip_tagged(reader)
+        reader.skip_tagged()
     return 0
 
 
@@ -218,7 +218,7 @@ cdef int read_fetch(Reader reader, FetchRequest request) except -1:
             partitions -= 1
             parts.append(read_fetch_partition(reader, version))
         if flexible:
-            skip_tagged(reader)
+            reader.skip_tagged()
         request.topics.append((name, topic_id, parts))
     request.forgotten = read_forgotten(reader, version, &elements) if version >= 7 else []
     request.rack_id = read_string(reader, flexible, False) if version >= 11 else ""
@@ -264,7 +264,7 @@ cdef list read_forgotten(Reader reader, int version, Py_ssize_t *elements):
             partitions -= 1
             numbers.append(reader.get_int32())
         if flexible:
-            skip_tagged(reader)
+            reader.skip_tagged()
         forgotten.append((name, topic_id, numbers))
     return forgotten
 
@@ -284,20 +284,11 @@ cdef int read_fetch_tagged(Reader reader, FetchRequest request) except -1:
         elif tag == 1 and request.api_version >= 15:
             request.replica_id = reader.get_int32()
             request.replica_epoch = reader.get_int64()
-            skip_tagged(reader)
+            reader.skip_tagged()
         else:
             reader.advance(size)
         if reader.tell() != end:
             raise Broken(f"tagged field {tag} ends at byte {reader.tell()}, but its size says byte {end}")
-    return 0
-
-
-cdef int skip_tagged(Reader reader) except -1:
-    cdef Py_ssize_t fields = reader.get_uvarint()
-    while fields > 0:
-        fields -= 1
-        reader.get_uvarint()
-        reader.advance(reader.get_uvarint())
     return 0
 
 
