@@ -69,10 +69,10 @@ _TOPIC_ROWS: tuple[tuple[str, str, Any, Validator | None, bool, str], ...] = (
     ("flush.ms", T.LONG, LONG_MAX, Range(0), True,
      "Longest time a record waits for its fsync to begin, if the disk can sync the logs of all topics in that time; "
      "values below 10 count as 10."),
-    ("follower.replication.throttled.replicas", T.LIST, [], THROTTLED_REPLICAS, False,
+    ("follower.replication.throttled.replicas", T.LIST, [], THROTTLED_REPLICAS, True,
      "Replicas whose incoming replication traffic is throttled."),
     ("index.interval.bytes", T.INT, 4096, Range(0), True, "Bytes of log between two entries of the offset index."),
-    ("leader.replication.throttled.replicas", T.LIST, [], THROTTLED_REPLICAS, False,
+    ("leader.replication.throttled.replicas", T.LIST, [], THROTTLED_REPLICAS, True,
      "Replicas whose outgoing replication traffic is throttled."),
     ("local.retention.bytes", T.LONG, -2, Range(-2), False,
      "Size kept on local disk if older segments are in remote storage; -2: as retention.bytes."),

@@ -69,25 +69,13 @@ def _key(row: Row) -> ConfigKey:
 
 BROKER_KEYS: dict[str, ConfigKey] = key_table(_key(row) for family in FAMILIES for row in family.ROWS)
 
-# Settings that exist only as dynamic ones (DynamicConfig.Broker).
+# Settings that exist only as dynamic ones (DynamicConfig.Broker). In a broker's file they have no effect.
 DYNAMIC_ONLY_KEYS: dict[str, ConfigKey] = key_table(
-    ConfigKey(name, ConfigType.LONG, LONG_MAX, Range(0), MEDIUM, doc, mode=UpdateMode.CLUSTER_WIDE, effect=effect)
-    for name, effect, doc in (
-        (
-            "leader.replication.throttled.rate",
-            False,
-            "Most bytes per second that throttled replicas send to followers.",
-        ),
-        (
-            "follower.replication.throttled.rate",
-            False,
-            "Most bytes per second that throttled replicas fetch from leaders.",
-        ),
-        (
-            "replica.alter.log.dirs.io.max.bytes.per.second",
-            True,
-            "Most bytes per second moved between log directories.",
-        ),
+    ConfigKey(name, ConfigType.LONG, LONG_MAX, Range(0), MEDIUM, doc, mode=UpdateMode.CLUSTER_WIDE, effect=False)
+    for name, doc in (
+        ("leader.replication.throttled.rate", "Most bytes per second that throttled replicas send to followers."),
+        ("follower.replication.throttled.rate", "Most bytes per second that throttled replicas fetch from leaders."),
+        ("replica.alter.log.dirs.io.max.bytes.per.second", "Most bytes per second moved between log directories."),
     )
 )
 
