@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkapy.log.storage.open_files import UNLIMITED
 from kafkapy.record.validation import MAX_DECOMPRESSED
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
 NEVER_MS = (1 << 63) - 1
 
 
-@dataclass(frozen=True)
-class LogSettings:
+class LogSettings(NamedTuple):
     """The broker settings of the log manager. Times are in milliseconds; each comment names the broker setting."""
 
     recovery_threads_per_dir: int = 1  # num.recovery.threads.per.data.dir

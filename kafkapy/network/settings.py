@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from kafkapy.runtime.addresses import host_port
 
 UNLIMITED = 2_147_483_647
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Listener:
+class Listener(NamedTuple):
     """A listener: its name, and the host and port on which the server listens.
 
     `host` is a name or an IPv4 or IPv6 address without brackets; "" stands for all interfaces. Port 0 stands for any
@@ -26,8 +27,7 @@ class Listener:
         return f"{self.name}://{host_port(self.host, self.port)}"
 
 
-@dataclass(frozen=True)
-class NetworkSettings:
+class NetworkSettings(NamedTuple):
     """The settings of the socket server, named after the settings of Apache Kafka 3.9.
 
     The defaults are Kafka's, except where a comment gives Kafka's default. Apache Kafka does not have the settings
@@ -43,9 +43,9 @@ class NetworkSettings:
     socket_receive_buffer_bytes: int = -1
     socket_listen_backlog_size: int = 4096  # Kafka: 50, too few when a thousand clients connect at the same time
     max_connections: int = UNLIMITED
-    max_connections_per_listener: Mapping[str, int] = field(default_factory=dict)
+    max_connections_per_listener: Mapping[str, int] = _NONE
     max_connections_per_ip: int = UNLIMITED
-    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_connections_per_ip_overrides: Mapping[str, int] = _NONE
     connections_max_idle_ms: int = 600_000  # negative: never
     # This listener may exceed max_connections; then the connection of another listener that was idle longest is closed.
     inter_broker_listener: str | None = None

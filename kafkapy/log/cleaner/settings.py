@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _SMALLEST_BUFFER = 4096
 
 
-@dataclass(frozen=True)
-class CleanerSettings:
+class CleanerSettings(NamedTuple):
     """The broker's log.cleaner.* settings. Sizes are in bytes, for all cleaner threads together.
 
     The comment of each field is the name of the setting without `log.cleaner.`.
