@@ -114,13 +114,12 @@ class Moves:
         known = self._partitions.state(*key)
         if known is not None:
             state = self._leader_of_target(topic, index, known.state, target)
-            isr = [one for one in state.isr if one not in removed] or state.isr
-            if key not in self._partitions.write({key: known._replace(state=state._replace(isr=isr))}):
+            if key not in self._partitions.write({key: known._replace(state=state)}):
                 return  # another program has changed the state: this is repeated
-            known = self._partitions.state(*key)
+        self._drop(topic, index, removed)
+        known = self._partitions.state(*key)
         if known is not None:
             self._requests.role(done, index, known.state, known.version, target, is_new=False)
-        self._drop(topic, index, removed)
         self._send()
         if done != topic:
             wait(self._topics.reassign, topic, done)

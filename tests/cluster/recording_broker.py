@@ -1,0 +1,218 @@
+"""A broker of a test: it is registered in ZooKeeper, has no logs, obeys every controller and notes what it is sent.
+
+It answers LeaderAndIsr, UpdateMetadata and StopReplica as a broker does whose every replica is fine, except for those
+in `failed`, which are in a log directory that is offline. Followers that fetch from it find all its logs empty.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+import threading
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from kafkapy.errors import Errors
+from kafkapy.protocol.api_versions import versions_response
+from kafkapy.protocol.apis import API_VERSIONS, APIS, FETCH, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Api
+from kafkapy.protocol.headers import read_request_header, response_frame
+
+_CONTROL = (LEADER_AND_ISR, UPDATE_METADATA, STOP_REPLICA)
+_SERVED = {
+    FETCH.key: (12, 17),
+    LEADER_AND_ISR.key: (0, 7),
+    STOP_REPLICA.key: (0, 4),
+    UPDATE_METADATA.key: (0, 8),
+    API_VERSIONS.key: (0, 4),
+}
+_FETCH_S = 0.5  # how long a fetch waits for records that never come
+
+
+class RecordingBroker:
+    """`start` registers the broker, `stop` removes the registration and closes all connections."""
+
+    def __init__(self, tree: KazooClient, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.epoch = -1  # the broker epoch, while the broker is registered
+        self.failed: set[tuple[str, int]] = set()
+        self.taken: list[tuple[Api, Any]] = []  # requests since the last `take`, in order
+        self.count = 0  # of requests so far, also of those that were refused
+        self._tree = tree
+        self._lock = threading.Lock()
+        self._answers = threading.Event()  # cleared while the broker does not answer
+        self._answers.set()
+        self._ended = threading.Event()
+        self._connections: set[socket.socket] = set()
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listening.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def path(self) -> str:
+        return f"/brokers/ids/{self.broker_id}"
+
+    def registration(self, rack: str = "") -> bytes:
+        """Return the content of the broker's node in `/brokers/ids`."""
+        value = {
+            "features": {},
+            "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+            "endpoints": [f"PLAINTEXT://127.0.0.1:{self.port}"],
+            "jmx_port": -1,
+            "host": "127.0.0.1",
+            "port": self.port,
+            "version": 5,
+            "timestamp": "0",
+            **({"rack": rack} if rack else {}),
+        }
+        return json.dumps(value).encode()
+
+    def start(self, rack: str = "") -> None:
+        """Register the broker."""
+        with self._lock:  # a request may come before the epoch is known
+            self._tree.create(self.path, self.registration(rack), ephemeral=True)
+            self.epoch = self._tree.exists(self.path).czxid
+
+    def bounce(self) -> None:
+        """Register the broker again before anybody notices that it was gone."""
+        with self._lock:
+            change = self._tree.transaction()
+            change.delete(self.path)
+            change.create(self.path, self.registration(), ephemeral=True)
+            results = change.commit()
+            assert not any(isinstance(one, Exception) for one in results), results
+            self.epoch = self._tree.exists(self.path).czxid
+
+    def stop(self) -> None:
+        """Remove the registration, as the end of the session does, and drop all connections."""
+        self._tree.delete(self.path)
+        self.epoch = -1
+        self.drop_connections()
+
+    def drop_connections(self) -> None:
+        for one in list(self._connections):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def hold(self) -> None:
+        """Answer nothing until `release`."""
+        self._answers.clear()
+
+    def release(self) -> None:
+        self._answers.set()
+
+    def take(self) -> list[tuple[Api, Any]]:
+        """Return the requests of controllers that this broker has obeyed since the last call, in order."""
+        with self._lock:
+            taken, self.taken = self.taken, []
+        return taken
+
+    def close(self) -> None:
+        self._ended.set()
+        self._answers.set()
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self.drop_connections()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listening.accept()
+            except OSError:
+                return
+            self._connections.add(sock)
+            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        with sock, contextlib.suppress(OSError):
+            while (size := _read(sock, 4)) is not None:
+                frame = _read(sock, struct.unpack(">i", size)[0])
+                if frame is None:
+                    break
+                header, start = read_request_header(frame)
+                api, version = APIS[header.api_key], header.api_version
+                if api is API_VERSIONS:
+                    response = versions_response(_SERVED)
+                else:
+                    response = self._answer(api, api.decode_request(frame, version, start))
+                sock.sendall(response_frame(api, version, header.correlation_id, response))
+        self._connections.discard(sock)
+
+    def _answer(self, api: Api, request: Any) -> Any:
+        if api is FETCH:
+            self._ended.wait(_FETCH_S)
+            return _no_records(request)
+        assert api in _CONTROL, f"{api.name} is not for this broker"
+        self._answers.wait()
+        with self._lock:
+            self.count += 1
+            if request.broker_epoch < self.epoch or self.epoch < 0:
+                return api.Response(error_code=Errors.STALE_BROKER_EPOCH)
+            self.taken.append((api, request))
+            return self._obey(api, request)
+
+    def _obey(self, api: Api, request: Any) -> Any:
+        if api is UPDATE_METADATA:
+            return api.Response()
+        if api is LEADER_AND_ISR:
+            topics = []
+            for topic in request.topic_states:
+                errors = [
+                    api.Response.Topics.PartitionErrors(
+                        partition_index=one.partition_index,
+                        error_code=self._error(topic.topic_name, one.partition_index),
+                    )
+                    for one in topic.partition_states
+                ]
+                topics.append(api.Response.Topics(topic_id=topic.topic_id, partition_errors=errors))
+            return api.Response(topics=topics)
+        return api.Response(
+            partition_errors=[
+                api.Response.PartitionErrors(
+                    topic_name=topic.topic_name,
+                    partition_index=one.partition_index,
+                    error_code=self._error(topic.topic_name, one.partition_index),
+                )
+                for topic in request.topic_states
+                for one in topic.partition_states
+            ]
+        )
+
+    def _error(self, topic: str, partition: int) -> int:
+        return Errors.KAFKA_STORAGE_ERROR if (topic, partition) in self.failed else Errors.NONE
+
+
+def _no_records(request: Any) -> Any:
+    make = FETCH.Response.Responses
+    return FETCH.Response(
+        responses=[
+            make(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    make.Partitions(
+                        partition_index=one.partition,
+                        high_watermark=0,
+                        last_stable_offset=0,
+                        log_start_offset=0,
+                        records=b"",
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _read(sock: socket.socket, count: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < count:
+        more = sock.recv(count - len(data))
+        if not more:
+            return None
+        data += more
+    return bytes(data)
