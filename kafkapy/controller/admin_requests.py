@@ -61,7 +61,7 @@ class AdminRequests:
             else:
                 left = [one for one in asked if self._is_moving(one["topic"], one["partition"], one["replicas"])]
         except ValueError as error:
-            log.error("%s; it is thrown away", error)
+            log.error("%s; the node is deleted", error)
         if not left:
             self._fence.discard(path)
         elif len(left) < len(asked):
@@ -71,10 +71,14 @@ class AdminRequests:
     def _elect(self, partitions: list[tuple[str, int]]) -> None:
         for (name, index), error in self._controller.elect(PREFERRED, partitions).items():
             if error is None:
-                log.info("%s-%d is led by its preferred replica", name, index)
+                log.info("%s-%d has its preferred leader now", name, index)
             elif error.code != Errors.ELECTION_NOT_NEEDED:
                 log.warning(
-                    "%s asks for an election of %s-%d: %s", paths.PREFERRED_ELECTION, name, index, error.message
+                    "the election of %s-%d that %s requests cannot be held: %s",
+                    name,
+                    index,
+                    paths.PREFERRED_ELECTION,
+                    error.message,
                 )
 
     def _is_moving(self, name: str, index: int, target: list[int]) -> bool:
@@ -85,7 +89,13 @@ class AdminRequests:
             except KafkaError as error:
                 if error.code == Errors.NOT_CONTROLLER:
                     raise
-                log.error("%s asks for %s-%s to be moved: %s", paths.REASSIGNMENT, name, index, error.message)
+                log.error(
+                    "the reassignment of %s-%s that %s requests is refused: %s",
+                    name,
+                    index,
+                    paths.REASSIGNMENT,
+                    error.message,
+                )
                 return False
             self._begun[name, index] = target
         topic = self._topics.get(name)
@@ -104,7 +114,7 @@ def _partitions(data: bytes, path: str) -> list[dict[str, Any]]:
     ):
         raise ValueError(f"the request at {path} has no list of partitions")
     if path == paths.REASSIGNMENT and not all(_are_brokers(one.get("replicas")) for one in asked):
-        raise ValueError(f"the request at {path} does not say to which replicas")
+        raise ValueError(f"the request at {path} does not list the target replicas")
     return asked
 
 

@@ -123,7 +123,7 @@ class ClusterController:
             self._cluster,
             self._requests,
             may_be_unclean=settings.may_be_unclean,
-            first_epoch=self._first,
+            first_epoch=self._first_leader_epoch,
             on_conflict=self._repeat_later,
         )
         self._moves = Moves(topics, self._cluster, self._partitions, self._requests, self._send)
@@ -147,7 +147,7 @@ class ClusterController:
             except KafkaError as error:
                 log.log(
                     logging.INFO if error.code == Errors.NOT_CONTROLLER else logging.ERROR,
-                    "an event of the controller is not carried out: %s", error.message,
+                    "the controller cannot handle an event: %s", error.message,
                 )  # fmt: skip
 
         self._events.post(run)
@@ -163,7 +163,7 @@ class ClusterController:
                 self._repeat_later()
             raise
         finally:
-            self._send()  # also after a failure: what was written has to be known
+            self._send()  # also after a failure: brokers have to learn what was written
 
     def _repeat_later(self) -> None:
         """Look at everything again soon: a change was not completed because the metadata tree could not be reached. If
@@ -171,7 +171,7 @@ class ClusterController:
         """
         if not self._is_repeating:
             self._is_repeating = True
-            log.warning("the metadata cannot be changed for now: what is unfinished is repeated")
+            log.warning("the metadata tree cannot be changed at present: unfinished changes will be tried again")
             self._later(_REPEAT_S, lambda: self._post(self._repeat))
 
     def _repeat(self) -> None:
@@ -187,7 +187,7 @@ class ClusterController:
     def _send(self) -> None:
         self._requests.send(self._topics.controller_epoch)
 
-    def _first(self, topic: str, index: int) -> int:
+    def _first_leader_epoch(self, topic: str, index: int) -> int:
         return self._first_epoch(topic, index) if self.is_alone else 0
 
     def check_active(self) -> None:
@@ -268,10 +268,10 @@ class ClusterController:
         self._cluster.replace(self._registered())
         self._requests.announce()
         if not self.is_alone:  # alone, `start` fills this broker's metadata bit by bit
-            self._partitions.inform(self._everything())
+            self._partitions.inform(self._all_partitions())
         self._send()
 
-    def _everything(self) -> list[TopicPartition]:
+    def _all_partitions(self) -> list[TopicPartition]:
         return [(topic.name, index) for topic in self._topics.all() for index in topic.assignment]
 
     def _take_over(self, part: Sequence[tuple[Topic, Sequence[int]]]) -> None:
@@ -309,7 +309,7 @@ class ClusterController:
 
     def _brokers_changed(self) -> None:
         found = self._registered()
-        if self._broker_id not in found:  # the session has expired: the term is over, as will be noticed soon
+        if self._broker_id not in found:  # the session has expired: `end` will be called soon
             return
         before = self._cluster.registered
         present = {one: before[one] for one in found if one in before and found[one].epoch == before[one].epoch}
@@ -318,7 +318,7 @@ class ClusterController:
             log.info("brokers %s are gone, or have registered again; live are %s", gone, self._cluster.live)
             self._channels.forget(gone)
             self._deletions.broker_gone(gone)
-            self._lost(gone, list(replicas_on(self._topics, gone)))
+            self._replicas_offline(gone, list(replicas_on(self._topics, gone)))
         changes = self._cluster.replace(found)
         if changes.new:
             log.info("brokers %s have registered; live are %s", changes.new, self._cluster.live)
@@ -326,7 +326,10 @@ class ClusterController:
         elif changes.updated:
             self._requests.announce()
 
-    def _lost(self, brokers: Iterable[int], partitions: Sequence[TopicPartition]) -> None:
+    def _replicas_offline(self, brokers: Iterable[int], partitions: Sequence[TopicPartition]) -> None:
+        """Elect other leaders for these partitions, and remove the brokers, where their replicas are offline, from the
+        ISRs.
+        """
         self._partitions.elect_offline(partitions)
         for broker_id in brokers:
             self._partitions.take_offline(broker_id, partitions)
@@ -334,10 +337,13 @@ class ClusterController:
         self._send()
 
     def _arrived(self, brokers: Sequence[int]) -> None:
-        """Tell all brokers of the new ones first: a follower takes only a leader that it knows to be alive."""
+        """Send new brokers the metadata and their roles, and elect leaders from them where there are none.
+
+        All other brokers learn of the new ones first: a follower accepts only a leader that it knows to be alive.
+        """
         self._requests.announce([one for one in self._cluster.registered if one not in brokers])
         self._send()
-        everything = self._everything()
+        everything = self._all_partitions()
         self._requests.announce(brokers)
         for topic in self._topics.marked():
             self._requests.forget_topic(topic)
@@ -345,8 +351,8 @@ class ClusterController:
         self._send()
         self._partitions.send_roles(replicas_on(self._topics, brokers), brokers)
         self._partitions.elect_offline(everything)
-        without = [(topic, missing) for topic in self._topics.all() if (missing := self._topics.without_state(topic))]
-        self._partitions.bring_online(without, is_new=True)
+        stateless = [(topic, missing) for topic in self._topics.all() if (missing := self._topics.without_state(topic))]
+        self._partitions.bring_online(stateless, is_new=True)
         self._moves.resume_all(brokers)
         self._deletions.resume()
 
@@ -372,8 +378,10 @@ class ClusterController:
             return
         new = self._cluster.failed((topic, index, broker_id) for topic, index in partitions)
         if new:
-            log.warning("broker %d has lost replicas of %d partitions: a log directory has failed", broker_id, len(new))
-            self._lost([broker_id], [(topic, index) for topic, index, _ in new])
+            log.warning(
+                "broker %d has lost the replicas of %d partitions: a log directory has failed", broker_id, len(new)
+            )
+            self._replicas_offline([broker_id], [(topic, index) for topic, index, _ in new])
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         """Move the leadership of a broker's partitions to other replicas, because it wants to stop. Return the
@@ -466,8 +474,8 @@ class ClusterController:
     def _elect(self, kind: int, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, KafkaError | None]:
         results: dict[TopicPartition, KafkaError | None] = {}
         due = []
-        for key in self._everything() if partitions is None else partitions:
-            refusal = self._no_election(kind, *key)
+        for key in self._all_partitions() if partitions is None else partitions:
+            refusal = self._election_refusal(kind, *key)
             if refusal is None:
                 due.append(key)
             elif partitions is not None:
@@ -488,7 +496,7 @@ class ClusterController:
             results[key] = None if state is not None else refused
         return results
 
-    def _no_election(self, kind: int, name: str, index: int) -> KafkaError | None:
+    def _election_refusal(self, kind: int, name: str, index: int) -> KafkaError | None:
         topic = self._topics.get(name)
         known = None if topic is None or index not in topic.assignment else self._partitions.state(name, index)
         if topic is None or known is None:
@@ -517,8 +525,8 @@ class ClusterController:
             led = set(self._partitions.led_by(broker_id, partitions))
             elsewhere = [one for one in partitions if one not in led]
             if elections.is_imbalanced(len(partitions), len(elsewhere), self._settings.imbalance()):
-                still = [one for one in elsewhere if one[1] not in self._topics.get(one[0]).moves]  # type: ignore[union-attr]
-                self._elect(PREFERRED, still)
+                movable = [one for one in elsewhere if one[1] not in self._topics.get(one[0]).moves]  # type: ignore[union-attr]
+                self._elect(PREFERRED, movable)
 
     def settings_changed(self, name: str) -> None:
         """Elect leaders for partitions of a topic without one: its settings may allow unclean elections now."""
@@ -554,7 +562,7 @@ class ClusterController:
             self.delete(name)
             raise failure
         log.info(
-            "topic %s made with partitions: %d, settings: %s", name, len(topic.assignment), overrides or "defaults"
+            "topic %s created with partitions: %d, settings: %s", name, len(topic.assignment), overrides or "defaults"
         )
         return topic
 
@@ -710,7 +718,7 @@ class ClusterController:
         """
         added = self._event(lambda: self._follow(name, lead=lead))
         if added:
-            log.info("topic %s was made or grown by others; new partitions: %s", name, added)
+            log.info("topic %s was created or extended by another program; new partitions: %s", name, added)
 
     def _follow(self, name: str, *, lead: bool) -> list[int]:
         known = self._topics.get(name)

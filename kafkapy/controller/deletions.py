@@ -34,7 +34,7 @@ class Deletions:
         self._deleted: dict[str, set[tuple[int, int]]] = {}  # replicas (partition, broker) that are deleted, by topic
         self._asked: dict[str, set[tuple[int, int]]] = {}  # replicas whose broker has not responded yet
         self._waiting: dict[str, list[Finished]] = {}
-        self._again: set[str] = set()  # topics to look at again when all brokers have responded
+        self._again: set[str] = set()  # topics to `resume` when all brokers have responded
 
     def begin(self, name: str) -> Topic:
         """Mark a topic as deleted, which hides it, and begin to delete its replicas. Raises KafkaError."""
@@ -118,7 +118,7 @@ class Deletions:
         elif topic is not None:
             left = sorted({broker_id for _, broker_id in set(_replicas(topic)) - self._deleted[name]})
             log.warning(
-                "topic %s is deleted, except for its replicas on brokers %s, which are out of reach", name, left
+                "topic %s is deleted, except for its replicas on brokers %s, which are not available", name, left
             )
         for finished in self._waiting.pop(name, ()):
             finished()

@@ -56,7 +56,7 @@ class Moves:
             self._send()
             topic = wait(self._topics.reassign, topic, changed)
         self.resume(topic, index)
-        log.info("%s-%d has replicas %s, and a move: %s", name, index, *self._now(name, index))
+        log.info("%s-%d has the replicas %s; reassignment in progress: %s", name, index, *self._now(name, index))
 
     def _now(self, name: str, index: int) -> tuple[object, object]:
         topic = self._topics.get(name)
@@ -82,7 +82,7 @@ class Moves:
         except KafkaError as error:
             if error.code == Errors.NOT_CONTROLLER:
                 raise
-            log.error("the move of %s-%d does not go on: %s", topic.name, index, error.message)
+            log.error("the reassignment of %s-%d cannot continue: %s", topic.name, index, error.message)
 
     def _is_ready(self, topic: Topic, index: int) -> bool:
         known = self._partitions.state(topic.name, index)
@@ -115,7 +115,7 @@ class Moves:
         if known is not None:
             state = self._leader_of_target(topic, index, known.state, target)
             if key not in self._partitions.write({key: known._replace(state=state)}):
-                return  # another program has changed the state: this is repeated
+                return  # another program has changed the state: the controller will try again
         self._drop(topic, index, removed)
         known = self._partitions.state(*key)
         if known is not None:

@@ -1,4 +1,4 @@
-"""Carry out the changes that other programs, such as Kafka's tools, write to the metadata tree.
+"""Carries out the changes that other programs, such as Kafka's tools, write to the metadata tree.
 
 Other programs write new topics and partitions, topics marked for deletion, topic settings, and requests for elections
 and reassignments in `/admin`. A thread reads the paths for which a watch has fired, and compares them with the present
@@ -39,7 +39,7 @@ _WHOLE = (
     paths.LOG_DIR_EVENTS,
     *_REQUESTS,
 )
-# The pause before a change that failed because of ZooKeeper is tried again.
+# How long to wait before a change that failed because of ZooKeeper is tried again.
 _RETRY_S = 1.0
 
 
@@ -75,7 +75,7 @@ class OutsideChanges:
         self._may_delete = may_delete
         self._on_topic_settings = on_topic_settings
         self._on_broker_settings = on_broker_settings
-        self._news = threading.Condition()
+        self._condition = threading.Condition()
         self._noted: dict[str, None] = {}
         self._refused: set[str] = set()  # topics that could not be applied; new settings may change that
         self._stopped = False
@@ -105,9 +105,9 @@ class OutsideChanges:
 
     def stop(self) -> None:
         self._cancel()
-        with self._news:
+        with self._condition:
             self._stopped = True
-            self._news.notify()
+            self._condition.notify()
         if self._thread.ident is not None:
             self._thread.join()
 
@@ -128,23 +128,23 @@ class OutsideChanges:
             self._remember(paths.topic(path.split("/")[3]))
 
     def _remember(self, path: str) -> None:
-        with self._news:
+        with self._condition:
             self._noted[path] = None
-            self._news.notify()
+            self._condition.notify()
 
     def _run(self) -> None:
         while True:
-            with self._news:
+            with self._condition:
                 while not self._noted and not self._stopped:
-                    self._news.wait()
+                    self._condition.wait()
                 if self._stopped:
                     return
                 noted, self._noted = self._noted, {}
             failed = [path for path in noted if not self._guarded(path, partial(self._look, path))]
             if failed:
-                with self._news:
+                with self._condition:
                     self._noted.update(dict.fromkeys(failed))
-                    self._news.wait_for(lambda: self._stopped, _RETRY_S)
+                    self._condition.wait_for(lambda: self._stopped, _RETRY_S)
 
     def _guarded(self, path: str, work: Callable[[], object]) -> bool:
         """Call `work()`, which handles a change at `path`, and log any error.
@@ -156,21 +156,21 @@ class OutsideChanges:
         except NoNode:
             pass  # the node was deleted meanwhile, which has an event of its own
         except TreeError as error:
-            log.warning("what was changed at %s has to wait: %s", path, error)
+            log.warning("a change at %s cannot be handled yet, and will be tried again: %s", path, error)
             return False
         except KafkaError as error:
             cause = error.__cause__
             if isinstance(cause, TreeError) and not_controller_error(cause) is None:
-                log.warning("what was changed at %s has to wait: %s", path, error.message)
+                log.warning("a change at %s cannot be handled yet, and will be tried again: %s", path, error.message)
                 return False
             if error.code == Errors.NOT_CONTROLLER:
-                log.info("what was changed at %s is another controller's to carry out", path)
+                log.info("a change at %s is left to the present controller, another broker", path)
             else:
-                log.error("what was written to %s cannot be used: %s", path, error.message)
+                log.error("a change at %s is refused: %s", path, error.message)
         except ValueError as error:
-            log.error("what was written to %s is left alone: %s", path, error)
+            log.error("a change at %s is ignored: %s", path, error)
         except Exception:
-            log.exception("what was changed at %s cannot be carried out", path)
+            log.exception("a change at %s cannot be handled", path)
         return True
 
     def _look(self, path: str) -> None:
@@ -228,7 +228,7 @@ class OutsideChanges:
                 if node is not None:
                     handle(paths.from_json(node.data, path))
             except (ValueError, TypeError, KeyError) as error:
-                log.error("the note at %s/%s is thrown away: %s", path, name, error)
+                log.error("the note at %s/%s is invalid and is deleted: %s", path, name, error)
             self._fence.discard(f"{path}/{name}")
 
     def _topic(self, name: str) -> None:
@@ -241,8 +241,8 @@ class OutsideChanges:
                 raise
         elif name in self._topics:
             log.error(
-                "the node of topic %s is gone without the topic having been deleted: it is served on until this broker "
-                "stops, and its logs are set aside at the next start",
+                "the node of topic %s was deleted, though the topic was not: this broker serves the topic until it "
+                "stops, and sets its logs aside at the next start",
                 name,
             )
 
@@ -250,11 +250,11 @@ class OutsideChanges:
         if not self._tree.exists(f"{paths.DELETE_TOPICS}/{name}"):
             return
         if name in self._topics and self._may_delete():
-            log.info("topic %s is to be deleted, others have asked", name)
+            log.info("another program has marked topic %s for deletion: deleting it", name)
             self._controller.begin_deletion(name)
         elif self._topics.marked_topic(name) is not None:
             self._controller.finish_marked(name)
         else:
             reason = "delete.topic.enable=false" if name in self._topics else "there is no such topic"
-            log.warning("topic %s is not deleted, though others have asked: %s", name, reason)
+            log.warning("another program has marked topic %s for deletion, but it is not deleted: %s", name, reason)
             self._fence.discard(f"{paths.DELETE_TOPICS}/{name}")

@@ -66,7 +66,7 @@ class Partitions:
         try:
             found = self._topics.versioned_state(topic, index)
         except ValueError as error:
-            log.error("the partition is left alone: %s", error)
+            log.error("a partition is not changed: %s", error)
             return None
         return None if found is None else Versioned(*found)
 
@@ -98,7 +98,7 @@ class Partitions:
         no logs yet.
         """
         changed: dict[TopicPartition, Versioned] = {}
-        looked_at: list[tuple[Topic, int, bool]] = []
+        valid: list[tuple[Topic, int, bool]] = []
         for topic, indexes in partitions:
             first: dict[int, PartitionState] = {}
             for index in indexes:
@@ -106,24 +106,24 @@ class Partitions:
                 try:
                     known = self._topics.versioned_state(topic.name, index)
                 except ValueError as error:
-                    log.error("%s-%d is left alone: %s", topic.name, index, error)
+                    log.error("%s-%d is not changed: %s", topic.name, index, error)
                     continue
                 if known is None:
                     replicas = topic.assignment[index]
                     state = elections.first_state(replicas, is_online, self._first_epoch(topic.name, index))
                     if state is not None:
-                        first[index] = self._ours(state)
+                        first[index] = self._with_controller_epoch(state)
                     else:
-                        log.error("%s-%d has no leader: %s", topic.name, index, self._offline_in_words(topic, index))
+                        log.error("%s-%d has no leader: %s", topic.name, index, self._describe_offline(topic, index))
                     continue
-                looked_at.append((topic, index, is_new))
+                valid.append((topic, index, is_new))
                 new = self._repaired(topic, index, known[0], is_online)
                 if new is not None:
                     changed[topic.name, index] = Versioned(new, known[1])
             if first and self._add(topic, first):
-                looked_at += [(topic, index, True) for index in first]
+                valid += [(topic, index, True) for index in first]
         self.write(changed)
-        for topic, index, is_first in looked_at:
+        for topic, index, is_first in valid:
             now = self.state(topic.name, index)
             if now is not None:
                 registered = [one for one in topic.assignment[index] if one in self._cluster.registered]
@@ -154,10 +154,10 @@ class Partitions:
             if elected is not None:
                 self._note_unclean(topic, index, state, elected)
                 return elected
-            log.error("%s-%d has no leader: %s", topic.name, index, self._offline_in_words(topic, index))
+            log.error("%s-%d has no leader: %s", topic.name, index, self._describe_offline(topic, index))
         return elections.without(state, [one for one in state.isr if not is_online(one)])
 
-    def _offline_in_words(self, topic: Topic, index: int) -> str:
+    def _describe_offline(self, topic: Topic, index: int) -> str:
         known = self.state(topic.name, index)
         isr = f", the ISR is {known.state.isr}" if known is not None else ""
         return f"its replicas are on brokers {topic.assignment[index]}{isr}, live are {self._cluster.live}"
@@ -263,9 +263,9 @@ class Partitions:
                 outcomes[topic, index] = now
         return outcomes
 
-    # --- inside
+    # --- writing
 
-    def _ours(self, state: PartitionState) -> PartitionState:
+    def _with_controller_epoch(self, state: PartitionState) -> PartitionState:
         return state._replace(controller_epoch=self._topics.controller_epoch)
 
     def write(self, states: Mapping[TopicPartition, Versioned]) -> set[TopicPartition]:
@@ -285,7 +285,7 @@ class Partitions:
         return written
 
     def _write_part(self, part: Mapping[TopicPartition, Versioned]) -> bool:
-        states = {key: self._ours(one.state) for key, one in part.items()}
+        states = {key: self._with_controller_epoch(one.state) for key, one in part.items()}
         versions = {key: one.version for key, one in part.items()}
         try:
             wait(self._topics.set_states, states, versions=versions)

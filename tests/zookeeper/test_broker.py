@@ -361,7 +361,7 @@ def test_a_deletion_that_others_ask_for_is_finished_later_when_zookeeper_is_away
     tree.commit([Create("/admin/delete_topics/goes")])
     eventually(lambda: not tree.exists("/brokers/topics/goes") and not tree.exists("/admin/delete_topics/goes"))
     assert refused
-    assert "the metadata cannot be changed for now: what is unfinished is repeated" in caplog.text
+    assert "the metadata tree cannot be changed at present: unfinished changes will be tried again" in caplog.text
 
 
 def test_consumers_nodes_are_neither_cached_nor_watched(
