@@ -20,7 +20,7 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
-from kafkapy.errors import Errors
+from kafkapy.errors import Errors, name_of
 from kafkapy.protocol import apis
 from tests.cluster import history, nemesis
 from tests.cluster.checker import check
@@ -73,6 +73,10 @@ class ClientProcess:
         """Close the standard input."""
         assert self._child.stdin is not None
         self._child.stdin.close()
+
+
+class NotYetKnown(Exception):
+    """A leader does not know its high watermark yet."""
 
 
 class Clients:
@@ -158,22 +162,25 @@ class Clients:
     def wait_until_used(self, timeout: float = 60) -> None:
         """Wait until records have been written to all topics."""
         deadline = time.monotonic() + timeout
-        while True:
-            try:
-                ends = self._ends()
-            except NoNodeError:  # a topic is being created: its partitions get their states a moment later
-                ends = {"": [0]}
-            if all(sum(each) > 0 for each in ends.values()):
-                return
-            assert time.monotonic() < deadline, f"not used after {timeout:.0f} s: {ends}"
+        while unused := [topic for topic, ends in self._ends().items() if not any(ends)]:
+            assert time.monotonic() < deadline, f"not used after {timeout:.0f} s: {', '.join(unused)}"
             time.sleep(0.3)
 
-    def _ends(self) -> dict[str, list[int]]:
-        """Return the high watermarks of all partitions of the topics, by asking the leaders."""
-        view = self._cluster.stored_view()
-        return {topic: [self._end(view, topic, partition) for partition in range(PARTITIONS)] for topic in self.topics}
+    def _ends(self, timeout: float = 60) -> dict[str, list[int]]:
+        """Return the high watermarks of all partitions of the topics, by asking the leaders; wait until they know."""
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                view = self._cluster.stored_view()
+                return {topic: [self._end(view, topic, each) for each in range(PARTITIONS)] for topic in self.topics}
+            except (NoNodeError, NotYetKnown):  # a topic is being created, or a leader was just elected
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.3)
 
     def _end(self, view: View, topic: str, partition: int) -> int:
+        """Return the high watermark of a partition. Raises NotYetKnown if its leader was just elected, because it waits
+        for its followers' fetches, or because the controller has not told it."""
         topics = apis.LIST_OFFSETS.Request.Topics
         one = topics.Partitions(partition_index=partition, current_leader_epoch=-1, timestamp=-1)
         with Wire(self._cluster[view[topic, partition].leader].address, 10) as wire:
@@ -185,6 +192,8 @@ class Clients:
                 topics=[topics(name=topic, partitions=[one])],
             )
         (found,) = answer.topics[0].partitions
+        if found.error_code in (Errors.OFFSET_NOT_AVAILABLE, Errors.NOT_LEADER_OR_FOLLOWER):
+            raise NotYetKnown(f"{topic}-{partition}: {name_of(found.error_code)}")
         assert found.error_code == Errors.NONE, found
         return int(found.offset)
 

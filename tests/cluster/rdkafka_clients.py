@@ -230,6 +230,7 @@ class Copier:
         self._consumer = _consumer({**options, "isolation": "read_committed"})
         self._position: dict[tuple[str, int], int] = {}
         self._records = itertools.count()
+        self._marks = itertools.count(1)
         self._abandoned: list[Producer] = []  # kept, because the end of a producer that hangs would hang too
 
     def run(self) -> None:
@@ -268,6 +269,14 @@ class Copier:
         return producer
 
     def _go_on_from_committed(self) -> None:
+        """Read from the committed offsets on.
+
+        A coordinator that has been replaced, but does not know it yet, because it was frozen, still answers with the
+        offsets that it knew. It cannot acknowledge a commit. So an offset of a partition that nobody in the group reads
+        is committed first, and who asks after that gets the newest offsets.
+        """
+        mark = TopicPartition(self._options["topic"], 0, next(self._marks))
+        _until_done(lambda: self._consumer.commit(offsets=[mark], asynchronous=False))
         everything = [TopicPartition(self._options["source"], p) for p in range(self._options["partitions"])]
         committed = _until_done(lambda: self._consumer.committed(everything, timeout=10))
         for one in committed:

@@ -260,6 +260,25 @@ public final class Clients {
             }
         }
 
+        /**
+         * Commits an offset of a partition that nobody in the group reads; repeats this until it is acknowledged. A
+         * coordinator that has been replaced, but does not know it yet, because it was frozen, still answers with the
+         * offsets that it knew. It cannot acknowledge a commit, so who asks after one gets the newest offsets.
+         */
+        private void commitMark(KafkaConsumer<String, String> consumer, TopicPartition unread, long mark) {
+            long deadline = System.nanoTime() + 120_000_000_000L;
+            while (true) {
+                try {
+                    consumer.commitSync(Map.of(unread, new OffsetAndMetadata(mark)));
+                    return;
+                } catch (RetriableException again) {
+                    if (System.nanoTime() > deadline) {
+                        throw again;
+                    }
+                }
+            }
+        }
+
         private void beMember() {
             try (KafkaConsumer<String, String> consumer = consumer(Map.of("session.timeout.ms", 6000, "heartbeat.interval.ms", 1000))) {
                 Set<String> topics = new HashSet<>();
@@ -316,12 +335,15 @@ public final class Clients {
             KafkaProducer<String, String> producer = null;
             long number = 0;
             int transactions = 0;
+            long marks = 0;
+            TopicPartition unread = new TopicPartition(target, 0);
             try (KafkaConsumer<String, String> consumer = consumer(Map.of("isolation.level", "read_committed", "max.poll.records", 100))) {
                 consumer.assign(all);
                 Map<TopicPartition, Long> position = new HashMap<>();
                 while (true) {
                     if (producer == null) {
                         producer = transactional();
+                        commitMark(consumer, unread, ++marks);
                         position = goOnFromCommitted(consumer, all);
                     }
                     Map<TopicPartition, Long> at = position;
@@ -361,6 +383,7 @@ public final class Clients {
                             position.put(each.getKey(), each.getValue().offset());
                         }
                     } else if (producer != null) {
+                        commitMark(consumer, unread, ++marks);
                         position = goOnFromCommitted(consumer, all);
                     }
                 }
