@@ -28,6 +28,23 @@ Codes = dict[TopicPartition, int]
 OFFSETS_TOPIC = "__consumer_offsets"
 _ACKS_ALL = -1
 
+# The error codes that a coordinator of Apache Kafka expects. It never sends a marker again for which it got another one
+# (TransactionMarkerRequestCompletionHandler throws), so that the transaction would stay open for ever.
+_EXPECTED = frozenset(
+    {
+        Errors.NONE,
+        Errors.UNKNOWN_TOPIC_OR_PARTITION,
+        Errors.NOT_LEADER_OR_FOLLOWER,
+        Errors.NOT_ENOUGH_REPLICAS,
+        Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        Errors.REQUEST_TIMED_OUT,
+        Errors.KAFKA_STORAGE_ERROR,
+        Errors.INVALID_PRODUCER_EPOCH,
+        Errors.TRANSACTION_COORDINATOR_FENCED,
+        Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    }
+)
+
 # Called with (partition of the offsets topic, producer id, whether the transaction was committed, then). The offsets of
 # the transaction become valid, or are dropped. Then `then` is called once: before the call returns, or on any thread.
 OffsetsEnded = Callable[[int, int, bool, Callable[[], None]], None]
@@ -55,7 +72,9 @@ class MarkerWriter:
         `done` is called before this call returns, or later on any thread. The code NONE means that the marker is
         replicated and, for a partition of the offsets topic, that the group coordinator has applied the offsets of the
         transaction. INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED mean that a later epoch of the producer,
-        or of the transaction coordinator, has written to the partition.
+        or of the transaction coordinator, has written to the partition. After NOT_LEADER_OR_FOLLOWER, which also stands
+        for errors that no coordinator expects, such as invalid settings of the topic, the coordinator sends the marker
+        again.
         """
         producer_id, epoch, coordinator_epoch, commit = marker
         if producer_id < 0 or epoch < 0:  # not valid; Kafka fails to build such a marker
@@ -73,7 +92,7 @@ class MarkerWriter:
 
             def finished(error: KafkaError | None, one: TopicPartition = one) -> None:
                 if error is not None:
-                    writing.tell(one, error.code)
+                    writing.tell(one, error.code if error.code in _EXPECTED else Errors.NOT_LEADER_OR_FOLLOWER)
                 elif one[0] != OFFSETS_TOPIC:
                     writing.tell(one, Errors.NONE)
                 else:

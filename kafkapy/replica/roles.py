@@ -336,9 +336,10 @@ class Roles:
     def _follow(self, role: PartitionRole) -> None:
         where = f"{role.topic}-{role.partition}"
         if role.leader == NO_LEADER:
-            reason = KafkaError(Errors.LEADER_NOT_AVAILABLE, f"{where} has no leader: its ISR is {list(role.isr)}")
+            message = f"{where} has no leader: its ISR is {list(role.isr)}"
         else:
-            reason = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, f"broker {role.leader} leads {where}")
+            message = f"broker {role.leader} leads {where}"
+        reason = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, message)
         followed = self._replicas.make_follower(role, self._valid_config_of(role.topic), reason)
         self._apply_changed_settings(role, followed.log.config)
 

@@ -99,6 +99,22 @@ def test_markers_for_all_partitions_are_answered_together(replicas):
     assert replicas.woken[-2:] == [one, other]
 
 
+def test_a_coordinator_gets_no_error_after_which_it_would_not_send_the_marker_again(replicas):
+    answers = []
+
+    def get(topic, index):
+        if topic == "damaged":
+            raise ValueError("cannot be read")
+        raise KafkaError(Errors.INVALID_CONFIG, f"{topic}-{index} has invalid settings")
+
+    replicas.get = get
+    MarkerWriter(replicas, SYSTEM_CLOCK, Offsets()).write(
+        Marker(7, 0, 3, True), [("misconfigured", 0), ("damaged", 0)], answers.append
+    )
+    again = Errors.NOT_LEADER_OR_FOLLOWER
+    assert answers == [{("misconfigured", 0): again, ("damaged", 0): again}]
+
+
 def test_the_answer_waits_until_the_offsets_of_the_transaction_count(replicas):
     replicas.make(OFFSETS_TOPIC, 4)
     replicas.make("t", 0)

@@ -261,10 +261,12 @@ def test_a_followed_log_without_topic_id_gets_that_of_the_role(broker):
     assert log.topic_id == TOPIC_ID
 
 
-def test_a_partition_without_a_leader_says_so(broker):
+def test_a_partition_without_a_leader_is_refused_as_one_that_another_broker_leads(broker):
     broker.replicas.expect("t", [0])
-    assert broker.apply(role(leader=NO_LEADER, epoch=-1, isr=[])) == {}
-    assert broker.code() == Errors.LEADER_NOT_AVAILABLE
+    assert broker.apply(role(leader=NO_LEADER, epoch=-1, isr=[2])) == {}
+    with pytest.raises(KafkaError, match=r"t-0 has no leader: its ISR is \[2\]") as refusal:
+        broker.replicas.get("t", 0)
+    assert refusal.value.code == Errors.NOT_LEADER_OR_FOLLOWER
 
 
 def test_an_append_of_an_earlier_leader_epoch_is_refused_by_the_log(broker):
