@@ -159,7 +159,7 @@ class Clients:
         else:
             self._java.say(f"{client} {what}")
 
-    def wait_until_used(self, timeout: float = 60) -> None:
+    def wait_until_used(self, timeout: float = 120) -> None:
         """Wait until records have been written to all topics."""
         deadline = time.monotonic() + timeout
         while unused := [topic for topic, ends in self._ends().items() if not any(ends)]:
