@@ -1,10 +1,12 @@
 """Runs histories: clients use a cluster while things are done to it, and a checker reads what they wrote down.
 
     python -m tests.cluster.histories --kinds kafka,kafka,kafkapy --rounds 100 --seed 7
+    python -m tests.cluster.histories --kinds kafkapy*5 --zookeepers 3 --log-dirs 2
 
 A history has a few rounds, topics of its own and new clients; the cluster stays the same over a run. In each round one
-thing is done to the cluster (nemesis.py) and undone; at the end of a history all must be quiet and every check passes,
-or its files stay below --directory for a look. The same seed makes the same choices.
+thing is done to the cluster (nemesis.py) and undone; in every second history an operator works meanwhile
+(operator_work.py). At the end of a history all must be quiet and every check passes, or its files stay below
+--directory for a look. The same seed makes the same choices.
 """
 
 import argparse
@@ -22,8 +24,9 @@ from kazoo.exceptions import NoNodeError
 
 from kafkapy.errors import Errors, name_of
 from kafkapy.protocol import apis
-from tests.cluster import history, nemesis
+from tests.cluster import history, nemesis, tree_log
 from tests.cluster.checker import check
+from tests.cluster.operator_work import Operator
 from tests.cluster.replicas import read_end, wait_until_equal
 from tests.harness import toolchain
 from tests.harness.brokers import KAFKA_VERSION
@@ -245,33 +248,53 @@ Step = Callable[[Cluster, random.Random], nemesis.Done]
 
 
 def run_history(
-    cluster: Cluster, directory: Path, number: int, rng: random.Random, steps: Sequence[Step], rate: int = 60
+    cluster: Cluster,
+    directory: Path,
+    number: int,
+    rng: random.Random,
+    steps: Sequence[Step],
+    rate: int = 60,
+    *,
+    operated: bool = False,
 ) -> list[str]:
-    """Run one history in which these things are done to the cluster, one after the other; return what is wrong."""
+    """Run one history in which these things are done to the cluster, one after the other; return what is wrong.
+
+    With `operated` an operator works during that; then no step may wait until all is quiet."""
     directory.mkdir(parents=True, exist_ok=True)
     clients = Clients(cluster, directory, number, rate)
+    operator = Operator(cluster, number, random.Random(rng.random()), clients.topics)
     try:
         clients.wait_until_used()
+        if operated:
+            operator.start()
         for step in steps:
             what, seconds = step(cluster, rng)
             _say(f"{what}, for {seconds:.1f} s")
             time.sleep(seconds)
             cluster.heal()
             time.sleep(rng.choice((0.5, 2, 5)))
+        if operated:
+            operator.finish()
+            _say(f"the operator did {operator.done}")
         _wait_until_quiet(cluster)
         _say("all is quiet")
         clients.finish()
         _say("the clients have ended")
     finally:
+        operator.end()
         clients.close()
     view = cluster.wait_until_quiet()
     problems = wait_until_equal(cluster, view)
     end, more = read_end(cluster, view, clients.topics)
-    problems += more + check(clients.histories(), end, clients.copies)
-    _say(f"{sum(map(len, end.values()))} records, {len(problems)} problems")
+    problems += more + check(clients.histories(), end, clients.copies) + operator.check()
+    writes = tree_log.read_directories(server.transaction_logs for server in cluster.zookeeper.servers.values())
+    problems += tree_log.check_tree(writes)
+    terms = tree_log.controllers(writes)
+    _say(f"{sum(map(len, end.values()))} records, {len(terms)} controllers so far, {len(problems)} problems")
     if not problems:
         for topic in clients.topics:
             cluster.delete_topic(topic)
+        operator.remove()
     return problems
 
 
@@ -291,13 +314,26 @@ def _say(what: str) -> None:
     print(f"  {time.strftime('%H:%M:%S')} {what}", flush=True)
 
 
+def kinds(text: str) -> list[str]:
+    """Return the kind of each broker: "kafka,kafkapy*2" stands for "kafka,kafkapy,kafkapy"."""
+    found: list[str] = []
+    for part in text.split(","):
+        kind, _, count = part.partition("*")
+        found += [kind] * int(count or 1)
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kinds", default="kafka,kafka,kafka", help="of brokers 1 to N, separated by commas")
+    parser.add_argument("--kinds", default="kafka*3", help="of brokers 1 to N, such as kafka,kafkapy*2")
+    parser.add_argument("--zookeepers", type=int, default=1, help="servers of ZooKeeper")
+    parser.add_argument("--log-dirs", type=int, default=1, help="log directories of each broker")
+    parser.add_argument("--heap-mb", type=int, default=320, help="of each Apache Kafka")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--rounds-per-history", type=int, default=5)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--faults", default=",".join(nemesis.FAULTS), help="choose among these only")
+    parser.add_argument("--operated", choices=("never", "every-second", "always"), default="every-second")
     parser.add_argument("--rate", type=int, default=60, help="records a second of each producer")
     parser.add_argument("--directory", type=Path, default=Path("/tmp/kafkapy-histories"))
     options = parser.parse_args()
@@ -305,13 +341,22 @@ def main() -> int:
     choices = options.faults.split(",")
     shutil.rmtree(options.directory, ignore_errors=True)
     print(f"{options.kinds}, {options.rounds} rounds, seed {options.seed}, in {options.directory}", flush=True)
-    with Cluster(options.directory / "cluster", options.kinds.split(",")) as cluster:
+    cluster = Cluster(
+        options.directory / "cluster",
+        kinds(options.kinds),
+        heap_mb=options.heap_mb,
+        zookeepers=options.zookeepers,
+        log_dirs=options.log_dirs,
+    )
+    with cluster:
         for number in range(-(-options.rounds // options.rounds_per_history)):
             print(f"history {number}", flush=True)
             left = min(options.rounds_per_history, options.rounds - number * options.rounds_per_history)
             directory = options.directory / f"history-{number}"
-            steps = [nemesis.FAULTS[rng.choice(choices)] for _ in range(left)]
-            problems = run_history(cluster, directory, number, rng, steps, options.rate)
+            operated = {"never": False, "every-second": number % 2 == 1, "always": True}[options.operated]
+            suitable = [name for name in nemesis.suitable(cluster, quiet=not operated) if name in choices]
+            steps = [nemesis.FAULTS[rng.choice(suitable)] for _ in range(left)]
+            problems = run_history(cluster, directory, number, rng, steps, options.rate, operated=operated)
             if problems:
                 print("\n".join(problems))
                 return 1

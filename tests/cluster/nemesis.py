@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kazoo.exceptions import NoNodeError
 
-from tests.harness.cluster import LAG_MS, SESSION_MS, ZOOKEEPER_HOST, Cluster, Member
+from tests.harness.cluster import LAG_MS, SESSION_MS, Cluster, Member
 from tests.harness.zookeeper import eventually
 
 BEYOND_TIMEOUTS_S = max(LAG_MS, SESSION_MS) / 1000 + 2.5
@@ -137,20 +137,22 @@ def isolate(cluster: Cluster, rng: random.Random) -> Done:
 
 def cut_zookeeper(cluster: Cluster, rng: random.Random) -> Done:
     number = _any(cluster, rng).number
-    cluster.network.separate(number, ZOOKEEPER_HOST)
+    for host in cluster.zookeeper_hosts:
+        cluster.network.separate(number, host)
     return Done(f"separate broker {number} from ZooKeeper", _brief_or_long(rng))
 
 
 def cut_zookeeper_from_controller(cluster: Cluster, rng: random.Random) -> Done:
     number = _controller(cluster, rng).number
-    cluster.network.separate(number, ZOOKEEPER_HOST)
+    for host in cluster.zookeeper_hosts:
+        cluster.network.separate(number, host)
     return Done(f"separate the controller, broker {number}, from ZooKeeper", _brief_or_long(rng))
 
 
 def leave_with_clients_only(cluster: Cluster, rng: random.Random) -> Done:
     """Separate one broker from ZooKeeper and from the other brokers: only clients reach it."""
     number = _any(cluster, rng).number
-    for other in [*cluster.members, ZOOKEEPER_HOST]:
+    for other in [*cluster.members, *cluster.zookeeper_hosts]:
         if other != number:
             cluster.network.separate(number, other)
     return Done(f"separate broker {number} from all but clients", BEYOND_TIMEOUTS_S)
@@ -175,7 +177,7 @@ def move_coordinators_to(cluster: Cluster, number: int) -> None:
     topics = ("__consumer_offsets", "__transaction_state")
     for topic in topics:
         moved = {
-            partition: sorted(state.replicas, key=lambda replica: replica != number)
+            partition: [number, *(each for each in state.replicas if each != number)][: len(state.replicas)]
             for (name, partition), state in cluster.stored_view().items()
             if name == topic
         }
@@ -191,14 +193,16 @@ def move_clock(cluster: Cluster, rng: random.Random) -> Done:
 
 
 def move_replicas(cluster: Cluster, rng: random.Random) -> Done:
-    """Take one broker's replica of a partition away and give it back: its log is deleted and fetched anew."""
+    """Take one broker's replica of a partition away and give it back, or to another broker: its log is deleted, and
+    fetched from the beginning."""
     topic, partition = _partition(cluster, rng)
     replicas = cluster.stored_view()[topic, partition].replicas
     left = rng.sample(replicas, len(replicas) - 1)
     (gone,) = set(replicas) - set(left)
+    to = rng.choice(sorted(set(cluster.members) - set(left)))
     cluster.move(topic, {partition: left})
-    cluster.move(topic, {partition: rng.sample([*left, gone], len(replicas))})
-    return Done(f"take {topic}-{partition} away from broker {gone} and give it back", 0)
+    cluster.move(topic, {partition: rng.sample([*left, to], len(replicas))})
+    return Done(f"take {topic}-{partition} away from broker {gone} and give it to broker {to}", 0)
 
 
 def change_leaders(cluster: Cluster, rng: random.Random) -> Done:
@@ -217,12 +221,96 @@ def _partition(cluster: Cluster, rng: random.Random) -> tuple[str, int]:
 
 
 def lose_disk(cluster: Cluster, rng: random.Random) -> Done:
-    """Replace a broker's log directory by an empty one while the other replicas are in sync."""
+    """Replace one or all of a broker's log directories by empty ones while the other replicas are in sync."""
     cluster.wait_until_quiet()
     member = _any(cluster, rng)
     member.stop()
-    shutil.rmtree(member.data)
-    return Done(f"empty the log directory of broker {member.number}", rng.choice((0, BEYOND_TIMEOUTS_S)))
+    lost = rng.choice((member.log_dirs, member.log_dirs[:1], member.log_dirs[-1:]))
+    for directory in lost:
+        shutil.rmtree(directory)
+    names = " and ".join(directory.name for directory in lost)
+    return Done(f"empty {names} of broker {member.number}", rng.choice((0, BEYOND_TIMEOUTS_S)))
+
+
+# --- while a broker is stopping
+
+
+def fail_while_stopping(cluster: Cluster, rng: random.Random) -> Done:
+    """Begin the controlled shutdown of a broker, and at some point of it kill or freeze this broker or the
+    controller, which may be the same."""
+    member = _any(cluster, rng)
+    member.begin_stop()
+    time.sleep(rng.choice((0.02, 0.1, 0.3, 0.6)))
+    target, whose = rng.choice(((member, "it"), (_controller(cluster, rng), "the controller")))
+    do = rng.choice(("kill", "freeze"))
+    if target.running:
+        target.kill() if do == "kill" else target.freeze()
+    what = f"stop broker {member.number}, and {do} {whose}, broker {target.number}, during that"
+    return Done(what, rng.choice((1, BEYOND_TIMEOUTS_S)))
+
+
+def stop_controller(cluster: Cluster, rng: random.Random) -> Done:
+    member = _controller(cluster, rng)
+    member.stop()
+    return Done(f"stop the controller, broker {member.number}", rng.choice((0, 3)))
+
+
+# --- of a disk
+
+
+def fail_disk(cluster: Cluster, rng: random.Random) -> Done:
+    """Let one of a broker's log directories fail; the others stay. It is back after a restart of the broker."""
+    member = _any(cluster, rng)
+    directory = rng.choice(member.log_dirs)
+    member.disk.fail(directory)
+    member.restart_when_healed = True
+    return Done(f"let {directory.name} of broker {member.number} fail", _brief_or_long(rng))
+
+
+def fill_disk(cluster: Cluster, rng: random.Random) -> Done:
+    """Let one of a broker's log directories have no free space. kafkapy continues by itself when there is some again,
+    while Apache Kafka takes the directory offline and needs a restart."""
+    member = _any(cluster, rng)
+    directory = rng.choice(member.log_dirs)
+    member.disk.fill(directory)
+    member.restart_when_healed = member.kind == "kafka"
+    return Done(f"fill {directory.name} of broker {member.number}", _brief_or_long(rng))
+
+
+def slow_disk(cluster: Cluster, rng: random.Random) -> Done:
+    member = _any(cluster, rng)
+    directory, seconds = rng.choice(member.log_dirs), rng.choice((0.02, 0.2, 1))
+    member.disk.slow_down(directory, seconds)
+    what = f"let each write to {directory.name} of broker {member.number} take {seconds} s longer"
+    return Done(what, BEYOND_TIMEOUTS_S)
+
+
+# --- of ZooKeeper
+
+
+def kill_zookeeper(cluster: Cluster, rng: random.Random) -> Done:
+    """Kill the leader; with a single server that server. It is started again when the fault ends."""
+    host = cluster.zookeeper.leader()
+    cluster.zookeeper.servers[host].stop()
+    return Done("kill ZooKeeper's leader", rng.choice((0, WITHIN_SESSION_S, BEYOND_TIMEOUTS_S)))
+
+
+def freeze_zookeeper(cluster: Cluster, rng: random.Random) -> Done:
+    host = cluster.zookeeper.leader()
+    cluster.zookeeper.servers[host].freeze()
+    return Done("freeze ZooKeeper's leader", _brief_or_long(rng))
+
+
+def isolate_zookeeper(cluster: Cluster, rng: random.Random) -> Done:
+    """Separate ZooKeeper's leader from its followers, from the brokers, or from both."""
+    leader = next(h for h in cluster.zookeeper_hosts if cluster.network.address(h) == cluster.zookeeper.leader())
+    followers = [host for host in cluster.zookeeper_hosts if host != leader]
+    brokers = list(cluster.members)
+    names = {"its followers": followers, "the brokers": brokers, "its followers and the brokers": followers + brokers}
+    name = rng.choice(list(names))
+    for host in names[name]:
+        cluster.network.separate(leader, host)
+    return Done(f"separate ZooKeeper's leader from {name}", _brief_or_long(rng))
 
 
 FAULTS: dict[str, Fault] = {
@@ -248,5 +336,25 @@ FAULTS: dict[str, Fault] = {
         change_leaders,
         lose_disk,
         move_coordinators,
+        fail_while_stopping,
+        stop_controller,
+        fail_disk,
+        fill_disk,
+        slow_disk,
+        kill_zookeeper,
+        freeze_zookeeper,
+        isolate_zookeeper,
     )
 }
+_WAIT_FOR_QUIET = {move_replicas, change_leaders, lose_disk, move_coordinators}
+
+
+def suitable(cluster: Cluster, *, quiet: bool) -> list[str]:
+    """Return the names of the faults that this cluster stands: its last log directory must not fail, and sessions
+    a single ZooKeeper has nothing to be separated from. Without `quiet`, none that first waits until all is quiet."""
+    unsuitable: set[Fault] = set() if quiet else set(_WAIT_FOR_QUIET)
+    if cluster.log_dirs < 2:
+        unsuitable |= {fail_disk, fill_disk}
+    if len(cluster.zookeeper_hosts) < 3:
+        unsuitable |= {isolate_zookeeper}
+    return [name for name, fault in FAULTS.items() if fault not in unsuitable]

@@ -57,7 +57,7 @@ def wait_until_equal(cluster: Cluster, view: View, timeout: float = 60) -> list[
     while True:
         problems = []
         for (topic, partition), state in sorted(view.items()):
-            directories = {broker: cluster[broker].data / f"{topic}-{partition}" for broker in state.replicas}
+            directories = {broker: cluster[broker].replica(topic, partition) for broker in state.replicas}
             problems += differences(directories)
         if not problems or time.monotonic() > deadline:
             return problems
@@ -71,7 +71,7 @@ def read_end(cluster: Cluster, view: View, topics: list[str]) -> tuple[End, list
     for (topic, partition), state in view.items():
         if topic not in topics:
             continue
-        directory = cluster[state.leader].data / f"{topic}-{partition}"
+        directory = cluster[state.leader].replica(topic, partition)
         committed, aborted, still_open = committed_only(read_batches(directory))
         if still_open:
             problems.append(f"{directory.name} has a transaction that is still open at {still_open[0].base_offset}")

@@ -22,3 +22,9 @@ def test_all_are_killed_at_once_with_two_kafkapy_brokers(tmp_path: Path) -> None
     steps = [nemesis.isolate, nemesis.kill_all]
     with Cluster(tmp_path / "cluster", ("kafkapy", "kafka", "kafkapy")) as cluster:
         assert run_history(cluster, tmp_path / "history", 2, random.Random(18), steps) == []
+
+
+def test_disks_zookeeper_and_a_shutdown_fail_while_an_operator_works(tmp_path: Path) -> None:
+    steps = [nemesis.kill_zookeeper, nemesis.fail_disk, nemesis.fail_while_stopping]
+    with Cluster(tmp_path / "cluster", ["kafkapy"] * 3, zookeepers=3, log_dirs=2) as cluster:
+        assert run_history(cluster, tmp_path / "history", 3, random.Random(19), steps, operated=True) == []

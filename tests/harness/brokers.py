@@ -115,6 +115,10 @@ class Process:
         """Send SIGTERM; return the exit code."""
         if self.child.poll() is None:
             self.child.send_signal(signal.SIGTERM)
+        return self.wait(timeout)
+
+    def wait(self, timeout: float) -> int:
+        """Wait until the child ends after SIGTERM; return the exit code."""
         try:
             code = self.child.wait(timeout)
         except subprocess.TimeoutExpired:

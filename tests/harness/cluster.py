@@ -1,6 +1,6 @@
-"""Clusters of Apache Kafka 3.9.1 brokers and kafkapy brokers with one ZooKeeper, each on a host of its own.
+"""Clusters of Apache Kafka 3.9.1 brokers and kafkapy brokers with one ZooKeeper or three, each on a host of its own.
 
-The hosts are network namespaces (tests/harness/network.py). A broker keeps its id, its address and its log directory
+The hosts are network namespaces (tests/harness/network.py). A broker keeps its id, its address and its log directories
 over restarts, and may be restarted as the other kind of broker.
 """
 
@@ -20,10 +20,11 @@ from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from tests.harness import toolchain
 from tests.harness.brokers import KAFKA_POM, KAFKA_VERSION, LOG4J, READY, Process, kafkapy_command
+from tests.harness.disk_faults import DiskFaults
 from tests.harness.moved_clock import MovedClock
 from tests.harness.network import Network
 from tests.harness.wire import Wire
-from tests.harness.zookeeper import ZooKeeper, eventually
+from tests.harness.zookeeper import Ensemble, eventually
 
 PORT = 9092
 ZOOKEEPER_HOST = 100
@@ -98,18 +99,22 @@ def rack(number: int) -> str:
 
 
 class Member:
-    """One broker of a cluster: its directory, its address, and its process if it runs."""
+    """One broker of a cluster: its log directories, its address, and its process if it runs."""
 
     def __init__(self, cluster: "Cluster", number: int, kind: str) -> None:
         self.number = number
         self.kind = kind
         self.directory = cluster.directory / f"broker-{number}"
-        self.data = self.directory / "data"
+        self.log_dirs = [self.directory / ("data" if n == 1 else f"data-{n}") for n in range(1, cluster.log_dirs + 1)]
+        self.data = self.log_dirs[0]
         self.address = f"{cluster.network.address(number)}:{PORT}"
         self.frozen = False
+        self.stopping = False
         self.process: Process | None = None
         self._cluster = cluster
         self.clock = MovedClock(self.directory / "clock")
+        self.disk = DiskFaults(self.directory / "disk")
+        self.restart_when_healed = False
         self._starts = 0
 
     @property
@@ -122,12 +127,12 @@ class Member:
         assert not self.running
         self.kind = kind or self.kind
         self._starts += 1
-        self.frozen = False
+        self.frozen = self.stopping = self.restart_when_healed = False
         self.directory.mkdir(parents=True, exist_ok=True)
         settings = {
             "broker.id": str(self.number),
             "zookeeper.connect": self._cluster.zookeeper.address,
-            "log.dirs": str(self.data),
+            "log.dirs": ",".join(map(str, self.log_dirs)),
             "listeners": f"PLAINTEXT://{self.address}",
             "broker.rack": rack(self.number),
             **SETTINGS,
@@ -135,7 +140,9 @@ class Member:
         }
         command = self._kafka(settings) if self.kind == "kafka" else self._kafkapy(settings)
         log = self.directory / f"{self._starts:02}-{self.kind}.log"
-        self.process = Process([*self._cluster.network.inside(self.number), *command], log, env=self.clock.environment)
+        libraries = f"{self.clock.library}:{self.disk.library}"
+        environment = {"LD_PRELOAD": libraries, **self.clock.environment, **self.disk.environment}
+        self.process = Process([*self._cluster.network.inside(self.number), *command], log, env=environment)
 
     def wait_until_started(self, timeout: float = 90) -> None:
         """Wait until the broker has said that it serves; raise an AssertionError with its output otherwise.
@@ -161,19 +168,27 @@ class Member:
         return any(READY.search(line) for line in self.process.lines)
 
     def stop(self, timeout: float = 90) -> None:
-        """Stop the broker with SIGTERM, which includes a controlled shutdown."""
+        """Stop the broker with SIGTERM, which includes a controlled shutdown, or wait for the end of one under way."""
         assert self.process is not None
         self.thaw()
-        code = self.process.stop(timeout)
+        # A second SIGTERM would end kafkapy at once.
+        code = self.process.wait(timeout) if self.stopping else self.process.stop(timeout)
         assert code in (0, 143), f"broker {self.number} ended with {code}:\n{self.process.output[-4000:]}"
         self.process = None
+        self.stopping = False
+
+    def begin_stop(self) -> None:
+        """Send SIGTERM and return at once; `stop` waits for the end."""
+        assert self.process is not None
+        self.process.child.send_signal(signal.SIGTERM)
+        self.stopping = True
 
     def kill(self) -> None:
         """Kill the broker with SIGKILL."""
         assert self.process is not None
         self.process.kill()
         self.process = None
-        self.frozen = False
+        self.frozen = self.stopping = False
 
     def freeze(self) -> None:
         """Stop the execution of the process (SIGSTOP); its sockets stay open."""
@@ -183,10 +198,16 @@ class Member:
 
     def thaw(self) -> None:
         """Continue the execution of a frozen process."""
-        assert self.process is not None
-        if self.frozen:
+        if self.frozen and self.process is not None:
             self.process.child.send_signal(signal.SIGCONT)
             self.frozen = False
+
+    def replica(self, topic: str, partition: int) -> Path:
+        """Return the directory of the broker's replica of a partition; of one that it does not have, where none is."""
+        name = f"{topic}-{partition}"
+        found = [each / name for each in self.log_dirs if (each / name).exists()]
+        assert len(found) < 2, f"broker {self.number} has a partition in two log directories: {found}"
+        return found[0] if found else self.data / name
 
     def said(self) -> str:
         """Return what all processes of this broker have logged, those of kafkapy first."""
@@ -215,7 +236,8 @@ class Member:
 
 
 class Cluster:
-    """Brokers 1 to N of the given kinds ("kafka" or "kafkapy") with one ZooKeeper. `close` ends and removes all."""
+    """Brokers 1 to N of the given kinds ("kafka" or "kafkapy") with one ZooKeeper or an ensemble of several. `close`
+    ends and removes all."""
 
     def __init__(
         self,
@@ -224,10 +246,14 @@ class Cluster:
         overrides: dict[str, str] | None = None,
         *,
         heap_mb: int = 320,
+        zookeepers: int = 1,
+        log_dirs: int = 1,
         start: bool = True,
     ) -> None:
-        """Start ZooKeeper and, with `start`, all brokers, and wait until all brokers know of all."""
+        """Start ZooKeeper and, with `start`, all brokers, and wait until all brokers know of all. Each broker has
+        `log_dirs` log directories."""
         self.directory = directory
+        self.log_dirs = log_dirs
         self.overrides = overrides or {}
         self.heap_mb = heap_mb
         self.network = Network()
@@ -235,11 +261,9 @@ class Cluster:
         self._closing = contextlib.ExitStack()
         self._closing.callback(self.network.close)
         try:
-            self.zookeeper = ZooKeeper(
-                directory / "zookeeper",
-                host=self.network.address(ZOOKEEPER_HOST),
-                prefix=self.network.inside(ZOOKEEPER_HOST),
-            )
+            self.zookeeper_hosts = [ZOOKEEPER_HOST + number for number in range(zookeepers)]
+            hosts = {self.network.address(host): self.network.inside(host) for host in self.zookeeper_hosts}
+            self.zookeeper = Ensemble(directory / "zookeeper", hosts)
             self._closing.callback(self.zookeeper.stop)
             self.tree = KazooClient(hosts=self.zookeeper.address, timeout=20)
             self.tree.start(timeout=30)
@@ -292,12 +316,17 @@ class Cluster:
             self[number].wait_until_started()
 
     def heal(self) -> None:
-        """Restore the network and the clocks, continue what is frozen, start what does not run."""
+        """Restore the network, the clocks and the disks, continue what is frozen, start what does not run. A broker
+        whose log directory failed is restarted."""
         self.network.heal()
+        self.zookeeper.heal()
         for member in self.members.values():
             member.clock.move(0)
-            if member.frozen:
-                member.thaw()
+            member.disk.end()
+            member.thaw()
+        for member in self.members.values():
+            if member.running and (member.stopping or member.restart_when_healed):
+                member.stop()
         for member in self.members.values():
             if not member.running:
                 member.start()

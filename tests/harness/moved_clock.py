@@ -3,11 +3,10 @@
 libfaketime can do the same, but a JVM under it needs minutes to start: it also takes over every wait of a thread.
 """
 
-import os
 import struct
 from pathlib import Path
 
-from tests.harness import toolchain
+from tests.harness.preloaded import library
 
 SOURCE = Path(__file__).with_name("moved_clock.c")
 
@@ -19,19 +18,10 @@ class MovedClock:
         self._file = file
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(bytes(8))
-        self.environment = {"LD_PRELOAD": str(_library()), "KAFKAPY_CLOCK": str(file)}
+        self.library = library(SOURCE)
+        self.environment = {"KAFKAPY_CLOCK": str(file)}
 
     def move(self, seconds: float) -> None:
         """Let the clock be so many seconds ahead of the machine's, or behind if negative."""
         with self._file.open("r+b") as file:
             file.write(struct.pack("=q", int(seconds * 1e9)))
-
-
-def _library() -> Path:
-    """Return the library, compiled if it was not yet."""
-    made = toolchain.cache_dir() / f"moved-clock-{toolchain.fingerprint([SOURCE])}.so"
-    if not made.exists():
-        new = made.with_suffix(f".{os.getpid()}")
-        toolchain.run([toolchain.find("gcc"), "-O2", "-shared", "-fPIC", "-o", str(new), str(SOURCE), "-ldl"])
-        new.replace(made)
-    return made

@@ -1,9 +1,10 @@
-"""A real ZooKeeper server: the 3.8.4 that Kafka 3.9.1 comes with, with a session time-out short enough for tests."""
+"""Real ZooKeeper servers: the 3.8.4 that Kafka 3.9.1 comes with, with a session time-out short enough for tests."""
 
 import re
+import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.harness import toolchain
@@ -21,6 +22,10 @@ clientPortAddress={host}
 admin.enableServer=false
 4lw.commands.whitelist=*
 """
+QUORUM = """\
+initLimit=100
+syncLimit=20
+"""
 
 
 class ZooKeeper:
@@ -34,6 +39,7 @@ class ZooKeeper:
         java: Sequence[str] = (),
         host: str = "127.0.0.1",
         prefix: Sequence[str] = (),
+        start: bool = True,
     ) -> None:
         """Start the server. `prefix` is in front of its command, to start it on another `host`."""
         self._directory = directory
@@ -46,16 +52,29 @@ class ZooKeeper:
         text = CONFIG.format(tick=TICK_MS, data=directory / "data", host=host, port=self.port)
         self._config.write_text(text + settings)
         self._java = list(java)
-        self.start()
+        self.frozen = self.launched = False
+        if start:
+            self.start()
 
     def start(self) -> None:
         """Start the server and wait until it serves: an earlier client might wait until its session expires."""
+        self.launch()
+        eventually(lambda: self.mode, seconds=60, what=f"ZooKeeper does not serve: see {self._directory}")
+
+    def launch(self) -> None:
+        """Start the server and return at once."""
         classpath = toolchain.maven_classpath(KAFKA_POM, KAFKA_VERSION)
         java = [toolchain.find("java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *self._java]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         command = [*self._prefix, *java, "-cp", classpath, main, str(self._config)]
         self.process = Process(command, self._directory / "zookeeper.log")
-        eventually(lambda: "Mode: standalone" in self.ask("srvr"), seconds=60)
+        self.frozen, self.launched = False, True
+
+    @property
+    def mode(self) -> str:
+        """Return "standalone", "leader" or "follower"; an empty string while the server does not serve."""
+        found = re.search(r"^Mode: (\w+)", self.ask("srvr"), re.MULTILINE)
+        return found[1] if found else ""
 
     def ask(self, word: str) -> str:
         """Return the answer to a four-letter word; empty while the server does not answer."""
@@ -76,6 +95,83 @@ class ZooKeeper:
     def stop(self) -> None:
         """Kill the server. Its log has all acknowledged changes."""
         self.process.kill()
+        self.frozen = False
+
+    def freeze(self) -> None:
+        """Stop the execution of the process (SIGSTOP); its sockets stay open."""
+        self.process.child.send_signal(signal.SIGSTOP)
+        self.frozen = True
+
+    def heal(self) -> None:
+        """Continue the execution of a frozen process, and launch one that was killed."""
+        if self.frozen:
+            self.process.child.send_signal(signal.SIGCONT)
+            self.frozen = False
+        elif self.process.child.poll() is not None:
+            self.launch()
+
+    @property
+    def transaction_logs(self) -> Path:
+        """Return the directory of the logs of all changes."""
+        return self._directory / "data" / "version-2"
+
+
+class Ensemble:
+    """One server, or several that elect a leader, each on a host of its own."""
+
+    def __init__(self, directory: Path, hosts: Mapping[str, Sequence[str]]) -> None:
+        """Start a server on each host and wait until all serve. `hosts` has, by address, what is in front of a command
+        to run it there."""
+        self.servers: dict[str, ZooKeeper] = {}
+        several = len(hosts) > 1
+        members = "".join(f"server.{number}={host}:2888:3888\n" for number, host in enumerate(hosts, 1))
+        # A server that was away gets each change that it missed, and no snapshot: its log stays complete.
+        java = ["-Dzookeeper.commitLogCount=1000000"]
+        for number, (host, prefix) in enumerate(hosts.items(), 1):
+            place = directory / f"server-{number}" if several else directory
+            if several:
+                (place / "data").mkdir(parents=True)
+                (place / "data" / "myid").write_text(f"{number}\n")
+            settings = QUORUM + members if several else ""
+            self.servers[host] = ZooKeeper(place, settings=settings, java=java, host=host, prefix=prefix, start=False)
+        try:
+            for server in self.servers.values():
+                server.launch()
+            self.wait_until_serving()
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def address(self) -> str:
+        """Return the addresses of all servers, for clients."""
+        return ",".join(server.address for server in self.servers.values())
+
+    def leader(self) -> str:
+        """Wait for a leader and return its host; with one server that server's."""
+
+        def leaders() -> list[str]:
+            return [host for host, server in self.servers.items() if server.mode in ("leader", "standalone")]
+
+        eventually(leaders, seconds=60, what="ZooKeeper has no leader")
+        return leaders()[0]
+
+    def wait_until_serving(self) -> None:
+        """Wait until all servers serve."""
+        for host, server in self.servers.items():
+            eventually(lambda server=server: server.mode, seconds=60, what=f"ZooKeeper on {host} does not serve")  # type: ignore[misc]
+
+    def heal(self) -> None:
+        """Continue the servers that are frozen, launch those that were killed, and wait until all serve."""
+        for server in self.servers.values():
+            server.heal()
+        self.wait_until_serving()
+
+    def stop(self) -> None:
+        """Kill all servers that were started."""
+        for server in self.servers.values():
+            if server.launched:
+                server.stop()
 
 
 def jars_in(directory: Path) -> Path:
