@@ -11,6 +11,7 @@ thing is done to the cluster (nemesis.py) and undone; in every second history an
 
 import argparse
 import json
+import logging
 import random
 import shutil
 import subprocess
@@ -337,6 +338,7 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=60, help="records a second of each producer")
     parser.add_argument("--directory", type=Path, default=Path("/tmp/kafkapy-histories"))
     options = parser.parse_args()
+    logging.getLogger("kazoo").setLevel(logging.ERROR)  # that ZooKeeper's leader is away is no news here
     rng = random.Random(options.seed)
     choices = options.faults.split(",")
     shutil.rmtree(options.directory, ignore_errors=True)
