@@ -90,6 +90,7 @@ class Processor:
         self._idle = IdleConnections(settings.connections_max_idle_ms / 1000)
         self._openings = Openings(self)
         self._epoll = select.epoll()
+        self._epoll_fd = self._epoll.fileno()
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._woken = False
         self._messages: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
@@ -225,7 +226,8 @@ class Processor:
         while not (self.draining and self._drained()):
             try:
                 self._poll()
-                self._process_messages()
+                if self._messages:
+                    self._process_messages()
                 self._serve_ready()
                 self._run_timers()
                 if self._limits.exceeded:
@@ -243,11 +245,10 @@ class Processor:
 
         Waits for events only if no connection is queued and no message was posted.
         """
-        epoll = self._epoll.fileno()
-        events = syscalls.epoll_wait(epoll, 0)
+        events = syscalls.epoll_wait(self._epoll_fd, 0)
         self._now = self._clock.monotonic()
         if not events and not self._ready and not self._patient and not self._messages:
-            events = syscalls.epoll_wait(epoll, self._timeout_ms())
+            events = syscalls.epoll_wait(self._epoll_fd, self._timeout_ms())
             before, self._now = self._now, self._clock.monotonic()
             self.sleeping_s += self._now - before
         self.turns += 1
@@ -303,8 +304,9 @@ class Processor:
         if self.gathered:
             self._serving.answer_gathered()
         self.together = False
-        for _ in range(min(len(self._patient), _PATIENT_TURNS)):
-            self._serve(self._patient.popleft())
+        if self._patient:
+            for _ in range(min(len(self._patient), _PATIENT_TURNS)):
+                self._serve(self._patient.popleft())
 
     def _serve(self, conn: Connection) -> None:
         conn.queued = False

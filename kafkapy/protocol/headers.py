@@ -14,6 +14,7 @@ from kafkapy.protocol.apis import API_VERSIONS, APIS, Api, Buffer
 from kafkapy.protocol.strings import LONGEST
 
 _REQUEST = struct.Struct(">hhi")
+_REQUEST_TO_CLIENT = struct.Struct(">hhih")  # also with the length of the client id
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _CONTROLLED_SHUTDOWN = 7
@@ -55,27 +56,30 @@ def read_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
     Raises UnsupportedApi for an unknown API key or version, and ProtocolError for a frame that ends inside the header
     or an invalid header.
     """
-    if len(buffer) < 8:
-        raise ProtocolError(f"a frame of {len(buffer)} bytes is too short for a request header")
-    key, version, correlation_id = _REQUEST.unpack_from(buffer)
+    size = len(buffer)
+    if size >= 10:
+        key, version, correlation_id, length = _REQUEST_TO_CLIENT.unpack_from(buffer)
+    elif size >= 8:
+        key, version, correlation_id = _REQUEST.unpack_from(buffer)
+    else:
+        raise ProtocolError(f"a frame of {size} bytes is too short for a request header")
     api = APIS.get(key)
-    if api is None or not api.has_version(version):
+    if api is None or not api.min_version <= version <= api.max_version:
         raise UnsupportedApi(key, version, correlation_id)
     if key == _CONTROLLED_SHUTDOWN and version == 0:
         return RequestHeader(key, version, correlation_id, ""), 8
-    if len(buffer) < 10:
+    if size < 10:
         raise ProtocolError(f"{api.name} v{version}: the frame ends before the client id")
-    length = _INT16.unpack_from(buffer, 8)[0]
-    at = 10 + max(length, 0)
-    if at > len(buffer):
-        raise ProtocolError(f"{api.name} v{version}: a client id of {length} bytes with {len(buffer) - 10} bytes left")
+    at = 10 + length if length > 0 else 10
+    if at > size:
+        raise ProtocolError(f"{api.name} v{version}: a client id of {length} bytes with {size - 10} bytes left")
     client_id = str(memoryview(buffer)[10:at], "utf-8", "replace")
     # An invalid byte is replaced by three bytes, so the client id may become too long for a group's record, which
     # stores its members' client ids.
     if length > LONGEST // 3 and len(client_id.encode()) > LONGEST:
         raise ProtocolError(f"{api.name} v{version}: a client id of {length} bytes that is not UTF-8")
     if version >= api.flexible_from:
-        if at < len(buffer) and buffer[at] == 0:  # usually there are no tagged fields; this saves formatting the name
+        if at < size and buffer[at] == 0:  # usually there are no tagged fields; this saves formatting the name
             at += 1
         else:
             at = _skip_tagged_fields(buffer, at, f"{api.name} v{version}: request header")

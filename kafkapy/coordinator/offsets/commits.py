@@ -6,6 +6,7 @@ Source: Kafka's GroupCoordinator.handleCommitOffsets, handleTxnCommitOffsets and
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkapy._ext.offset_commit import encode_key, encode_value
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Codes = Callable[[list[int]], None]
 
 _MIN_RECORD_BYTES = 46  # the least size of a commit's record in bytes
+_metadata_of = attrgetter("committed.metadata")
 
 
 class Commit(NamedTuple):
@@ -119,6 +121,8 @@ def _accepted(offsets: list[GroupOffset], max_metadata: int) -> tuple[list[Group
     """Return the offsets whose metadata is not too long, and a list with an error code for every offset (NONE, or
     OFFSET_METADATA_TOO_LARGE)."""
     codes = [0] * len(offsets)
+    if not any(map(_metadata_of, offsets)):  # nearly no client sets it
+        return offsets, codes
     for at, offset in enumerate(offsets):
         metadata = offset.committed.metadata
         if metadata and _is_too_long(metadata, max_metadata):

@@ -83,7 +83,6 @@ class OffsetManager:
                 response.refuse(error)
                 continue
             by_shard.setdefault(shard, []).append((prepared, response))
-        timeout_s = settings["offsets.commit.timeout.ms"] / 1000
         for shard, commits in by_shard.items():
             shard.run_joined(
                 [
@@ -93,6 +92,7 @@ class OffsetManager:
             )
             for _, response in commits:
                 if not response.is_sent:  # the append waits
+                    timeout_s = settings["offsets.commit.timeout.ms"] / 1000
                     response.timer = shard.after(timeout_s, response.time_out)
 
     def partition_of(self, group_id: str) -> int:

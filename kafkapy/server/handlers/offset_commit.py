@@ -57,12 +57,14 @@ def _reads(broker: Services, call: Call) -> list[Action]:
 def commit(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[NetworkReply]]:
     """Handle the OffsetCommit requests of several connections, one call per connection, with one append per partition
     of `__consumer_offsets`."""
-    calls = [call for (call,) in lists]
-    if _is_large(calls[0]):  # a large frame is not joined with others, so this call is the only one
-        return [[_reply(broker, calls[0], answered(calls[0], partial(_commit, broker, calls[0]), broker.disk_pool))]]
+    first = lists[0][0]
+    if _is_large(first):  # a large frame is not joined with others, so this call is the only one
+        return [[_reply(broker, first, answered(first, partial(_commit, broker, first), broker.disk_pool))]]
     commits: list[tuple[Commit, Codes]] = []
-    answers = [Soon(call) for call in calls]
-    for answer, call in zip(answers, calls, strict=True):
+    answers: list[tuple[Call, Soon]] = []
+    for (call,) in lists:
+        answer = Soon(call)
+        answers.append((call, answer))
         try:
             begun = _begin(broker, call, answer.reply)
         except Exception:  # close this connection only; the other commits are not affected
@@ -72,7 +74,7 @@ def commit(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[Netwo
         if begun is not None:
             commits.append(begun)
     broker.offsets.commit_together(commits)
-    return [[_reply(broker, call, answer.leave())] for call, answer in zip(calls, answers, strict=True)]
+    return [[_reply(broker, call, answer.leave())] for call, answer in answers]
 
 
 def _reply(broker: Services, call: Call, answer: Any) -> NetworkReply:
