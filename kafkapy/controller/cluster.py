@@ -70,6 +70,12 @@ class Cluster:
         self._offline.update(new)
         return new
 
+    def recovered(self, replicas: Iterable[Replica]) -> list[Replica]:
+        """Note replicas that have taken a role, and return those that were offline before."""
+        back = [one for one in replicas if one in self._offline]
+        self._offline.difference_update(back)
+        return back
+
     def clear(self) -> None:
         """Forget everything, at the beginning of a term."""
         self.registered, self.shutting_down, self._offline = {}, set(), set()

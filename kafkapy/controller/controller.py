@@ -369,14 +369,20 @@ class ClusterController:
                 # A stale epoch means that the same role was sent twice.
                 stale = Errors.STALE_CONTROLLER_EPOCH
                 self._own_failures.update((key, error) for key, error in failures.items() if error.code != stale)
-            offline = [key for key, error in failures.items() if error.code == Errors.KAFKA_STORAGE_ERROR]
-            if offline:
-                self._post(lambda: self._replicas_failed(broker_id, offline))
+            if not self.is_alone:  # otherwise there is no other leader
+                self._post(lambda: self._roles_answered(broker_id, request, failures))
 
-    def _replicas_failed(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
-        if self.is_alone:  # there is no other leader
-            return
-        new = self._cluster.failed((topic, index, broker_id) for topic, index in partitions)
+    def _roles_answered(self, broker_id: int, request: RolesRequest, failures: Failures) -> None:
+        """Note which replicas are in log directories that have failed. As in Kafka, a replica is online again when it
+        takes a role. (Kafka does not elect it at once.)
+        """
+        taken = [(one.topic, one.partition) for one in request.roles if (one.topic, one.partition) not in failures]
+        back = self._cluster.recovered((topic, index, broker_id) for topic, index in taken)
+        if back:
+            log.info("replicas of %d partitions on broker %d are online again", len(back), broker_id)
+            self._partitions.elect_offline([(topic, index) for topic, index, _ in back])
+        offline = [key for key, error in failures.items() if error.code == Errors.KAFKA_STORAGE_ERROR]
+        new = self._cluster.failed((topic, index, broker_id) for topic, index in offline)
         if new:
             log.warning(
                 "broker %d has lost the replicas of %d partitions: a log directory has failed", broker_id, len(new)

@@ -256,5 +256,10 @@ class OutsideChanges:
             self._controller.finish_marked(name)
         else:
             reason = "delete.topic.enable=false" if name in self._topics else "there is no such topic"
-            log.warning("another program has marked topic %s for deletion, but it is not deleted: %s", name, reason)
+            if not self._tree.exists(paths.topic(name)) and self._tree.exists(paths.config("topics", name)):
+                # A controller of Kafka, which removes the topic's node before the settings, was interrupted.
+                self._fence.discard(paths.config("topics", name))
+                log.info("the settings of topic %s, which another controller has deleted, are removed", name)
+            else:
+                log.warning("another program has marked topic %s for deletion, but it is not deleted: %s", name, reason)
             self._fence.discard(f"{paths.DELETE_TOPICS}/{name}")

@@ -12,7 +12,7 @@ from kafkapy.metadata.controller_fence import ControllerFence
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.roles import PartitionRole
 from kafkapy.metadata.topic_nodes import Move, PartitionState, Topic
-from kafkapy.metadata.tree import wait
+from kafkapy.metadata.tree import Create, wait
 from kafkapy.tools.topics.zookeeper import ZooKeeperTopics
 from tests.harness.wire import eventually
 from tests.server.requests import batch, start_broker
@@ -240,6 +240,23 @@ def test_a_topic_with_replicas_on_dead_brokers_stays_marked_as_deleted(tmp_path)
         assert tree.children("/admin/delete_topics") == ["both"]
         assert tree.children("/brokers/topics") == ["both"]
     finally:
+        server.stop()
+
+
+def test_the_settings_of_a_topic_whose_deletion_another_controller_has_begun_are_removed(tmp_path, caplog):
+    """Kafka's controller removes the topic's node, then its settings, then the mark. It may end in between."""
+    server = start_broker(tmp_path, broker_id=0)
+    tree = server._tree
+    changes = outside_changes(server)
+    try:
+        tree.commit([Create("/config/topics/gone", b'{"version":1,"config":{}}')])
+        tree.commit([Create(f"/admin/delete_topics/{name}") for name in ("gone", "never-was")])
+        changes.start()
+        eventually(lambda: not tree.children("/admin/delete_topics"))
+        assert not tree.exists("/config/topics/gone")
+        assert "topic never-was for deletion, but it is not deleted: there is no such topic" in caplog.text
+    finally:
+        changes.stop()
         server.stop()
 
 

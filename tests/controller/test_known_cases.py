@@ -5,81 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.controller.cluster import Registered
-from kafkapy.controller.controller import ClusterController, Settings
-from kafkapy.controller.requests import MetadataRequest, RolesRequest
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
-from kafkapy.metadata.cache import LiveBroker, MetadataCache
-from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.metadata.controller_fence import ControllerFence
-from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
-from kafkapy.metadata.producer_ids import ProducerIdBlocks
 from kafkapy.metadata.topics import PartitionState, TopicRegistry
 from kafkapy.metadata.tree import Delete, wait
-
-ME = 0
-
-
-class Brokers:
-    """Brokers 0, 1 and 2: what the controller has sent to each, and the cache that each fills from that."""
-
-    def __init__(self):
-        self.live = [0, 1, 2]
-        self.caches = {one: MetadataCache() for one in self.live}
-        self.roles = {one: {} for one in self.live}  # the last leader epoch of each partition, by broker
-
-    def registered(self):
-        return {one: Registered(LiveBroker(one, {}), one + 1) for one in self.live}
-
-    def send(self, broker, requests):
-        for request, answered in requests:
-            if isinstance(request, MetadataRequest):
-                self.caches[broker.id].set_brokers(ME, request.brokers)
-                self.caches[broker.id].update(request.partitions)
-            elif isinstance(request, RolesRequest):
-                self.roles[broker.id].update(((one.topic, one.partition), one.leader_epoch) for one in request.roles)
-            answered({})
-
-    def forget(self, broker_ids):
-        pass
-
-    def wait_for_others(self, timeout_s):
-        pass
-
-
-class Lab:
-    """Broker 0 as the controller of three brokers."""
-
-    def __init__(self, directory: Path):
-        self.tree = LocalTree(directory / FILE_NAME)
-        self.registry = ClusterRegistry(self.tree)
-        fence = ControllerFence(self.tree)
-        fence.set_term(self.registry.become_controller(ME, 0))
-        self.topics = TopicRegistry(self.tree, fence=fence)
-        self.brokers = Brokers()
-        self.controller = ClusterController(
-            fence,
-            self.topics,
-            ProducerIdBlocks(self.tree),
-            self.brokers,
-            broker_id=ME,
-            registered=self.brokers.registered,
-            wait_for_own=lambda: None,
-            first_epoch=lambda topic, index: 0,
-            later=lambda delay_s, work: None,
-            settings=Settings(lambda overrides: None, lambda topic: None, lambda: 1, lambda: 1, lambda topic: False),
-        )
-        self.controller.start(self.topics.all(), lambda: False)
-
-    def brokers_are(self, *live: int) -> None:
-        self.brokers.live = list(live)
-        self.controller.brokers_changed()
-        self.controller._events.run(lambda: None)  # it is carried out
-
-    def close(self) -> None:
-        self.controller.stop()
-        self.tree.close()
+from tests.controller.lab import Lab
 
 
 @pytest.fixture

@@ -1,0 +1,101 @@
+"""A controller in this process, and stand-ins for the brokers of its cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kafkapy.controller.cluster import Registered
+from kafkapy.controller.controller import ClusterController, Settings
+from kafkapy.controller.requests import MetadataRequest, RolesRequest
+from kafkapy.errors import KafkaError
+from kafkapy.metadata.cache import LiveBroker, MetadataCache
+from kafkapy.metadata.cluster import ClusterRegistry
+from kafkapy.metadata.controller_fence import ControllerFence
+from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
+from kafkapy.metadata.producer_ids import ProducerIdBlocks
+from kafkapy.metadata.topics import TopicRegistry
+
+ME = 0
+
+
+class Brokers:
+    """Brokers 0, 1 and 2: what the controller has sent to each, and the cache that each fills from that."""
+
+    sent: list[tuple[int, Any]]
+
+    def __init__(self) -> None:
+        self.live = [0, 1, 2]
+        self.sent = []  # requests, with the brokers to which they were sent
+        self.failures: dict[int, dict[tuple[str, int], KafkaError]] = {}  # with which brokers respond to new roles
+        self.silent: set[int] = set()  # brokers that do not respond
+        self.caches = {one: MetadataCache() for one in self.live}
+        self.roles: dict[int, dict[tuple[str, int], int]] = {
+            one: {} for one in self.live
+        }  # the last leader epoch of each partition, by broker
+
+    def registered(self) -> dict[int, Registered]:
+        return {one: Registered(LiveBroker(one, {}), one + 1) for one in self.live}
+
+    def send(self, broker: LiveBroker, requests: Sequence[tuple[Any, Any]]) -> None:
+        for request, answered in requests:
+            self.sent.append((broker.id, request))
+            if broker.id in self.silent:
+                continue
+            failures: dict[tuple[str, int], KafkaError] = {}
+            if isinstance(request, MetadataRequest):
+                self.caches[broker.id].set_brokers(ME, request.brokers)
+                self.caches[broker.id].update(request.partitions)
+            elif isinstance(request, RolesRequest):
+                named = {(one.topic, one.partition): one.leader_epoch for one in request.roles}
+                failing = self.failures.get(broker.id, {})
+                failures = {key: failing[key] for key in named if key in failing}
+                self.roles[broker.id].update((key, epoch) for key, epoch in named.items() if key not in failures)
+            answered(failures)
+
+    def forget(self, broker_ids: Any) -> None:
+        pass
+
+    def wait_for_others(self, timeout_s: float) -> None:
+        pass
+
+
+class Lab:
+    """Broker 0 as the controller of three brokers."""
+
+    def __init__(self, directory: Path):
+        self.tree = LocalTree(directory / FILE_NAME)
+        self.registry = ClusterRegistry(self.tree)
+        fence = ControllerFence(self.tree)
+        fence.set_term(self.registry.become_controller(ME, 0))
+        self.topics = TopicRegistry(self.tree, fence=fence)
+        self.brokers = Brokers()
+        self.controller = ClusterController(
+            fence,
+            self.topics,
+            ProducerIdBlocks(self.tree),
+            self.brokers,
+            broker_id=ME,
+            registered=self.brokers.registered,
+            wait_for_own=lambda: None,
+            first_epoch=lambda topic, index: 0,
+            later=lambda delay_s, work: None,
+            settings=Settings(lambda overrides: None, lambda topic: None, lambda: 1, lambda: 1, lambda topic: False),
+        )
+        self.controller.start(self.topics.all(), lambda: False)
+
+    def brokers_are(self, *live: int) -> None:
+        self.brokers.live = list(live)
+        self.controller.brokers_changed()
+        self.finish()
+
+    def finish(self) -> None:
+        """Wait until the controller has handled the events so far, and those that they have caused."""
+        while self.controller.queue_size:
+            self.controller._events.run(lambda: None)
+        self.controller._events.run(lambda: None)
+
+    def close(self) -> None:
+        self.controller.stop()
+        self.tree.close()

@@ -1,0 +1,39 @@
+"""Replicas in log directories that have failed, as the controller learns it from responses to LeaderAndIsr."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkapy.errors import Errors, KafkaError
+from tests.controller.lab import Lab
+
+BROKEN = KafkaError(Errors.KAFKA_STORAGE_ERROR, "the disk is broken")
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    lab = Lab(tmp_path)
+    yield lab
+    lab.close()
+
+
+def test_a_replica_is_online_again_when_it_takes_a_role(lab: Lab) -> None:
+    """As in KafkaController.processLeaderAndIsrResponseReceived: without a new registration of the broker."""
+    lab.controller.create("t", by_hand={0: [1]})
+    lab.controller.create("u", by_hand={0: [1, 2]})
+    lab.brokers.failures[1] = {("t", 0): BROKEN, ("u", 0): BROKEN}
+    lab.controller.directory_failed(1)  # asks for the errors
+    lab.finish()
+    assert (lab.topics.state("t", 0).leader, lab.topics.state("t", 0).isr) == (-1, [1])
+    assert (lab.topics.state("u", 0).leader, lab.topics.state("u", 0).isr) == (2, [2])
+    assert lab.brokers.caches[2].leader("u", 0).offline == (1,)
+
+    lab.brokers.failures.clear()
+    lab.controller.directory_failed(1)
+    lab.finish()
+    assert (lab.topics.state("t", 0).leader, lab.topics.state("t", 0).isr) == (1, [1])
+    assert lab.brokers.caches[2].leader("t", 0).offline == ()
+    assert lab.topics.state("u", 0).leader == 2
+    lab.controller.isr_changed([("u", 0)])
+    assert lab.brokers.caches[2].leader("u", 0).offline == ()
