@@ -39,7 +39,7 @@ class Curve:
             return ""
         (smallest, first), (largest, last) = points[0], points[-1]
         of = re.sub(r"s\b", "", self.of, count=1) if smallest == 1 else self.of  # "partitions per session"
-        text = f"{_said(first)} {self.unit} with {smallest:,} {of}, {_said(last)} with {largest:,}"
+        text = f"{_with_digits(first)} {self.unit} with {smallest:,} {of}, {_with_digits(last)} with {largest:,}"
         return f"{text}: {growth(points)} their number" if len(points) > 1 else text
 
     def as_json(self, key: str) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class Curve:
         }
 
 
-def _said(cost: float) -> str:
+def _with_digits(cost: float) -> str:
     return f"{cost:,.0f}" if cost >= 1000 else f"{cost:.3g}"
 
 

@@ -1,4 +1,5 @@
-"""Fetches Kafka's jars from Maven Central once into the user's cache: 3.9.1, and versions with old clients."""
+"""Fetches jars from Maven Central once into the user's cache: Kafka 3.9.1, versions with old clients, and Spark's own
+Kafka source."""
 
 from __future__ import annotations
 
@@ -10,12 +11,20 @@ from pathlib import Path
 
 KAFKA_VERSION = "3.9.1"
 ORIGINAL, LAST_ORIGINAL = "0.8.2.2", "0.10.2.2"  # consumers that rebalance through ZooKeeper; MirrorMaker
+SPARK_SOURCE = "spark-source-4.0.0"  # the Kafka source of Spark 4.0.0, without what every pyspark has
 
-# The artifacts for each version: group and artifact, and the version if it is not Kafka's.
+# The artifacts for each version: group and artifact, and the version if it is not Kafka's. What they depend on is
+# fetched, too, except for SPARK_SOURCE.
 NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
     KAFKA_VERSION: (("org.apache.kafka", "kafka_2.13"), ("org.apache.kafka", "kafka-tools")),
     ORIGINAL: (("org.apache.kafka", "kafka_2.11"),),
     LAST_ORIGINAL: (("org.apache.kafka", "kafka_2.12"), ("javax.xml.bind", "jaxb-api", "2.3.1")),
+    SPARK_SOURCE: (
+        ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.0.0"),
+        ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+        ("org.apache.kafka", "kafka-clients", "3.9.0"),
+        ("org.apache.commons", "commons-pool2", "2.12.0"),
+    ),
 }
 
 
@@ -24,10 +33,16 @@ def class_path(version: str = KAFKA_VERSION) -> str:
     return f"{fetch(version)}/*"
 
 
+def cache() -> Path:
+    """Return the directory in the user's cache."""
+    directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafkapy"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
 def fetch(version: str = KAFKA_VERSION) -> Path:
     """Return the directory with the jars; fetch them if it does not exist. An interrupted fetch does not create it."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafkapy"
-    jars = cache / f"kafka-{version}-perf"
+    jars = cache() / (f"{version}-perf" if version == SPARK_SOURCE else f"kafka-{version}-perf")
     if jars.is_dir():
         return jars
     for tool in ("java", "mvn"):
@@ -36,10 +51,11 @@ def fetch(version: str = KAFKA_VERSION) -> Path:
                 f"perf: {tool} is not on the PATH, but needed to run Apache Kafka "
                 "(Debian: apt-get install default-jre-headless maven); or measure only kafkapy: --brokers kafkapy"
             )
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as scratch:
+    with tempfile.TemporaryDirectory(dir=cache(), prefix="fetch-") as scratch:
         (Path(scratch) / "pom.xml").write_text(_pom(version))
         command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"]
+        if version == SPARK_SOURCE:
+            command.append("-DexcludeTransitive=true")
         subprocess.run([*command, f"-DoutputDirectory={scratch}/jars"], cwd=scratch, check=True)
         try:
             (Path(scratch) / "jars").rename(jars)

@@ -11,10 +11,10 @@ from typing import Any
 
 @dataclass
 class Newest:
-    """Merged results: `rows` and `curves` by key, as in the files; `steps` and `soak`; `said`: the machine and the run
-    of each file.
+    """Merged results: `rows` and `curves` by key, as in the files; `steps` and `soak`; `origins`: the machine and the
+    run of each file.
 
-    All have a key `by`, the kafkapy that was measured. Rows and curves have a key `run`, their index in `said`.
+    All have a key `by`, the kafkapy that was measured. Rows and curves have a key `run`, their index in `origins`.
     """
 
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -22,7 +22,7 @@ class Newest:
     notes: list[str] = field(default_factory=list)
     steps: dict[str, Any] | None = None
     soak: dict[str, Any] | None = None
-    said: list[tuple[dict[str, str], dict[str, Any]]] = field(default_factory=list)
+    origins: list[tuple[dict[str, str], dict[str, Any]]] = field(default_factory=list)
 
     def those(self, prefix: str) -> list[dict[str, Any]]:
         """Return the rows whose key begins with `prefix`."""
@@ -50,11 +50,11 @@ def load(files: Sequence[Path]) -> Newest:
             elif "steps" in result:
                 found.steps = result["steps"] | by
             else:
-                by["run"] = len(found.said)
+                by["run"] = len(found.origins)
                 found.rows |= {row["key"]: row | by for row in result["rows"]}
                 found.curves |= {curve["key"]: curve | by for curve in result.get("curves", [])}
                 found.notes += [note for note in result["notes"] if note not in found.notes]
-                found.said.append((result["machine"], result["run"]))
+                found.origins.append((result["machine"], result["run"]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise SystemExit(f"perf: {file} cannot be read as a result of python -m perf: {error}") from None
     return found

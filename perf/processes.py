@@ -27,7 +27,7 @@ class Child:
     ) -> None:
         self.command = list(command)
         self.log = log
-        self._said_from = log.stat().st_size if log.exists() else 0
+        self._output_from = log.stat().st_size if log.exists() else 0
         self.started = time.perf_counter()
         with log.open("ab") as file:
             self.process = subprocess.Popen(
@@ -56,15 +56,22 @@ class Child:
         if self.process.stdout:
             self.process.stdout.close()
 
-    def said(self) -> str:
+    def kill(self) -> None:
+        """Send SIGKILL; return when the process has ended."""
+        self.process.kill()
+        self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
+
+    def output(self) -> str:
         """Return what this process wrote to its log, without the output of earlier processes in the same file."""
         with self.log.open("rb") as file:
-            file.seek(self._said_from)
+            file.seek(self._output_from)
             return file.read().decode(errors="replace")
 
     def failure(self, what: str) -> RuntimeError:
         """Return an error with the last lines of the process's output."""
-        last_lines = self.said().splitlines()[-15:]
+        last_lines = self.output().splitlines()[-15:]
         state = self.process.poll()
         state_text = "is still running" if state is None else f"ended with exit code {state}"
         return RuntimeError(

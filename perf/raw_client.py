@@ -114,6 +114,12 @@ class RawClient:
         found = self._metadata(topic).topics[0]
         return [0 if partition.error_code else len(partition.isr_nodes) for partition in found.partitions]
 
+    def leaders(self, topic: str) -> list[int]:
+        """Return the leader of each partition, -1 if there is none; empty if the broker does not know the topic."""
+        found = self._metadata(topic).topics[0]
+        of = {partition.partition_index: partition.leader_id for partition in found.partitions}
+        return [of[partition] for partition in sorted(of)]
+
     def _metadata(self, topic: str | None, create: bool = False) -> Any:
         request = METADATA.Request
         topics = [] if topic is None else [request.Topics(name=topic)]

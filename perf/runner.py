@@ -79,11 +79,11 @@ def _step(bench: Bench, measurement: Measurement, side: str, number: int, most: 
         into.left_out.append(f"{measurement.name} of {side}, run {number} (not finished after {most:.0f} s)")
     except Exception as error:
         into.failures.append(f"{measurement.name} of {side}, run {number}: {type(error).__name__}: {error}")
-        _say(into.failures[-1])
+        _report(into.failures[-1])
     took = time.monotonic() - began
     into.seconds.setdefault(measurement.name, {}).setdefault(side, []).append(round(took, 1))
     if took > 0.1:
-        _say(f"run {number}  {measurement.name:<19} {side:<8} {took:6.1f} s")
+        _report(f"run {number}  {measurement.name:<19} {side:<8} {took:6.1f} s")
 
 
 def _measure(bench: Bench, measurement: Measurement, side: str) -> Figures:
@@ -111,5 +111,5 @@ def _within(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     print(text, file=sys.stderr, flush=True)

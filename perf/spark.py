@@ -1,25 +1,23 @@
 """Functions for the Spark measurements: sessions with Spark's own Kafka source and kafkapy's, topics, rates.
 
 In these rows the side `kafka` is Spark's own source 4.0.0, not Apache Kafka's broker; both sides use a kafkapy broker.
-Sessions have local[2] and Spark's defaults. There is one for each side and version, which all measurements share. They
-come from the harness of the tests, which keeps pyspark 4.0.0 and the jars in the user's cache.
+Sessions have local[2] and Spark's defaults. There is one for each side and version, which all measurements share. The
+sessions are in processes of their own (perf.spark_driver).
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from statistics import median
-from unittest.mock import patch
 
-from perf import frames
+from perf import frames, spark_driver
 from perf.brokers import Broker
 from perf.cpu import cpu_seconds
 from perf.measurement import KAFKA, Bench
 from perf.raw_client import RawClient
-from tests.harness import spark as harness
+from perf.spark_driver import Driver
 
 PARTITIONS = 2
 REPEATS = 1  # of a job, after a first run that does not count
@@ -30,8 +28,8 @@ OLDEST, NEWEST = "oldest", "newest"  # versions of pyspark; Spark's own source i
 
 def fetch() -> None:
     """Download what sessions need into the user's cache."""
-    harness.own_source_jars()
-    harness.oldest_python()
+    spark_driver.own_source_jars()
+    spark_driver.oldest_python()
 
 
 def source_of(side: str) -> str:
@@ -39,29 +37,24 @@ def source_of(side: str) -> str:
     return SOURCES.get(side, "kafkapy")
 
 
-def driver(bench: Bench, side: str, version: str = OLDEST) -> AbstractContextManager[harness.Driver]:
+def driver(bench: Bench, side: str, version: str = OLDEST) -> AbstractContextManager[Driver]:
     """Return a warm driver: pyspark 4.0.0 with both sources, or the newest pyspark with kafkapy's source only."""
     name = f"spark-{side}-{version}"
     return bench.kept(name, lambda: _started(bench.directory / name, version))
 
 
 @contextmanager
-def _started(directory: Path, version: str) -> Iterator[harness.Driver]:
+def _started(directory: Path, version: str) -> Iterator[Driver]:
     if version == NEWEST:
-        settings, python = harness.settings(directory, spark_driver_memory="2g"), None
+        running = Driver(directory, spark_driver.settings(directory))
     else:
-        jars = harness.own_source_jars()
-        settings = harness.settings(directory, spark_driver_memory="2g", spark_jars=jars)
-        python = harness.oldest_python()
-    settings["spark.driver.extraJavaOptions"] = f"-Djava.io.tmpdir={directory}"  # nothing else: the JVM's defaults
-    with patch.dict(os.environ, PYTHONPYCACHEPREFIX=str(directory.parent / "pycache")):
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # so that modules are compiled once, not in every worker
-        running = harness.Driver(directory, settings, python)
+        settings = spark_driver.settings(directory, spark_jars=spark_driver.own_source_jars())
+        running = Driver(directory, settings, spark_driver.oldest_python())
     with running:
         yield running
 
 
-def cpu(driver: harness.Driver, broker: Broker) -> float:
+def cpu(driver: Driver, broker: Broker) -> float:
     """Return the CPU seconds so far of the driver, its JVM, its Python workers and the broker together."""
     return cpu_seconds(driver.child.pid) + cpu_seconds(broker.pid)
 
@@ -79,7 +72,7 @@ def fill(port: int, topic: str, size: int, count: int) -> int:
 
 
 def rate_and_cpu(
-    driver: harness.Driver, broker: Broker, count: int, job: Callable[..., list[float]], *given: object
+    driver: Driver, broker: Broker, count: int, job: Callable[..., list[float]], *given: object
 ) -> tuple[float, float]:
     """Run a job of perf.spark_jobs that handles `count` rows each time; return M rows/s, and µs of CPU per row."""
     spent = -cpu(driver, broker)

@@ -132,7 +132,7 @@ def _headline(found: Newest, _: str) -> str:
         lines.append([words, *both, f"{times} ×" if times else ""])
     if not lines:
         return ""
-    machine, _run = found.said[parts[0]["run"]]
+    machine, _run = found.origins[parts[0]["run"]]
     runs = how_many([number for row in parts for number in _runs(row)])
     words = f"Medians of {runs} run{'s' if runs != '1' else ''} on {machine['machine']}, {machine['kernel']}"
     where = f"{words}, {machine['file system'].partition(',')[0]}, TCP {machine.get('TCP', 'unknown')}:"
@@ -143,7 +143,7 @@ def _machine(found: Newest, _: str) -> str:
     """Describe the machine of each file whose figures are shown."""
     shown = {part["run"] for part in (*found.rows.values(), *found.curves.values())}
     text = ""
-    for number, (machine, run) in enumerate(found.said):
+    for number, (machine, run) in enumerate(found.origins):
         if number in shown:
             command, runs = run.get("command", "python -m perf"), run["runs"]
             text += f"```\n{command}    # {run['scale']}, {'once' if runs == 1 else f'up to {runs} runs'}, "

@@ -52,7 +52,7 @@ class Members:
             self._process.kill()
             self._process.wait()
 
-    def say(self, *words: str) -> None:
+    def send(self, *words: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(" ".join(words) + "\n")
         self._process.stdin.flush()

@@ -14,6 +14,8 @@ from perf.measurements.commits import Commits
 from perf.measurements.compaction import Compaction
 from perf.measurements.connections import Connections
 from perf.measurements.consume import Consume
+from perf.measurements.controller_failover import ControllerFailover
+from perf.measurements.controller_leaders import ControllerLeaders
 from perf.measurements.fetch_sessions import FetchSessions
 from perf.measurements.group_commit import GroupCommit
 from perf.measurements.java import Java
@@ -91,4 +93,6 @@ ALL: tuple[Measurement, ...] = (
     ReplicationCatchUp(),
     ReplicationBeside(),
     ReplicationIdle(),
+    ControllerLeaders(),
+    ControllerFailover(),
 )

@@ -106,20 +106,20 @@ class ColdReaders(Measurement):
                 )
 
     def _idle_and_beside(
-        self, bench: Bench, key: str, latencies: Callable[[float], list[float]], reader_words: list[str], said: Path
+        self, bench: Bench, key: str, latencies: Callable[[float], list[float]], reader_words: list[str], output: Path
     ) -> Figures:
         """Measure without and with a cold reader. `latencies` runs the producer for a part of the usual time;
-        `reader_words` are the arguments of perf.cold_reader, whose output goes to `said`."""
+        `reader_words` are the arguments of perf.cold_reader, whose output goes to the file `output`."""
         latencies(0.25)  # warm
         idle = sorted(latencies(1))
-        reader = Child([sys.executable, "-m", "perf.cold_reader", *reader_words], said)
+        reader = Child([sys.executable, "-m", "perf.cold_reader", *reader_words], output)
         try:
-            wait_until(lambda: "reading" in reader.said(), reader, "the cold reader")
+            wait_until(lambda: "reading" in reader.output(), reader, "the cold reader")
             beside = sorted(latencies(1))
-            wait_until(lambda: len(reader.said().splitlines()) > 1, reader, "the cold reader's first pass")
+            wait_until(lambda: len(reader.output().splitlines()) > 1, reader, "the cold reader's first pass")
         finally:
             reader.stop()
-        passes = [[float(word) for word in line.split()] for line in reader.said().splitlines()[1:]]
+        passes = [[float(word) for word in line.split()] for line in reader.output().splitlines()[1:]]
         kept = max(share for _, share in passes)
         bench.note(key, f"{key}: {len(passes)} passes of the cold reader, with at most {100 * kept:.1f} % in memory")
         found = {f"{key}.rate": statistics.median(rate for rate, _ in passes)}

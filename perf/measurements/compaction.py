@@ -33,7 +33,7 @@ SETTINGS = {"log.cleaner.backoff.ms": "100"}
 TOPIC_CONFIG, SET = 2, 0
 LIMIT_S = 600.0
 # The brokers' log lines about a compaction: the name of the log and the speed in MB/s.
-SAID = {
+CLEANED = {
     "kafka": re.compile(r"cleaned log (\S+) \(dirty section.*?\(([\d.,]+) MB/sec\)", re.DOTALL),
     "kafkapy": re.compile(r"\b(\S+): cleaned up to offset .*?\(([\d.,]+) MB/s\)"),
 }
@@ -134,7 +134,7 @@ def _speed(broker: Broker, topic: str, meanwhile: Callable[[], object]) -> float
     """Wait until the broker logs that it has compacted the log, and return the speed; call `meanwhile` repeatedly."""
     deadline = time.monotonic() + LIMIT_S
     while True:
-        for log, speed in SAID[broker.kind].findall(broker.child.said()):
+        for log, speed in CLEANED[broker.kind].findall(broker.child.output()):
             if log == f"{topic}-0":
                 return float(speed.replace(",", ""))
         if time.monotonic() > deadline:

@@ -49,7 +49,7 @@ class OffsetsLoad(Measurement):
                         raise Refused(f"the offsets of {group} differ from the committed ones")
                 first = time.perf_counter() - broker.began
                 memory = resident_bytes(broker.pid)
-            output = broker.child.said()  # after the stop: the line may come after the first fetch
+            output = broker.child.output()  # after the stop: the line may come after the first fetch
         if share < 1:
             bench.note("offsets_load", f"load of offsets: {share * 1_000_000:,.0f} loaded, the time is for 1 M")
         return {

@@ -64,17 +64,17 @@ class RebalanceZooKeeper(Measurement):
 def _joins(members: Members, group: Group, size: int, count: int) -> tuple[float, float]:
     """Let one more member join `count` times; return the medians of the seconds and the members' CPU seconds."""
     for number in range(size - 1):
-        members.say("join", f"m{number}")
+        members.send("join", f"m{number}")
     group.settled(size - 1)
     took, cpu = [], []
     for number in range(count):
         last = f"last{number}"
         with used(members.pid) as usage:
-            members.say("join", last)
+            members.send("join", last)
             owned = group.settled(size)
         took.append((max(one.since for one in owned.values()) - group.joined(last)) / 1000)
         cpu.append(usage.cpu)
         if number < count - 1:
-            members.say("leave", last)
+            members.send("leave", last)
             group.settled(size - 1)
     return median(took), median(cpu)
