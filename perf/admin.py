@@ -69,7 +69,7 @@ ISR_VERSION = 1
 
 
 def configure(client: RawClient, kind: int, name: str, settings: Mapping[str, str]) -> None:
-    """Set settings of a topic or broker. Unlike the other requests, any broker may carry this one out."""
+    """Set settings of a topic or broker. The connection may lead to any broker, for those of a broker to that one."""
     request = INCREMENTAL_ALTER_CONFIGS.Request
     configs = [
         request.Resources.Configs(name=key, config_operation=SET, value=value) for key, value in settings.items()

@@ -18,6 +18,7 @@ class FollowingProducer:
     """Produces to some partitions in turn with acks=all while the block runs, and after an error asks for the leader.
 
     `ports`: broker id -> port; the first one, which must run all the time, is asked for the leaders.
+    `acks`: partition -> the perf_counter of each ack.
     """
 
     def __init__(self, ports: Mapping[int, int], topic: str, partitions: Sequence[int], size: int = 100) -> None:
@@ -25,10 +26,11 @@ class FollowingProducer:
         self._ports = ports
         self._topic = topic
         self._frames = {each: frames.produce(topic, records, frames.ACKS_ALL, each) for each in partitions}
-        self._acks: dict[int, list[float]] = {each: [] for each in partitions}
+        self.acks: dict[int, list[float]] = {each: [] for each in partitions}
         self._clients: dict[int, RawClient] = {}
         self._leaders: Sequence[int] = ()
         self._ended = threading.Event()
+        self._ended_at = 0.0
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -37,6 +39,7 @@ class FollowingProducer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended_at = time.perf_counter()
         self._ended.set()
         self._thread.join()
         for client in self._clients.values():
@@ -45,8 +48,10 @@ class FollowingProducer:
             raise self._error
 
     def longest_gap(self) -> float:
-        """Return the longest time between two acks of one partition, in seconds. Call it after the block."""
-        return max(later - ack for acks in self._acks.values() for ack, later in itertools.pairwise(acks))
+        """Return the longest time without an ack of one partition, in seconds. Call it after the block."""
+        return max(
+            later - ack for acks in self.acks.values() for ack, later in itertools.pairwise([*acks, self._ended_at])
+        )
 
     def _run(self) -> None:
         try:
@@ -77,7 +82,7 @@ class FollowingProducer:
             return False
         if answer.responses[0].partition_responses[0].error_code:
             return False
-        self._acks[partition].append(time.perf_counter())
+        self.acks[partition].append(time.perf_counter())
         return True
 
     def _client(self, number: int) -> RawClient:

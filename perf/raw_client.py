@@ -63,16 +63,7 @@ class RawClient:
 
     def create_assigned(self, topic: str, replicas: Sequence[Sequence[int]], **settings: str) -> None:
         """Create a topic with these replicas of each partition. This connection must lead to the controller."""
-        request = CREATE_TOPICS.Request
-        topics = request.Topics
-        wanted = topics(
-            name=topic,
-            num_partitions=-1,
-            replication_factor=-1,
-            assignments=[topics.Assignments(partition_index=at, broker_ids=[*ids]) for at, ids in enumerate(replicas)],
-            configs=[topics.Configs(name=name.replace("_", "."), value=value) for name, value in settings.items()],
-        )
-        self._create(request(topics=[wanted], timeout_ms=int(TIMEOUT * 1000)))
+        self._create(creation(topic, replicas, **settings))
 
     def _create(self, request: Any) -> None:
         answer = self.ask(CREATE_TOPICS, CREATE_TOPICS_VERSION, request)
@@ -267,6 +258,21 @@ class RawClient:
         if count == 0:
             raise ConnectionError("the broker closed the connection")
         return count
+
+
+def creation(topic: str, replicas: Sequence[Sequence[int]], **settings: str) -> Any:
+    """Return a CreateTopics request (CREATE_TOPICS_VERSION) for a topic with these replicas of each partition;
+    `settings` have _ instead of . in their names."""
+    request = CREATE_TOPICS.Request
+    topics = request.Topics
+    wanted = topics(
+        name=topic,
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[topics.Assignments(partition_index=at, broker_ids=[*ids]) for at, ids in enumerate(replicas)],
+        configs=[topics.Configs(name=name.replace("_", "."), value=value) for name, value in settings.items()],
+    )
+    return request(topics=[wanted], timeout_ms=int(TIMEOUT * 1000))
 
 
 def check(code: int, what: str) -> None:

@@ -16,6 +16,9 @@ from perf.measurements.connections import Connections
 from perf.measurements.consume import Consume
 from perf.measurements.controller_failover import ControllerFailover
 from perf.measurements.controller_leaders import ControllerLeaders
+from perf.measurements.controller_reassign import ControllerReassign
+from perf.measurements.controller_small import ControllerSmall
+from perf.measurements.controller_topics import ControllerTopics
 from perf.measurements.fetch_sessions import FetchSessions
 from perf.measurements.group_commit import GroupCommit
 from perf.measurements.java import Java
@@ -95,4 +98,7 @@ ALL: tuple[Measurement, ...] = (
     ReplicationIdle(),
     ControllerLeaders(),
     ControllerFailover(),
+    ControllerTopics(),
+    ControllerReassign(),
+    ControllerSmall(),
 )

@@ -6,7 +6,7 @@ from perf.measurement import KAFKAPY, Bench, Measurement
 from perf.measurements import ALL
 
 OTHERS = {"java", "rebalance_zookeeper"}  # they need other programs, or wait long
-WITH_JAVA = ("spark-", "replication_")
+WITH_JAVA = ("spark-", "replication_", "controller_")
 MEASUREMENTS = [each for each in ALL if each.name not in OTHERS and not each.name.startswith(WITH_JAVA)]
 # One of each family: writing, reading, small requests, processes, coordinators, many topics, files, clients.
 QUICK = {
