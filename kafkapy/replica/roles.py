@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
@@ -19,6 +20,7 @@ from kafkapy.metadata.cache import MetadataCache
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.roles import ANY_EPOCH, NO_LEADER, TOPIC_DELETED, PartitionRole, StopPartition
 from kafkapy.replica.manager import NO_EPOCH, ReplicaManager, check_later
+from kafkapy.runtime.threads import run_all
 
 log = logging.getLogger("kafkapy.replica.roles")
 
@@ -27,6 +29,9 @@ Change = PartitionRole | StopPartition
 Failures = dict[TopicPartition, KafkaError]
 
 RETRY_S = 1.0  # how often the roles are tried again that a full disk or another shortage has prevented
+# A new leader writes its leader epoch to the disk and waits for that. A file system commits what several threads wait
+# for together.
+_THREADS = 4
 MOST_IN_VAIN = 100  # most roles that are tried in vain at a time: requests of the controller wait meanwhile
 
 
@@ -62,8 +67,8 @@ class Roles:
         self._is_short = False  # `take_again` is due
 
     def apply(self, controller_epoch: int, changes: Sequence[Change]) -> Failures:
-        """Carry out the changes; return the errors of failed changes by (topic, partition). A failure does not stop the
-        others.
+        """Carry out the changes, those of different partitions at the same time; return the errors of failed changes by
+        (topic, partition). A failure does not stop the others.
 
         All changes fail with STALE_CONTROLLER_EPOCH if a controller with a later epoch has called before. A role for a
         log that is loading counts as done: `loaded` carries it out. So does a role that a shortage prevents (a full
@@ -82,11 +87,18 @@ class Roles:
             )
             return {(change.topic, change.partition): stale for change in changes}
         failures: Failures = {}
+        by_partition: dict[TopicPartition, list[Change]] = {}
         for change in changes:
-            try:
-                self._apply(change)
-            except KafkaError as error:
-                failures[change.topic, change.partition] = error
+            by_partition.setdefault((change.topic, change.partition), []).append(change)
+
+        def apply_in_order(one: TopicPartition) -> None:
+            for change in by_partition[one]:
+                try:
+                    self._apply(change)
+                except KafkaError as error:
+                    failures[one] = error
+
+        run_all([partial(apply_in_order, one) for one in by_partition], _THREADS, "kafkapy-roles")
         return failures
 
     def update_metadata(self, controller_epoch: int, partitions: Sequence[PartitionRole]) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+import threading
 
 import pytest
 
@@ -147,6 +148,26 @@ def test_a_deposed_controller_is_not_obeyed(broker):
     assert broker.code() == Errors.NONE
     assert broker.code(1) == Errors.UNKNOWN_TOPIC_OR_PARTITION
     assert broker.apply(role(epoch=1), controller_epoch=5) == {}
+
+
+def test_leaders_do_not_wait_for_each_others_disk_writes(broker):
+    together = threading.Barrier(2)
+    write = broker.disk.replace
+
+    def replace(path, data):
+        if path.endswith("leader-epoch-checkpoint"):
+            together.wait(30)  # raises BrokenBarrierError if no other thread writes at the same time
+        write(path, data)
+
+    broker.disk.replace = replace
+    assert broker.apply(role(partition=0, is_new=True), role(partition=1, is_new=True)) == {}
+    assert [broker.code(partition) for partition in (0, 1)] == [Errors.NONE, Errors.NONE]
+
+
+def test_changes_of_one_partition_are_applied_in_their_order(broker):
+    roles = [role(epoch, leader=ME if epoch % 2 else 1) for epoch in range(20)]
+    assert broker.apply(*roles) == {}
+    assert broker.replicas.leader_epoch("t", 0) == 19
 
 
 @pytest.mark.parametrize("before", [ME, 1])
