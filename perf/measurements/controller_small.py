@@ -48,7 +48,7 @@ def _produce(bench: Bench, running: Cluster, topic: str, leaders: tuple[int, ...
     """Return the requests per second, and the CPU seconds of the leaders per 100,000 requests."""
     running.create_topic(topic, [[leader] for leader in leaders])
     records = frames.batch(frames.plain_values(SIZE, 1))
-    requests = max(4 * CONNECTIONS, bench.scale.requests)
+    requests = max(32 * CONNECTIONS, bench.scale.requests)
     each = [frames.produce(topic, records, 1, partition) for partition in range(len(leaders))]
     with ExitStack() as ending:
         turns = [number % len(leaders) for number in range(CONNECTIONS)]
