@@ -14,6 +14,7 @@ import json
 import logging
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -338,6 +339,7 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=60, help="records a second of each producer")
     parser.add_argument("--directory", type=Path, default=Path("/tmp/kafkapy-histories"))
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # with the end of all processes of the cluster
     logging.getLogger("kazoo").setLevel(logging.ERROR)  # that ZooKeeper's leader is away is no news here
     rng = random.Random(options.seed)
     choices = options.faults.split(",")

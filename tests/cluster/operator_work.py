@@ -234,7 +234,7 @@ class Operator(threading.Thread):
                 try:
                     with Wire(self._cluster[controller].address, TIMEOUT_S + 1) as wire:
                         code = code_of(wire.call(api, version, **fields))
-                except OSError:
+                except (OSError, AssertionError):  # the latter: the broker closed the connection
                     code = Errors.REQUEST_TIMED_OUT
                 if code in good:
                     return DONE, may_be_late
