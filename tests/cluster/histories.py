@@ -316,6 +316,14 @@ def _say(what: str) -> None:
     print(f"  {time.strftime('%H:%M:%S')} {what}", flush=True)
 
 
+def _step(suitable: Sequence[str], rng: random.Random, two_at_once: float) -> Step:
+    first = rng.choice(suitable)
+    second = [name for name in suitable if nemesis.may_be_together(first, name)]
+    if not second or rng.random() >= two_at_once:
+        return nemesis.FAULTS[first]
+    return nemesis.together(nemesis.FAULTS[first], nemesis.FAULTS[rng.choice(second)])
+
+
 def kinds(text: str) -> list[str]:
     """Return the kind of each broker: "kafka,kafkapy*2" stands for "kafka,kafkapy,kafkapy"."""
     found: list[str] = []
@@ -336,6 +344,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--faults", default=",".join(nemesis.FAULTS), help="choose among these only")
     parser.add_argument("--operated", choices=("never", "every-second", "always"), default="every-second")
+    parser.add_argument("--two-at-once", type=float, default=0, help="how often (0 to 1) a second fault comes on top")
     parser.add_argument("--rate", type=int, default=60, help="records a second of each producer")
     parser.add_argument("--directory", type=Path, default=Path("/tmp/kafkapy-histories"))
     options = parser.parse_args()
@@ -359,7 +368,7 @@ def main() -> int:
             directory = options.directory / f"history-{number}"
             operated = {"never": False, "every-second": number % 2 == 1, "always": True}[options.operated]
             suitable = [name for name in nemesis.suitable(cluster, quiet=not operated) if name in choices]
-            steps = [nemesis.FAULTS[rng.choice(suitable)] for _ in range(left)]
+            steps = [_step(suitable, rng, options.two_at_once) for _ in range(left)]
             problems = run_history(cluster, directory, number, rng, steps, options.rate, operated=operated)
             if problems:
                 print("\n".join(problems))

@@ -28,13 +28,20 @@ class Done(NamedTuple):
 Fault = Callable[[Cluster, random.Random], Done]
 
 
+def _working(cluster: Cluster) -> list[Member]:
+    """Return the brokers that run, and are neither frozen nor being stopped."""
+    return [each for each in cluster.members.values() if each.running and not each.frozen and not each.stopping]
+
+
 def _any(cluster: Cluster, rng: random.Random) -> Member:
-    return cluster[rng.choice(sorted(cluster.members))]
+    """Return one of the working brokers; there is one."""
+    return rng.choice(_working(cluster))
 
 
 def _controller(cluster: Cluster, rng: random.Random) -> Member:
     number = cluster.controller()
-    return cluster[number] if number in cluster.members else _any(cluster, rng)
+    working = [member for member in _working(cluster) if member.number == number]
+    return working[0] if working else _any(cluster, rng)
 
 
 def _brief_or_long(rng: random.Random) -> float:
@@ -57,14 +64,15 @@ def kill_most(cluster: Cluster, rng: random.Random) -> Done:
     """Leave one broker: what it leads has fewer in-sync replicas than min.insync.replicas."""
     left = _any(cluster, rng)
     for member in cluster.members.values():
-        if member is not left:
+        if member is not left and member.running:
             member.kill()
     return Done(f"kill all but broker {left.number}", rng.choice((1, BEYOND_TIMEOUTS_S)))
 
 
 def kill_all(cluster: Cluster, rng: random.Random) -> Done:
     for member in cluster.members.values():
-        member.kill()
+        if member.running:
+            member.kill()
     return Done("kill all", rng.choice((0, BEYOND_TIMEOUTS_S)))
 
 
@@ -347,6 +355,25 @@ FAULTS: dict[str, Fault] = {
     )
 }
 _WAIT_FOR_QUIET = {move_replicas, change_leaders, lose_disk, move_coordinators}
+_LEAVE_NOTHING = {kill_all, kill_most, kill_zookeeper, freeze_zookeeper, isolate_zookeeper}
+
+
+def together(first: Fault, second: Fault) -> Fault:
+    """Return a fault that does one thing and then, while that lasts, another one."""
+
+    def both(cluster: Cluster, rng: random.Random) -> Done:
+        one = first(cluster, rng)
+        time.sleep(rng.choice((0, 0.5, 2)))
+        other = second(cluster, rng)
+        return Done(f"{one.what}; and {other.what}", max(one.seconds, other.seconds))
+
+    return both
+
+
+def may_be_together(first: str, second: str) -> bool:
+    """Return True if a broker is left for the second fault, and ZooKeeper to find the controller, and if it does not
+    wait for what the first fault prevents."""
+    return FAULTS[first] not in _LEAVE_NOTHING and FAULTS[second] not in {*_WAIT_FOR_QUIET, bounce_unnoticed}
 
 
 def suitable(cluster: Cluster, *, quiet: bool) -> list[str]:
