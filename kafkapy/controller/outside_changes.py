@@ -240,6 +240,7 @@ class OutsideChanges:
                 self._refused.add(name)
                 raise
         elif name in self._topics:
+            self._fence.verify()  # a former controller does not know what its successor has deleted
             log.error(
                 "the node of topic %s was deleted, though the topic was not: this broker serves the topic until it "
                 "stops, and sets its logs aside at the next start",

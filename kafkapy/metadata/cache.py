@@ -209,6 +209,8 @@ class MetadataCache:
         that are in the cache stay as they are.
         """
         with self._lock:
+            if self._is_another(topic, topic_id):
+                self._partitions.pop(topic, None)
             partitions = self._partitions.setdefault(topic, {})
             for index, replicas in assignment.items():
                 if index not in partitions:
@@ -228,6 +230,13 @@ class MetadataCache:
             )
         self.store(TopicUpdate(name, topic_id, partitions) for name, (topic_id, partitions) in topics.items())
 
+    def remove(self, topic: str) -> None:
+        """Remove a topic that is deleted, and call `on_deleted`."""
+        with self._lock:
+            indexes = list(self._partitions.pop(topic, ()))
+            self._set_id(topic, ZERO_ID)
+        self.on_deleted(topic, indexes)
+
     def store(self, topics: Iterable[TopicUpdate]) -> None:
         """Store the changed partitions of these topics; keep the others. Partitions whose leader is
         LEADER_DURING_DELETE are removed from the cache, and `on_deleted` is called with their topic and indexes. A
@@ -246,6 +255,9 @@ class MetadataCache:
         """Store the changed partitions of a topic, and return the indexes of those that are deleted."""
         deleted = []
         partitions = self._partitions.get(topic.name)
+        is_deletion = any(leader.id == LEADER_DURING_DELETE for leader in topic.partitions.values())
+        if self._is_another(topic.name, topic.id) and not is_deletion:
+            partitions = None
         for index, leader in topic.partitions.items():
             if leader.id == LEADER_DURING_DELETE:
                 deleted.append(index)
@@ -262,6 +274,11 @@ class MetadataCache:
             self._partitions.pop(topic.name, None)
             self._set_id(topic.name, ZERO_ID)
         return deleted
+
+    def _is_another(self, topic: str, topic_id: bytes) -> bool:
+        """Return True if the cache has an earlier topic of this name, whose deletion this broker was not told."""
+        before = self._ids.get(topic, ZERO_ID)
+        return ZERO_ID not in (before, topic_id) and before != topic_id
 
     def _set_id(self, topic: str, topic_id: bytes) -> None:
         before = self._ids.get(topic, ZERO_ID)

@@ -68,6 +68,15 @@ class ControllerFence:
             return list(operations)
         return [Check(paths.CONTROLLER_EPOCH, self._term.version), *operations]
 
+    def verify(self) -> None:
+        """Raise KafkaError NOT_CONTROLLER if the controller term is over. Blocks. Raises TreeError if the metadata tree
+        cannot be asked."""
+        try:
+            if check := self.fenced([]):
+                self._tree.commit(check)
+        except BadVersion as error:
+            raise not_controller_error(error) or error from error
+
     def discard(self, path: str) -> None:
         """Delete a metadata node; do nothing if the node does not exist. Blocks until the change is made. Raises
         KafkaError NOT_CONTROLLER if the controller term is over, otherwise TreeError."""

@@ -247,6 +247,7 @@ class BrokerServer:
 
     def _make_replicas(self, tree: Tree, fence: ControllerFence) -> None:
         services = self.services
+        services.is_topic_gone = partial(is_gone, tree)
 
         def is_deleted(topic: str, topic_id: bytes) -> bool:
             return fence.is_held and is_gone(tree, topic, topic_id)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kafkapy.metadata import paths
 from kafkapy.metadata.controller_fence import ControllerFence
 from kafkapy.metadata.tree import BadVersion, Delete, NoNode, Tree
+from kafkapy.server.deleted_topics import forget_deleted
 
 if TYPE_CHECKING:
     from kafkapy.controller.controller import ClusterController
@@ -58,6 +59,7 @@ class Controllership:
         services.roles.accepts(self._fence.epoch)  # the former controller's requests change nothing from now on
         for topic in services.topics.all():
             services.cache.expect(topic.name, topic.id, topic.assignment)
+        forget_deleted(services, {topic.name for topic in services.topics.all()})
         # After the topics: clients that wait for brokers are answered with the topics, too.
         others = [broker for broker, _ in self._cluster.registered().values() if broker.id != services.broker_id]
         services.cache.set_brokers(services.broker_id, [*others, services.this])

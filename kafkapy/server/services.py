@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkapy.metadata.cache import LiveBroker, MetadataCache
@@ -61,6 +62,7 @@ class Services:
     dynamic_config: DynamicConfig
     fetch_sessions: FetchSessionCache
     following: Following
+    is_topic_gone: Callable[[str, bytes], bool]  # see topics.is_gone
     log_dir_moves: LogDirMoves
     log_manager: LogManager
     meters: RequestMeters
@@ -79,6 +81,7 @@ class Services:
     def __init__(self) -> None:
         # The controller epoch and the connection of the latest controller's request: see handlers.controller_requests.
         self.controller_source = (-1, 0)
+        self.metadata_epoch = -1  # the broker epoch of the latest registration for which all topics have been sent
         self.stopping = False  # True: fetches do not wait for data any more
         self.cache = MetadataCache()
 

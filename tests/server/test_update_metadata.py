@@ -254,3 +254,29 @@ def test_a_cache_is_complete_only_after_a_request_with_partitions(controller):
     assert not controller.services.cache.is_complete
     controller.send(partitions=[(0, OTHER, 0, [OTHER], [OTHER], [])])
     assert controller.services.cache.is_complete
+
+
+def test_the_first_topics_of_a_registration_replace_those_that_were_deleted_before_it(controller):
+    services = controller.services
+    deleted = []
+    services.cache.on_deleted = lambda topic, partitions: deleted.append((topic, list(partitions)))
+    services.is_topic_gone = lambda topic, topic_id: topic == "gone"  # "offline" has no live replica
+    first = services.broker_epoch + 1
+    everything = [(0, OTHER, 4, [OTHER], [OTHER], [])]
+    for topic in ("gone", "offline", "t"):
+        assert controller.send(8, everything, topic=topic, topic_id=topic.ljust(16).encode(), broker_epoch=first) == 0
+    assert sorted(services.cache.names()) == ["gone", "offline", "t"]
+    assert controller.send(8, broker_epoch=first + 1) == Errors.NONE  # a new controller: brokers, no topics
+    assert "gone" in services.cache
+    assert controller.send(8, everything, topic="t", topic_id=b"t".ljust(16), broker_epoch=first + 1) == Errors.NONE
+    assert sorted(services.cache.names()) == ["offline", "t"]
+    assert deleted == [("gone", [0])]
+
+
+def test_a_topic_that_was_created_again_has_only_its_new_partitions(controller):
+    one, two = (0, OTHER, 4, [OTHER], [OTHER], []), (1, OTHER, 4, [OTHER], [OTHER], [])
+    assert controller.send(8, [one, two]) == Errors.NONE
+    assert controller.send(8, [two]) == Errors.NONE
+    assert sorted(controller.services.cache.indexes("t")) == [0, 1]
+    assert controller.send(8, [one], topic_id=bytes(range(1, 17))) == Errors.NONE
+    assert list(controller.services.cache.indexes("t")) == [0]

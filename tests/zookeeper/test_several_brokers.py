@@ -13,8 +13,9 @@ from kafkapy.metadata.tree import Create, Set, Tree
 from kafkapy.protocol import apis
 from kafkapy.server.broker import BrokerServer
 from tests.harness.records import consume, produce
+from tests.harness.tcp_proxy import TcpProxy
 from tests.harness.wire import Wire
-from tests.harness.zookeeper import eventually
+from tests.harness.zookeeper import ZooKeeper, eventually
 from tests.zookeeper.conftest import Start
 
 QUICK = {
@@ -259,3 +260,37 @@ def test_a_failed_log_directory_costs_its_broker_the_leadership(brokers: Brokers
             brokers.wait_for("t", loses, sorted((loses, other)), index)
     assert brokers.leader("t", min(failed)).offline == (loses,)
     eventually(lambda: not brokers.tree.children("/log_dir_event_notification"))
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_broker_forgets_the_topics_that_were_deleted_while_its_session_had_expired(
+    start: Start, tree: Tree, zookeeper: ZooKeeper, connect: str, caplog: pytest.LogCaptureFixture, first: int
+) -> None:
+    """Broker 2 loses ZooKeeper, as a controller or not. No controller tells it of deletions in that time."""
+    proxy = TcpProxy(zookeeper.port)
+    places = {1: connect, 2: f"{proxy.address}/{connect.partition('/')[2]}"}
+    running = {broker_id: start(broker_id, places[broker_id]) for broker_id in (first, 3 - first)}
+    caches = {broker_id: server.services.cache for broker_id, server in running.items()}
+    try:
+        eventually(lambda: all(len(cache.live_brokers()) == 2 for cache in caches.values()))
+        controller = running[first].services.controller
+        for name, partitions in (("gone", 1), ("smaller", 2), ("kept", 1)):
+            controller.create(name, by_hand={index: [1] for index in range(partitions)})
+        assert set(caches[2].names()) == {"gone", "smaller", "kept"}
+        proxy.cut()
+        eventually(lambda: not tree.exists("/brokers/ids/2") and running[1].services.is_controller)
+        controller = running[1].services.controller
+        eventually(lambda: running[1].services.topics._fence.is_held)
+        controller.delete("gone")
+        controller.delete("smaller")
+        controller.create("smaller", by_hand={0: [1]})
+        assert "gone" in caches[2]
+        proxy.mend()
+        eventually(lambda: tree.exists("/brokers/ids/2"))
+        eventually(lambda: set(caches[2].names()) == {"smaller", "kept"})
+        eventually(lambda: list(caches[2].indexes("smaller")) == [0])
+        assert caches[2].topic_id("smaller") == caches[1].topic_id("smaller")
+        assert "though the topic was not" not in caplog.text
+    finally:
+        running[2].stop()
+        proxy.close()

@@ -2,7 +2,8 @@
 
 Source: KafkaApis.handleUpdateMetadataRequest, ZkMetadataCache.updateMetadata.
 
-Differences from Kafka: none known.
+Differences from Kafka: a broker whose session with ZooKeeper expired, and that has registered again, forgets the topics
+that were deleted meanwhile; Kafka's shows them until it is restarted.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 from kafkapy.errors import Errors
 from kafkapy.metadata.cache import Leader, LiveBroker, TopicUpdate
 from kafkapy.metadata.ids import ZERO_ID
+from kafkapy.metadata.tree import TreeError
 from kafkapy.network.replies import CLOSE
 from kafkapy.protocol.apis import UPDATE_METADATA
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
+from kafkapy.server.deleted_topics import forget_deleted
 from kafkapy.server.handlers.controller_requests import from_broker, is_late, pool, refusal
 
 if TYPE_CHECKING:
@@ -51,6 +54,12 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
     broker.cache.store(topics)
     if topics:
         broker.cache.is_complete = True  # the first request with partitions has those of all topics
+        if request.broker_epoch > broker.metadata_epoch:
+            broker.metadata_epoch = request.broker_epoch
+            try:
+                forget_deleted(broker, {topic.name for topic in topics})
+            except TreeError as error:
+                log.warning("topics that are deleted may still be shown to clients: %s", error)
     # Last: clients that wait for brokers are answered with the topics, too.
     broker.cache.set_brokers(request.controller_id, [_broker(one, call.version) for one in request.live_brokers])
     return make(error_code=Errors.NONE)
