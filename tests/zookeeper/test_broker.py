@@ -467,7 +467,7 @@ def test_partitions_are_moved_as_far_as_one_broker_can(
         tree.commit([Create("/admin/reassign_partitions", both)])
         eventually(lambda: not tree.exists("/admin/reassign_partitions"))
         assert listed(wire) == {}
-    assert "t-0 to be moved: the replicas [7] of partition 0 name brokers that are not there: [7]" in caplog.text
+    assert "requests is refused: the replicas [7] of partition 0 name brokers that are not there: [7]" in caplog.text
 
 
 def listed(wire: Wire) -> dict[tuple[str, int], tuple[list[int], list[int], list[int]]]:
