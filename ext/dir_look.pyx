@@ -126,14 +126,14 @@ cdef void errno_is_none() noexcept nogil:
 
 
 cdef int read_one(int fd, const char *name, Found *one) noexcept nogil:
-    cdef stat told
+    cdef stat status
     cdef int file
-    if fstatat(fd, name, &told, 0) < 0:
+    if fstatat(fd, name, &status, 0) < 0:
         return errno
     memcpy(one.name, name, strlen(name) + 1)
-    one.size, one.modified_ms = told.st_size, kafkapy_modified_ms(told)
-    one.is_dir, one.held = S_ISDIR(told.st_mode), -1
-    if S_ISREG(told.st_mode) and 0 < told.st_size <= SMALL:
+    one.size, one.modified_ms = status.st_size, kafkapy_modified_ms(status)
+    one.is_dir, one.held = S_ISDIR(status.st_mode), -1
+    if S_ISREG(status.st_mode) and 0 < status.st_size <= SMALL:
         file = openat(fd, name, O_RDONLY | O_CLOEXEC)
         if file >= 0:
             one.held = <int>c_read(file, one.content, SMALL)

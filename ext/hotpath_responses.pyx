@@ -160,7 +160,7 @@ cdef class FrameParts:
 
     def __cinit__(self):
         self.begun = 0
-        self.beside = 0
+        self.parts_size = 0
         self.spans = []
 
     cdef int write_records(self, object records, bint flexible) except -1:
@@ -171,7 +171,7 @@ cdef class FrameParts:
         if not PyObject_CheckBuffer(records):
             length = records.length
             self.write_size(length, flexible)
-            return self.put_beside(records, length)
+            return self.add_part(records, length)
         PyObject_GetBuffer(records, &held, PyBUF_SIMPLE)
         try:
             length = held.len
@@ -180,7 +180,7 @@ cdef class FrameParts:
                 return self.writer.put_raw(held.buf, length)
         finally:
             PyBuffer_Release(&held)
-        return self.put_beside(records, length)
+        return self.add_part(records, length)
 
     cdef int write_size(self, Py_ssize_t length, bint flexible) except -1:
         if length < -1 or length > MAX_FRAME - 1:
@@ -189,11 +189,11 @@ cdef class FrameParts:
             return self.writer.put_uvarint(<uint32_t>(length + 1))
         return self.writer.put_int32(<int32_t>length)
 
-    cdef int put_beside(self, object part, Py_ssize_t length) except -1:
+    cdef int add_part(self, object part, Py_ssize_t length) except -1:
         if length:
             self.end_span()
             self.parts.append(part)
-            self.beside += length
+            self.parts_size += length
         return 0
 
     cdef int end_span(self) except -1:
@@ -206,7 +206,7 @@ cdef class FrameParts:
     # The parts are cut from the Writer only here, because the size at its start is not known before.
     cdef list finish(self):
         cdef Py_ssize_t hole, begin, end
-        cdef Py_ssize_t size = self.writer.size + self.beside - 4
+        cdef Py_ssize_t size = self.writer.size + self.parts_size - 4
         if size > MAX_FRAME:
             raise ValueError(f"a response of {size} bytes does not fit into a frame")
         store32(self.writer.data, <uint32_t>size)

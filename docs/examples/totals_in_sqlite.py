@@ -4,9 +4,9 @@
 
 Records have an account as their key and an amount as their value. The totals, and the offset of the next record of
 each partition, are in one SQLite file and change in one transaction. The group only shares the partitions out; nothing
-is committed to it. Whoever is assigned a partition goes on where the file says. Start it as often as you like, with
-the same file: the copies share the work. When one dies, the others wait for it as many seconds as the last argument
-says, 10 without one.
+is committed to it. A member that is assigned a partition continues at the offset in the file. Start as many copies of
+the program as you like, with the same file: they share the work. When one dies, the others wait for it as many seconds
+as the last argument says, by default 10.
 """
 
 import sqlite3
@@ -43,10 +43,10 @@ class Totals:
         return None if found is None else int(found[0])
 
     def add(self, records: Sequence[ConsumerRecord]) -> bool:
-        """All of the records and their offsets, or nothing; False where somebody else was here meanwhile.
+        """Add all of the records and store their offsets, or neither. Return False if another copy has stored them.
 
-        A copy that was too slow for the group may still work on records that another one has taken over. It finds an
-        offset here that is not the one of its own next record, and lets go.
+        A copy that was too slow for the group may still have records of a partition that is assigned to another copy by
+        now. Then the stored offset is later than that of its first record.
         """
         by_partition: defaultdict[tuple[str, int], list[ConsumerRecord]] = defaultdict(list)
         for record in records:

@@ -7,7 +7,7 @@ from kafkapy.errors import Errors, KafkaError, message_of
 
 
 def grouped(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the partition indexes of each topic: a list of indexes by topic name."""
+    """Group (topic, partition index) pairs by topic: return a list of partition indexes by topic name."""
     topics: dict[str, list[int]] = {}
     for topic, index in partitions:
         topics.setdefault(topic, []).append(index)

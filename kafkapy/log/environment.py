@@ -160,8 +160,8 @@ class Environment:
                 self._pool.submit(guarded)
                 return
             except PoolStopped:
-                _log.debug("not done, the broker stops: %s", name)
+                _log.debug("left out because the broker stops: %s", name)
                 return
             except NoThread as error:
-                _log.warning("done by the scheduler: %s: %s", name, error)
+                _log.warning("run on the scheduler's thread: %s: %s", name, error)
         self._scheduler.schedule(name, guarded, delay_ms / 1000)

@@ -59,8 +59,8 @@ _log = logging.getLogger(__name__)
 
 
 class Watcher(Protocol):
-    """The interface of an object that must know when a log changes. PartitionLog.tell calls its `changed` method, and
-    PartitionLog.tell_end its `end_moved` method."""
+    """The interface of an object that must know when a log changes. PartitionLog.notify_watchers calls its `changed`
+    method, and PartitionLog.notify_end_watchers its `end_moved` method."""
 
     def changed(self) -> object: ...
 
@@ -156,7 +156,7 @@ class PartitionLog:
         self.high_watermark = loaded.log_start_offset
         active = loaded.segments.active
         self.end: tuple[int, Segment, int] = (loaded.end_offset, active, active.size)
-        self.flusher = Flusher(self, settled=loaded.settled)
+        self.flusher = Flusher(self, durable=loaded.durable)
         if loaded.unsynced is not None:
             self.flusher.sync_later(loaded.unsynced)
             following = loaded.segments.after(loaded.unsynced)
@@ -731,7 +731,7 @@ class PartitionLog:
 
     # --- changes
 
-    def tell(self) -> None:
+    def notify_watchers(self) -> None:
         """Call every watcher, after a change of the log start offset, the high watermark or the last stable offset.
 
         Any thread may call this method, without holding the lock: after an append the thread that moves the high
@@ -741,9 +741,9 @@ class PartitionLog:
         for watcher in list(self.watchers):
             watcher.changed()
 
-    def tell_end(self) -> None:
-        """Call every watcher of the log's end, after records were appended or the log was truncated. As `tell`, on any
-        thread and without the lock.
+    def notify_end_watchers(self) -> None:
+        """Call every watcher of the log's end, after records were appended or the log was truncated. Like
+        `notify_watchers`, it is called on any thread and without the lock.
         """
         for watcher in list(self.end_watchers):
             watcher.end_moved()
@@ -764,7 +764,7 @@ class PartitionLog:
                     raise self.disk_error(f"{doing} {self.name}", error) from error
         finally:  # a change that failed may be partly made
             if self.watchers:
-                self.tell()
+                self.notify_watchers()
 
     def check_open(self) -> None:
         if self.closed:
@@ -909,7 +909,7 @@ class PartitionLog:
             try:
                 snapshot = take_snapshot(self.producers, self.snapshots)
                 # Most logs were not written to since they were loaded, and need no sync.
-                if snapshot is not None or active.growing or not self.flusher.settled:
+                if snapshot is not None or active.growing or not self.flusher.only_active_changed:
                     active.seal()
                     # else the flush has synced the records
                     if active.preallocated or self.recovery_point < self.end[0]:

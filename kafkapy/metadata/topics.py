@@ -290,14 +290,14 @@ class TopicRegistry(KnownTopics):
         operations: Iterable[Operation],
         done: Callable[[Topic | None, KafkaError | None], None],
     ) -> None:
-        def made(error: TreeError | None) -> None:
+        def submitted(error: TreeError | None) -> None:
             if error is not None:
                 done(None, _as_kafka(error, topic.name))
                 return
             self._put(topic)
             done(topic, None)
 
-        self._submit(operations, made)
+        self._submit(operations, submitted)
 
     def _submit(
         self,

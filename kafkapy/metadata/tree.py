@@ -245,13 +245,13 @@ class Tree(ABC):
             done(None)
             return
 
-        def made(_: list[Any] | None, error: TreeError | None) -> None:
+        def submitted(_: list[Any] | None, error: TreeError | None) -> None:
             if error is not None:
                 done(error)
             else:
                 self.submit_in_order(changes[1:], done)
 
-        self.submit(changes[0], made)
+        self.submit(changes[0], submitted)
 
     def ensure(self, *paths: str) -> None:
         """Create those of the nodes at these paths, and of their ancestors, that do not exist, all in one change.

@@ -127,7 +127,7 @@ class Acceptor:
             if not self._limits.admit(listener.name, peer[0]):
                 self._rejected.add()
                 log.info(
-                    "refused a connection: its address has as many as it may have",
+                    "refused a connection: its address has max.connections.per.ip connections",
                     extra=fields(peer=f"{peer[0]}:{peer[1]}", limit=self._limits.limit_of(peer[0])),
                 )
                 sock.close()

@@ -226,7 +226,7 @@ class Serving:
         if state == LATER:
             self._processor.queue(conn)
         elif state == UNMADE:
-            self._have_made(conn)
+            self._make_piece(conn)
         else:
             assert state in (BLOCKED, COLD)  # an epoll event or `_unpark` queues the connection again
         return False
@@ -260,14 +260,18 @@ class Serving:
         if ahead is not None:
             ahead.drop()
 
-    def _have_made(self, conn: Connection) -> None:
+    def _make_piece(self, conn: Connection) -> None:
         part, conn.sender.unmade = conn.sender.unmade, None
         assert part is not None
         conn.parked = True
         offset = conn.outbox.offset
-        self._maker.make(part, offset, lambda piece, error: self._processor.post(self._made, conn, part, piece, error))
+        self._maker.make(
+            part, offset, lambda piece, error: self._processor.post(self._piece_made, conn, part, piece, error)
+        )
 
-    def _made(self, conn: Connection, part: Pieces, piece: bytes | memoryview, error: BaseException | None) -> None:
+    def _piece_made(
+        self, conn: Connection, part: Pieces, piece: bytes | memoryview, error: BaseException | None
+    ) -> None:
         if conn.closed:
             return
         conn.parked = False

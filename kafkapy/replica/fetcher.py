@@ -328,7 +328,7 @@ class Fetcher:
     def _items(self, fetched: Fetched) -> list[_Item]:
         """Return the partitions of a response that are still fetched."""
         if self._failure:
-            log.info("fetches from %s go on; partitions: %d", self.link.name, len(self._states))
+            log.info("fetches from %s continue; partitions: %d", self.link.name, len(self._states))
             self._failure = ""
         items, unknown = [], []
         with self._lock:

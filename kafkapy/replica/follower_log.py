@@ -65,7 +65,7 @@ def take(
         moved = True
     if moved:
         if own.watchers:
-            own.tell()
+            own.notify_watchers()
         partition.on_change(partition)
     return done
 

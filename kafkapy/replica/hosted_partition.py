@@ -99,6 +99,6 @@ class HostedPartition:
         `why`.
         """
         self.gone = why
-        self.log.tell()
-        self.log.tell_end()
+        self.log.notify_watchers()
+        self.log.notify_end_watchers()
         self.on_change(self)

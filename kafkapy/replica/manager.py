@@ -96,8 +96,8 @@ class ReplicaManager:
         self._absent: dict[str, dict[int, Absence | None]] = {}
         self._verifies_transactions = False
         # Called with each partition that this broker begins to lead, or ceases to lead. On any thread.
-        self.on_led: Callable[[Partition], object] = _nothing
-        self.on_lost: Callable[[Partition], object] = _nothing
+        self.on_became_leader: Callable[[Partition], object] = _nothing
+        self.on_lost_leadership: Callable[[Partition], object] = _nothing
         # Called with each partition that this broker begins to follow, or ceases to follow, on any thread. When
         # `on_followed` is called, no append of an earlier role can come any more.
         self.on_followed: Callable[[FollowedPartition], object] = _nothing
@@ -133,7 +133,7 @@ class ReplicaManager:
             partition.check_there()
         return partition
 
-    def led(self, topic: str, index: int, current_leader_epoch: int) -> Partition:
+    def require_leader(self, topic: str, index: int, current_leader_epoch: int) -> Partition:
         """Return the Partition, for a request that only the leader handles. As in Kafka, the leader epoch of the
         request is checked before the leadership.
 
@@ -309,8 +309,8 @@ class ReplicaManager:
             self._end_following(followed, KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "this broker leads it now"))
         if in_sync is not None:
             partition.advance()
-        partition_log.tell()
-        self.on_led(partition)
+        partition_log.notify_watchers()
+        self.on_became_leader(partition)
         return partition
 
     def _in_sync_replicas(
@@ -367,7 +367,7 @@ class ReplicaManager:
             partition = self._topics.get(topic, {}).pop(index, None)
         if partition is not None:
             partition.remove(reason)
-            self.on_lost(partition)
+            self.on_lost_leadership(partition)
         if before is not None:
             self._end_following(before, KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "a later leader epoch has begun"))
         self.on_followed(followed)
@@ -409,7 +409,7 @@ class ReplicaManager:
         deleted = KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} was deleted from this broker")
         if partition is not None:
             partition.remove(deleted)
-            self.on_lost(partition)
+            self.on_lost_leadership(partition)
         if followed is not None:
             self._end_following(followed, deleted)
 
@@ -453,7 +453,7 @@ class ReplicaManager:
         followed = [one for one in self.all_followed() if one.log.dir.parent == directory and one.gone is None]
         for partition in lost:
             partition.remove(gone)
-            self.on_lost(partition)
+            self.on_lost_leadership(partition)
         for one in followed:
             with self._lock:
                 self._absent.setdefault(one.topic, {})[one.index] = one.leader_epoch, gone

@@ -92,11 +92,11 @@ class MarkerWriter:
 
             def finished(error: KafkaError | None, one: TopicPartition = one) -> None:
                 if error is not None:
-                    writing.tell(one, error.code if error.code in _EXPECTED else Errors.NOT_LEADER_OR_FOLLOWER)
+                    writing.finished(one, error.code if error.code in _EXPECTED else Errors.NOT_LEADER_OR_FOLLOWER)
                 elif one[0] != OFFSETS_TOPIC:
-                    writing.tell(one, Errors.NONE)
+                    writing.finished(one, Errors.NONE)
                 else:
-                    self._offsets_ended(one[1], producer_id, commit, lambda: writing.tell(one, Errors.NONE))
+                    self._offsets_ended(one[1], producer_id, commit, lambda: writing.finished(one, Errors.NONE))
 
             self._append(one, OwnBatch(batch), finished)  # a copy: the log writes offset and leader epoch into it
 
@@ -147,7 +147,7 @@ class _Writing:
         if not partitions:
             done(self._codes)
 
-    def tell(self, one: TopicPartition, code: int) -> None:
+    def finished(self, one: TopicPartition, code: int) -> None:
         with self._lock:
             self._codes[one] = code
             self._left -= 1

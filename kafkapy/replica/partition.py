@@ -307,14 +307,14 @@ class Partition(HostedPartition):
         if self.in_sync is None:
             log.advance_high_watermark(end, self.leader_epoch)
             if log.watchers:
-                log.tell()
+                log.notify_watchers()
             if self._waits.pending:
                 self._complete_waits()
             self.on_change(self)
             return
         moved = self.in_sync.advance(end)
         if log.end_watchers:
-            log.tell_end()
+            log.notify_end_watchers()
         if moved:
             self._high_watermark_moved()
         else:
@@ -323,7 +323,7 @@ class Partition(HostedPartition):
     def _high_watermark_moved(self) -> None:
         """Wake what waits for the high watermark of a partition with several replicas."""
         if self.log.watchers:
-            self.log.tell()
+            self.log.notify_watchers()
         if self._waits.pending:
             self._complete_waits()
         self.on_change(self)

@@ -161,7 +161,7 @@ class Roles:
             if lasts:
                 self._later(RETRY_S, self.take_again)
             else:
-                log.warning("no role waits for the end of a shortage any more")
+                log.warning("the shortage is over: all roles that waited for it are applied")
 
     def accepts(self, controller_epoch: int) -> bool:
         """Return False if a controller with a later epoch has called before. Otherwise remember this epoch.

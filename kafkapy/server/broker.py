@@ -149,7 +149,7 @@ class BrokerServer:
             try:
                 self._stop(clean=False)
             except Exception:  # log it: the caller gets the error that made the start fail
-                log.exception("what had been started is not stopped")
+                log.exception("stopping after a failed start failed")
             raise
         log.info("started", extra=fields(broker=self.services.broker_id, seconds=f"{time.monotonic() - began:.3f}"))
 
@@ -277,8 +277,8 @@ class BrokerServer:
             services.replicas, settings.of, settings.reload, services.cache, self._later_on_the_cluster_pool
         )
         services.coordinators = coordinators = Coordinators(services, self._timer, self._scheduler)
-        services.replicas.on_led = coordinators.led
-        services.replicas.on_lost = coordinators.lost
+        services.replicas.on_became_leader = coordinators.became_leader
+        services.replicas.on_lost_leadership = coordinators.lost_leadership
         services.following = following = self._following = Following(services, self._timer)
         services.replicas.on_followed = following.follow
         services.replicas.on_unfollowed = following.stop

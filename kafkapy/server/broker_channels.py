@@ -210,7 +210,7 @@ class _Channel:
             if not closed:
                 if str(error) != self._problem:
                     self._problem = str(error)
-                    log.warning("broker %d does not get the controller's requests: %s", self._broker.id, error)
+                    log.warning("the controller's requests cannot be sent to broker %d: %s", self._broker.id, error)
                 self._timer.schedule(_RETRY_S, self._next)
             return
         self._problem = ""

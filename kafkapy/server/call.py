@@ -87,7 +87,7 @@ class Later:
         try:
             reply = as_reply(self._call, answer)
         except Exception:
-            log.exception("the answer to %s cannot be made", self._call)
+            log.exception("the response to %s cannot be encoded", self._call)
             reply = CLOSE
         self.pending.complete(reply)
 

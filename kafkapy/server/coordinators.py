@@ -38,8 +38,8 @@ class Coordinators:
         self._timer = timer
         self._scheduler = scheduler
         # The first thread that needs a part creates it, and with it other parts that it needs: the lock is reentrant.
-        self._making = threading.RLock()
-        self._made: dict[str, Any] = {}
+        self._lock = threading.RLock()
+        self._parts: dict[str, Any] = {}
         self.topics = InternalTopics(services)
 
     # --- parts
@@ -72,10 +72,10 @@ class Coordinators:
     def transaction_shards(self) -> Shards[TransactionMachine]:
         return self._part("transaction shards", self._make_transaction_shards)  # type: ignore[no-any-return]
 
-    def made(self, name: str) -> Any:
+    def existing(self, name: str) -> Any:
         """Return the coordinator, or part of one, that has this name. Return None, without creating it, if it does not
         exist yet."""
-        return self._made.get(name)
+        return self._parts.get(name)
 
     def shards_of(self, topic: str) -> Shards[Any]:
         """Return the shards, the partitions of a topic with the state loaded from them. The topic is
@@ -83,15 +83,15 @@ class Coordinators:
         return self.group_shards if topic == GROUPS else self.transaction_shards
 
     def _part(self, name: str, make: Callable[[], Any]) -> Any:
-        part = self._made.get(name)
+        part = self._parts.get(name)
         if part is None:
-            with self._making:
-                part = self._made.get(name)
+            with self._lock:
+                part = self._parts.get(name)
                 if part is None:
-                    part = self._made[name] = make()
+                    part = self._parts[name] = make()
         return part
 
-    # --- making them
+    # --- creating the parts
 
     def _make_groups(self) -> GroupCoordinator:
         from kafkapy.coordinator.groups.coordinator import GroupCoordinator
@@ -141,7 +141,7 @@ class Coordinators:
         from kafkapy.coordinator.group_counts import GroupCounts
         from kafkapy.coordinator.group_machine import GroupMachine, base_sequence_of
 
-        counts = self._made["group counts"] = GroupCounts()
+        counts = self._parts["group counts"] = GroupCounts()
         services = self._services
         interval_s = services.config["offsets.retention.check.interval.ms"] / 1000
         self._scheduler.schedule("offset-expiry", lambda: self.offsets.expire(), interval_s, interval_s)
@@ -206,7 +206,7 @@ class Coordinators:
 
     # --- callbacks for partitions that gain or lose leadership, on any thread
 
-    def led(self, partition: Partition) -> None:
+    def became_leader(self, partition: Partition) -> None:
         """Called when this broker becomes the leader of a partition: start loading its state if the partition belongs
         to `__consumer_offsets` or `__transaction_state`. Nothing is done for other topics."""
         # Also create the parts that requests need: in a first request, the imports would block a network thread.
@@ -217,7 +217,7 @@ class Coordinators:
             self.transaction_shards.start_loading(partition)
             self._part("for transactions", lambda: (self.transactions, self.verifier))
 
-    def lost(self, partition: Partition) -> None:
+    def lost_leadership(self, partition: Partition) -> None:
         """Called when this broker is no longer the leader of a partition: unload the coordinator state that was loaded
         from the partition, if there is any."""
         if partition.topic == GROUPS or partition.topic == TRANSACTIONS:
@@ -229,7 +229,7 @@ class Coordinators:
         Blocks until they are deleted in all loaded partitions of `__consumer_offsets`. So offsets that are committed to
         a new topic of the same name, created after this method returns, are kept.
         """
-        if "group shards" in self._made or GROUPS in self._services.cache:
+        if "group shards" in self._parts or GROUPS in self._services.cache:
             self.offsets.topic_deleted(topic, set(partitions))
 
     # --- stop
@@ -237,8 +237,8 @@ class Coordinators:
     def stop(self) -> None:
         """Answer all pending requests of the coordinators, and let them append no more records. The network must still
         be able to send responses."""
-        with self._making:
-            parts = dict(self._made)
+        with self._lock:
+            parts = dict(self._parts)
         for name in ("transaction shards", "group shards"):
             if name in parts:
                 parts[name].stop()

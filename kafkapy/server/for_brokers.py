@@ -91,7 +91,7 @@ def controlled_shutdown(services: Services, request: Any, version: int) -> Any:
     try:
         left = services.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
     except KafkaError as error:
-        log.warning("broker %d cannot shut down in order: %s", request.broker_id, error.message)
+        log.warning("the controlled shutdown of broker %d is refused: %s", request.broker_id, error.message)
         return make(error_code=error.code)
     shape = make.RemainingPartitions
     return make(remaining_partitions=[shape(topic_name=topic, partition_index=index) for topic, index in left])

@@ -74,7 +74,7 @@ class InternalTopics:
         try:
             self._services.disk_pool.submit(self._make, topic)
         except (PoolStopped, NoThread) as error:
-            self._tell(topic, KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, str(error)))
+            self._complete(topic, KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, str(error)))
         return True
 
     def _make(self, topic: str) -> None:
@@ -89,14 +89,14 @@ class InternalTopics:
         except KafkaError as error:
             if error.code != Errors.TOPIC_ALREADY_EXISTS:
                 self._warn(topic, error)
-                self._tell(topic, error)
+                self._complete(topic, error)
                 return
         except Exception as error:
-            log.exception("topic %s cannot be made", topic)
-            self._tell(topic, KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error)))
+            log.exception("topic %s cannot be created", topic)
+            self._complete(topic, KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error)))
             return
         there = topic in services.cache
-        self._tell(topic, None if there else KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, "it is being created"))
+        self._complete(topic, None if there else KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, "it is being created"))
 
     def _replicas_of(self, topic: str) -> int:
         """Return the number of replicas of the internal topic: the setting, or if that is not given, as many as there
@@ -126,9 +126,11 @@ class InternalTopics:
             return
         self._logged[topic] = error.message
         advice = f"; {_shape(topic).replicas} says how many" if error.code == Errors.INVALID_REPLICATION_FACTOR else ""
-        log.error("topic %s cannot be made, and without it there is no coordinator: %s%s", topic, error.message, advice)
+        log.error(
+            "topic %s cannot be created, and without it there is no coordinator: %s%s", topic, error.message, advice
+        )
 
-    def _tell(self, topic: str, error: KafkaError | None) -> None:
+    def _complete(self, topic: str, error: KafkaError | None) -> None:
         with self._lock:
             waiting = self._waiting.pop(topic)
         for then in waiting:

@@ -80,10 +80,10 @@ def _ask(services: Services, timeout_s: float) -> str | None:
 
 
 class DirectoryFailures:
-    """Tells the controller, through ZooKeeper, that a log directory of this broker has failed.
+    """Notifies the controller, through ZooKeeper, that a log directory of this broker has failed.
 
     The controller then sends this broker all its roles, and learns from the errors which replicas are offline. Any
-    thread may call `tell`, also one that holds a lock: a thread of its own writes the node, and retries until ZooKeeper
+    thread may call `report`, even one that holds a lock: a separate thread writes the node, and retries until ZooKeeper
     has it.
     """
 
@@ -93,13 +93,13 @@ class DirectoryFailures:
         self._stopped = threading.Event()
         self._thread: Thread | None = None
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Write a note for the controller that a log directory has failed. Returns at once."""
         thread = Thread(self._write, "log-dir-event")
         try:
             thread.start()
         except NoThread as error:
-            log.error("the controller is not told of the failed log directory: %s", error)
+            log.error("the controller cannot be notified of the failed log directory: %s", error)
         else:
             self._thread = thread
 
@@ -116,5 +116,5 @@ class DirectoryFailures:
                 self._tree.commit([node])
                 return
             except TreeError as error:
-                log.warning("the controller is not told of the failed log directory yet: %s", error)
+                log.warning("the controller cannot be notified of the failed log directory yet: %s", error)
                 self._stopped.wait(_RETRY_S)

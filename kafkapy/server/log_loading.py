@@ -88,10 +88,10 @@ class LogLoading:
                 time.sleep(_RETRY_S)
         except Exception as error:
             if not services.is_controller:
-                log.info("the topics are not taken over: this broker is not the controller any more")
+                log.info("the roles of all partitions are not sent: this broker is not the controller any more")
                 return
-            log.exception("the topics cannot be taken over")
-            self._on_failure(f"the topics cannot be taken over: {error}")
+            log.exception("the roles of all partitions cannot be sent")
+            self._on_failure(f"the roles of all partitions cannot be sent: {error}")
 
     def _has_taken_over(self) -> bool:
         """Send all roles. Return False if that has to be repeated, because ZooKeeper cannot be reached."""
@@ -105,7 +105,7 @@ class LogLoading:
                 services.cache.is_complete = True
         except KafkaError as error:
             if isinstance(error.__cause__, TreeUnreachable) and not must_stop():
-                log.warning("the topics are not taken over yet: %s", error.message)
+                log.warning("the roles of all partitions cannot be sent yet: %s", error.message)
                 return False
             raise
         return True

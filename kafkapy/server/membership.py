@@ -1,4 +1,4 @@
-"""This broker's registration in ZooKeeper beside other brokers, and whether it stands for election as controller.
+"""This broker's registration in ZooKeeper along with other brokers, and whether it stands for election as controller.
 
 Every registered broker stands for election when there is no controller. If the session of this broker expires while it
 runs, it registers again, with a new broker epoch.
@@ -182,7 +182,11 @@ class Membership:
             except Exception as error:  # without this thread the broker would never register again
                 expected = isinstance(error, TreeError | KafkaError | ValueError)
                 details = None if expected else error
-                log.warning("not registered yet, or the controller is not decided: %s", error, exc_info=details)
+                log.warning(
+                    "the registration, or the election of a controller, failed and is tried again: %s",
+                    error,
+                    exc_info=details,
+                )
                 in_doubt = True
                 if expired:
                     self._expired.set()

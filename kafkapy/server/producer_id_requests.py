@@ -49,10 +49,10 @@ def _block(response: Any) -> range | KafkaError:
     if code in _PASSING:
         return _later(f"the controller answers {name_of(code)}")
     if code != Errors.NONE:
-        log.error("the controller gives no producer ids: %s", name_of(code))
+        log.error("the controller refuses to allocate producer ids: %s", name_of(code))
         return _later(f"the controller answers {name_of(code)}")
     if first < 0 or count <= 0 or first > _LAST - count:
-        log.error("the controller gives an invalid block of producer ids: %d from %d on", count, first)
+        log.error("the controller allocated an invalid block of producer ids: %d from %d on", count, first)
         return _later("the controller gave an invalid block")
     return range(first, first + count)
 

@@ -1,5 +1,5 @@
-"""The additional parts of a broker with its metadata in ZooKeeper: its registration beside other brokers, its terms as
-the controller, and changes by other programs.
+"""The additional parts of a broker with its metadata in ZooKeeper: its registration in the cluster, its terms as the
+controller, and changes by other programs.
 
 Only created if zookeeper.connect is set.
 """
@@ -95,8 +95,8 @@ class SharedCluster:
         self._services.producer_ids.prefetch()  # so that the first producers need no access to ZooKeeper
 
     def directory_failed(self) -> None:
-        """Tell the controller that a log directory of this broker has failed. Returns at once."""
-        self._directory_failures.tell()
+        """Notify the controller that a log directory of this broker has failed. Returns at once."""
+        self._directory_failures.report()
 
     # The election, on the thread of the membership.
 

@@ -68,7 +68,7 @@ def produce(
         cluster.topic(topic, create=True)
         with _source(file if from_file else None) as source:
             total = os.fstat(source.fileno()).st_size if from_file else None
-            with progress(f"Sending to {topic}", total, beside_lines=False) as show:
+            with progress(f"Sending to {topic}", total, prints_lines=False) as show:
                 count = _send(producer, topic, source, lines, show)
     taken = time.monotonic() - began
     what = f"{count} record{'' if count == 1 else 's'}"

@@ -321,7 +321,7 @@ def _shown(follow: bool) -> "Iterator[Any]":
                 print(f"{counted(sums.rows, 'row')} loaded, {sums.rejected:,} kept aside", file=sys.stderr)
                 return
             if bar is None:
-                bar = stack.enter_context(progress("Loading", now.total, unit="records", beside_lines=False))
+                bar = stack.enter_context(progress("Loading", now.total, unit="records", prints_lines=False))
             bar(now.done)
 
         yield show

@@ -309,7 +309,7 @@ def test_the_watchers_and_waiting_readers_of_a_log_stay(host):
     host.log.watchers[watcher] = None
     host.begin()
     host.finish()
-    host.log.tell()
+    host.log.notify_watchers()
     assert watcher.count
 
 

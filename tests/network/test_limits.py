@@ -20,7 +20,7 @@ def test_an_address_above_its_share_is_closed_and_the_log_says_why(serve: Serve,
     assert first.is_open()
     assert second.is_open()
     assert running.connect().is_closed()
-    assert "has as many as it may have" in caplog.text
+    assert "its address has max.connections.per.ip connections" in caplog.text
     assert running.count("network_connections_rejected") == 1
     first.close()
     until(lambda: running.server.connections == 1)

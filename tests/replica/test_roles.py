@@ -65,8 +65,8 @@ class Broker:
             self.logs, broker_id=ME, timer=Timer(SYSTEM_CLOCK), append_pool=AtOnce(), stall_threshold=1.0
         )
         self.led, self.lost = [], []
-        self.replicas.on_led = self.led.append
-        self.replicas.on_lost = self.lost.append
+        self.replicas.on_became_leader = self.led.append
+        self.replicas.on_lost_leadership = self.lost.append
         self.cache = MetadataCache()
         self.due = []  # what is to be called after a second
         later = lambda delay_s, work: self.due.append(work)  # noqa: E731

@@ -183,10 +183,10 @@ class Member:
         )
         services.roles = self.roles = Roles(self.replicas, lambda topic: LogConfig({}), cache=services.cache)
         services.coordinators = self.coordinators = Coordinators(services, timer, self._scheduler)
-        self.replicas.on_led = self.coordinators.led
-        self.replicas.on_lost = self.coordinators.lost
+        self.replicas.on_became_leader = self.coordinators.became_leader
+        self.replicas.on_lost_leadership = self.coordinators.lost_leadership
         services.cache.on_deleted = self.coordinators.topic_deleted
-        self.coordinators._made["load queue"] = self.loads
+        self.coordinators._parts["load queue"] = self.loads
 
     @property
     def groups(self) -> GroupClients:

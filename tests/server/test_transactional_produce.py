@@ -54,9 +54,9 @@ def coordinator(transacting):
     services = transacting.services
     coordinator = Coordinator()
     verifier = TransactionVerifier(services.replicas, coordinator.verify, lambda: True)
-    services.coordinators._made["verifier"] = verifier
+    services.coordinators._parts["verifier"] = verifier
     yield coordinator
-    del services.coordinators._made["verifier"]
+    del services.coordinators._parts["verifier"]
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_verification_can_be_turned_off(transacting, wire, topic, coordinator):
     replicas = transacting.services.replicas
     replicas.verify_transactions(False)
     verifier = TransactionVerifier(replicas, coordinator.verify, lambda: False)
-    transacting.services.coordinators._made["verifier"] = verifier
+    transacting.services.coordinators._parts["verifier"] = verifier
     try:
         assert produce(wire, topic, {0: batch(b"a")}) == {0: Errors.NONE}
     finally:

@@ -78,7 +78,7 @@ def shown(monkeypatch):
 def test_a_bar_is_hidden_while_lines_are_printed_and_shown_again_after_them(shown, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
-    with progress("Checking", 50, beside_lines=False) as advance:
+    with progress("Checking", 50, prints_lines=False) as advance:
         advance(10)
         advance.hide()
         advance.hide()

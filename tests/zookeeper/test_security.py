@@ -108,7 +108,7 @@ def test_nodes_that_may_not_be_read_are_left_alone(secure: Secure, caplog: pytes
     other = ZooKeeperTree(settings(f"{secure.server.address}/hidden"))
     assert other.exists("/brokers")
     assert not other.exists("/config/users")
-    assert "our login may not read /hidden/config/users in ZooKeeper" in caplog.text
+    assert "the broker's login may not read /hidden/config/users in ZooKeeper" in caplog.text
     other.close()
     owner.close()
 

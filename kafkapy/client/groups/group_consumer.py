@@ -45,7 +45,7 @@ class GroupConsumer:
     Args:
         cluster: Bootstrap servers, or a Cluster whose addresses and time-outs are copied.
         assignors: Names or Assignors, the preferred one first. The group uses an assignor that all members support. If
-            all are cooperative, the consumer can go on reading the partitions that it keeps during a rebalance.
+            all are cooperative, the consumer can continue to read the partitions that it keeps during a rebalance.
         instance_id: Makes this consumer a static member (KIP-345), which can rejoin within the session time-out without
             a rebalance.
         auto_offset_reset: Where to start in a partition that has no committed offset or whose offset is out of range.

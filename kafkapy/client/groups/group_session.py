@@ -38,7 +38,7 @@ class GroupSession:
     Attributes:
         assigned: The assigned partitions. `step` and `leave` change them and call the rebalance listener.
         cooperative: True if all assignors are cooperative: the member then keeps its partitions while it rejoins, and
-            can go on reading them.
+            can continue to read them.
     """
 
     def __init__(

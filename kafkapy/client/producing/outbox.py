@@ -216,7 +216,7 @@ class Outbox:
         return chosen
 
     def _may_wait(self, batches: Sequence[PendingBatch]) -> bool:
-        """Let these batches, whose partitions have no leader, go on waiting. Ask for new metadata at intervals.
+        """Keep these batches waiting, because their partitions have no leader. Ask for new metadata at intervals.
 
         Return True if they may wait. If the oldest of them has exceeded the time limit, fail it, which drops all
         waiting batches, and return False.

@@ -164,7 +164,7 @@ class LogCleaner:
 
     def mark_uncleanable(self, log: PartitionLog, why: str) -> None:
         """Skip this log until the broker restarts, because cleaning it failed. `why` is logged as an error."""
-        _log.error("%s cannot be cleaned and is left alone until the broker starts again: %s", log.name, why)
+        _log.error("%s cannot be cleaned, and is not cleaned again until the broker restarts: %s", log.name, why)
         self._uncleanable[log] = why
 
     def postpone(self, log: PartitionLog, why: str) -> None:

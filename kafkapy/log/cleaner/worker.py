@@ -59,7 +59,7 @@ class CleanerThread(Thread):
                 if not cleaned and not self._stopping:
                     self._service.pause(self._settings.backoff_ms / 1000, lambda: self._stopping)
         except BaseException:
-            _log.exception("%s ended, which it never should", self.name)
+            _log.exception("%s ended unexpectedly", self.name)
 
     def _clean_one(self) -> bool:
         """Clean the log that needs cleaning most. Return False if no log needs cleaning.
@@ -74,7 +74,7 @@ class CleanerThread(Thread):
             self.last_delay_ms = self._service.longest_delay_ms
             self._clean(chosen)
         except (Interrupted, _Stopped):
-            _log.info("%s: the cleaning is given up, the log is wanted", chosen.log.name)
+            _log.info("%s: the cleaning stops, because the log is needed for something else", chosen.log.name)
         except LogDirFailure:
             pass  # already reported by Environment.failed
         except OSError as error:

@@ -35,7 +35,7 @@ class LogDir:
         files = env.files
         is_new = not files.exists(path)
         if is_new:
-            _log.info("log directory %s is made", path)
+            _log.info("created log directory %s", path)
             files.make_dir(path)
         if is_new or _is_empty(path):
             # An empty directory may have been made by a start that was killed before this sync. If the directory's name

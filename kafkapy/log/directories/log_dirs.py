@@ -164,4 +164,4 @@ def _remove_half_made(files: Files, path: str) -> None:
     try:
         files.remove_tree(path)
     except OSError as error:
-        _log.error("%s is half made and has to be removed by hand: %s", path, error)
+        _log.error("%s is incomplete and must be removed by hand: %s", path, error)

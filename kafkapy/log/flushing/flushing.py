@@ -46,17 +46,17 @@ class Flusher:
 
     __slots__ = ("_done", "_indexed", "_lock", "_log", "_names_changed", "_snapshots", "_truncations", "flushed_at")
 
-    def __init__(self, log: PartitionLog, *, settled: bool) -> None:
-        """`settled`: when the log was loaded, its files were undamaged and durable, and loading changed no file."""
+    def __init__(self, log: PartitionLog, *, durable: bool) -> None:
+        """`durable`: when the log was loaded, its files were undamaged and durable, and loading changed no file."""
         # a proxy, to avoid a reference cycle: the caller of a flush keeps the log alive
         self._log: PartitionLog = weakref.proxy(log)
         self._lock = threading.Lock()
         # What the next sync has to include; changed under the log's lock.
         self._done: list[Segment] = []
         self._snapshots: list[str] = []
-        self._names_changed = not settled
+        self._names_changed = not durable
         # the active segment's indexes are durable below this offset
-        self._indexed = log.end[0] if settled else _NOWHERE
+        self._indexed = log.end[0] if durable else _NOWHERE
         self._truncations = 0
         # Every record that was appended before this moment (seconds, Clock.monotonic) is flushed.
         self.flushed_at = log.clock.monotonic()
@@ -79,7 +79,7 @@ class Flusher:
         self._names_changed = True
 
     @property
-    def settled(self) -> bool:
+    def only_active_changed(self) -> bool:
         """Return True if since the last sync no file was created, renamed or sealed.
 
         Then only the records and the indexes of the active segment can have changed.

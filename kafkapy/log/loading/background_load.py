@@ -193,11 +193,11 @@ class Loading:
         except OSError as error:
             log_dir.env.failed(f"loading {path}", error)
         except KafkaError as refusal:
-            _log.error("%s is left alone: %s", path, refusal.message)
+            _log.error("the copy %s cannot be loaded and is ignored: %s", path, refusal.message)
         except LoadStopped:
             raise
         except Exception:
-            _log.exception("%s is left alone", path)
+            _log.exception("the copy %s cannot be loaded and is ignored", path)
 
     def _set_aside(self, job: LoadJob) -> None:
         """Set aside a log that the cluster does not know, and its copy in another directory if it has one."""
@@ -248,7 +248,7 @@ class Loading:
         try:
             self._on_loaded(*job.key)
         except Exception:
-            _log.exception("%s is loaded, and cannot be led", job.path)
+            _log.exception("%s is loaded, but this broker cannot become its leader", job.path)
 
     # --- changes to logs that are not loaded yet
 

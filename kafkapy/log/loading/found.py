@@ -46,7 +46,7 @@ def find_logs(log_dirs: Iterable[LogDir], remove_later: Callable[[LogDir, str], 
                 elif name.kind == names.FUTURE_DIR:
                     futures.append((key, place))
                 elif name.kind != names.LIVE_DIR:
-                    _log.warning("%s is left alone", path)
+                    _log.warning("%s is not the directory of a log, and is ignored", path)
                 elif key in places:
                     places[key], copy = _without_copy(key, places[key], place)
                     futures.append((key, copy))
@@ -91,7 +91,7 @@ def _take_future(
     remove_later: Callable[[LogDir, str], object],
 ) -> None:
     if not has_log:  # the log may be in a directory that is offline, or was removed by hand
-        _log.warning("%s is left alone: its log is not here", path)
+        _log.warning("%s is ignored: the log that it is a copy of is in no log directory", path)
         log_dir.forget(key)
         if not log_dir.was_clean:
             log_dir.not_recovered.add(key)

@@ -51,7 +51,7 @@ class LoadedLog(NamedTuple):
     log_start_offset: int
     end_offset: int
     recovery_point: int
-    settled: bool  # nothing was damaged, everything was durable, and loading changed no file
+    durable: bool  # nothing was damaged, everything was durable, and loading changed no file
     unsynced: Segment | None = None  # the last segment below the recovery point; its indexes may not be durable
     topic_id: bytes | None = None
 
@@ -126,7 +126,7 @@ class LogLoader:
             (time.monotonic() - began) * 1000,
             recovered=not self._clean,
         )
-        settled = (
+        durable = (
             self._clean
             and not self._report.notes
             and not self._segments.active.growing
@@ -142,7 +142,7 @@ class LogLoader:
             log_start,
             end,
             max(recovery_point, log_start),
-            settled,
+            durable,
             self._unsynced,
             self._topic_id(),
         )

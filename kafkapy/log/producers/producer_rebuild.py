@@ -82,7 +82,7 @@ def _reload(
         try:
             state.load(snapshots.read(offset), offset, now_ms)
         except SnapshotError as reason:
-            snapshots.tell(f"{reason}: it is deleted and an older one taken")
+            snapshots.report_damage(f"{reason}: it is deleted and an older one taken")
             snapshots.delete(offset)
             continue
         snapshots.taken_at = offset

@@ -119,7 +119,7 @@ class SnapshotFiles:
         self.report = None
         self._contents = {}
 
-    def tell(self, damage: str) -> None:
+    def report_damage(self, damage: str) -> None:
         """Report a damaged snapshot with the sentence `damage`: as a note in the LoadReport while the log is loaded,
         else in the broker's log.
         """

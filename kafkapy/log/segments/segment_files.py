@@ -107,7 +107,7 @@ class SegmentFiles(NamedFile):
     def delete(self) -> None:
         """Remove the segment's files.
 
-        A reader that still has the .log file open, through a FileRegion, can go on reading it.
+        A reader that still has the .log file open, through a FileRegion, can continue to read it.
         """
         self.retire()
         for kind in (names.LOG, *names.INDEXES):

@@ -87,7 +87,7 @@ class Session:
         self._make_chroot()
         self._client = connected(settings, settings.servers + self._chroot, on_state)
         self._on_event = on_event
-        self.hidden: set[str] = set()  # paths that our login may not read
+        self.hidden: set[str] = set()  # paths that the broker's login may not read
 
     @property
     def id(self) -> int | None:
@@ -198,7 +198,7 @@ class Session:
     def _hide(self, path: str) -> None:
         if path not in self.hidden:
             self.hidden.add(path)
-            log.warning("our login may not read %s in ZooKeeper; it is ignored", self._chroot + path)
+            log.warning("the broker's login may not read %s in ZooKeeper; it is ignored", self._chroot + path)
 
     def _request(self, operation: Operation) -> Any:
         path = operation.path
@@ -286,4 +286,4 @@ def _as_tree(operation: Operation, error: Exception) -> TreeError:
 
 
 def _ignore(state: str) -> None:
-    """Do nothing with the connection's state. The session of this callback is used only for a moment."""
+    """Ignore a change of the connection's state. `on_state` for a connection that is closed at once."""

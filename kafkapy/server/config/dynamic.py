@@ -58,7 +58,7 @@ class DynamicConfig:
             self._apply_stored()
             if self._services.config is not before:
                 self._on_change(self._services.config)
-                log.info("dynamic settings were changed by others, and count from now on")
+                log.info("another program has changed dynamic settings, which apply from now on")
 
     def _apply_stored(self) -> None:
         config, errors = self._with_stored()

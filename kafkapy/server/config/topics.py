@@ -106,5 +106,7 @@ class TopicSettings:
                     self._apply(topic, self.of(topic))
                 except KafkaError as error:
                     log.error(
-                        "the logs of topic %s keep their settings; the stored ones are bad: %s", topic, error.message
+                        "the logs of topic %s keep their settings, because the stored ones are invalid: %s",
+                        topic,
+                        error.message,
                     )

@@ -49,10 +49,10 @@ def find_coordinator(broker: Services, call: Call, request: Any) -> Any:
         return _response(call, keys, lambda key: (None, NOWHERE))
 
     def begin(reply: Callable[[Any], None]) -> None:
-        def made(error: KafkaError | None) -> None:
+        def created(error: KafkaError | None) -> None:
             reply(_response(call, keys, lambda key: _find(broker, call, topic, key, error)))
 
-        broker.coordinators.topics.ensure(topic, made)
+        broker.coordinators.topics.ensure(topic, created)
 
     return answered(call, begin, broker.disk_pool if len(keys) > MOST_INLINE else None)
 

@@ -29,7 +29,7 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
         for one in topic.partitions:
             code, epoch, end_offset = Errors.NONE, -1, -1
             try:
-                partition = broker.replicas.led(topic.topic, one.partition, one.current_leader_epoch)
+                partition = broker.replicas.require_leader(topic.topic, one.partition, one.current_leader_epoch)
                 epoch, end_offset = partition.log.end_offset_for_epoch(one.leader_epoch)
             except KafkaError as error:
                 code = error.code

@@ -103,7 +103,7 @@ def _partition(
         hosted = broker.replicas.readable(topic, index)
         hosted.check_epoch(current_leader_epoch)
         return hosted
-    return broker.replicas.led(topic, index, current_leader_epoch)
+    return broker.replicas.require_leader(topic, index, current_leader_epoch)
 
 
 def _find_segments(broker: Services, call: Call, request: Any, topic: str, one: Any, answer: Any) -> None:

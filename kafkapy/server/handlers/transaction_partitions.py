@@ -67,7 +67,7 @@ def _begin_all(broker: Services, call: Call, request: Any, reply: Callable[[Any]
     results = _Results(len(request.transactions), lambda results: reply(make(results_by_transaction=results)))
     for number, one in enumerate(request.transactions):
         partitions = _partitions(one.topics)
-        done = partial(_tell_result, results, number, one.transactional_id)
+        done = partial(_store_result, results, number, one.transactional_id)
         if one.verify_only:
             _verify(broker, one, partitions, done)
         else:
@@ -137,9 +137,9 @@ def _results(make: Any, codes: Codes) -> list[Any]:
     return list(topics.values())
 
 
-def _tell_result(results: _Results, number: int, transactional_id: str, codes: Codes) -> None:
+def _store_result(results: _Results, number: int, transactional_id: str, codes: Codes) -> None:
     make = ADD_PARTITIONS_TO_TXN.Response.ResultsByTransaction
-    results.tell(number, make(transactional_id=transactional_id, topic_results=_results(make.TopicResults, codes)))
+    results.store(number, make(transactional_id=transactional_id, topic_results=_results(make.TopicResults, codes)))
 
 
 class _Results:
@@ -157,7 +157,7 @@ class _Results:
         transactions. If all results have arrived already, `done` is called by this call."""
         self._less()
 
-    def tell(self, number: int, result: Any) -> None:
+    def store(self, number: int, result: Any) -> None:
         """Store the result with this number. Called once for each transaction of the request."""
         self._results[number] = result
         self._less()

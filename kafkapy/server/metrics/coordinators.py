@@ -71,7 +71,10 @@ def register(coordinators: Coordinators, counters: Registry) -> None:
 
 
 def _values(coordinators: Coordinators) -> Iterator[tuple[str, float]]:
-    group_shards, transaction_shards = coordinators.made("group shards"), coordinators.made("transaction shards")
+    group_shards, transaction_shards = (
+        coordinators.existing("group shards"),
+        coordinators.existing("transaction shards"),
+    )
     groups: Counter[str] = Counter()
     offsets = 0
     for shard in _active(group_shards):
@@ -82,7 +85,7 @@ def _values(coordinators: Coordinators) -> Iterator[tuple[str, float]]:
     for name, state in _GROUP_STATES.items():
         yield f"group_metadata_manager_num_groups_{name}", groups[state]
     yield "group_metadata_manager_num_offsets", offsets
-    counts = coordinators.made("group counts")
+    counts = coordinators.existing("group counts")
     yield "group_coordinator_offset_commits", getattr(counts, "commits", 0)
     yield "group_coordinator_offset_expirations", getattr(counts, "expired", 0)
     yield "group_coordinator_offset_deletions", getattr(counts, "deleted", 0)

@@ -131,7 +131,9 @@ class Gather:
 
 
 def _denials(call: Call) -> dict[str, KafkaError]:
-    """Return an error for each topic of a Produce call that the principal may not write to."""
+    """Return an error for each topic of a Produce call that the principal may not write to: all of them if it may not
+    use the transactional id.
+    """
     principal = call.connection.principal
     if is_id_denied(call):
         why = f"{principal} may not write in the transactions of {call.request.transactional_id}"
@@ -179,7 +181,7 @@ class _Sets:
                 else:
                     asked.not_replicated(self.partition, slot, verdict)
         except Exception:  # without an answer the connections would wait forever, and keep their receive buffers
-            log.exception("the answers of %s cannot be made", self.partition)
+            log.exception("the responses of %s cannot be encoded", self.partition)
             for asked in self.asked:
                 asked.failed = True
         for asked in self.asked:
@@ -305,7 +307,7 @@ class Asked:
                     )
                     return CLOSE
         except Exception:  # without an answer the connection would wait forever, and keep its receive buffer
-            log.exception("the answer to produce of %r cannot be made", self.calls[0].client_id)
+            log.exception("the response to a produce request of %r cannot be encoded", self.calls[0].client_id)
             return CLOSE
         return parts or NO_REPLY
 

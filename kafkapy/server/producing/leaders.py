@@ -38,8 +38,8 @@ def response_with_leaders(broker: Services, call: Call, topics: Sequence[tuple[s
                 log_append_time_ms=append_time,
                 log_start_offset=start_offset,
                 record_errors=[
-                    Part.RecordErrors(batch_index=batch, batch_index_error_message=said)
-                    for batch, said in record_errors or ()
+                    Part.RecordErrors(batch_index=batch, batch_index_error_message=text)
+                    for batch, text in record_errors or ()
                 ],
                 error_message=message,
             )

@@ -27,7 +27,7 @@ NEW_PARTITIONS_S = 1.0  # how often an idle query looks for new partitions; an a
 class StreamPlan:
     """Plans the micro-batches of a streaming query.
 
-    Spark runs this code in one Python process, beside the driver, for the whole query.
+    Spark runs this code in one Python process, in addition to the driver, for the whole query.
     """
 
     def __init__(self, options: SourceOptions) -> None:

@@ -109,15 +109,15 @@ class _Bar(Progress):
 
 
 @contextmanager
-def progress(what: str, total: int | None, *, unit: str = "bytes", beside_lines: bool = True) -> Iterator[Progress]:
+def progress(what: str, total: int | None, *, unit: str = "bytes", prints_lines: bool = True) -> Iterator[Progress]:
     """Context manager that shows a progress bar on standard error, and yields the function to call with the amount done
     so far.
 
-    The bar is shown only if standard error is a terminal. With `beside_lines`, for a command that prints lines all the
+    The bar is shown only if standard error is a terminal. With `prints_lines`, for a command that prints lines all the
     time, no bar is shown if standard output is a terminal too. A command that prints a line only now and then calls
     `hide` before each line.
     """
-    if not sys.stderr.isatty() or (beside_lines and sys.stdout.isatty()) or not total:
+    if not sys.stderr.isatty() or (prints_lines and sys.stdout.isatty()) or not total:
         yield Progress()
         return
     from rich import progress as bars

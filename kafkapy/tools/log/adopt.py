@@ -64,14 +64,14 @@ def adopt(
     known = _known(zookeeper, topic_configs)
     directories = [path for path in dirs if path.is_dir()]
     try:
-        with progress("Looking through the logs", bytes_to_read(directories), beside_lines=False) as show:
+        with progress("Looking through the logs", bytes_to_read(directories), prints_lines=False) as show:
             found, plan = adopt_dirs(dirs, known, broker_id=broker_id, dry_run=dry_run, show=show)
     except AdoptionError as error:
         raise ToolError(f"Not adopted: {error}") from error
     if as_json:
         print_json(_as_json(found, plan, adopted=not dry_run))
     else:
-        _tell(found, plan, dry_run=dry_run)
+        _print_summary(found, plan, dry_run=dry_run)
 
 
 def _known(zookeeper: str | None, topic_configs: Path | None) -> Knowledge:
@@ -94,7 +94,7 @@ def _known(zookeeper: str | None, topic_configs: Path | None) -> Knowledge:
     return known
 
 
-def _tell(found: Inventory, plan: Plan, *, dry_run: bool) -> None:
+def _print_summary(found: Inventory, plan: Plan, *, dry_run: bool) -> None:
     rows = [
         [topic.name, len(topic.epochs), topic.segments, topic.size, topic.source, _settings(topic)]
         for topic in plan.topics

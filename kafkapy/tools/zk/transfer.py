@@ -82,12 +82,12 @@ def _report(moved: Moved, source: str, target: str, next_step: str, *, dry_run: 
     if as_json:
         print_json(_as_json(moved, source, target, moved_now=not dry_run))
         return
-    _tell(moved, target, dry_run=dry_run)
+    _print_summary(moved, target, dry_run=dry_run)
     if not dry_run:
         print(next_step)
 
 
-def _tell(moved: Moved, place: str, *, dry_run: bool) -> None:
+def _print_summary(moved: Moved, place: str, *, dry_run: bool) -> None:
     if moved.begun:
         print(f"An interrupted attempt has left {counted(moved.begun, 'node')} there; it is continued.")
     for verb, paths in (("replace", moved.work.other), ("remove", moved.work.extra)):

@@ -36,7 +36,7 @@ def diff(
     pairs, alone = _pairs(one, other)
     total = sum(left.size + right.size for left, right in pairs)
     done = failed = differ = empty = 0
-    with progress("Comparing", total, beside_lines=False) as advance:
+    with progress("Comparing", total, prints_lines=False) as advance:
         for left, right in pairs:
             try:
                 found = compare(replica_of(left), replica_of(right), partial(_advanced, advance, done))
@@ -57,7 +57,7 @@ def diff(
             elif found.differ or len(pairs) == 1:
                 _print(found)
             elif not found.both_empty:
-                print(f"{found.one.place.name}: {'. '.join(_told(found))}.")
+                print(f"{found.one.place.name}: {'. '.join(_sentences(found))}.")
     for sentence in alone:
         print(compact({"type": "alone", "message": sentence}) if as_json else f"{sentence}.")
     if len(pairs) > 1 and not as_json:
@@ -95,11 +95,11 @@ def _print(found: Comparison) -> None:
 
     columns = ["", "directory", "start offset>", "end offset>", "segments>", "bytes>"]
     print_table(columns, [row("A", found.one), row("B", found.other)], title=found.one.place.name)
-    for sentence in _told(found):
+    for sentence in _sentences(found):
         print(f"{sentence}.")
 
 
-def _told(found: Comparison) -> list[str]:
+def _sentences(found: Comparison) -> list[str]:
     """Return the result of a comparison as sentences without full stops."""
     if found.begin >= found.end:
         sentences = ["They have no offsets in common"]
@@ -107,7 +107,7 @@ def _told(found: Comparison) -> list[str]:
         sentences = [f"Compared offsets {found.begin} to {found.end - 1}: {_verdict(found)}"]
     if found.first is not None:
         sentences.append(f"The first difference: {found.first}")
-    sentences += [f"{sentence[0].upper()}{sentence[1:]}" for sentence in found.besides]
+    sentences += [f"{sentence[0].upper()}{sentence[1:]}" for sentence in found.other_differences]
     return sentences + _only(found)
 
 
@@ -150,5 +150,5 @@ def _object(found: Comparison) -> dict[str, Any]:
         "onlyInSecond": found.only_other,
         "firstDifference": found.first,
         "firstDifferenceOffset": found.first_offset,
-        "besides": found.besides,
+        "besides": found.other_differences,
     }

@@ -66,8 +66,8 @@ class Replica:
 
 @dataclass
 class Comparison:
-    """The result of comparing two replicas. `first` describes the first difference between the batches, and `besides`
-    has sentences about other differences: topic ids and leader epochs.
+    """The result of comparing two replicas. `first` describes the first difference between the batches, and
+    `other_differences` has sentences about topic ids and leader epochs.
 
     The compared offsets go from `begin` to before `end`. The counts are numbers of batches (messages in formats 0 and
     1), and `bytes` is the size of the equal batches.
@@ -84,7 +84,7 @@ class Comparison:
     bytes: int = 0
     first: str | None = None
     first_offset: int | None = None
-    besides: list[str] = field(default_factory=list)
+    other_differences: list[str] = field(default_factory=list)
 
     @property
     def both_empty(self) -> bool:
@@ -92,7 +92,7 @@ class Comparison:
 
     @property
     def differ(self) -> bool:
-        return self.first is not None or bool(self.besides)
+        return self.first is not None or bool(self.other_differences)
 
 
 def replica_of(place: Place) -> Replica:
@@ -110,7 +110,7 @@ def compare(one: Replica, other: Replica, advance: Callable[[int], object] = lam
     ToolError, OSError."""
     found = Comparison(one, other, max(one.start, other.start), min(one.end, other.end))
     if one.topic_id != other.topic_id and None not in (one.topic_id, other.topic_id):
-        found.besides.append(f"the topic ids differ: {one.topic_id} and {other.topic_id}")
+        found.other_differences.append(f"the topic ids differ: {one.topic_id} and {other.topic_id}")
     if found.begin < found.end:
         _compare_epochs(found)
         _compare_batches(found, advance)
@@ -217,7 +217,7 @@ def _compare_epochs(found: Comparison) -> None:
     before the log start offset."""
     one, other = (_clipped(each.epochs, found.begin, found.end) for each in (found.one, found.other))
     if one != other and one and other:
-        found.besides.append(
+        found.other_differences.append(
             f"the leader epochs differ: {_epochs_text(one)} in {found.one.place.directory}, {_epochs_text(other)} in "
             f"{found.other.place.directory}"
         )

@@ -106,7 +106,7 @@ def export(
 
 def _copy(places: list[Place], wanted: Wanted, sink: Sink, *, to_stdout: bool) -> RecordSource:
     source = RecordSource(replace(wanted, columns=tuple(name for name in wanted.columns if name != TOPIC)))
-    with progress("Exporting", source.work(places), beside_lines=to_stdout) as show:
+    with progress("Exporting", source.work(places), prints_lines=to_stdout) as show:
         source.progress = show
         for place in places:
             for columns in source.read(place):

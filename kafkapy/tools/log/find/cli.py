@@ -98,7 +98,7 @@ def find(
         _show(_looked_up(places, offset, moment), lines, most)
         return
     source = RecordSource(wanted)
-    with progress("Searching", source.work(places), beside_lines=False) as advance:
+    with progress("Searching", source.work(places), prints_lines=False) as advance:
         source.progress = advance
         _show(_scanned(places, source, matcher), lines, most, source.damage, advance.hide)
 

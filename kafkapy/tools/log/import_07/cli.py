@@ -92,9 +92,9 @@ def import_(
         kept = offsets_dir or (Path("kafka07-offsets") if to is None else Path(f"{to}-offsets"))
         work = Import(target, kept, skip_damaged=skip_damaged, codec=number)
         jobs = [work.job(log, topic or log.topic, log.partition if partition is None else partition) for log in logs]
-        with progress("Importing", 2 * sum(log.size for log in logs), beside_lines=False) as show:
+        with progress("Importing", 2 * sum(log.size for log in logs), prints_lines=False) as show:
             work.run(jobs, show)
-    _tell(jobs, to)
+    _print_summary(jobs, to)
 
 
 def _partitions(path: Path) -> Iterator[Path]:
@@ -124,7 +124,7 @@ def _look_up(paths: Sequence[Path], offsets: Sequence[int]) -> None:
     print_table(["partition", "old offset>", "new offset>", ""], rows)
 
 
-def _tell(jobs: Sequence[Job], to: Path | None) -> None:
+def _print_summary(jobs: Sequence[Job], to: Path | None) -> None:
     print_table(
         ["from", "to", "records>", "first offset>", "next offset>", ""],
         [

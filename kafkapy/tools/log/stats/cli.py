@@ -63,7 +63,7 @@ def stats(
     documents: list[dict[str, Any]] = []
     lines: list[Sequence[object]] = []
     done = 0
-    with progress("Counting", sum(place.size for place in places), beside_lines=False) as show:
+    with progress("Counting", sum(place.size for place in places), prints_lines=False) as show:
         for place in places:
             part = gather(place, key_memory * MIB, lambda at, before=done: show(before + at))  # type: ignore[misc]
             done += place.size
@@ -82,7 +82,7 @@ def stats(
             print_table(PARTITION_COLUMNS, lines)
             print()
         print_table((total.name, ""), rows(total, top))
-        if sentence := _told(left_out):
+        if sentence := _left_out_sentence(left_out):
             print(f"\n{sentence}")
     if plot and picture:
         _draw(total, picture, plot.suffix[1:])
@@ -107,7 +107,7 @@ def _chosen(places: list[Place], asked: list[Path], everything: bool) -> tuple[l
     return (chosen, left_out) if chosen else (places, dict.fromkeys(left_out, 0))
 
 
-def _told(left_out: dict[str, int]) -> str:
+def _left_out_sentence(left_out: dict[str, int]) -> str:
     """Return a sentence about the number of skipped partitions; empty if none was skipped."""
     found = [counted(count, f"{kind} partition") for kind, count in left_out.items() if count]
     return f"Left out: {' and '.join(found)} (--all counts them too)." if found else ""

@@ -57,7 +57,7 @@ def _check(paths: list[Path], as_json: bool) -> Report:
         out.write((compact(problem.object) if as_json else problem.line) + "\n")
         out.flush()
 
-    with progress("Checking", sum(map(size_of, paths)), beside_lines=False) as advance:
+    with progress("Checking", sum(map(size_of, paths)), prints_lines=False) as advance:
         report = Report(show, advance)
         for path in paths:
             check_path(path, report)
@@ -88,7 +88,7 @@ def _repair(paths: list[Path], report: Report, as_json: bool, yes: bool) -> None
         print("To be recovered; everything after the first damage of a log is deleted:", file=sys.stderr)
         for path in damaged:
             print(f"  {path}", file=sys.stderr)
-        if not typer.confirm("Go on?", err=True):
+        if not typer.confirm("Continue?", err=True):
             raise ToolError("Nothing was changed.")
     for log_dir in sorted({path.absolute().parent for path in damaged}):
         with repair.locked(log_dir):

@@ -106,7 +106,7 @@ def repair(directory: Path, damaged: Collection[Path]) -> str:
         raise ToolError(f"{directory} cannot be repaired: {error.message}") from error
     _lower_checkpoints(env.files, log_dir, parsed.topic, parsed.partition, log.log_end_offset)
     after = {path.name: path.stat().st_size for _, path in segments_in(directory)}
-    return _said(directory, before, after, log.log_end_offset)
+    return _summary(directory, before, after, log.log_end_offset)
 
 
 def _lower_checkpoints(files: Files, log_dir: Path, topic: str, partition: int, end: int) -> None:
@@ -137,7 +137,7 @@ def _log_start_offset(files: Files, log_dir: Path, topic: str, partition: int) -
         return 0
 
 
-def _said(directory: Path, before: dict[str, int], after: dict[str, int], end: int) -> str:
+def _summary(directory: Path, before: dict[str, int], after: dict[str, int], end: int) -> str:
     done = [
         f"{name} was cut from {size} to {after[name]} bytes"
         for name, size in before.items()

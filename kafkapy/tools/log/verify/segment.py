@@ -117,7 +117,7 @@ def _walk(path: Path, file: Windows, checker: Checker, report: Report, follow: F
         window = file.at(position, least)
         end = checker.feed(window, position)
         for at, offset, sentence in checker.take_troubles():
-            report.add(path, _said(at, offset, sentence), position=at, offset=None if offset < 0 else offset)
+            report.add(path, _sentence_of(at, offset, sentence), position=at, offset=None if offset < 0 else offset)
         _unpack(path, window, position, checker, report)
         produced = checker.take_produced()
         if produced and follow is not None:
@@ -148,7 +148,7 @@ def _walk(path: Path, file: Windows, checker: Checker, report: Report, follow: F
     return position
 
 
-def _said(position: int, offset: int, sentence: str) -> str:
+def _sentence_of(position: int, offset: int, sentence: str) -> str:
     return f"the batch at position {position}{f' (offset {offset})' if offset >= 0 else ''} has {sentence}"
 
 
@@ -160,12 +160,14 @@ def _unpack(path: Path, window: memoryview, start: int, checker: Checker, report
         try:
             payload = payload_of(entry, header)
         except ValueError as error:
-            report.add(path, _said(position, offset, f"records that cannot be unpacked: {error}"), position=position)
+            report.add(
+                path, _sentence_of(position, offset, f"records that cannot be unpacked: {error}"), position=position
+            )
             continue
         count, wrong = check_packed(entry, payload, least)
         report.records += count
         if wrong is not None:
-            report.add(path, _said(position, offset, wrong), position=position, offset=offset)
+            report.add(path, _sentence_of(position, offset, wrong), position=position, offset=offset)
 
 
 def _crc_is_right(file: Windows, position: int, size: int) -> bool:
