@@ -480,7 +480,7 @@ def said(caplog):
 def test_a_role_without_space_for_its_log_is_taken_when_there_is_space(broker, caplog, leader):
     """The controller would take a replica for offline if it got an error, and send it no more roles."""
     broker.join(1)
-    broker.disk.full = ["t-"]
+    broker.disk.full = ["/t-"]
     roles = [role(leader=leader, isr=(ME, 1), partition=index, is_new=True) for index in range(3)]
     assert broker.apply(*roles) == {}
     for _ in range(3):
@@ -512,7 +512,7 @@ def test_a_leader_epoch_without_space_for_it_begins_when_there_is_space(broker):
 
 def test_a_broker_alone_says_that_there_is_no_space_and_takes_the_role_later(broker):
     broker.join()
-    broker.disk.full = ["t-0"]
+    broker.disk.full = ["/t-0"]
     assert broker.apply(role(is_new=True)) == {0: Errors.KAFKA_STORAGE_ERROR}
     broker.second()
     assert len(broker.due) == 1
@@ -523,7 +523,7 @@ def test_a_broker_alone_says_that_there_is_no_space_and_takes_the_role_later(bro
 
 def test_a_role_that_waits_for_space_gives_way_to_a_later_one_and_to_no_earlier_one(broker, caplog):
     broker.join(1)
-    broker.disk.full = ["t-0"]
+    broker.disk.full = ["/t-0"]
     assert broker.apply(role(epoch=3, is_new=True)) == {}
     assert broker.apply(role(epoch=2, leader=1)) == {0: Errors.STALE_CONTROLLER_EPOCH}
     assert broker.apply(StopPartition("t", 0, 2, delete=True)) == {0: Errors.FENCED_LEADER_EPOCH}
@@ -537,7 +537,7 @@ def test_a_role_that_waits_for_space_gives_way_to_a_later_one_and_to_no_earlier_
 
 def test_a_role_that_waits_for_space_ends_with_its_partition(broker, directory):
     broker.join(1)
-    broker.disk.full = ["t-0"]
+    broker.disk.full = ["/t-0"]
     assert broker.apply(role(is_new=True)) == {}
     assert broker.apply(StopPartition("t", 0, TOPIC_DELETED, delete=True)) == {}
     broker.disk.full = ()
@@ -550,9 +550,9 @@ def test_roles_that_wait_for_space_do_not_keep_others_from_being_tried(broker, m
     """Such as one in another log directory, which has space again."""
     monkeypatch.setattr(roles_module, "MOST_IN_VAIN", 1)
     broker.join(1)
-    broker.disk.full = ["t-"]
+    broker.disk.full = ["/t-"]
     broker.apply(*(role(partition=index, is_new=True) for index in range(3)))
-    broker.disk.full = ["t-0", "t-1"]
+    broker.disk.full = ["/t-0", "/t-1"]
     for _ in range(3):
         broker.second()
     assert [partition.log.partition for partition in broker.led] == [2]
@@ -582,7 +582,7 @@ def test_a_topic_id_without_space_for_it_is_written_when_there_is_space(broker):
     broker.join(1)
     broker.apply(role(leader=1, is_new=True)._replace(topic_id=bytes(16)))
     log = broker.logs.get("t", 0)
-    broker.disk.full = ["t-0"]
+    broker.disk.full = ["/t-0"]
     assert broker.apply(role(leader=1)) == {}
     assert log.topic_id is None
     broker.disk.full = ()
