@@ -23,7 +23,6 @@ class FollowedPartition(HostedPartition):
         self,
         log: PartitionLog,
         *,
-        broker_id: int,
         leader: int,
         leader_epoch: int,
         partition_epoch: int,
@@ -33,7 +32,6 @@ class FollowedPartition(HostedPartition):
     ) -> None:
         super().__init__(
             log,
-            broker_id=broker_id,
             leader_epoch=leader_epoch,
             partition_epoch=partition_epoch,
             on_change=on_change,

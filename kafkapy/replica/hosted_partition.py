@@ -23,25 +23,22 @@ class HostedPartition:
     A change of the role or of the leader epoch makes a new object; the former one gets the error of `remove`.
     """
 
-    __slots__ = ("broker_id", "gone", "index", "leader_epoch", "log", "on_change", "partition_epoch", "topic")
+    __slots__ = ("gone", "index", "leader_epoch", "log", "on_change", "partition_epoch", "topic")
 
     def __init__(
         self,
         log: PartitionLog,
         *,
-        broker_id: int,
         leader_epoch: int,
         partition_epoch: int,
         on_change: Callable[[HostedPartition], object],
     ) -> None:
-        """`broker_id` is the id of this broker. `partition_epoch` is the version of the partition's state node in the
-        metadata tree, as far as this broker knows it. `on_change(partition)` is called after each change that a waiting
-        fetch may wait for.
+        """`partition_epoch` is the version of the partition's state node in the metadata tree, as far as this broker
+        knows it. `on_change(partition)` is called after each change that a waiting fetch may wait for.
         """
         self.topic = log.topic
         self.index = log.partition
         self.log = log
-        self.broker_id = broker_id
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.on_change = on_change

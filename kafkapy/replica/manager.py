@@ -349,7 +349,6 @@ class ReplicaManager:
         partition_log.fence(role.leader_epoch)  # first: a later append would not be replicated
         followed = FollowedPartition(
             partition_log,
-            broker_id=self.broker_id,
             leader=role.leader,
             leader_epoch=role.leader_epoch,
             partition_epoch=role.partition_epoch,

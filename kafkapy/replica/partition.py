@@ -27,7 +27,7 @@ Verdict = AppendResult | KafkaError
 class Partition(HostedPartition):
     """A partition that this broker leads, in one leader epoch. Any thread may append; reads take no lock."""
 
-    __slots__ = ("_isr_env", "_queue", "_stall", "_timer", "_waits", "ending", "in_sync", "successor")
+    __slots__ = ("_isr_env", "_queue", "_stall", "_timer", "_waits", "broker_id", "ending", "in_sync", "successor")
 
     def __init__(
         self,
@@ -44,16 +44,16 @@ class Partition(HostedPartition):
         timer: Any = None,
         on_change: Callable[[HostedPartition], object],
     ) -> None:
-        """`in_sync` has the replicas, None if this broker is the only one; otherwise `isr_env` and `timer` are needed
-        too.
+        """`broker_id` is the id of this broker. `in_sync` has the replicas, None if this broker is the only one;
+        otherwise `isr_env` and `timer` are needed too.
         """
         super().__init__(
             log,
-            broker_id=broker_id,
             leader_epoch=leader_epoch,
             partition_epoch=partition_epoch,
             on_change=on_change,
         )
+        self.broker_id = broker_id
         self.ending: KafkaError | None = None  # set once when the broker stops: no long work begins from then on
         self.successor: Partition | None = None  # set once: this broker's next leader epoch, see `hand_over`
         self.in_sync = in_sync

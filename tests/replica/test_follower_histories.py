@@ -118,7 +118,6 @@ def test_a_follower_becomes_its_leader_after_any_history(tmp_path_factory: Any, 
         leader.add(log, epoch)
         follower = FollowedPartition(
             own,
-            broker_id=7,
             leader=1,
             leader_epoch=epoch,
             partition_epoch=0,
@@ -187,7 +186,6 @@ def test_a_late_truncation_or_append_of_an_earlier_role_is_refused(tmp_path: Pat
     end = one.log.end[0]
     follower = FollowedPartition(
         one.log,
-        broker_id=7,
         leader=1,
         leader_epoch=1,
         partition_epoch=0,

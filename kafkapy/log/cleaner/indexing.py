@@ -53,7 +53,7 @@ def index_keys(
             index.reached(following)
     except _Full:
         _log.info("%s: the map of keys is full at offset %d of %d", log.name, index.latest_offset, end - 1)
-    stats.map_bytes_read, stats.map_records_read = index.bytes, index.records
+    stats.map_bytes_read = index.bytes
     stats.map_utilization = keys.utilization
     return index.latest_offset
 

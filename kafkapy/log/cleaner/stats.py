@@ -17,7 +17,6 @@ class CleanerStats:
     map_done: float = 0.0
     ended: float = 0.0
     map_bytes_read: int = 0
-    map_records_read: int = 0
     map_utilization: float = 0.0  # the used share of the map of keys
     bytes_read: int = 0
     bytes_written: int = 0

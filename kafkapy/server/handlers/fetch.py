@@ -144,12 +144,12 @@ def _on_the_pool(
     if plan is not None and plan.blocked is not None:
         pool = pool_of(broker, plan.blocked)
     else:
-        pool = _pool_of_first(broker, call, request, context)
+        pool = _pool_of_first(broker, request, context)
     pool.submit(_read_and_answer, broker, call, request, context, plan, later, pool)
     return later
 
 
-def _pool_of_first(broker: Services, call: Call, request: FetchRequest, context: FetchContext | None) -> DiskPool:
+def _pool_of_first(broker: Services, request: FetchRequest, context: FetchContext | None) -> DiskPool:
     if context is not None:
         names = ((one.topic, one.index) for one in context.partitions)
     else:
@@ -199,7 +199,7 @@ def _delay(
             context.partitions = context.due_now(to_answer=True)
             plan.wanted = _wanted(broker, call, context.session, context.partitions)
         if call.version < FORMAT_2_SINCE or len(plan.wanted) > MOST_INLINE:
-            pool = _pool_of_first(broker, call, request, context)
+            pool = _pool_of_first(broker, request, context)
             try:
                 pool.submit(_answer_with_what_is_there, broker, call, context, plan, later, pool)
             except (PoolStopped, NoThread) as error:

@@ -23,7 +23,6 @@ class MirrorProgress:
         self._every_s = REWRITE_S if self._on_terminal and every_s else every_s
         self._shown_at = time.monotonic()
         self._records, self._size = 0, 0
-        self._shows = False
 
     def show(self, streams: Streams, *, last: bool = False) -> None:
         """Print a progress line if the interval has passed since the last line, or if `last` is True."""

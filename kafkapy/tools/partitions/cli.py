@@ -102,7 +102,7 @@ def status(
         admin, mover = Admin(cluster), PartitionAdmin(cluster)
         found = mover.reassignments()
         if found and not (wait and as_json):
-            _show_progress(_progress(cluster, admin, found), as_json=as_json)
+            _show_progress(_progress(admin, found), as_json=as_json)
         while found and wait:
             time.sleep(LOOK_EVERY_S)
             left = mover.reassignments()
@@ -233,7 +233,7 @@ def _sizes(admin: Admin) -> dict[TopicPartition, dict[int, int]]:
     return sizes
 
 
-def _progress(cluster: Cluster, admin: Admin, moving: Mapping[TopicPartition, Reassignment]) -> list[Document]:
+def _progress(admin: Admin, moving: Mapping[TopicPartition, Reassignment]) -> list[Document]:
     """Return a document for each partition that is being moved: its replicas, and the bytes copied and to copy."""
     sizes = _sizes(admin)
     found = []

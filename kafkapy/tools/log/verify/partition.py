@@ -68,7 +68,7 @@ def check_partition(directory: Path, report: Report) -> CheckedPartition:
         # A snapshot at a base offset is the state before that segment; a clean stop writes one at the log's end.
         if following in snapshots and following != start:
             producers.snapshot(snapshots.pop(following), following, start)
-    _check_other_snapshots(snapshots, start, report)
+    _check_other_snapshots(snapshots, report)
     last = checked[-1]
     end = last.next_offset if last.readable and not last.grown else None
     check_epochs(directory, [run for one in checked for run in one.epochs], end, report)
@@ -110,7 +110,7 @@ def _snapshots_in(directory: Path) -> dict[int, Path]:
     return found
 
 
-def _check_other_snapshots(snapshots: dict[int, Path], start: int, report: Report) -> None:
+def _check_other_snapshots(snapshots: dict[int, Path], report: Report) -> None:
     """Check the content of the remaining producer snapshots. They are not compared with the log, because their offsets
     are not between two readable batches."""
     alone = ProducerCheck(report, by_coordinator=False)
