@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.results import Busy
 from kafkapy.network.pieces import Pieces
 from kafkapy.record.file_region import FileRegion
@@ -169,23 +170,11 @@ class FetchPlan:
             if self.choose is not None and isinstance(partition, Partition):
                 preferred = self.choose(partition, asked.fetch_offset)
                 if preferred is not None:
-                    return FetchRead(
-                        Errors.NONE,
-                        log.high_watermark,
-                        log.last_stable_offset,
-                        log.log_start_offset,
-                        preferred=preferred,
-                    )
+                    return _without_records(log, preferred=preferred)
             if asked.last_fetched_epoch >= 0:
                 diverging = _divergence(partition, asked)
                 if diverging is not None:
-                    return FetchRead(
-                        Errors.NONE,
-                        log.high_watermark,
-                        log.last_stable_offset,
-                        log.log_start_offset,
-                        diverging=diverging,
-                    )
+                    return _without_records(log, diverging=diverging)
             read = self._read_log(partition, asked, left, min_one, blocking)
             if read is None:
                 return None
@@ -201,7 +190,7 @@ class FetchPlan:
                 region = None
         except KafkaError as error:
             if error.code == Errors.OFFSET_OUT_OF_RANGE:
-                return FetchRead(error.code, log.high_watermark, log.last_stable_offset, log.log_start_offset)
+                return _without_records(log, error.code)
             return FetchRead(error.code)
         return FetchRead(
             Errors.NONE,
@@ -259,6 +248,24 @@ class FetchPlan:
             # client would take the aborted ones for committed. So both are read again if the segments have changed.
             if log.segments is segments:
                 return region, aborted
+
+
+def _without_records(
+    log: PartitionLog,
+    error_code: int = Errors.NONE,
+    *,
+    diverging: tuple[int, int] | None = None,
+    preferred: int = -1,
+) -> FetchRead:
+    """Return the offsets of a partition, with an error, or with where the reader should continue instead."""
+    return FetchRead(
+        error_code,
+        log.high_watermark,
+        log.last_stable_offset,
+        log.log_start_offset,
+        diverging=diverging,
+        preferred=preferred,
+    )
 
 
 def _divergence(partition: HostedPartition, asked: Any) -> tuple[int, int] | None:

@@ -141,17 +141,7 @@ def _role(topic: str, topic_id: bytes, one: Any) -> PartitionRole:
 def _roles_response(call: Call, code: int, roles: list[PartitionRole], codes: dict[tuple[str, int], int]) -> Any:
     make = LEADER_AND_ISR.Response
     if call.version < _TOPIC_IDS_SINCE:
-        return make(
-            error_code=code,
-            partition_errors=[
-                make.PartitionErrors(
-                    topic_name=one.topic,
-                    partition_index=one.partition,
-                    error_code=codes.get((one.topic, one.partition), Errors.NONE),
-                )
-                for one in roles
-            ],
-        )
+        return make(error_code=code, partition_errors=_partition_errors(make, roles, codes))
     topics: dict[bytes, Any] = {}
     for one in roles:
         topic = topics.setdefault(one.topic_id, make.Topics(topic_id=one.topic_id, partition_errors=[]))
@@ -174,19 +164,21 @@ def stop_replica(broker: Services, call: Call, request: Any) -> Any:
         return make(error_code=code, partition_errors=[])
     stops = list(_stops(request, call.version))
     failures = broker.roles.apply(request.controller_epoch, stops)
-    return make(
-        error_code=code,
-        partition_errors=[
-            make.PartitionErrors(
-                topic_name=one.topic,
-                partition_index=one.partition,
-                error_code=failures[one.topic, one.partition].code
-                if (one.topic, one.partition) in failures
-                else Errors.NONE,
-            )
-            for one in stops
-        ],
-    )
+    codes = {key: error.code for key, error in failures.items()}
+    return make(error_code=code, partition_errors=_partition_errors(make, stops, codes))
+
+
+def _partition_errors(
+    make: Any, partitions: Iterable[PartitionRole | StopPartition], codes: dict[tuple[str, int], int]
+) -> list[Any]:
+    return [
+        make.PartitionErrors(
+            topic_name=one.topic,
+            partition_index=one.partition,
+            error_code=codes.get((one.topic, one.partition), Errors.NONE),
+        )
+        for one in partitions
+    ]
 
 
 def _stops(request: Any, version: int) -> Iterable[StopPartition]:
