@@ -46,7 +46,7 @@ PREFERRED, UNCLEAN = 0, 1  # kinds of elections that clients may ask for
 
 
 class Settings(NamedTuple):
-    """What the controller asks the broker's settings. The checks raise KafkaError INVALID_CONFIG.
+    """The settings that the controller uses, as functions. The checks raise KafkaError INVALID_CONFIG.
 
     check               checks the settings of a new topic
     check_stored        checks the stored settings of a topic

@@ -12,8 +12,8 @@ from pathlib import Path
 
 
 class CutOff:
-    """The byte position at which a file was truncated after its handles were opened. What is at later positions by
-    now is not what their regions were made for.
+    """The byte position at which a file was truncated after its handles were opened. Later positions may hold other
+    bytes by now than when the regions of these handles were made.
 
     `later` is the CutOff of the handles that were opened after the truncation, None if there was no truncation. The
     next truncation sets its position, and may cut off more of the older regions, too.

@@ -14,7 +14,7 @@ class FetchedPartition(NamedTuple):
     """One partition of a Fetch response.
 
     topic       the topic id (16 bytes) from version 13 on, before that the topic's name
-    diverging   where the leader's log parts from the follower's (KIP-595), None if the follower's log is a part of it
+    diverging   where the leader's log diverges from the follower's (KIP-595), None if it does not
     records     whole batches, of which the last may be cut off; a view of the frame
     """
 

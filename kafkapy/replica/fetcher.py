@@ -36,11 +36,11 @@ log = logging.getLogger("kafkapy.replica.fetcher")
 LOWEST_VERSION = 12  # the first with last_fetched_epoch: each response says if the logs diverge (KIP-595)
 # Records of a response up to this size are appended on the network thread: handing them to a pool takes longer.
 APPENDED_AT_ONCE = 64 << 10
-_THROTTLED_S = 0.1  # between two looks whether the throttle lets a partition continue
+_THROTTLED_S = 0.1  # between two checks if the throttle lets a partition continue
 
 
 class Following(NamedTuple):
-    """What all fetchers of a broker share.
+    """The settings and callbacks that all fetchers of a broker share.
 
     broker_epoch    returns the epoch of this broker's registration
     settings        called for each request
@@ -82,12 +82,12 @@ class Fetcher:
         self._changed: dict[FetchState, None] = {}  # those that the next request has to look at
         self._without_id = 0  # how many have no topic id
         self._session = FetchSession()
-        self._asking = False  # a request is under way, or its response is being dealt with
+        self._asking = False  # a request is under way, or its response is being handled
         self._appending = False  # a response is being appended while the request after it is under way
         self._backing_off = False  # after a failure of the link
         self._closed = False
         self._on_end: Callable[[list[FetchState]], object] | None = None
-        # Only the thread that deals with the response uses these.
+        # Only the thread that handles the response uses these.
         self._failure = ""  # the failure of the link that was logged last
         self._delayed: list[FetchState] = []
         self._unflushed: list[FetchState] = []
@@ -111,7 +111,7 @@ class Fetcher:
         return True
 
     def remove(self, state: FetchState) -> None:
-        """Cease to fetch a partition. A response that is under way is not used for it."""
+        """Stop fetching a partition. A response that is under way is not used for it."""
         with self._lock:
             if state in self._states:
                 del self._states[state]
@@ -121,7 +121,7 @@ class Fetcher:
                 state.fetcher = None
 
     def fail(self, state: FetchState) -> None:
-        """Cease to fetch a partition until its next role."""
+        """Stop fetching a partition until its next role."""
         self.remove(state)
         self._following.on_failed(state)
 
@@ -163,7 +163,7 @@ class Fetcher:
     def _ended(self) -> None:
         with self._lock:
             if self._asking or self._appending:
-                # The link calls `_answered`, or the thread that deals with the response calls `_not_asking`
+                # The link calls `_answered`, or the thread that handles the response calls `_not_asking`
                 # or `_caught_up`.
                 return
             then, self._on_end = self._on_end, None
@@ -240,7 +240,7 @@ class Fetcher:
             return None
 
     def _use(self, fetched: Fetched) -> Pending | None:
-        """Use a response, and send the next request when all of it has been dealt with.
+        """Use a response, and send the next request when all of it has been handled.
 
         Returns a Pending if the receive buffer is needed until then.
         """
@@ -288,7 +288,7 @@ class Fetcher:
         return True
 
     def _forget_ahead(self, items: list[_Item]) -> None:
-        """Have the next request name the positions of the partitions, where the last one named others."""
+        """Have the next request name the real positions of the partitions, where the last one named later ones."""
         with self._lock:
             self._appending = False
             for state, _, _ in items:
@@ -297,7 +297,7 @@ class Fetcher:
                     self._changed[state] = None
 
     def _caught_up(self, items: list[_Item], pending: Pending) -> None:
-        """Have the response read to the request that went ahead of these items, which are appended, or have failed."""
+        """Let the response to the request that was sent ahead be read: these items are appended, or have failed."""
         delayed, self._delayed = self._delayed, []
         self.delay(delayed)
         self._forget_ahead(items)
@@ -351,19 +351,21 @@ class Fetcher:
         return items
 
     def _take_at_once(self, items: list[_Item]) -> list[_Item]:
-        """Deal with what need not wait for the disk. Return the rest."""
+        """Handle the partitions that need not wait for the disk. Return the others."""
         size = 0
         for item in items:
             size += len(item.fetched.records)
         small = size <= APPENDED_AT_ONCE
-        return [item for item in items if not ((small or not item.fetched.records) and self._deal_with(item, False))]
+        return [
+            item for item in items if not ((small or not item.fetched.records) and self._handle_partition(item, False))
+        ]
 
     def _take_later(self, items: list[_Item], pending: Pending | None, goes_ahead: bool) -> None:
-        """Deal with partitions that may wait for the disk, on a thread of the pool. With `goes_ahead`, the next
+        """Handle partitions that may wait for the disk, on a thread of the pool. With `goes_ahead`, the next
         request is under way already."""
         try:
             for item in items:
-                self._deal_with(item, True)
+                self._handle_partition(item, True)
             for state in self._unflushed:
                 self._guarded(state, state.partition.log.flush)
         finally:
@@ -377,7 +379,7 @@ class Fetcher:
                 self._end_turn()
 
     def _end_turn(self) -> None:
-        """Send the next request, when the response has been dealt with."""
+        """Send the next request, when the response has been handled."""
         delayed, self._delayed = self._delayed, []
         self.delay(delayed)
         self._not_asking()
@@ -403,7 +405,7 @@ class Fetcher:
 
     # --- one partition of a response
 
-    def _deal_with(self, item: _Item, blocking: bool) -> bool:
+    def _handle_partition(self, item: _Item, blocking: bool) -> bool:
         """Use the response for one partition. Return False, without any effect, if that may wait for the disk."""
         state, asked, fetched = item
         partition = state.partition
@@ -440,7 +442,7 @@ class Fetcher:
         return True
 
     def _guarded(self, state: FetchState, act: Callable[[], Any]) -> Any:
-        """Return the result of `act`. After an error deal with this partition alone, and return None."""
+        """Return the result of `act`. After an error handle the error of this partition, and return None."""
         partition = state.partition
         try:
             return act()
@@ -462,7 +464,7 @@ class Fetcher:
         return None
 
     def _refused(self, state: FetchState, code: int) -> None:
-        """Deal with an error of one partition in the leader's response."""
+        """Handle the error of one partition in the leader's response."""
         if code == Errors.OFFSET_OUT_OF_RANGE:
             self._offset_reset.begin(state)
         elif code == Errors.FENCED_LEADER_EPOCH:
@@ -472,7 +474,7 @@ class Fetcher:
             self._delayed.append(state)
 
     def fenced(self, state: FetchState) -> None:
-        """Cease to fetch a partition whose leader is in a later epoch than this broker knows, until its next role."""
+        """Stop fetching a partition whose leader is in a later epoch than this broker knows, until its next role."""
         self.problem(state, f"the leader is in a later epoch than {state.partition.leader_epoch}", logging.INFO)
         self.fail(state)
 

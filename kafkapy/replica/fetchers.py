@@ -1,4 +1,4 @@
-"""Who fetches what from whom: each partition that this broker follows has a fetcher, chosen by leader and partition.
+"""Assigns each partition that this broker follows to a fetcher, which is chosen by leader and partition.
 
 A leader has up to num.replica.fetchers connections. Source: AbstractFetcherManager, ReplicaFetcherManager.
 """
@@ -58,7 +58,7 @@ class FollowerFetching:
     ) -> None:
         """`link_to(leader id, fetcher index)` returns a new Link with the client id `broker-ID-fetcher-INDEX`.
 
-        `pool` makes appends that wait for the disk, and truncations. `settings()` is called for each request, and
+        `pool` runs appends that wait for the disk, and truncations. `settings()` is called for each request, and
         `broker_epoch()` returns the epoch of this broker's registration. `fetchers` is num.replica.fetchers.
         `is_throttled(state)` is asked about partitions that are not in sync; True means: fetch it later (KIP-73).
         `on_append(state, size)` is called after each append, on any thread; `size` is in bytes.
@@ -79,7 +79,7 @@ class FollowerFetching:
     # --- what is fetched
 
     def follow(self, partition: FollowedPartition) -> None:
-        """Fetch a partition from its leader, in place of its former role, or no more if it has no leader.
+        """Fetch a partition from its leader, in place of its former role. Stop fetching it if it has no leader.
 
         Does nothing if a later role of the partition has begun: its call may have come before this one.
         """
@@ -97,7 +97,7 @@ class FollowerFetching:
             self._truncate_first(state)
 
     def stop(self, partition: FollowedPartition) -> None:
-        """Cease to fetch a partition. Does nothing if the partition has a later role."""
+        """Stop fetching a partition. Does nothing if the partition has a later role."""
         with self._lock:
             state = self._state_of(partition)
             if state is not None and state.partition is partition:
@@ -144,7 +144,7 @@ class FollowerFetching:
         return self.state(partition.topic, partition.index)
 
     def _remove(self, partition: FollowedPartition) -> None:
-        """Cease to fetch the partition of this topic and index, whatever its role. Called with the lock held."""
+        """Stop fetching the partition of this topic and index, whatever its role. Called with the lock held."""
         key = (partition.topic, partition.index)
         self._failed.pop(key, None)
         state = self._states.pop(key, None)

@@ -95,7 +95,7 @@ def _append(partition: FollowedPartition, records: memoryview, logs: LogManager,
 
 
 def truncate_diverging(partition: FollowedPartition, leader: EpochEnd, logs: LogManager) -> None:
-    """Truncate the log after a response that says where the leader's log parts from it. This may repeat (KIP-279).
+    """Truncate the log after a response that says where the leader's log diverges from it. This may repeat (KIP-279).
 
     Raises the errors of LogManager.truncate_to.
     """

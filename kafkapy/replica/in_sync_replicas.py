@@ -48,7 +48,7 @@ _SUPERSEDED = frozenset(
 
 
 class IsrEnvironment:
-    """What the InSyncReplicas of all partitions of a broker share, with its counters for the metrics.
+    """The settings, callbacks and counters that the InSyncReplicas of all partitions of a broker share.
 
     max_lag_s   replica.lag.time.max.ms in seconds
     is_alive    is_alive(broker_id) returns True if the broker is alive; it takes no lock
@@ -125,7 +125,7 @@ class InSyncReplicas:
     def __repr__(self) -> str:
         return f"ISR {list(self.state.isr)} of the replicas {list(self.replicas)}"
 
-    # --- what others ask
+    # --- queries
 
     @property
     def min_isr(self) -> int:

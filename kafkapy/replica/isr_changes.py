@@ -1,4 +1,4 @@
-"""Ask the controller to change the ISRs of partitions that this broker leads.
+"""Asks the controller to change the ISRs of partitions that this broker leads.
 
 One AlterPartition request is in flight at a time, with the changes of all partitions that wait. A failure of the whole
 request is retried until the controller answers; the error of a single partition is passed to the caller. Source:
@@ -52,7 +52,7 @@ Done = Callable[["WrittenIsr | KafkaError"], object]
 
 
 class Controller(Protocol):
-    """The way to the controller: a Link, or what stands for it on the controller itself."""
+    """The way to the controller: a Link, or on the controller itself an OwnController."""
 
     def ask(
         self, api: Any, message: Any, done: Any, *, timeout_s: float, versions: tuple[int, int] | None = None
@@ -70,7 +70,7 @@ class IsrChanges:
         timer: Timer,
         timeout_s: float,
     ) -> None:
-        """`controller()` returns the Link to the present controller, or what stands for it on the controller itself;
+        """`controller()` returns the Link to the present controller, or an OwnController on the controller itself;
         None if there is no controller. `broker_epoch()` returns the epoch of this broker's registration, which changes
         when the broker registers again.
         """

@@ -1,8 +1,8 @@
-"""Move partitions between the log directories of this broker, on threads of their own.
+"""Moves partitions between the log directories of this broker, on separate threads.
 
 `num.replica.alter.log.dirs.threads` partitions are moved at a time, by default as many as there are log directories;
-the others wait. Each is copied a piece at a time until it has caught up, and takes the place of the partition's log at
-once. It does not matter whether this broker leads or follows the partition. Source: ReplicaManager.alterReplicaLogDirs,
+the others wait. Each copy is written a piece at a time until it has caught up, and then replaces the partition's log.
+It does not matter whether this broker leads or follows the partition. Source: ReplicaManager.alterReplicaLogDirs,
 ReplicaAlterLogDirsManager and ReplicaAlterLogDirsThread.
 """
 
@@ -26,7 +26,7 @@ from kafkapy.runtime.disk_pool import DiskPool, PoolStopped
 from kafkapy.runtime.threads import NoThread
 
 PIECE = 1 << 20  # bytes that are copied at a time, as replica.fetch.max.bytes in Kafka
-_THROTTLED_S = 0.1  # between two looks whether the throttle lets the copy continue
+_THROTTLED_S = 0.1  # between two checks if the throttle lets the copy continue
 _RETRY_S = 10.0  # after an error such as a full disk
 
 _log = logging.getLogger("kafkapy.replica.log_dir_moves")

@@ -1,4 +1,4 @@
-"""Write the markers that end a transaction to the partitions of the transaction.
+"""Writes the markers that end a transaction to the partitions of the transaction.
 
 Used for WriteTxnMarkers requests, and by a transaction coordinator on this broker. Source:
 KafkaApis.handleWriteTxnMarkersRequest.

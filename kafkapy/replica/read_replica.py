@@ -1,4 +1,4 @@
-"""Choose the replica that a consumer should read from: one in its own rack (KIP-392).
+"""Chooses the replica that a consumer should read from: one in its own rack (KIP-392).
 
 Source: ReplicaManager.findPreferredReadReplica, org.apache.kafka.common.replica.RackAwareReplicaSelector.
 """
@@ -17,7 +17,7 @@ def replica_in_rack(
 ) -> int | None:
     """Return the broker id of the follower from which a consumer in `rack` should fetch, None for the leader.
 
-    A follower comes into question if it is in sync and in the rack, and has the consumer's next record. Of several, the
+    A follower can be chosen if it is in sync and in the rack, and has the consumer's next record. Of several, the
     one that has the most records is chosen. The leader stays if it is in the rack itself. `rack_of(broker_id)` returns
     None if the broker is not alive, or has no rack.
     """

@@ -1,4 +1,4 @@
-"""Apply the controller's decisions: which partitions this broker leads, follows or removes.
+"""Applies the controller's decisions: which partitions this broker leads, follows or removes.
 
 The controller may be in this process or on another broker. Source: ReplicaManager.becomeLeaderOrFollower and
 stopReplicas.

@@ -1,8 +1,8 @@
 """Throttles: the limits on the bytes per second of replication and of moves between log directories (KIP-73, KIP-113).
 
 A throttle counts the bytes of throttled partitions in samples of `replication.quota.window.size.seconds`, of which it
-keeps `replication.quota.window.num`, and compares their rate with the limit. It holds nothing up itself: who moves
-bytes asks before the next read whether the limit is exceeded. Source: ReplicationQuotaManager, SimpleRate, SampledStat.
+keeps `replication.quota.window.num`, and compares their rate with the limit. It delays nothing itself: the code that
+moves bytes checks before each read if the limit is exceeded. Source: ReplicationQuotaManager, SimpleRate, SampledStat.
 """
 
 from __future__ import annotations

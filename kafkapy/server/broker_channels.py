@@ -1,4 +1,4 @@
-"""The way from the controller to the brokers: requests to one broker are sent in order, one at a time.
+"""Sends the controller's requests to the brokers: to each broker in order, one at a time.
 
 Requests to this broker are carried out on the thread that also carries out the requests of other controllers. Requests
 to others go over a link each, and are repeated until there is a response or the controller knows that the broker is

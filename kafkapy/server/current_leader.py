@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from kafkapy.metadata.cache import Node
     from kafkapy.server.services import Services
 
-WRONG_LEADER = frozenset({Errors.NOT_LEADER_OR_FOLLOWER, Errors.FENCED_LEADER_EPOCH})  # after these it is named
+WRONG_LEADER = frozenset(
+    {Errors.NOT_LEADER_OR_FOLLOWER, Errors.FENCED_LEADER_EPOCH}
+)  # after these errors the leader is named
 
 
 def current_leader(

@@ -1,4 +1,4 @@
-"""Fetches the partitions that this broker follows. Its parts are made with the first of them, for a fast start."""
+"""Fetches the partitions that this broker follows. Its parts are created with the first of them, for a fast start."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Following:
-    """Makes the fetchers of this broker with the first partition to fetch. Any thread may call all methods.
+    """Creates the fetchers of this broker with the first partition to fetch. Any thread may call all methods.
 
-    `follow` and `stop` are the callbacks of ReplicaManager for partitions that this broker begins or ceases to follow.
+    `follow` and `stop` are the callbacks of ReplicaManager for partitions that this broker starts or stops following.
     """
 
     def __init__(self, services: Services, timer: Timer) -> None:
@@ -40,7 +40,7 @@ class Following:
             self.fetching.follow(partition)
 
     def stop(self, partition: FollowedPartition) -> None:
-        """Cease to fetch a partition."""
+        """Stop fetching a partition."""
         if self.fetching is not None:
             self.fetching.stop(partition)
 

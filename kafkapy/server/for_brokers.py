@@ -125,7 +125,7 @@ _SERVED: dict[Api, Callable[[Services, Any, int], Any]] = {
 
 
 class OwnController:
-    """Stands for the link to the controller while this broker is the controller: calls it without a connection."""
+    """Used like a link to the controller while this broker is the controller: calls the controller directly."""
 
     connect_timeout_s = 0.0
 
@@ -144,7 +144,7 @@ class OwnController:
     ) -> None:
         """Carry out a request on a pool, and call `done` as `Link.ask` does."""
         serve = _SERVED.get(api)
-        if serve is None:  # producer ids are asked of the controller's object, unless the controller changes just now
+        if serve is None:  # producer ids are allocated by the controller object, unless the controller changes just now
             done(None, LinkError("this broker becomes the controller, or ceases to be it"))
             return
         version = versions[1] if versions is not None else api.max_version

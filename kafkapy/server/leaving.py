@@ -1,4 +1,4 @@
-"""Tell the controller of a cluster that this broker stops, or that one of its log directories has failed.
+"""Tells the controller of a cluster that this broker stops, or that one of its log directories has failed.
 
 Source: KafkaServer.controlledShutdown, KafkaZkClient.propagateLogDirEvent.
 """
