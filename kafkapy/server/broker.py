@@ -40,15 +40,15 @@ from kafkapy.runtime.scheduler import Scheduler
 from kafkapy.runtime.threads import NoThread
 from kafkapy.runtime.timer import Timer
 from kafkapy.server.broker_channels import BrokerChannels
-from kafkapy.server.config.broker_config import BrokerConfig
-from kafkapy.server.config.dynamic import DynamicConfig
-from kafkapy.server.config.parts import (
+from kafkapy.server.config.apply import (
     cleaner_settings,
     log_settings,
     network_settings,
     replication_throttles,
     throttle_limits,
 )
+from kafkapy.server.config.broker_config import BrokerConfig
+from kafkapy.server.config.dynamic import DynamicConfig
 from kafkapy.server.config.security import check as check_security
 from kafkapy.server.config.topics import TopicSettings
 from kafkapy.server.controllership import Controllership

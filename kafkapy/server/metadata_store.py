@@ -65,7 +65,7 @@ def _in_zookeeper(config: BrokerConfig, logs: LogManager) -> Tree:
                 "place for it: move it there with `kafkapy zk export`, remove zookeeper.connect, or name other log.dirs"
             )
     from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
-    from kafkapy.server.config.parts import zookeeper_settings
+    from kafkapy.server.config.apply import zookeeper_settings
 
     tree = ZooKeeperTree(zookeeper_settings(config), paths.TOP_LEVEL, paths.NOT_FOLLOWED)
     stored = logs.dirs.stored_cluster_id()

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkapy.runtime.config_def import ConfigError
-from kafkapy.server.config.parts import load_policy
+from kafkapy.server.config.apply import load_policy
 from tests.harness.wire import Wire
 from tests.server.requests import batch, end_offset, make_topic, produce, start_broker
 

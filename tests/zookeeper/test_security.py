@@ -18,8 +18,8 @@ from kafkapy.metadata.zookeeper.properties import PASSWORD
 from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.broker import BrokerServer
+from kafkapy.server.config.apply import zookeeper_settings
 from kafkapy.server.config.broker_config import BrokerConfig
-from kafkapy.server.config.parts import zookeeper_settings
 from kafkapy.tools.main import main
 from tests.harness import toolchain
 from tests.harness.brokers import free_port

@@ -60,7 +60,7 @@ def zookeeper_settings_of(zookeeper: str | None, file: Path | None) -> ZooKeeper
     config = config_of(zookeeper, file)
     if not config["zookeeper.connect"]:
         raise CallError("say which ZooKeeper: --zookeeper HOST:PORT/CHROOT, or a --command-config that sets it")
-    from kafkapy.server.config.parts import zookeeper_settings
+    from kafkapy.server.config.apply import zookeeper_settings
 
     try:
         settings = zookeeper_settings(config)._replace(make_chroot=False)

@@ -1,4 +1,4 @@
-"""Converts the broker's settings into those of its parts: logs, cleaner, network and ZooKeeper client.
+"""Applies the broker's settings to its parts: converts them into the settings of logs, cleaner, network and ZooKeeper.
 
 The parts do not know the names that Kafka gives to the settings.
 """
