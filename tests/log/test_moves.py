@@ -515,7 +515,7 @@ def test_a_copy_without_its_log_is_left_alone(host, tmp_path, caplog):
     again = Host(tmp_path, create=False)
     assert again.log is None
     assert future.dir.exists()
-    assert "its log is not here" in caplog.text
+    assert "the log that it is a copy of is in no log directory" in caplog.text
     again.manager.close()
 
 

@@ -73,7 +73,7 @@ def test_groups_and_transactions_are_counted_as_kafka_counts_them(tmp_path):
     server = start_broker(tmp_path, kafkapy_metrics_listen="127.0.0.1:0", group_initial_rebalance_delay_ms=0)
     try:
         assert set(of_coordinators(server).values()) == {0}
-        assert server.services.coordinators.made("group shards") is None
+        assert server.services.coordinators.existing("group shards") is None
 
         wire = GroupWire(server.listeners[0].partition("://")[2])
         wire.make_topic("t")
