@@ -49,7 +49,7 @@ ROWS: tuple[Row, ...] = (
      "Most requests that wait for a handler before the broker stops reading from clients."),
     ("queued.max.request.bytes", T.LONG, -1, None, MEDIUM, "",
      "Most bytes that wait for a handler before the broker stops reading from clients; -1: no limit."),
-    ("request.timeout.ms", T.INT, 30000, None, HIGH, "",
+    ("request.timeout.ms", T.INT, 30000, None, HIGH, "E",
      "How long this broker waits for the response to its own request."),
     ("controlled.shutdown.enable", T.BOOLEAN, True, None, MEDIUM, "E",
      "Whether leadership moves to other brokers before this broker stops."),

@@ -42,7 +42,7 @@ ROWS: tuple[Row, ...] = (
      "Limits for single addresses, as a comma-separated list of HOST:NUMBER."),
     ("max.connection.creation.rate", T.INT, INT_MAX, Range(0), MEDIUM, "C",
      "Most new connections accepted per second."),
-    ("socket.connection.setup.timeout.ms", T.LONG, 10000, None, MEDIUM, "",
+    ("socket.connection.setup.timeout.ms", T.LONG, 10000, None, MEDIUM, "E",
      "Time-out for connections that this broker opens."),
     ("socket.connection.setup.timeout.max.ms", T.LONG, 30000, None, MEDIUM, "",
      "Upper bound of that time-out, which grows with repeated failures."),
