@@ -52,7 +52,7 @@ class Settings(NamedTuple):
     check_stored        checks the stored settings of a topic
     partitions          num.partitions
     replication         default.replication.factor
-    may_be_unclean      unclean.leader.election.enable of a topic
+    may_be_unclean      unclean.leader.election.enable of a topic; "": of topics without settings of their own
     imbalance           leader.imbalance.per.broker.percentage
     """
 
@@ -111,6 +111,7 @@ class ClusterController:
         self._first_epoch = first_epoch
         self._settings = settings
         self._later = later
+        self._unclean_by_default = False
         self._is_repeating = False
         self._term = 0  # counts the terms of this broker, so that events of an earlier one do nothing
         self._has_begun = False
@@ -266,6 +267,7 @@ class ClusterController:
         self._own_failures.clear()
         self._cluster.clear()
         self._cluster.replace(self._registered())
+        self._unclean_by_default = self._settings.may_be_unclean("")
         self._requests.announce()
         if not self.is_alone:  # alone, `start` fills this broker's metadata bit by bit
             self._partitions.inform(self._all_partitions())
@@ -419,7 +421,8 @@ class ClusterController:
 
         self._partitions.elect(led, choose, or_shutting_down=True)
         left = self._partitions.led_by(broker_id, movable)
-        self._partitions.take_offline(broker_id, [one for one in movable if one not in left])
+        followed = set(movable) - set(led)  # the others are not in an ISR any more
+        self._partitions.take_offline(broker_id, [one for one in movable if one in followed])
         log.info(
             "broker %d shuts down: partitions moved: %d, still led by it: %d",
             broker_id,
@@ -540,6 +543,14 @@ class ClusterController:
         if topic is not None and self._settings.may_be_unclean(name):
             self._event(lambda: self._partitions.elect_offline([(name, index) for index in topic.assignment]))
 
+    def broker_settings_changed(self) -> None:
+        """Elect leaders for all partitions without one, if the settings of this broker allow unclean elections, and did
+        not before.
+        """
+        allowed, self._unclean_by_default = self._unclean_by_default, self._settings.may_be_unclean("")
+        if self._unclean_by_default and not allowed:
+            self._event(lambda: self._partitions.elect_offline(self._all_partitions()))
+
     # --- topics
 
     def create(
@@ -601,7 +612,10 @@ class ClusterController:
         return topic
 
     def _racks(self) -> dict[int, str | None]:
-        return {one: self._cluster.registered[one].broker.rack for one in self._cluster.live}
+        """Return the brokers that get replicas, with their racks. As in Kafka, these include brokers that are shutting
+        down: they come back, and a topic with as many replicas as there are brokers can be created meanwhile.
+        """
+        return {one.broker.id: one.broker.rack for one in self._cluster.registered.values()}
 
     def _first_states(self, assignment: Assignment) -> dict[int, PartitionState]:
         """Return the states of new partitions. Those without a live replica are left out."""
@@ -654,6 +668,8 @@ class ClusterController:
         self, name: str, count: int, by_hand: Sequence[Sequence[int]] | None, *, validate_only: bool
     ) -> tuple[Topic, list[int]] | None:
         topic = self._topics.get(name)
+        if self._topics.marked_topic(name) is not None:
+            raise KafkaError(Errors.INVALID_TOPIC_EXCEPTION, f"topic {name} is being deleted")
         if topic is None:
             raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
         if topic.moves:
@@ -674,6 +690,8 @@ class ClusterController:
         finished = threading.Event()
 
         def begin() -> None:
+            if name not in self._topics:  # nor if it is being deleted already
+                raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
             self._deletions.begin(name)
             self._send()
             self._deletions.when_done(name, finished.set)

@@ -52,7 +52,12 @@ class Moves:
         changed = with_target(topic, index, target)
         if changed != topic:
             # Replicas of a move that is replaced or cancelled: no controller knows of them once the node is written.
-            self._drop(topic, index, [one for one in topic.assignment[index] if one not in changed.assignment[index]])
+            dropped = [one for one in topic.assignment[index] if one not in changed.assignment[index]]
+            self._drop(topic, index, dropped)
+            known = self._partitions.state(name, index) if dropped else None
+            if known is not None:  # the leader must not take them into the ISR again
+                left = [one for one in topic.assignment[index] if one not in dropped]
+                self._requests.role(changed, index, known.state, known.version, left, is_new=False)
             self._send()
             topic = wait(self._topics.reassign, topic, changed)
         self.resume(topic, index)
@@ -145,7 +150,7 @@ class Moves:
         if not replicas:
             return
         for broker_id in replicas:
-            self._partitions.take_offline(broker_id, [(topic.name, index)])
+            self._partitions.take_offline(broker_id, [(topic.name, index)], leaving=replicas)
         known = self._partitions.state(topic.name, index)
         epoch = known.state.leader_epoch if known is not None else -1
         self._requests.stop(topic.name, index, epoch, replicas, delete=True)

@@ -186,6 +186,8 @@ class OutsideChanges:
                 self._controller.settings_changed(name)
         elif path == _BROKER_CONFIGS or parent == _BROKER_CONFIGS:
             self._on_broker_settings()
+            if self._is_controller():
+                self._controller.broker_settings_changed()
         elif self._is_controller():
             self._look_as_controller(path, parent, name)
 

@@ -7,7 +7,7 @@ follow from the assignment, the partition state and the live brokers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -126,8 +126,9 @@ class Partitions:
         for topic, index, is_first in valid:
             now = self.state(topic.name, index)
             if now is not None:
-                registered = [one for one in topic.assignment[index] if one in self._cluster.registered]
-                self._requests.role(topic, index, now.state, now.version, registered, is_new=is_first)
+                is_online = self._online(topic.name, index)
+                online = [one for one in topic.assignment[index] if is_online(one)]
+                self._requests.role(topic, index, now.state, now.version, online, is_new=is_first)
 
     def _add(self, topic: Topic, states: Mapping[int, PartitionState]) -> bool:
         """Write the first states of partitions. Return False if that fails, which is logged: the nodes of the topic may
@@ -196,12 +197,14 @@ class Partitions:
         return {key: state if key in written else None for key, state in chosen.items()}
 
     def change(self, states: Mapping[TopicPartition, Versioned]) -> set[TopicPartition]:
-        """Write new states, each in place of the one with its version, and send the roles to all replicas. Return the
-        partitions whose states could be written.
+        """Write new states, each in place of the one with its version, and send the roles to all online replicas.
+        Return the partitions whose states could be written.
         """
         written = self.write(states)
         for topic, index, known in self._with_states(written):
-            self._requests.role(topic, index, known.state, known.version, topic.assignment[index], is_new=False)
+            is_online = self._online(topic.name, index, or_shutting_down=True)
+            online = [one for one in topic.assignment[index] if is_online(one)]
+            self._requests.role(topic, index, known.state, known.version, online, is_new=False)
         return written
 
     def elect_offline(self, partitions: Iterable[TopicPartition]) -> None:
@@ -222,9 +225,11 @@ class Partitions:
             if state is None:
                 log.error("%s-%d has no leader: no replica in its ISR is live", name, index)
 
-    def take_offline(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
+    def take_offline(
+        self, broker_id: int, partitions: Iterable[TopicPartition], *, leaving: Collection[int] = ()
+    ) -> None:
         """Remove a broker that is gone, or shuts down, from the ISRs of these partitions, stop its fetching, and send
-        the changes to the other replicas.
+        the changes to the other replicas, except for those in `leaving`.
         """
         partitions = list(partitions)
         changed: dict[TopicPartition, Versioned] = {}
@@ -233,8 +238,10 @@ class Partitions:
             state = elections.without(known.state, [broker_id])
             if state is not None:
                 changed[topic.name, index] = Versioned(state, known.version)
+            else:  # the same leader and ISR, but a replica is offline now
+                self._requests.inform(topic, index, known.state, known.version)
         for topic, index, known in self._with_states(self.write(changed)):
-            others = [one for one in topic.assignment[index] if one != broker_id]
+            others = [one for one in topic.assignment[index] if one != broker_id and one not in leaving]
             self._requests.role(topic, index, known.state, known.version, others, is_new=False)
             self._requests.stop(topic.name, index, known.state.leader_epoch, [broker_id], delete=False)
 

@@ -7,6 +7,7 @@ Values are stored as the texts that were set. The code that uses a value parses 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,6 +30,9 @@ TOPICS = "topics"
 BROKERS = "brokers"
 
 _NOTIFICATION_VERSION = 2
+# Notifications are kept as long as in Kafka: a broker that has been cut off from ZooKeeper reads them when it is back.
+_KEPT_S = 15 * 60.0
+_CLEANING_S = 60.0
 
 log = logging.getLogger("kafkapy.metadata.configs")
 
@@ -39,8 +43,11 @@ class ConfigRegistry:
     """Reads and writes the dynamic configurations of topics and brokers. Reads come from memory. Writes call `done`, on
     the metadata tree's thread, with None or the KafkaError."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._tree = tree
+        self._monotonic = monotonic
+        self._notes: dict[str, float] = {}  # notifications, and when this broker saw them first
+        self._cleaned_at = -_CLEANING_S
         # the last decoded node and its settings: when a broker starts, it reads the same topic's settings repeatedly
         self._last: tuple[Node, dict[str, str]] | None = None
 
@@ -113,13 +120,23 @@ class ConfigRegistry:
 
     def _notify(self, kind: str, entity: str) -> list[Operation]:
         """Return the operation that notifies Kafka's brokers and tools of a change of this configuration, or no
-        operation if the tree has no node for notifications. Also delete older notifications."""
+        operation if the tree has no node for notifications. Sometimes also delete old notifications."""
         if not self._tree.exists(paths.CONFIG_CHANGES):
             return []
-        for name in self._tree.children(paths.CONFIG_CHANGES):
-            self._tree.submit([Delete(f"{paths.CONFIG_CHANGES}/{name}")], _ignore)
+        now = self._monotonic()
+        if now - self._cleaned_at >= _CLEANING_S:
+            self._cleaned_at = now
+            self._delete_old(now)
         value = {"version": _NOTIFICATION_VERSION, "entity_path": f"{kind}/{entity}"}
         return [Create(f"{paths.CONFIG_CHANGES}/config_change_", paths.to_json(value), sequence=True)]
+
+    def _delete_old(self, now: float) -> None:
+        """Delete the notifications that this broker has seen _KEPT_S seconds ago."""
+        names = self._tree.children(paths.CONFIG_CHANGES)
+        self._notes = {name: self._notes.get(name, now) for name in names}
+        for name, seen_at in self._notes.items():
+            if now - seen_at >= _KEPT_S:
+                self._tree.submit([Delete(f"{paths.CONFIG_CHANGES}/{name}")], _ignore)
 
 
 def encode_settings(values: Mapping[str, str]) -> bytes:

@@ -88,6 +88,10 @@ class RecordingBroker:
     def stop(self) -> None:
         """Remove the registration, as the end of the session does, and drop all connections."""
         self._tree.delete(self.path)
+        self.gone()
+
+    def gone(self) -> None:
+        """Drop all connections: the registration has been removed."""
         self.epoch = -1
         self.drop_connections()
 

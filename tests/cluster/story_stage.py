@@ -11,7 +11,7 @@ import contextlib
 import json
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,7 @@ class Stage:
         self._closing = contextlib.ExitStack()
         self._ids: dict[bytes, str] = {}
         self._generations: dict[str, int] = {}
+        self._epochs: dict[str, int] = {}
         self._known = {one: Known() for one in RECORDING}
         try:
             self.zookeeper = ZooKeeper(directory / "zookeeper")
@@ -100,11 +101,13 @@ class Stage:
 
     # --- brokers
 
-    def start_other(self) -> None:
-        """Start broker 2, and wait until it is registered."""
+    def start_other(self, in_sync: Sequence[tuple[str, int]] = ()) -> None:
+        """Start broker 2, and wait until it is registered, and is in the ISR of these partitions."""
         settings = {**SETTINGS, "broker.id": str(OTHER), "zookeeper.connect": self.zookeeper.address}
         self.other = KafkapyBroker(self._directory / "other", settings, port=self.ports[OTHER])
         self.until(lambda: self.tree.exists(f"/brokers/ids/{OTHER}"))
+        for topic, partition in in_sync:
+            self.until(lambda topic=topic, partition=partition: OTHER in self.state(topic, partition)[0]["isr"])
 
     def stop_other(self) -> None:
         """Stop broker 2, which shuts down under control."""
@@ -132,9 +135,21 @@ class Stage:
             self.settle()
 
     def stop(self, *brokers: int) -> None:
-        """End the sessions of recording brokers."""
+        """End the sessions of recording brokers, one after the other: if two are gone at once, it depends on Kafka's
+        hash maps which of them stays in an ISR."""
         for one in brokers:
             self.recording[one].stop()
+            self.settle()
+
+    def restart_with_disk(self, broker: int) -> None:
+        """Restart a recording broker; all its disks work again."""
+        self.recording[broker].failed.clear()
+        self.bounce(broker)
+
+    def fail_directory(self, broker: int, *partitions: tuple[str, int]) -> None:
+        """Let a recording broker lose replicas, and tell the controller."""
+        self.recording[broker].failed.update(partitions)
+        self.note_directory(broker)
 
     def bounce(self, broker: int) -> None:
         self._known[broker] = Known()
@@ -263,6 +278,21 @@ class Stage:
             self.until(lambda: not any(self.tree.exists(f"/brokers/topics/{one}") for one in names))
         return answer
 
+    def delete_with_failure(self, name: str, broker: int) -> Any:
+        """Delete a topic that a recording broker cannot delete."""
+        self.recording[broker].failed.update((name, index) for index in range(10))
+        return self.delete(name, wait=False)
+
+    def create_while_held(self, name: str, assignment: Assignment, broker: int) -> Any:
+        """Create a topic while a recording broker answers nothing."""
+        self.recording[broker].hold()
+        return self.create(name, assignment)
+
+    def elect_all(self, kind: int) -> Any:
+        """Ask for elections of all partitions. The results are not compared: only Kafka's include the others."""
+        answer = self.call(apis.ELECT_LEADERS, 2, election_type=kind, topic_partitions=None, timeout_ms=30_000)
+        return answer
+
     def elect(self, kind: int, **partitions: Sequence[int]) -> Any:
         """Ask for elections, 0 preferred and 1 unclean: topic=[partition, ...]."""
         make = apis.ELECT_LEADERS.Request.TopicPartitions
@@ -319,15 +349,88 @@ class Stage:
             leader_recovery_state=recovery,
             partition_epoch=version - older,
         )
-        return self.call(
+        answer = self.call(
             apis.ALTER_PARTITION,
             3,
             broker_id=leader,
             broker_epoch=self.recording[leader].epoch if broker_epoch is None else broker_epoch,
             topics=[make(topic_id=topic_id or self.topic_id(topic), partitions=[one])],
         )
+        for each in answer["topics"]:
+            for part in each["partitions"]:  # the epoch is that of the request, the version is not compared
+                del part["leader_epoch"], part["partition_epoch"]
+        return answer
+
+    def catch_up(self, *topics: str) -> list[Any]:
+        """Let recording brokers that lead partitions take all live replicas into the ISR. Return the responses."""
+        answers = []
+        for topic in topics:
+            assignment = json.loads(self.tree.get(f"/brokers/topics/{topic}")[0])["partitions"]
+            for partition, replicas in sorted(assignment.items()):
+                state, _ = self.state(topic, int(partition))
+                live = [one for one in replicas if self.tree.exists(f"/brokers/ids/{one}")]
+                missing = [one for one in live if one not in state["isr"]]
+                if missing and state["leader"] in self.recording:
+                    answers.append(self.alter_isr(topic, int(partition), [*state["isr"], *missing]))
+        return answers
+
+    def move_twice(self, topic: str, partition: int, by_tool: Sequence[int], by_request: Sequence[int]) -> Any:
+        """Move a partition as an old tool does, and before that is done elsewhere by a request."""
+        asked = {"topic": topic, "partition": partition, "replicas": list(by_tool)}
+        self.ask("/admin/reassign_partitions", {"version": 1, "partitions": [asked]}, wait=False)
+        self.settle()
+        return self.reassign(topic, {partition: by_request})
+
+    def move_and_wait(self, topic: str, partition: int, target: Sequence[int]) -> Any:
+        """Move a partition, and wait until that is done."""
+        answer = self.reassign(topic, {partition: target})
+        path = f"/brokers/topics/{topic}"
+        self.until(lambda: json.loads(self.tree.get(path)[0])["partitions"][str(partition)] == list(target))
+        return answer
+
+    def until_in_sync(self, topic: str, partition: int, *isr: int) -> None:
+        self.until(lambda: set(self.state(topic, partition)[0]["isr"]) >= set(isr))
 
     # --- what people and old tools write to the tree
+
+    def ask(self, path: str, value: Any, *, wait: bool = True) -> None:
+        """Ask the controller for something by a node in `/admin`, and wait until it has removed the node."""
+        self.write(path, value)
+        if wait:
+            self.until(lambda: not self.tree.exists(path), f"{path} is not removed")
+
+    def ask_in_vain(self, path: str, value: Any) -> bool:
+        """Ask for something invalid; return True if the controller has removed the node."""
+        self.write(path, value)
+        self.settle()
+        is_removed = not self.tree.exists(path)
+        if not is_removed:
+            self.tree.delete(path)
+        return is_removed
+
+    def note(self, path: str, value: Any) -> None:
+        """Write a note to the controller, and wait until it has removed the note."""
+        data = value if isinstance(value, bytes) else json.dumps(value).encode()
+        made = self.tree.create(path, data, sequence=True)
+        self.until(lambda: not self.tree.exists(made), f"{made} is not removed")
+
+    def note_directory(self, broker: int) -> None:
+        self.note("/log_dir_event_notification/log_dir_event_", {"version": 1, "broker": broker, "event": 1})
+
+    def note_isr(self, topic: str, partition: int) -> None:
+        what = {"version": 1, "partitions": [{"topic": topic, "partition": partition}]}
+        self.note("/isr_change_notification/isr_change_", what)
+
+    def write_isr(self, topic: str, partition: int, isr: Sequence[int]) -> None:
+        """Write a partition's ISR as leaders before Kafka 2.7 do, with a note to the controller."""
+        path = f"/brokers/topics/{topic}/partitions/{partition}/state"
+        self.change(path, lambda state: state.update(isr=list(isr)))
+        self.note_isr(topic, partition)
+
+    def remove(self, path: str) -> None:
+        """Remove a node and all below it, if it exists."""
+        with contextlib.suppress(NoNodeError):
+            self.tree.delete(path, recursive=True)
 
     def write(self, path: str, value: Any) -> None:
         """Write a node, or create it."""
@@ -379,8 +482,11 @@ class Stage:
         before, unchanged = None, 0
         while unchanged < _LOOKS:
             now = self._digest()
-            is_known = len({str(one) for one in now[-1].values()}) == 1  # to both brokers
-            assert time.monotonic() < deadline, f"{self.kind}: not quiet after {_QUIET_S:.0f} s: {now}"
+            led = [_led(one) for one in now[-1].values()]
+            is_known = all(one == led[0] for one in led)  # to both brokers
+            assert time.monotonic() < deadline, (
+                f"{self.kind}: not quiet after {_QUIET_S:.0f} s: {[*_different(*led[-2:])] or (before, now)}"
+            )
             unchanged = unchanged + 1 if now == before and is_known else 0
             before = now
             time.sleep(_APART_S)
@@ -397,26 +503,42 @@ class Stage:
 
     def look(self) -> dict[str, Any]:
         """Return what the tree, the brokers and the recordings have to show, each a dict of its own."""
-        seen = {
-            "znodes": self.nodes(),
-            "metadata": self.metadata(),
+        nodes = self.nodes()
+        epochs = {}
+        for path, value in nodes.items():
+            if path.endswith("/state") and isinstance(value, dict):
+                topic, partition = path.split("/")[3:6:2]
+                epochs[f"{topic}-{partition}"] = value.pop("leader_epoch")
+        rises = {about: epoch - self._epochs.get(about, 0) for about, epoch in epochs.items()}
+        self._epochs = epochs
+        seen: dict[str, Any] = {
+            "znodes": nodes,
+            "rises of epochs": {about: rise for about, rise in rises.items() if rise},
+            "metadata": self.metadata(epochs),
             "reassignments": self.call(apis.LIST_PARTITION_REASSIGNMENTS, 0, topics=None, timeout_ms=30_000)["topics"],
         }
         for broker_id, one in self.recording.items():
-            seen[f"sent to {broker_id}"] = told(one.take(), self._known[broker_id], self)
+            sayings = told(one.take(), self._known[broker_id], self, epochs)
+            seen[f"sent to {broker_id}"] = {about: its for about, its in sayings.items() if not _is_random(about)}
         return seen
 
-    def metadata(self) -> dict[str, Any]:
-        """Return what Metadata of the real brokers says: topics by name, brokers by id."""
+    def metadata(self, epochs: Mapping[str, int] = {}) -> dict[str, Any]:
+        """Return what Metadata of the real brokers says: topics by name, brokers by id. Leader epochs are counted from
+        `epochs`.
+        """
         running = [CONTROLLER] if self.other is None else [CONTROLLER, OTHER]
-        return {f"of {one}": self._metadata(one) for one in running}
+        return {f"of {one}": self._metadata(one, epochs) for one in running}
 
-    def _metadata(self, broker: int) -> Any:
+    def _metadata(self, broker: int, epochs: Mapping[str, int]) -> Any:
         with Wire(f"127.0.0.1:{self.ports[broker]}", 60) as wire:
             found = self._named(wire.call(apis.METADATA, 12, topics=None, allow_auto_topic_creation=False))
         topics = {one["name"]: one for one in found["topics"]}
-        for one in topics.values():
+        for name, one in topics.items():
             one["partitions"] = {part["partition_index"]: part for part in one["partitions"]}
+            for index, part in one["partitions"].items():
+                part["leader_epoch"] -= epochs.get(f"{name}-{index}", 0)
+            if _is_random(name):
+                one["partitions"] = [len(part["isr_nodes"]) for part in one["partitions"].values()]
         return {
             "topics": topics,
             "brokers": {one["node_id"]: (one["port"], one["rack"]) for one in found["brokers"]},
@@ -436,7 +558,8 @@ class Stage:
                 except NoNodeError:
                     continue
                 if path != "/":
-                    found[path] = self._node(path, content)
+                    is_random = "/random-" in path and path.startswith("/brokers/topics")
+                    found[path] = "random" if is_random else self._node(path, content)
                 level += [f"{path.rstrip('/')}/{name}" for name in names if f"{path}{name}" != "/zookeeper"]
         return dict(sorted(found.items()))
 
@@ -459,6 +582,29 @@ class Stage:
             topic_id = base64.urlsafe_b64decode(value["topic_id"] + "==")
             value["topic_id"] = self.id_name(topic_id, path.rpartition("/")[2])
         return value
+
+
+def _led(metadata: Any) -> Any:
+    """Return what Metadata says of partitions with a leader, and of the brokers."""
+    topics = metadata["topics"]
+    partitions = {name: one["partitions"] for name, one in topics.items() if not _is_random(name)}
+    led: dict[Any, Any] = {
+        (name, index): part
+        for name, parts in partitions.items()
+        for index, part in parts.items()
+        if part["leader_id"] >= 0
+    }
+    return led | {"brokers": metadata["brokers"], "controller": metadata["controller"]}
+
+
+def _different(one: Any, other: Any = None) -> Iterator[Any]:
+    for key in {*one, *(other or {})}:
+        if other and one.get(key) != other.get(key):
+            yield key, one.get(key), other.get(key)
+
+
+def _is_random(name: str) -> bool:
+    return name.startswith("random-")
 
 
 def errors_of(answer: Any) -> set[int]:

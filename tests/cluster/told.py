@@ -6,15 +6,19 @@ what it says of single partitions (`told`): their roles (LeaderAndIsr), their le
 (StopReplica). What only repeats the last saying of that kind is left out. Two lists are the same story (`compare`) if
 the last sayings of each kind are the same and in the same order, and ours has no other ones than Kafka's before them.
 
+Leader epochs are counted from the present one of the partition: what matters in a request is whether it is of now. How
+far they rise is compared in the tree.
+
 A broker that has just started, and every broker when a controller's term begins, knows nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.metadata.cache import LEADER_DURING_DELETE
+from kafkapy.metadata.roles import TOPIC_DELETED
 from kafkapy.protocol.apis import LEADER_AND_ISR, UPDATE_METADATA, Api
 
 if TYPE_CHECKING:
@@ -29,15 +33,25 @@ class Known:
 
     def __init__(self) -> None:
         self.last: dict[tuple[str, str], Any] = {}
+        self.epochs: dict[tuple[str, str], int] = {}  # of the last role, also by topic id
+        self.names: dict[str, str] = {}  # of the topic id in the last role
 
 
-def told(requests: list[tuple[Api, Any]], known: Known, stage: Stage) -> dict[str, list[Saying]]:
-    """Return what the requests say that is new, in order, for each partition, and of the live brokers."""
+def told(
+    requests: list[tuple[Api, Any]], known: Known, stage: Stage, epochs: Mapping[str, int]
+) -> dict[str, list[Saying]]:
+    """Return what the requests say that is new, in order, for each partition, and of the live brokers. `epochs` are the
+    present leader epochs, by "topic-partition".
+    """
     new: dict[str, list[Saying]] = {}
 
     def say(kind: str, about: str, what: Any) -> None:
         if known.last.get((kind, about)) != what:
             known.last[kind, about] = what
+            if kind != "leader":  # a broker that has stopped a replica may begin again, and the other way round
+                known.last.pop(("stop" if kind == "role" else "role", about), None)
+            if "leader_epoch" in what:
+                what = {**what, "leader_epoch": what["leader_epoch"] - epochs.get(about, 0)}
             new.setdefault(about, []).append((kind, what))
 
     for api, request in requests:
@@ -52,21 +66,32 @@ def told(requests: list[tuple[Api, Any]], known: Known, stage: Stage) -> dict[st
                 about = f"{topic.topic_name}-{one.partition_index}"
                 if api is LEADER_AND_ISR:
                     leaders = {each.broker_id for each in request.live_leaders}
-                    what = _fields(one, "controller_epoch", "leader", "leader_epoch", "isr", "replicas", "is_new")
+                    what = _fields(one, "leader", "leader_epoch", "isr", "replicas", "is_new")
                     what |= _fields(one, "adding_replicas", "removing_replicas", "leader_recovery_state")
-                    what["id"] = stage.id_name(topic.topic_id, topic.topic_name)
+                    name = what["id"] = stage.id_name(topic.topic_id, topic.topic_name)
                     what["address of leader"] = one.leader in leaders
-                    say("role", about, what)
+                    if one.leader_epoch > known.epochs.get((about, name), -1):  # otherwise a broker ignores it
+                        say("role", about, what)
+                    known.epochs[about, name] = one.leader_epoch
+                    known.names[about] = name
                 elif api is UPDATE_METADATA and one.leader == LEADER_DURING_DELETE:
                     say("leader", about, "forget it")
                 elif api is UPDATE_METADATA:
-                    what = _fields(one, "controller_epoch", "leader", "leader_epoch", "isr", "replicas")
+                    what = _fields(one, "leader", "leader_epoch", "isr", "replicas")
                     what |= _fields(one, "offline_replicas")
                     what["id"] = stage.id_name(topic.topic_id, topic.topic_name)
                     say("leader", about, what)
                 else:
-                    say("stop", about, _fields(one, "leader_epoch", "delete_partition"))
+                    say("stop", about, (_stop(one.leader_epoch, known, about), one.delete_partition))
     return new
+
+
+def _stop(leader_epoch: int, known: Known, about: str) -> str:
+    """Return what a broker makes of the leader epoch in a StopReplica request."""
+    if leader_epoch == TOPIC_DELETED:
+        return "the topic is deleted"
+    last = known.epochs.get((about, known.names.get(about, "")), -1)
+    return "too old" if -1 < leader_epoch < last else "of now"
 
 
 def compare(kafka: dict[str, list[Saying]], ours: dict[str, list[Saying]]) -> Iterator[tuple[str, Any, Any]]:
@@ -92,9 +117,12 @@ def _is_part(some: Sequence[Any], whole: Sequence[Any]) -> bool:
     return all(one in rest for one in some)
 
 
-def _order(sayings: Sequence[Saying]) -> list[str]:
-    """Return the kinds in the order of their last sayings."""
-    return list(dict.fromkeys(kind for kind, _ in reversed(sayings)))
+def _order(sayings: Sequence[Saying]) -> list[list[str]]:
+    """Return the kinds in the order of their last sayings: roles among leaders, and roles among stops. A stop and what
+    all brokers learn of the leader do not depend on each other.
+    """
+    kinds = list(dict.fromkeys(kind for kind, _ in reversed(sayings)))
+    return [[kind for kind in kinds if kind in pair] for pair in (("role", "leader"), ("role", "stop"))]
 
 
 def _fields(one: Any, *names: str) -> dict[str, Any]:
