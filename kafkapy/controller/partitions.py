@@ -15,6 +15,7 @@ from kafkapy.controller import elections
 from kafkapy.controller.cluster import Cluster
 from kafkapy.controller.requests import Requests, TopicPartition
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata import paths
 from kafkapy.metadata.controller_fence import not_controller_error
 from kafkapy.metadata.topics import PartitionState, Topic, TopicRegistry
 from kafkapy.metadata.tree import BadVersion, wait
@@ -292,6 +293,13 @@ class Partitions:
         return written
 
     def _write_part(self, part: Mapping[TopicPartition, Versioned]) -> bool:
+        for (name, index), one in part.items():
+            if one.state.controller_epoch > self._topics.controller_epoch:
+                # The tree accepts the changes of this controller only: the number in /controller_epoch was set back.
+                log.error(
+                    "the metadata at %s has controller epoch %d, and this controller's is %d: it is replaced",
+                    paths.partition_state(name, index), one.state.controller_epoch, self._topics.controller_epoch,
+                )  # fmt: skip
         states = {key: self._with_controller_epoch(one.state) for key, one in part.items()}
         versions = {key: one.version for key, one in part.items()}
         try:

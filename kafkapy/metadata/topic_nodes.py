@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkapy.metadata import paths
 from kafkapy.metadata.configs import encode_settings
@@ -70,16 +70,33 @@ def decode_topic(name: str, data: bytes) -> Topic:
     value = paths.from_json(data, path)
     text = value.get("topic_id")
     try:
-        assignment = {int(partition): list(replicas) for partition, replicas in value["partitions"].items()}
+        assignment = {int(index): _checked(index, replicas) for index, replicas in value["partitions"].items()}
         topic = Topic(name, decode_id(text) if text else ZERO_ID, dict(sorted(assignment.items())))
         adding, removing = (value.get(f"{what}_replicas") or {} for what in ("adding", "removing"))
         moves = {
             int(partition): Move(list(adding.get(partition, ())), list(removing.get(partition, ())))
             for partition in {**adding, **removing}
         }
+        for index, move in moves.items():
+            if set(assignment[index]) <= set(move.removing):
+                raise ValueError(f"the reassignment of partition {index} removes all replicas, {assignment[index]}")
     except (KeyError, AttributeError, TypeError, ValueError) as error:
         raise ValueError(f"the metadata at {path} is not a valid topic: {error}") from None
     return topic._replace(moves=dict(sorted(moves.items()))) if moves else topic
+
+
+def _checked(partition: str, replicas: Any) -> list[int]:
+    """Return the broker ids of a partition's replicas. Raises ValueError if there are none, or one that is no broker id
+    or is there twice.
+    """
+    if (
+        not isinstance(replicas, list)
+        or not replicas
+        or any(type(one) is not int or one < 0 for one in replicas)
+        or len(set(replicas)) < len(replicas)
+    ):
+        raise ValueError(f"partition {partition} has the replicas {replicas}")
+    return replicas
 
 
 def encode_topic(topic: Topic) -> bytes:

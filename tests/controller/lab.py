@@ -8,6 +8,7 @@ from typing import Any
 
 from kafkapy.controller.cluster import Registered
 from kafkapy.controller.controller import ClusterController, Settings
+from kafkapy.controller.outside_changes import OutsideChanges
 from kafkapy.controller.requests import MetadataRequest, RolesRequest
 from kafkapy.errors import KafkaError
 from kafkapy.metadata.cache import LiveBroker, MetadataCache
@@ -67,9 +68,9 @@ class Lab:
     def __init__(self, directory: Path):
         self.tree = LocalTree(directory / FILE_NAME)
         self.registry = ClusterRegistry(self.tree)
-        fence = ControllerFence(self.tree)
+        self.fence = fence = ControllerFence(self.tree)
         fence.set_term(self.registry.become_controller(ME, 0))
-        self.topics = TopicRegistry(self.tree, fence=fence)
+        self.topics = TopicRegistry(self.tree, lambda name, error: None, fence)
         self.brokers = Brokers()
         self.controller = ClusterController(
             fence,
@@ -84,6 +85,21 @@ class Lab:
             settings=Settings(lambda overrides: None, lambda topic: None, lambda: 1, lambda: 1, lambda topic: False),
         )
         self.controller.start(self.topics.all(), lambda: False)
+        self._changes: OutsideChanges | None = None
+
+    def follow_outside_changes(self) -> None:
+        """Have the controller carry out what other programs write to the tree, until `close`."""
+        self._changes = OutsideChanges(
+            self.tree,
+            self.fence,
+            self.topics,
+            self.controller,
+            is_controller=lambda: True,
+            may_delete=lambda: True,
+            on_topic_settings=lambda name: None,
+            on_broker_settings=lambda: None,
+        )
+        self._changes.start()
 
     def brokers_are(self, *live: int) -> None:
         self.brokers.live = list(live)
@@ -97,5 +113,7 @@ class Lab:
         self.controller._events.run(lambda: None)
 
     def close(self) -> None:
+        if self._changes is not None:
+            self._changes.stop()
         self.controller.stop()
         self.tree.close()

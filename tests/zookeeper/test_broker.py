@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.directories.meta_properties import MetaPropertiesError
 from kafkapy.metadata.producer_ids import ProducerIds
 from kafkapy.metadata.tree import Create, Delete, Set, Tree, TreeUnreachable, wait
 from kafkapy.metadata.zookeeper import tree as zookeeper_tree
@@ -192,6 +193,18 @@ def test_a_broker_id_that_is_registered_already_is_refused(start: Start, tree: T
     corrected = start(4, log_dirs=str(tmp_path / "other"))
     written = (tmp_path / "other" / "meta.properties").read_text()
     assert written.endswith(f"broker.id=4\nversion=0\ncluster.id={corrected.services.cluster_id}\n")
+
+
+def test_a_broker_with_the_directories_of_another_cluster_is_refused(start: Start, tree: Tree, tmp_path: Path) -> None:
+    cluster_id = start(1).services.cluster_id
+    file = tmp_path / "2" / "meta.properties"
+    file.parent.mkdir()
+    file.write_text("version=0\nbroker.id=2\ncluster.id=anotheranotheranother0\n")
+    with pytest.raises(MetaPropertiesError) as caught:
+        start(2)
+    for word in (str(file), "anotheranotheranother0", cluster_id):
+        assert word in str(caught.value)
+    assert tree.children("/brokers/ids") == ["1"]
 
 
 def test_a_killed_broker_registers_again_when_its_old_session_has_expired(connect: str, tmp_path: Path) -> None:
