@@ -58,8 +58,8 @@ _CONNECTION_IDS = itertools.count(1)  # of all processors, so that a later conne
 class Processor:
     """One network thread and its connections.
 
-    `start`, `stop`, `join`, `adopt`, `open`, `wake` and the `post` methods may be called from any thread. Everything
-    else runs on the processor's own thread.
+    `start`, `stop`, `join`, `adopt`, `open`, `wake`, `call` and the `post` methods may be called from any thread.
+    Everything else runs on the processor's own thread.
     """
 
     def __init__(
@@ -150,6 +150,13 @@ class Processor:
         A transport calls this when its work on another thread is done.
         """
         self.post(self._became_ready, conn)
+
+    def call(self, fn: Callable[..., None], *args: Any) -> None:
+        """Call `fn(*args)` on the processor's thread: now if this is that thread, otherwise as `post`."""
+        if threading.get_ident() == self._thread_id:
+            fn(*args)
+        else:
+            self.post(fn, *args)
 
     def post(self, fn: Callable[..., None], *args: Any) -> None:
         """Call `fn(*args)` on the processor's thread, after all calls that were posted before."""

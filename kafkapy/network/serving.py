@@ -97,7 +97,7 @@ class Serving:
         self._close(conn)
 
     def complete(self, conn: Connection, pending: Pending) -> None:
-        """Put the reply of a completed Pending into the outbox, and queue the connection to be served again.
+        """Send the reply of a completed Pending, and continue to serve the connection.
 
         Does nothing if the connection was closed before. If the reply cannot be made or is invalid, the connection is
         closed.
@@ -119,7 +119,13 @@ class Serving:
             log.exception("closed a connection: its pending request failed", extra=conn.who)
             self._close(conn)
             return
-        self._processor.queue(conn)
+        if conn.patient:
+            self._processor.queue(conn)
+            return
+        try:
+            self._continue(conn)
+        except Exception as error:
+            self._failed(conn, error)
 
     def frame_unused(self, conn: Connection, pending: Pending) -> None:
         """Release the receive buffer that a pending request has kept, before the reply is ready."""
@@ -182,7 +188,7 @@ class Serving:
         """Send the outbox. Then close the connection if that is due, or queue it if there may be more to receive."""
         if conn.outbox.parts and not self._send(conn) and (conn.parked or not conn.outgoing):
             return
-        if conn.closing:
+        if conn.closing or (self._processor.draining and conn.pending is None):
             self._close(conn)
         elif conn.pending is not None:
             self._close_if_dead(conn)

@@ -160,22 +160,23 @@ class FetchPlan:
         if isinstance(partition, KafkaError):
             return FetchRead(partition.code)
         log = partition.log
-        log_end = -1
+        log_end, has_all = -1, False
         try:
             partition.check_epoch(asked.current_leader_epoch)
             if self.follower is not None:
                 assert isinstance(partition, Partition)
                 partition.check_replica(self.follower, asked.current_leader_epoch)
                 log_end = log.log_end_offset  # before the read, so that later appends do not make the follower late
+                has_all = asked.fetch_offset == log_end and asked.last_fetched_epoch == log.leader_epochs.latest_epoch
             if self.choose is not None and isinstance(partition, Partition):
                 preferred = self.choose(partition, asked.fetch_offset)
                 if preferred is not None:
                     return _without_records(log, preferred=preferred)
-            if asked.last_fetched_epoch >= 0:
+            if asked.last_fetched_epoch >= 0 and not has_all:
                 diverging = _divergence(partition, asked)
                 if diverging is not None:
                     return _without_records(log, diverging=diverging)
-            read = self._read_log(partition, asked, left, min_one, blocking)
+            read = (None, None) if has_all else self._read_log(partition, asked, left, min_one, blocking)
             if read is None:
                 return None
             region, aborted = read

@@ -146,7 +146,7 @@ class Link:
         if closed:
             done(None, LinkError(f"the connection to {self.name} is closed"))
         elif conn is not None:
-            conn.processor.post(self._send_queued, conn)
+            conn.processor.call(self._send_queued, conn)
         elif connect:
             self._connect()
 
