@@ -110,10 +110,10 @@ class CoordinatorLog:
             verdict = verdicts[0]
             if isinstance(verdict, KafkaError):
                 done(verdict)
-            elif acks == ALL:
-                partition.when_replicated(verdict.last_offset + 1, self._timeout_ms() / 1000, replicated)
+            elif acks != ALL or (partition.in_sync is None and partition.gone is None):
+                done(None)  # there is no other replica, or none has to follow
             else:
-                done(None)
+                partition.when_replicated(verdict.last_offset + 1, self._timeout_ms() / 1000, replicated)
 
         def replicated(error: KafkaError | None) -> None:
             # `done` takes the shard's lock. With an error it is called on the timer's thread, because the present

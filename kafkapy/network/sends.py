@@ -161,8 +161,11 @@ class Sender:
                 box.warmed = 0  # the pages may be evicted by the time that the socket has room
                 return UNMADE if self.unmade is not None else BLOCKED
             self.bytes_out += sent
-            if sent == len(part) and not box.offset and box.index + 1 == len(box.parts):
-                break  # the most frequent case: the socket took the only, or the last, part at once
+            if not box.offset:  # nearly always the socket takes everything at once: the last part, or all parts
+                if sent == len(part) and box.index + 1 == len(box.parts):
+                    break
+                if not box.index and sent == sum(map(len, box.parts)):
+                    break
             box.advance(sent)
             while box.marks and box.marks[0][0] <= box.index:
                 box.marks.pop(0)[1]()
