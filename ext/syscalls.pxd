@@ -18,4 +18,4 @@ cdef struct Gather:
     size_t size                 # total bytes
 
 cdef int gather(Gather *into, object parts, Py_ssize_t first, Py_ssize_t last, Py_ssize_t skip) except -1
-cdef void let_go(Gather *of) noexcept
+cdef void release_views(Gather *of) noexcept

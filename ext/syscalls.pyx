@@ -144,7 +144,7 @@ def sendmsg(int fd, list parts not None, Py_ssize_t first, Py_ssize_t last, Py_s
             with nogil:
                 n = c_sendmsg(fd, &message, flags)
     finally:
-        let_go(&all_of)
+        release_views(&all_of)
     return n if n >= 0 else failed()
 
 
@@ -211,7 +211,7 @@ def pwritev(int fd, parts not None, off_t position):
             if n >= 0 or errno != EINTR:
                 break
     finally:
-        let_go(&all_of)
+        release_views(&all_of)
         if all_of.vectors is not few_vectors:
             PyMem_Free(all_of.vectors)
         if all_of.views is not few_views:
@@ -284,7 +284,7 @@ cdef int gather(Gather *into, object parts, Py_ssize_t first, Py_ssize_t last, P
     return 0
 
 
-cdef void let_go(Gather *of) noexcept:
+cdef void release_views(Gather *of) noexcept:
     cdef int index
     for index in range(of.count):
         PyBuffer_Release(&of.views[index])

@@ -919,7 +919,7 @@ class PartitionLog:
             except OSError as error:
                 raise self.disk_error(f"closing {self.name}", error) from error
             for segment in self.segments:
-                segment.let_go()
+                segment.release()
 
     def abandon(self) -> None:
         """Close the log's files without writing anything, because the log is deleted or its directory is offline."""

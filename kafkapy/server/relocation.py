@@ -61,7 +61,7 @@ def to_zookeeper(
     file = log_dir / FILE_NAME
     if not file.exists() and (log_dir / EXPORTED).exists():
         return _exported_before(log_dir, settings)
-    _demand_file(log_dir)
+    _check_file(log_dir)
     try:
         with locked([log_dir]):
             source = LocalTree(file)
@@ -89,9 +89,9 @@ def to_directory(
     meta = _meta_of(log_dir)
     tree = ZooKeeperTree(settings._replace(make_chroot=False), paths.TOP_LEVEL)
     try:
-        _demand_nobody(tree, settings)
+        _check_no_broker(tree, settings)
         source = persistent_nodes(tree)
-        _demand_cluster(tree, source, settings, meta, log_dir)
+        _check_cluster(tree, source, settings, meta, log_dir)
     finally:
         tree.close()
     try:
@@ -121,7 +121,7 @@ def _fill_zookeeper(
     except NoChroot:
         return _plan(source, {})
     try:
-        _demand_nobody(tree, settings)
+        _check_no_broker(tree, settings)
         target = persistent_nodes(tree)
         moved = _plan(source, target)
         if moved.work and not overwrite and not is_unfinished(source, target):
@@ -198,7 +198,7 @@ def _exported_before(log_dir: Path, settings: ZooKeeperSettings) -> Moved:
     return _plan(held, held)
 
 
-def _demand_file(log_dir: Path) -> None:
+def _check_file(log_dir: Path) -> None:
     if not (log_dir / FILE_NAME).exists():
         raise RelocationError(
             f"{log_dir} has no embedded metadata ({FILE_NAME}): name the first of the broker's log.dirs"
@@ -215,7 +215,7 @@ def _meta_of(log_dir: Path) -> MetaProperties:
     return meta
 
 
-def _demand_nobody(tree: ZooKeeperTree, settings: ZooKeeperSettings) -> None:
+def _check_no_broker(tree: ZooKeeperTree, settings: ZooKeeperSettings) -> None:
     """Raise RelocationError if a broker or a controller is registered in ZooKeeper, or if some nodes cannot be read."""
     if tree.hidden:
         raise RelocationError(
@@ -231,7 +231,7 @@ def _demand_nobody(tree: ZooKeeperTree, settings: ZooKeeperSettings) -> None:
         )
 
 
-def _demand_cluster(
+def _check_cluster(
     tree: Tree, source: Mapping[str, NodeData], settings: ZooKeeperSettings, meta: MetaProperties, log_dir: Path
 ) -> None:
     """Raise RelocationError unless the tree in ZooKeeper is that of the directory's cluster, and all replicas of all

@@ -208,7 +208,7 @@ def test_a_segment_that_retention_takes_during_a_flush_is_passed_over(tmp_path):
                 log.delete_records(2)
                 log.delete_old_segments()
                 for segment in gone:
-                    segment.let_go()
+                    segment.release()
             super().sync(file)
 
     gone = log.segments.items[:2]
@@ -314,8 +314,8 @@ def test_an_index_that_could_not_be_opened_for_its_sync_is_synced_by_the_next_on
     log.end[1].write_behind()  # else this is what opens the file
     files.fail("open", suffix, too_many_files())
     with pytest.raises(OSError, match="made to fail"):
-        log.flusher.point_to_note()
-    log.flusher.point_to_note()
+        log.flusher.synced_recovery_point()
+    log.flusher.synced_recovery_point()
     assert files.synced >= files_of(0, ".index", ".timeindex", ".txnindex")
     assert bench.failures == []
 
@@ -370,7 +370,7 @@ def test_a_recovery_point_not_noted_for_lack_of_memory_leaves_all_files_to_the_n
     log.append([idempotent("b", sequence=1)], 0)
     files.fail("sync", "0.index", MemoryError())
     with pytest.raises(MemoryError):
-        log.flusher.point_to_note()
+        log.flusher.synced_recovery_point()
     files.synced.clear()
-    log.flusher.point_to_note()
+    log.flusher.synced_recovery_point()
     assert files.synced >= {"t-0", *files_of(1, ".snapshot"), *files_of(0, ".log", ".index", ".timeindex")}

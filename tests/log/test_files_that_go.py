@@ -182,7 +182,7 @@ def test_a_recovery_point_can_be_noted_while_the_active_segment_goes(tmp_path, c
         bench.scheduler.run("delete-segments")
 
     files.happening = go
-    log.flusher.point_to_note()
+    log.flusher.synced_recovery_point()
     assert files.happening is None
     assert bench.failures == []
 

@@ -45,7 +45,7 @@ def cleaned(tmp_path, log, mark):
     segment.offset_index.take(found.offset_entries)
     segment.time_index.take(found.time_stamps, found.time_offsets)
     segment.seal()
-    segment.let_go()
+    segment.release()
 
 
 def offsets_of(directory, **loading):

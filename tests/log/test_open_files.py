@@ -139,7 +139,7 @@ def test_a_pinned_file_stays_open_over_the_limit(tmp_path):
     pinned = first.handle()
     values_of(log)
     assert first.handle() is pinned
-    first.let_go()
+    first.release()
     assert len(bench.files.open_files) == 3
     assert first.handle() is not pinned
     log.close()
@@ -160,7 +160,7 @@ def test_with_no_descriptor_left_files_are_closed_that_are_only_kept_open(tmp_pa
 def test_with_no_descriptor_left_at_all_an_append_is_refused_and_the_directory_stays_online(tmp_path):
     bench, log = bench_of(tmp_path, limit=100)
     for segment in log.segments:
-        segment.let_go()
+        segment.release()
     with no_descriptor_left():
         (verdict,) = log.append([batch("no")], 0)
         with pytest.raises(KafkaError) as refused:
@@ -197,7 +197,7 @@ def test_many_threads_always_read_from_the_right_file(tmp_path):
             if step % 37 == start:
                 one.pin()
             if step % 41 == start:
-                one.let_go()
+                one.release()
             handle = one.handle()
             if files.pread(handle, 1000, 0) != one.path.encode():
                 wrong.append(one.path)
@@ -209,7 +209,7 @@ def test_many_threads_always_read_from_the_right_file(tmp_path):
         thread.join()
     assert wrong == []
     for one in named:
-        one.let_go()
+        one.release()
     assert len(files.open_files) == 0
 
 
@@ -233,11 +233,11 @@ def test_the_recovery_point_of_an_unused_log_costs_no_sync(tmp_path):
     log.close()
     log = bench.load(clean=True)
     bench.files.synced.clear()
-    assert log.flusher.point_to_note() == 8
+    assert log.flusher.synced_recovery_point() == 8
     assert bench.files.synced == []
     log.append([batch("more")], 0)
     log.flush()
-    assert log.flusher.point_to_note() == 9
+    assert log.flusher.synced_recovery_point() == 9
     assert bench.files.synced != []
     log.close()
 

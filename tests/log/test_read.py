@@ -160,7 +160,7 @@ def test_a_read_that_may_not_wait_opens_no_file_to_search_in(tmp_path):
             return super().open(path, create=create)
 
     segment = log.segments.items[0]
-    segment.let_go()
+    segment.release()
     segment.files = segment.offset_index.files = Watched()
     assert log.read(3, 1000, max_offset=100, blocking=False) is BUSY
     assert not opened

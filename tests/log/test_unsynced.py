@@ -69,7 +69,7 @@ def test_the_transaction_index_that_a_recovery_finds_is_synced_before_a_recovery
     log = bench.load(clean=False)
     assert aborted(log) == [(7, 0)]
     log.flush()
-    log.flusher.point_to_note()
+    log.flusher.synced_recovery_point()
     assert name(0, ".txnindex") in bench.files.synced
 
 
@@ -84,7 +84,7 @@ def test_a_transaction_index_that_a_recovery_empties_stays_empty(tmp_path):
     assert aborted(log) == []
     end(log, commit=True)
     log.flush()
-    log.flusher.point_to_note()
+    log.flusher.synced_recovery_point()
     assert name(0, ".txnindex") in bench.files.synced
 
 
@@ -95,7 +95,7 @@ def test_the_name_of_a_new_transaction_index_is_synced_before_a_recovery_point_i
     log.flush()
     end(log)
     log.flush()
-    log.flusher.point_to_note()
+    log.flusher.synced_recovery_point()
     created_at = bench.files.done.index(("made", name(0, ".txnindex")))
     assert {("synced", name(0, ".txnindex")), ("synced", "t-0")} <= set(bench.files.done[created_at:])
 
@@ -107,7 +107,7 @@ def test_changes_by_a_roll_right_before_a_kill_are_synced_after_the_restart(tmp_
     begin(log)
     end(log)
     log.flush()
-    point = log.flusher.point_to_note()
+    point = log.flusher.synced_recovery_point()
     log.roll()
     assert point == log.segments.active.base_offset
 
@@ -117,7 +117,7 @@ def test_changes_by_a_roll_right_before_a_kill_are_synced_after_the_restart(tmp_
     if then == "flush":
         log.flush()
     elif then == "recovery point":
-        log.flusher.point_to_note()
+        log.flusher.synced_recovery_point()
     else:
         log.close()
     rolled = {name(0, suffix) for suffix in (".index", ".timeindex", ".txnindex")}
@@ -132,7 +132,7 @@ def test_index_entries_that_a_truncation_had_cut_off_do_not_come_back(tmp_path, 
     log.append([idempotent("x", sequence=1, transactional=True)], 0)
     end(log)
     log.flush()
-    log.flusher.point_to_note()
+    log.flusher.synced_recovery_point()
     path = tmp_path / "t-0" / name(0, suffix)
     width = {".txnindex": 34, ".timeindex": 12}[suffix]
     before = path.read_bytes()[:width]

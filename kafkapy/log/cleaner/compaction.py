@@ -42,9 +42,9 @@ class Compaction:
     def start(self) -> None:
         with self._lock:
             if self.settings.enable and not self._stopped:
-                self._look_often()
+                self._start_watching()
 
-    def _look_often(self) -> None:
+    def _start_watching(self) -> None:
         if self._watch is None:
             period = min(max(self.settings.backoff_ms / 1000, _LEAST_S), _MOST_S)
             self._watch = self._scheduler.schedule("log-cleaner-start", self._look, period, period)
@@ -54,7 +54,7 @@ class Compaction:
         with self._lock:
             self.settings = settings
             if self.cleaner is not None and not self.cleaner.reconfigure(settings):
-                self._look_often()
+                self._start_watching()
 
     def stop(self) -> None:
         """Abort the cleanings in progress, and return when all cleaner threads have ended. Idempotent."""

@@ -33,7 +33,7 @@ def swap_in(log: PartitionLog, cleaned: Segment, old: Sequence[Segment]) -> None
             remaining = log.segments.without(old).with_added(cleaned)
             log.replace_segments_locked(remaining)
     except BaseException:
-        cleaned.let_go()
+        cleaned.release()
         remove_cleaned(log, cleaned.base_offset)
         raise
     try:
@@ -41,7 +41,7 @@ def swap_in(log: PartitionLog, cleaned: Segment, old: Sequence[Segment]) -> None
     # even a shortage takes the directory offline: the file names would no longer match the list
     except OSError as error:
         raise log.env.failed(f"swapping in segments of {log.name}", error) from error
-    cleaned.let_go()
+    cleaned.release()
 
     def remove() -> None:
         for segment in old:

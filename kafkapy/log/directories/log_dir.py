@@ -145,7 +145,7 @@ class LogDir:
         self._write(
             self._recovery_points,
             self.recovery_points,
-            lambda: {(log.topic, log.partition): log.flusher.point_to_note() for log in logs()},
+            lambda: {(log.topic, log.partition): log.flusher.synced_recovery_point() for log in logs()},
         )
 
     def write_start_offsets(self, logs: OpenLogs) -> None:

@@ -149,13 +149,13 @@ class LogDirs:
                 shortage = refusal
             if was_there:
                 break
-            _remove_half_made(log_dir.env.files, path)
+            _remove_incomplete(log_dir.env.files, path)
         if shortage is not None:
             raise shortage
         raise KafkaError(Errors.KAFKA_STORAGE_ERROR, reason)
 
 
-def _remove_half_made(files: Files, path: str) -> None:
+def _remove_incomplete(files: Files, path: str) -> None:
     """Remove a partition directory whose log could not be created, because the log will be created in another log
     directory.
 

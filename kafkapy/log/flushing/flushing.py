@@ -155,7 +155,7 @@ class Flusher:
             if active:  # only records appended before `began`: later ones may have missed the sync
                 self.flushed_at = began
 
-    def point_to_note(self) -> int:
+    def synced_recovery_point(self) -> int:
         """Return the recovery point to write to the checkpoint.
 
         First sync the indexes and snapshots below it, which a start after a crash trusts.

@@ -180,7 +180,7 @@ class IndexFile(NamedFile):
         """Load the entries of a sealed index into memory, as appends require. A damaged index starts empty."""
         if not self.growing:
             data = self.files.pread(self.handle(), self.count * self.width, 0) if self.check() else b""
-            self.let_go()
+            self.release()
             self.count = self._written = len(data) // self.width
             self._load(data)
             self.damage, self._trusted = None, True
@@ -192,7 +192,7 @@ class IndexFile(NamedFile):
         self._emptied()
 
     def _emptied(self) -> FileHandle:
-        self.let_go()
+        self.release()
         self.damage, self._trusted = None, True
         file = self._opened(create=True)
         self.files.truncate(file, 0)

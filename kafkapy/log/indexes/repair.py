@@ -48,7 +48,7 @@ def _repair(log: PartitionLog, segment: Segment) -> None:
         _log.error("%s: %s; it cannot be rebuilt: %s", segment.path(names.LOG), damage, found.stopped_by)
         return
     room = max(len(found.offset_entries) // 8 + 1, len(found.time_stamps) // 8 + 2) * TimeIndex.width
-    place = _Beside(segment)
+    place = _TemporaryPlace(segment)
     offsets = OffsetIndex(segment.files, place, segment.base_offset, room)
     times = TimeIndex(segment.files, place, segment.base_offset, room)
     offsets.rebuild()
@@ -69,13 +69,13 @@ def _repair(log: PartitionLog, segment: Segment) -> None:
             return
         for index, old in ((offsets, segment.offset_index), (times, segment.time_index)):
             segment.files.rename(index.path, old.path)
-            old.let_go()
+            old.release()
             old.open(index.count * index.width)
     segment.indexes_changed()
     _log.warning("%s: %s; rebuilt the indexes from %d batches", segment.path(names.LOG), damage, found.batches)
 
 
-class _Beside:
+class _TemporaryPlace:
     """A Place for the rebuilt indexes: their files have temporary names until they replace the damaged index files."""
 
     def __init__(self, segment: Segment) -> None:

@@ -133,7 +133,7 @@ class LogLoader:
             and self._snapshots.offsets == snapshots_found
         )
         for segment in self._segments:
-            segment.let_go()  # most logs stay unused for a long time; their files are opened on first use
+            segment.release()  # most logs stay unused for a long time; their files are opened on first use
         return LoadedLog(
             self._segments,
             self._epochs,
@@ -189,7 +189,7 @@ class LogLoader:
                 self._report.note(f"{overflow}: it was split, into segments at {', '.join(map(str, bases))}")
                 self._clean, self._recovery_point = False, min(self._recovery_point, bases[0])
                 for segment in self._segments:
-                    segment.let_go()
+                    segment.release()
                 entries = clear_leftovers(self._files, self._directory, self._report)
 
     def _begin(self, entries: dict[str, Entry]) -> None:
@@ -265,7 +265,7 @@ class LogLoader:
         if before:
             # A crash in the middle of a roll can leave the rolled segment with indexes that still end in zeros, among
             # other things.
-            damage = before[-1].damage() or before[-1].half_rolled()
+            damage = before[-1].damage() or before[-1].lost_part_of_roll()
             if damage is not None:
                 self._rebuild(before[-1], damage, serious=False)
             # After a kill the files may look right only because they are in the page cache: a power cut could still

@@ -110,7 +110,7 @@ def _rename_future(future: PartitionLog, directory: str) -> None:
     future.directory = future.snapshots.directory = directory
     for segment in future.segments:
         segment.directory = directory
-        segment.let_go()  # the next use opens the file by its new name, which error messages show
+        segment.release()  # the next use opens the file by its new name, which error messages show
     files.sync_dir(future.env.log_dir)
 
 

@@ -102,7 +102,7 @@ def _from_index(log: LogReader, segment: Segment, begin: int, stop: int, step: i
 def _walked(log: LogReader, segment: Segment, begin: int, stop: int, step: int) -> list[Cut]:
     entries = scan(log.fd, begin, stop, segment.base_offset, step, verify=False).offset_entries
     positions = (entry & 0xFFFFFFFF for (entry,) in iter_unpack("=Q", entries))
-    return [_cut_at(log, position) for position in positions if log.sound_batch_at(position)]
+    return [_cut_at(log, position) for position in positions if log.valid_batch_at(position)]
 
 
 def _cut_at(log: LogReader, position: int) -> Cut:

@@ -73,7 +73,7 @@ def is_batch_of(log: LogReader, offset: int, position: int) -> bool:
 
     An index entry has the first offset of an append (Kafka 0.8) or the last one.
     """
-    return log.sound_batch_at(position) is not None and 0 <= first_offset_of(log, position) <= offset
+    return log.valid_batch_at(position) is not None and 0 <= first_offset_of(log, position) <= offset
 
 
 def _walked(log: LogReader, begin: LogEnd) -> LogEnd:
@@ -116,7 +116,7 @@ def _check_torn(log: LogReader, end: LogEnd) -> None:
     if torn and len(head) == UP_TO_MAGIC:
         torn = head[-1] <= 2 and int.from_bytes(head[:8], "big") >= end.offset
     alike = re.compile(b"(?=" + re.escape(head[:4]) + rb"[\0-\xff]{4}[\0-\x7f][\0-\xff]{7}[\0-\2])")
-    if not torn or any(log.sound_batch_at(end.position + found.start()) for found in alike.finditer(rest, 1)):
+    if not torn or any(log.valid_batch_at(end.position + found.start()) for found in alike.finditer(rest, 1)):
         raise OfflineError(
             f"{log.path} is damaged: from position {end.position} on there are {size} bytes that are no whole batch, "
             "nor one that is just being written."

@@ -171,7 +171,7 @@ class LogReader:
             return None
         return self._header(position, self._bytes(position, min(V2_HEADER, LOG_OVERHEAD + length)))
 
-    def sound_batch_at(self, position: int) -> StoredBatch | None:
+    def valid_batch_at(self, position: int) -> StoredBatch | None:
         """Return the batch at `position` if it is complete and its checksum is correct, else None."""
         try:
             batch = next(self.batches(position), None)

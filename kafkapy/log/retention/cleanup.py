@@ -115,7 +115,7 @@ def truncate_fully(log: PartitionLog, offset: int) -> None:
         new = Segment.create(log.env.files, log.directory, offset, log.config, log.clock, suffix=names.CLEANED)
     except BaseException:
         for segment in gone:
-            segment.let_go()
+            segment.release()
         raise
     try:
         _replace_all(log, gone, new)
@@ -126,7 +126,7 @@ def truncate_fully(log: PartitionLog, offset: int) -> None:
 def _replace_all(log: PartitionLog, gone: Sequence[Segment], new: Segment) -> None:
     marked = mark_deleted(gone, log.snapshots, f"{log.name} is emptied")
     new.rename("")
-    new.let_go()  # the next use opens the file by its final name, which error messages show
+    new.release()  # the next use opens the file by its final name, which error messages show
     log.leader_epochs.clear()
     log.snapshots.delete_all()
     log.env.files.sync_dir(log.directory)

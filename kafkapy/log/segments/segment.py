@@ -124,7 +124,7 @@ class Segment(SegmentFiles):
         self.offset_index.seal()
         self.time_index.seal()
 
-    def half_rolled(self) -> str | None:
+    def lost_part_of_roll(self) -> str | None:
         """Return a sentence that says which part of the segment's roll a crash has lost, None if the roll is complete.
 
         Called for a segment that was just loaded. After a crash the last time index entry may be missing, or a

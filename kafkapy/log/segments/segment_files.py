@@ -79,11 +79,11 @@ class SegmentFiles(NamedFile):
         """
         if self._cut_off is not None:
             self._cut_off = self._cut_off.truncated(size)
-        self.let_go()
+        self.release()
         self.files.truncate(self.handle(), size)
 
     def pin_all(self) -> None:
-        """Open the .log file, the offset index and the time index, and keep them open until `let_go`.
+        """Open the .log file, the offset index and the time index, and keep them open until `release`.
 
         Called before other files take their names. The transaction index is in memory and needs no descriptor.
         """
@@ -123,11 +123,11 @@ class SegmentFiles(NamedFile):
         for index in (self.offset_index, self.time_index, self.txn_index):
             index.place = NOWHERE
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Drop the descriptors of the segment's files. Each descriptor closes when its last reader is done with it."""
-        super().let_go()
-        self.offset_index.let_go()
-        self.time_index.let_go()
+        super().release()
+        self.offset_index.release()
+        self.time_index.release()
 
     def retire(self) -> None:
         super().retire()

@@ -41,7 +41,7 @@ def split(segment: Segment, config: LogConfig, clock: Clock) -> list[int]:
     segment.delete()
     for part in new_segments:
         part.rename("")
-        part.let_go()
+        part.release()
     segment.files.sync_dir(segment.directory)
     return [part.base_offset for part in new_segments]
 

@@ -75,7 +75,7 @@ class NamedFile:
             self.files.open_files.opened(self)
 
     def pin(self) -> None:
-        """Open the file and keep it open until `let_go`, because another file is about to take its name."""
+        """Open the file and keep it open until `release`, because another file is about to take its name."""
         self._pinned = True
         self.files.open_files.closed(self)  # now OpenFiles cannot close it
         self._handle = self.handle()
@@ -85,7 +85,7 @@ class NamedFile:
         if not self._pinned:
             self._handle = None
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Drop the file's handle.
 
         The descriptor closes when its last user is done, and the next use opens the file again.
@@ -101,4 +101,4 @@ class NamedFile:
         From now on `handle` raises FileNotFoundError.
         """
         self._gone = True
-        self.let_go()
+        self.release()

@@ -47,7 +47,7 @@ class OpenFiles:
             file.used = True  # else this new file would be closed first if all the others are in use
             self._files[file] = None
             while len(self._files) > self.limit:
-                self._let_one_go()
+                self._close_one()
 
     def closed(self, file: NamedFile) -> None:
         """Stop counting a file towards the limit, because its NamedFile has closed it or must keep it open."""
@@ -59,10 +59,10 @@ class OpenFiles:
         with self._lock:
             many = (len(self._files) + 1) // 2
             for _ in range(many):
-                self._let_one_go()
+                self._close_one()
             return many > 0
 
-    def _let_one_go(self) -> None:
+    def _close_one(self) -> None:
         for _ in range(len(self._files)):
             file, _none = self._files.popitem(last=False)
             if not file.used:

@@ -50,7 +50,7 @@ def make_plan(found: Inventory, known: Knowledge, broker_id: int | None = None) 
     chosen = _broker_id(found, known, broker_id)
     cluster_id = _cluster_id(found, known)
     topics = [plan_topic(name, partitions, known, chosen, warnings) for name, partitions in by_topic.items()]
-    warnings += _about_formats(topics) + _about_the_rest(found, known, chosen)
+    warnings += _format_warnings(topics) + _other_warnings(found, known, chosen)
     return Plan(
         chosen,
         cluster_id,
@@ -108,7 +108,7 @@ def _broker_settings(known: Knowledge, broker_id: int) -> dict[str, dict[str, st
     return {entity: settings for entity, settings in wanted.items() if settings}
 
 
-def _about_formats(topics: list[PlannedTopic]) -> list[str]:
+def _format_warnings(topics: list[PlannedTopic]) -> list[str]:
     chosen = [topic.name for topic in topics if "message.format.version" in topic.settings]
     if not chosen:
         return []
@@ -119,7 +119,7 @@ def _about_formats(topics: list[PlannedTopic]) -> list[str]:
     ]
 
 
-def _about_the_rest(found: Inventory, known: Knowledge, broker_id: int) -> list[str]:
+def _other_warnings(found: Inventory, known: Knowledge, broker_id: int) -> list[str]:
     warnings = []
     here = {topic for topic, _ in found.partitions}
     for name, topic in (known.topics or {}).items():

@@ -79,7 +79,7 @@ def _describe(broker: Services, resource: Any) -> list[config_describe.Entry]:
             return config_describe.describe_broker(broker.config, names)
         return config_describe.describe_broker_default(broker.config, names)
     if resource.resource_type == BROKER_LOGGER_RESOURCE:
-        _demand_this_broker(broker, resource)
+        _check_this_broker(broker, resource)
         return config_describe.describe_loggers(names)
     raise _unsupported(resource)
 
@@ -92,7 +92,7 @@ def _unsupported(resource: Any) -> KafkaError:
     )
 
 
-def _demand_this_broker(broker: Services, resource: Any) -> None:
+def _check_this_broker(broker: Services, resource: Any) -> None:
     """Raise KafkaError INVALID_REQUEST unless the resource is this broker: log levels have no cluster-wide default."""
     if not config_alter.is_one_broker(resource.resource_name, broker.broker_id):
         raise KafkaError(Errors.INVALID_REQUEST, "log levels are those of one broker: give its id")
@@ -135,7 +135,7 @@ def incremental_alter(broker: Services, call: Call, request: Any) -> Any:
     def apply(resource: Any) -> None:
         operations = [(one.name, one.config_operation, one.value) for one in resource.configs]
         if resource.resource_type == BROKER_LOGGER_RESOURCE:
-            _demand_this_broker(broker, resource)
+            _check_this_broker(broker, resource)
             log_levels.alter(operations, validate_only=request.validate_only)
             return
         edit = (

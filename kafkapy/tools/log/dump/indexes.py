@@ -29,7 +29,7 @@ def check_offset_index(path: Path, base_offset: int, findings: Findings) -> Iter
     Such an entry counts as damage only if a search would miss records: brokers before 0.11 index the first offset of an
     append, and a broker that appends several batches at once, as followers do, indexes the last offset of all of them.
     """
-    with LogReader(_log_beside(path)) as log:
+    with LogReader(_log_of(path)) as log:
         for entry in offset_entries(path, base_offset):
             batch = _header_at(log, entry.position)
             if batch is None or batch.last_offset != entry.offset:
@@ -72,7 +72,7 @@ def check_time_index(path: Path, base_offset: int, findings: Findings) -> Iterat
     positions = list(offset_entries(index, base_offset)) if index.exists() else []
     offsets = [entry.offset for entry in positions]
     previous = -1
-    with LogReader(_log_beside(path)) as log:
+    with LogReader(_log_of(path)) as log:
         for entry in time_entries(path, base_offset):
             slot = bisect_right(offsets, entry.offset) - 1
             start = positions[slot].position if slot >= 0 else 0
@@ -125,7 +125,7 @@ def _last_entry(path: Path, layout: Struct) -> tuple[int, ...] | None:
         return layout.unpack(file.read(layout.size))
 
 
-def _log_beside(path: Path) -> Path:
+def _log_of(path: Path) -> Path:
     log = path.with_suffix(".log")
     if not log.exists():
         raise ToolError(f"{path} cannot be checked: {log.name} is not in the same directory.")

@@ -110,7 +110,7 @@ def _unreadable(path: Path, error: OSError, report: Report) -> None:
 
 def _check_file(path: Path, report: Report) -> None:
     if path.name in NAMES:
-        _check_beside(path, report) if segments_in(path.parent) else check_small_file(path, report)
+        _check_against_log(path, report) if segments_in(path.parent) else check_small_file(path, report)
     elif is_segment_07(path):
         check_segment_07(path, report)
     elif path.suffix == names.LOG:
@@ -119,13 +119,13 @@ def _check_file(path: Path, report: Report) -> None:
         check_segment(path, base, report, indexes=False, follow=lambda got, read: producers.follow(path, got, read))
     elif path.suffix in (*names.INDEXES, names.SNAPSHOT):
         base_offset_of(path)
-        _check_beside(path, report)
+        _check_against_log(path, report)
     else:
         suffixes = ", ".join((names.LOG, *names.INDEXES, names.SNAPSHOT, SUFFIX_07))
         raise ToolError(f"{path} is neither a file of a log (names end in {suffixes}) nor a checkpoint.")
 
 
-def _check_beside(path: Path, report: Report) -> None:
+def _check_against_log(path: Path, report: Report) -> None:
     """Check a file whose content can only be compared with its log: read the log, but report only problems of this
     file. Raises ToolError if the log is missing or damaged."""
     directory = path.parent
