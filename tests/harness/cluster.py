@@ -209,7 +209,7 @@ class Member:
         assert len(found) < 2, f"broker {self.number} has a partition in two log directories: {found}"
         return found[0] if found else self.data / name
 
-    def said(self) -> str:
+    def logged(self) -> str:
         """Return what all processes of this broker have logged, those of kafkapy first."""
         files = [*sorted(self.directory.glob("*-kafkapy.log")), *self.directory.glob("server.log")]
         return "".join(file.read_text(errors="replace") for file in files)
@@ -403,7 +403,7 @@ class Cluster:
 
     def ends_of_logs(self, characters: int = 3000) -> str:
         """Return the end of what each broker has written, for messages of failures."""
-        return "\n".join(f"--- broker {n} ({m.kind})\n{m.said()[-characters:]}" for n, m in self.members.items())
+        return "\n".join(f"--- broker {n} ({m.kind})\n{m.logged()[-characters:]}" for n, m in self.members.items())
 
     def create_topic(
         self, name: str, partitions: int, replicas: int = 3, *, on: Sequence[Sequence[int]] = (), **configs: str
