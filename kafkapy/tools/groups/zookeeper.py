@@ -91,8 +91,8 @@ class _Committed(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """The larger of the offsets that are committed in ZooKeeper and in Kafka. A consumer that moves its offsets from
-        one to the other (dual.commit.enabled) uses this one."""
+        """The larger of the offsets in ZooKeeper and in Kafka. A consumer that moves its offsets from one to the other
+        (dual.commit.enabled) uses this one."""
         return max(offset for offset in self if offset is not None)
 
 
