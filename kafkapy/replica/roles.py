@@ -48,11 +48,13 @@ class Roles:
         reload_config: Callable[[str], object] = lambda topic: None,
         cache: MetadataCache | None = None,
         later: Callable[[float, Callable[[], object]], object] = lambda delay_s, work: None,
+        ask_for_roles: Callable[[], object] = lambda: None,
     ) -> None:
         """`config_of(topic)` returns the settings of the topic's logs. `reload_config(topic)` applies the present
         settings to all logs of the topic on this broker. Both raise KafkaError if the settings are invalid.
         `cache` gets the partition leaders for Metadata responses. `later(delay_s, work)` calls `work()` after a delay,
-        on the thread that carries out the controller's requests.
+        on the thread that carries out the controller's requests. `ask_for_roles()` asks the controller to send all
+        roles of this broker again.
         """
         self._replicas = replicas
         self._config_of = config_of
@@ -65,6 +67,8 @@ class Roles:
         self._later = later
         self._short: dict[TopicPartition, PartitionRole] = {}  # roles not taken because of a shortage, to try again
         self._is_short = False  # `take_again` is due
+        self._ask_for_roles = ask_for_roles
+        self._gave_up = False  # the controller takes replicas here for offline since the shortage began
 
     def apply(self, controller_epoch: int, changes: Sequence[Change]) -> Failures:
         """Carry out the changes, those of different partitions at the same time; return the errors of failed changes by
@@ -72,8 +76,10 @@ class Roles:
 
         All changes fail with STALE_CONTROLLER_EPOCH if a controller with a later epoch has called before. A role for a
         log that is loading counts as done: `loaded` carries it out. So does a role that a shortage prevents (a full
-        disk, no free file descriptors): `take_again` takes it when the shortage is over. If this broker is alone, such
-        a role is taken again, too, but it also fails here, with a Shortage, so that no topic is created without logs.
+        disk, no free file descriptors): `take_again` takes it when the shortage is over. Two kinds of roles that a
+        shortage prevents fail with the Shortage instead. One is the leader's role, if another member of the ISR is
+        alive: the controller then elects that one. The other is any role of a broker that is alone, so that no topic is
+        created without logs; such a role is taken again, too.
 
         A single change fails with KAFKA_STORAGE_ERROR if the log directory is offline. Otherwise a role fails with
         INCONSISTENT_TOPIC_ID if the log belongs to another topic id, with STALE_CONTROLLER_EPOCH if its leader epoch is
@@ -129,7 +135,7 @@ class Roles:
 
     def _take_late(self, role: PartitionRole) -> None:
         try:
-            self._take(role)
+            self._take(role, is_late=True)
         except Shortage:
             return  # `take_again` takes the role
         except KafkaError as error:
@@ -158,6 +164,10 @@ class Roles:
         finally:
             with self._lock:
                 self._is_short = lasts = bool(self._short)
+                asks = self._gave_up and not lasts
+                self._gave_up &= lasts
+            if asks:
+                self._ask_for_roles()
             if lasts:
                 self._later(RETRY_S, self.take_again)
             else:
@@ -231,21 +241,27 @@ class Roles:
         with self._lock:
             return self._waiting.pop(key, None) is None
 
-    def _take(self, role: PartitionRole) -> None:
-        """Take a role. If a shortage prevents that, have it taken again later, and raise the Shortage only if this
-        broker is alone.
+    def _take(self, role: PartitionRole, *, is_late: bool = False) -> None:
+        """Take a role. If a shortage prevents that, have it taken again later.
 
-        Another controller would take the replica for offline if it got the error, and send it no more roles.
+        Raise the Shortage if this broker is alone, and if another broker can lead in its place. Otherwise the
+        controller would take the replica for offline for nothing, and send it no more roles.
         """
         try:
             self._take_now(role)
         except Shortage as shortage:
-            self._keep(role, shortage)
-            if [one.id for one in self._cache.live_brokers()] == [self._replicas.broker_id]:
+            others = [one.id for one in self._cache.live_brokers() if one.id != self._replicas.broker_id]
+            gives_up = not is_late and role.leader == self._replicas.broker_id and not set(others).isdisjoint(role.isr)
+            if gives_up:
+                # The next leader is in a later epoch, of which the controller may not tell a replica that is offline.
+                role = role._replace(leader=NO_LEADER)
+            self._keep(role, shortage, gives_up=gives_up)
+            if gives_up or not others:
                 raise
 
-    def _keep(self, role: PartitionRole, shortage: Shortage) -> None:
+    def _keep(self, role: PartitionRole, shortage: Shortage, *, gives_up: bool) -> None:
         with self._lock:
+            self._gave_up |= gives_up
             self._short[role.topic, role.partition] = role
             begins, self._is_short = not self._is_short, True
         if begins:

@@ -274,7 +274,12 @@ class BrokerServer:
         )
         services.topic_settings = settings = TopicSettings(services)
         services.roles = Roles(
-            services.replicas, settings.of, settings.reload, services.cache, self._later_on_the_cluster_pool
+            services.replicas,
+            settings.of,
+            settings.reload,
+            services.cache,
+            self._later_on_the_cluster_pool,
+            self._ask_for_roles,
         )
         services.coordinators = coordinators = Coordinators(services, self._timer, self._scheduler)
         services.replicas.on_became_leader = coordinators.became_leader
@@ -284,6 +289,11 @@ class BrokerServer:
         services.replicas.on_unfollowed = following.stop
         services.cache.on_deleted = self._topic_deleted
         settings.load_throttles()
+
+    def _ask_for_roles(self) -> None:
+        """Ask the controller to send all roles of this broker again."""
+        if self._shared is not None:
+            self._shared.directory_failed()  # the controller cannot be asked in another way
 
     def _later_on_the_cluster_pool(self, delay_s: float, work: Callable[[], object]) -> None:
         """Call `work()` after a delay, on the thread that carries out the controller's requests."""

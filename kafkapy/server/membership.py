@@ -205,6 +205,10 @@ class Membership:
         if controller == NO_CONTROLLER:
             log.info("there is no controller: this broker stands for election")
             election.stand()
+            if self._cluster.controller_id() == NO_CONTROLLER:
+                # The node of the new controller was deleted before this broker read it, so no watch reports that.
+                time.sleep(_POLL_S)
+                self._changed.set()
         elif controller != self._broker_id:
             election.end()
         elif in_doubt:

@@ -70,7 +70,14 @@ class Broker:
         self.cache = MetadataCache()
         self.due = []  # what is to be called after a second
         later = lambda delay_s, work: self.due.append(work)  # noqa: E731
-        self.roles = Roles(self.replicas, lambda topic: LogConfig({}), cache=self.cache, later=later)
+        self.asked = []  # one for each time at which it has asked the controller for its roles
+        self.roles = Roles(
+            self.replicas,
+            lambda topic: LogConfig({}),
+            cache=self.cache,
+            later=later,
+            ask_for_roles=lambda: self.asked.append(True),
+        )
 
     def join(self, *others):
         self.cache.set_brokers(ME, [LiveBroker(one, {}) for one in (ME, *others)])
@@ -481,7 +488,7 @@ def test_a_role_without_space_for_its_log_is_taken_when_there_is_space(broker, c
     """The controller would take a replica for offline if it got an error, and send it no more roles."""
     broker.join(1)
     broker.disk.full = ["/t-"]
-    roles = [role(leader=leader, isr=(ME, 1), partition=index, is_new=True) for index in range(3)]
+    roles = [role(leader=leader, isr=(leader,), partition=index, is_new=True) for index in range(3)]
     assert broker.apply(*roles) == {}
     for _ in range(3):
         broker.second()
@@ -493,7 +500,33 @@ def test_a_role_without_space_for_its_log_is_taken_when_there_is_space(broker, c
     assert [broker.replicas.leader_epoch("t", index) for index in range(3)] == [0, 0, 0]
     assert [broker.replicas.followed("t", index) is None for index in range(3)] == [leader == ME] * 3
     assert said(caplog) == ["ERROR", "WARNING"]
-    assert broker.due == []
+    assert (broker.due, broker.asked) == ([], [])
+
+
+@pytest.mark.parametrize("full", ["/t-", "leader-epoch-checkpoint"])
+def test_a_leader_without_space_gives_way_to_another_member_of_the_isr(broker, full):
+    """The controller takes its replica for offline, elects another leader, and may send this broker nothing more."""
+    broker.join(1)
+    if full != "/t-":
+        broker.apply(role(is_new=True), role(is_new=True, partition=1))
+    broker.disk.full = [full]
+    roles = [role(epoch=1, isr=(ME, 1), is_new=full == "/t-"), role(epoch=1, isr=(ME, 2), partition=1)]
+    assert broker.apply(*roles) == {0: Errors.KAFKA_STORAGE_ERROR}
+    broker.second()
+    assert broker.asked == []
+    broker.disk.full = ()
+    broker.second()
+    assert broker.code() == Errors.NOT_LEADER_OR_FOLLOWER
+    assert broker.replicas.leader_epoch("t", 0) == 1
+    assert broker.code(partition=1) == Errors.NONE  # broker 2 is dead: nobody else can lead
+    assert broker.asked == [True]
+    assert broker.apply(role(epoch=2, leader=1, isr=(1,))) == {}
+    assert broker.replicas.followed("t", 0).leader == 1
+    broker.disk.full = [full]
+    broker.apply(role(epoch=1, isr=(ME,), partition=2, is_new=True))
+    broker.disk.full = ()
+    broker.second()
+    assert broker.asked == [True]
 
 
 def test_a_leader_epoch_without_space_for_it_begins_when_there_is_space(broker):

@@ -167,17 +167,24 @@ class FullDisk(Files):
         super().make_dir(path)
 
 
-def test_a_role_that_a_full_disk_prevents_is_answered_without_an_error_and_taken_later(tmp_path):
-    """With an error, the controller would take the replica for offline, and send it no more roles."""
+@pytest.mark.parametrize(
+    ("leader", "isr", "code"),
+    [(OTHER, [ME, OTHER], Errors.NONE), (ME, [ME], Errors.NONE), (ME, [ME, OTHER], Errors.KAFKA_STORAGE_ERROR)],
+)
+def test_a_role_that_a_full_disk_prevents_is_answered_with_an_error_only_if_another_broker_can_lead(
+    tmp_path, leader, isr, code
+):
+    """With an error, the controller takes the replica for offline. The role is taken later in any case."""
     disk = FullDisk()
     controller = Controller(tmp_path, disk)
     try:
         cache = controller.server.services.cache
         cache.set_brokers(OTHER, [*cache.live_brokers(), LiveBroker(OTHER, {})])
-        assert controller.send_roles() == (Errors.NONE, {0: Errors.NONE})
+        assert controller.send_roles(leader=leader, isr=isr) == (Errors.NONE, {0: code})
         assert not controller.replicas.holds("t", 0)
         disk.full = False
-        eventually(lambda: controller.replicas.holds("t", 0))
+        leads = leader == ME and code == Errors.NONE
+        eventually(lambda: controller.replicas.holds("t", 0) if leads else controller.replicas.followed("t", 0))
     finally:
         controller.close()
 

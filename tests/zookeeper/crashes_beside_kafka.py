@@ -222,18 +222,19 @@ class MixedCluster:
         self._may_stand = True
         self.wait_for_controller(KAFKA)
 
-    def elect_ours(self, *, freeze: bool = True) -> None:
-        """Make broker 2 the controller. Kafka's broker is frozen meanwhile, unless it is cut off from ZooKeeper."""
-        if freeze:
-            os.kill(self.kafka.pid, signal.SIGSTOP)
+    def elect_ours(self) -> None:
+        """Make broker 2 the controller. Kafka's broker is frozen meanwhile."""
+        os.kill(self.kafka.pid, signal.SIGSTOP)
         try:
             if self.controller() != OURS:
                 self.delete_controller()
-            eventually(lambda: self.controller() == OURS, seconds=WAIT_S)
-            eventually(lambda: self.ours[OURS].services.is_controller, seconds=WAIT_S)
+            self.wait_until_ours_is_elected()
         finally:
-            if freeze:
-                os.kill(self.kafka.pid, signal.SIGCONT)
+            os.kill(self.kafka.pid, signal.SIGCONT)
+
+    def wait_until_ours_is_elected(self) -> None:
+        eventually(lambda: self.controller() == OURS, seconds=WAIT_S)
+        eventually(lambda: self.ours[OURS].services.is_controller, seconds=WAIT_S)
 
     def wait_for_controller(self, broker_id: int) -> None:
         """Wait until all brokers know the controller and the live brokers."""
@@ -594,7 +595,9 @@ def from_kafka(cluster: MixedCluster, *, answered: bool, expire: bool) -> Failov
         proxy.cut()
         if expire:
             proxy.end_session()
-        cluster.elect_ours(freeze=False)
+        else:
+            cluster.delete_controller()
+        cluster.wait_until_ours_is_elected()
         proxy.mend()
         cluster.wait_for_controller(OURS)
 

@@ -1,5 +1,6 @@
 """Clusters of several kafkapy brokers: what the controller does when brokers, topics and replicas come and go."""
 
+import errno
 import json
 from functools import partial
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.failures import Shortage
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.topic_nodes import decode_topic, encode_topic
 from kafkapy.metadata.tree import Create, Set, Tree
@@ -294,3 +296,26 @@ def test_a_broker_forgets_the_topics_that_were_deleted_while_its_session_had_exp
     finally:
         running[2].stop()
         proxy.close()
+
+
+def test_a_leader_whose_disk_is_full_gives_way_and_follows_when_there_is_room(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = brokers.controller.services.broker_id
+    short, other = (one for one in (1, 2, 3) if one != controller)
+    logs = brokers.running[short].services.log_manager
+
+    def full(*_args: Any, **_settings: Any) -> None:
+        raise Shortage("creating a log", OSError(errno.ENOSPC, "No space left on device"))
+
+    monkeypatch.setattr(logs, "create", full)
+    brokers.create("t", {0: [short, other], 1: [other, short]})
+    for index in (0, 1):
+        eventually(lambda index=index: getattr(brokers.leader("t", index), "id", None) == other)
+    produce(brokers.controller.bootstrap_servers, "t", ["a"], acks="1")  # the follower without space is in the ISR
+    monkeypatch.undo()
+    for index in (0, 1):
+        brokers.wait_for("t", other, sorted((short, other)), index)
+    assert brokers.leader("t").offline == ()
+    assert brokers.controller.services.controller.elect(0, [("t", 0)]) == {("t", 0): None}
+    brokers.wait_for("t", short, sorted((short, other)))

@@ -8,7 +8,9 @@ Differences from Kafka:
 - This broker registers before its logs are loaded. A role for a log that is loading is answered without an error, and
   begins when the log is loaded.
 - A full disk takes no log directory offline. A role for which there is no space, or no file descriptor, is answered
-  without an error, and begins when there is.
+  without an error, and begins when there is. But if it is the leader's role and another member of the ISR is alive, it
+  is answered with KAFKA_STORAGE_ERROR, after which the controller elects that one. When there is space again, the
+  broker has the controller send all its roles, by a notification as of a failed log directory.
 """
 
 from __future__ import annotations
