@@ -354,6 +354,8 @@ class Run:
                     if answer.error_code == Errors.NONE and not answer.remaining_partitions:
                         return
                     break
+            wire.close()
+            time.sleep(0.1)
 
     def assignment(self) -> dict[int, list[int]]:
         topic = self.cluster.topic(self.name) or {"partitions": {}}
