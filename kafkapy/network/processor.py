@@ -404,14 +404,16 @@ class Processor:
         one.finish(conn, None)
         self.queue(conn)  # the event that something has arrived may be over
 
-    def send(self, conn: Connection, request: Send | Timed) -> None:
+    def send(self, conn: Connection, request: Send | Timed, *, by_handler: bool = False) -> None:
         """Send a request on a connection that `open` has opened, after its earlier requests.
 
-        Does nothing if the connection is closed.
+        Does nothing if the connection is closed. `by_handler`: the caller is the connection's handler while it handles
+        a response; the request is sent when it returns.
         """
         if not conn.closed:
             self._serving.answer(conn, request)
-            self.queue(conn)
+            if not by_handler:
+                self.queue(conn)
 
     def close(self, conn: Connection) -> None:
         if conn.closed:

@@ -110,6 +110,7 @@ class Link:
         self._ranges: dict[int, tuple[int, int]] = {}
         self._last_id = 0
         self._next_check = math.inf  # when the deadlines are looked at next
+        self._handled: Connection | None = None  # `handle` is being called; requests are sent when it returns
 
     def __repr__(self) -> str:
         return f"Link({self.name}, {self._client_id})"
@@ -239,11 +240,15 @@ class Link:
     def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
         """Decode received responses and call the callbacks of their requests, see `kafkapy.network.replies.Handler`."""
         replies: list[Reply] = []
-        for frame in frames:
-            reply: Reply = self._response(frame)
-            replies.append(reply)
-            if reply is CLOSE or isinstance(reply, Pending):
-                break
+        self._handled = connection
+        try:
+            for frame in frames:
+                reply: Reply = self._response(frame)
+                replies.append(reply)
+                if reply is CLOSE or isinstance(reply, Pending):
+                    break
+        finally:
+            self._handled = None
         return replies
 
     def end_turn(self, gathered: Any) -> Any:
@@ -303,7 +308,7 @@ class Link:
         deadline = conn.processor.now + request.timeout_s
         self._sent.append(_Sent(request, version, self._last_id, deadline))
         self._check_at(deadline, conn)
-        conn.processor.send(conn, [frame])
+        conn.processor.send(conn, [frame], by_handler=conn is self._handled)
 
     def _check_at(self, when: float, conn: Connection) -> None:
         """Have the deadlines of sent requests checked at the time `when` or earlier. One timer serves many requests."""

@@ -76,7 +76,8 @@ def write_followed(log: PartitionLog, data: memoryview, leader_epoch: int, block
         size = _HEAD.size + length
         if size > len(rest) and length > 0:
             return Followed(written, log.end[0], True)
-        segment = _room(log, first_offset, size, rest)
+        # Without `blocking`, `_may_wait` has found that the first batches have room in the active segment.
+        segment = _room(log, first_offset, size, rest) if blocking or written else log.segments.active
         room = min(log.config.segment_bytes - segment.size, (segment.entries_left() - 1) * segment.index_interval)
         found = _scan(log, segment, rest[: max(size, room)])
         if found.batches:
