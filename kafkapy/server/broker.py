@@ -27,6 +27,7 @@ from kafkapy.replica.in_sync_replicas import IsrEnvironment
 from kafkapy.replica.isr_changes import IsrChanges
 from kafkapy.replica.log_dir_moves import LogDirMoves
 from kafkapy.replica.manager import ReplicaManager
+from kafkapy.replica.partition import Partition
 from kafkapy.replica.roles import Roles
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
 from kafkapy.runtime.counters import Registry
@@ -62,6 +63,7 @@ from kafkapy.server.metadata_store import StartError, check_libraries, metadata_
 from kafkapy.server.metrics import broker as broker_metrics
 from kafkapy.server.metrics import controller as controller_metrics
 from kafkapy.server.metrics.requests import RequestMeters
+from kafkapy.server.new_followers import NewFollowers
 from kafkapy.server.peers import Peers
 from kafkapy.server.producer_id_requests import ask_for_producer_ids
 from kafkapy.server.services import Services
@@ -282,7 +284,13 @@ class BrokerServer:
             self._ask_for_roles,
         )
         services.coordinators = coordinators = Coordinators(services, self._timer, self._scheduler)
-        services.replicas.on_became_leader = coordinators.became_leader
+        new_followers = NewFollowers(services.fetch_sessions, services.replicas.fetch_purgatory, self._timer)
+
+        def became_leader(partition: Partition) -> None:
+            coordinators.became_leader(partition)
+            new_followers.became_leader(partition)
+
+        services.replicas.on_became_leader = became_leader
         services.replicas.on_lost_leadership = coordinators.lost_leadership
         services.following = following = self._following = Following(services, self._timer)
         services.replicas.on_followed = following.follow

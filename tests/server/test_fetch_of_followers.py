@@ -8,6 +8,7 @@ from kafkapy.errors import Errors
 from kafkapy.metadata.roles import PartitionRole
 from kafkapy.protocol.apis import FETCH, PRODUCE
 from kafkapy.replica.throttles import UNLIMITED
+from kafkapy.server.new_followers import NewFollowers
 from tests.harness.wire import Wire, eventually
 from tests.server.requests import (
     FETCH_VERSION,
@@ -25,6 +26,12 @@ from tests.server.requests import (
 
 ME, OTHER, THIRD = 0, 1, 2
 NUMBERS = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def undisturbed(monkeypatch):
+    """No waiting fetch is answered because of partitions that the broker has begun to lead: see test_new_followers."""
+    monkeypatch.setattr(NewFollowers, "became_leader", lambda self, partition: None)
 
 
 @pytest.fixture
