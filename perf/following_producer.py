@@ -47,10 +47,14 @@ class FollowingProducer:
         if self._error is not None:
             raise self._error
 
-    def longest_gap(self) -> float:
-        """Return the longest time without an ack of one partition, in seconds. Call it after the block."""
+    def longest_gap(self, since: float) -> float:
+        """Return the longest time without an ack of one partition after the perf_counter `since`, in seconds. Call it
+        after the block."""
         return max(
-            later - ack for acks in self.acks.values() for ack, later in itertools.pairwise([*acks, self._ended_at])
+            later - ack
+            for acks in self.acks.values()
+            for ack, later in itertools.pairwise([*acks, self._ended_at])
+            if later > since
         )
 
     def _run(self) -> None:

@@ -14,6 +14,7 @@ from kafkapy.protocol.apis import PRODUCE
 from kafkapy.protocol.headers import request_frame
 from perf import frames
 from perf.following_producer import FollowingProducer
+from perf.many import wait_for
 from perf.measurement import FULL, Bench, Figures, Goal, Measurement, Row
 from perf.one_kind import Cluster, cluster
 from perf.raw_client import TIMEOUT, RawClient, Refused
@@ -144,9 +145,10 @@ def _shutdown(running: Cluster, partitions: int) -> Figures:
     ports = {number: broker.port for number, broker in running.brokers.items()}
     step = max(1, partitions // PRODUCED_TO)
     with FollowingProducer(ports, MANY, range(0, partitions, step)) as producer:
+        wait_for(lambda: all(producer.acks.values()), "no acks")
         time.sleep(BESIDE_S)
         began = time.perf_counter()
         running.stop(VICTIM)
         seconds = time.perf_counter() - began
         time.sleep(BESIDE_S)
-    return {"controller.shutdown": seconds, "controller.shutdown.gap": producer.longest_gap() * 1e3}
+    return {"controller.shutdown": seconds, "controller.shutdown.gap": producer.longest_gap(began) * 1e3}
