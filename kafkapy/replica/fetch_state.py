@@ -41,10 +41,11 @@ class FetchState:
                 truncated outside the fetch loop
     ahead       the position that a request names before it is reached, see `fetch_ahead`; None if it is not ahead
     lag         the leader's high watermark minus the log end offset, at the last response; UNKNOWN_LAG before that
+    early_refusals  how often the fetcher has tried again soon, because the leader may not have its role yet
     problem     the problem that was logged last, so that an error that repeats is logged once
     """
 
-    __slots__ = ("ahead", "fetcher", "held", "lag", "partition", "problem", "topic_id")
+    __slots__ = ("ahead", "early_refusals", "fetcher", "held", "lag", "partition", "problem", "topic_id")
 
     def __init__(self, partition: FollowedPartition) -> None:
         self.partition = partition
@@ -53,6 +54,7 @@ class FetchState:
         self.held = False
         self.ahead: Position | None = None
         self.lag = UNKNOWN_LAG
+        self.early_refusals = 0
         self.problem = ""
 
     def __repr__(self) -> str:

@@ -37,6 +37,15 @@ LOWEST_VERSION = 12  # the first with last_fetched_epoch: each response says if 
 # Records of a response up to this size are appended on the network thread: handing them to a pool takes longer.
 APPENDED_AT_ONCE = 64 << 10
 _THROTTLED_S = 0.1  # between two checks if the throttle lets a partition continue
+# Back-offs at the beginning of a role, while the leader may not have its role yet. With replica.fetch.backoff.ms, as in
+# Apache Kafka, producers with acks=all would wait that long for a follower that was told of the new leader before it.
+_FIRST_BACKOFFS_S = (0.02, 0.05, 0.1, 0.2)
+_NOT_LEADER_YET = (
+    Errors.UNKNOWN_LEADER_EPOCH,
+    Errors.NOT_LEADER_OR_FOLLOWER,
+    Errors.UNKNOWN_TOPIC_ID,
+    Errors.UNKNOWN_TOPIC_OR_PARTITION,
+)
 
 
 class Following(NamedTuple):
@@ -89,7 +98,7 @@ class Fetcher:
         self._on_end: Callable[[list[FetchState]], object] | None = None
         # Only the thread that handles the response uses these.
         self._failure = ""  # the failure of the link that was logged last
-        self._delayed: list[FetchState] = []
+        self._delayed: dict[float | None, list[FetchState]] = {}  # by the seconds, see `delay`
         self._unflushed: list[FetchState] = []
 
     def __repr__(self) -> str:
@@ -260,7 +269,7 @@ class Fetcher:
                 self._forget_ahead(later)
             for item in later:
                 self.problem(item.state, f"its records cannot be appended: {failure}")
-            self._delayed += [item.state for item in later]
+                self._delay_later(item.state)
             self._unflushed = []
             self._end_turn()
             return None
@@ -298,8 +307,7 @@ class Fetcher:
 
     def _caught_up(self, items: list[_Item], pending: Pending) -> None:
         """Let the response to the request that was sent ahead be read: these items are appended, or have failed."""
-        delayed, self._delayed = self._delayed, []
-        self.delay(delayed)
+        self._delay_now()
         self._forget_ahead(items)
         pending.complete(NO_REPLY)
         self._ended() if self._closed else self._next()  # if the link has failed meanwhile, nothing is under way
@@ -380,9 +388,17 @@ class Fetcher:
 
     def _end_turn(self) -> None:
         """Send the next request, when the response has been handled."""
-        delayed, self._delayed = self._delayed, []
-        self.delay(delayed)
+        self._delay_now()
         self._not_asking()
+
+    def _delay_later(self, state: FetchState, seconds: float | None = None) -> None:
+        """Have a partition delayed when the response has been handled."""
+        self._delayed.setdefault(seconds, []).append(state)
+
+    def _delay_now(self) -> None:
+        delayed, self._delayed = self._delayed, {}
+        for seconds, states in delayed.items():
+            self.delay(states, seconds)
 
     def _not_asking(self, *, back_off: bool = False) -> None:
         """Send the next request, with `back_off` after replica.fetch.backoff.ms: none is under way now."""
@@ -457,7 +473,7 @@ class Fetcher:
             elif partition.gone is None:
                 if error.code != Errors.NOT_LEADER_OR_FOLLOWER:  # else a later role has begun, and takes its place
                     self.problem(state, error.message, logging.ERROR)
-                self._delayed.append(state)
+                self._delay_later(state)
         except Exception:
             log.exception("%s is not fetched any more until its next leader epoch", partition)
             self.fail(state)
@@ -469,9 +485,12 @@ class Fetcher:
             self._offset_reset.begin(state)
         elif code == Errors.FENCED_LEADER_EPOCH:
             self.fenced(state)
+        elif code in _NOT_LEADER_YET and state.early_refusals < len(_FIRST_BACKOFFS_S):
+            self._delay_later(state, _FIRST_BACKOFFS_S[state.early_refusals])
+            state.early_refusals += 1
         else:
             self.problem(state, f"the leader refuses the fetch: {message_of(code)}")
-            self._delayed.append(state)
+            self._delay_later(state)
 
     def fenced(self, state: FetchState) -> None:
         """Stop fetching a partition whose leader is in a later epoch than this broker knows, until its next role."""
