@@ -1,4 +1,4 @@
-"""Has followers fetch partitions soon after this broker has begun to lead them.
+"""Has followers fetch partitions soon after this broker has become their leader.
 
 A follower asks for new partitions with its next Fetch request, but the one before may wait at this broker for records,
 for up to replica.fetch.wait.max.ms. Until then no record of the new partitions is acknowledged with acks=all. So the
@@ -23,7 +23,7 @@ DELAYS_S = (0.01, 0.04, 0.15)  # from one answer to the next
 
 
 class NewFollowers:
-    """Answers the waiting fetches of followers after this broker has begun to lead partitions."""
+    """Answers the waiting fetches of followers after this broker has become the leader of partitions."""
 
     def __init__(self, sessions: Iterable[FetchSession], purgatory: Purgatory, timer: Timer) -> None:
         """`purgatory` holds the waiting fetches, by their sessions."""
@@ -35,7 +35,7 @@ class NewFollowers:
         self._more = False  # a partition was led since the rounds began: they are repeated
 
     def became_leader(self, partition: Partition) -> None:
-        """Note a partition that this broker has begun to lead. Any thread may call this, for thousands of them."""
+        """Note that this broker has become the leader of a partition. Any thread may call this, also for thousands."""
         if partition.in_sync is None:
             return
         with self._lock:

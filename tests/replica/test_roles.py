@@ -34,13 +34,13 @@ def role(epoch=0, leader=ME, isr=(ME,), replicas=(ME, 1), partition=0, is_new=Fa
 
 
 class Disk(Files):
-    """A disk without space for files and directories whose names begin with one of `full`, and what is in them."""
+    """A disk without space for files whose path contains one of `full`."""
 
     def __init__(self):
         self.full = ()
 
     def _check(self, path):
-        if any(f"/{part}" in path for part in self.full):
+        if any(part in path for part in self.full):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     def make_dir(self, path):
