@@ -260,7 +260,16 @@ class FetchSession:
                 due.add(asked)
         return sorted(due, key=_TURN)
 
-    # `watch` is called without the lock:
+    # These two are called without the lock:
+
+    def has_records(self) -> bool:
+        """Return True if a partition that is marked as changed has records beyond its fetch offset. For followers,
+        which read up to the log end offset."""
+        for asked in list(self.marked):  # copying the set is atomic
+            log = asked.watched
+            if log is not None and log.end[0] > asked.fetch_offset:
+                return True
+        return False
 
     def watch(self, asked: FetchPartition, log: PartitionLog) -> None:
         """Let `log` mark the partition as changed when the log changes. Nothing is done if the partition has been

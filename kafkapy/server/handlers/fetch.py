@@ -87,19 +87,21 @@ def handle(broker: Services, call: Call, request: FetchRequest) -> Any:
 
 
 def _plan(broker: Services, call: Call, request: FetchRequest, context: FetchContext) -> FetchPlan:
-    wanted = _wanted(broker, call, context.session, context.partitions)
+    session, follower = context.session, _follower(request)
+    wanted = _wanted(broker, call, session, context.partitions)
     if broker.authorizer is not None:  # asked once: as in Kafka, a fetch that waits keeps the rights that it began with
         wanted = _readable(broker, call, request, wanted)
     return FetchPlan(
         wanted,
-        look=None if context.session is None else partial(_look_again, broker, call, context),
+        look=None if session is None else partial(_look_again, broker, call, context),
+        has_records=None if session is None or follower is None else session.has_records,
         min_bytes=min(request.min_bytes, request.max_bytes),
         max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes),
         isolation=request.isolation_level,
         cut=request.api_version < FIRST_BATCH_WHOLE_SINCE,
-        follower=_follower(request),
+        follower=follower,
         choose=_chooser(broker, call, request),
-        throttle=None if request.replica_id < 0 or broker.throttles.leader.is_idle else broker.throttles.leader,
+        throttle=None if follower is None or broker.throttles.leader.is_idle else broker.throttles.leader,
     )
 
 
