@@ -118,11 +118,27 @@ class ClusterRegistry:
 
     def finalized_features(self) -> Mapping[str, object]:
         """Return the features that the cluster has finalized, by name: no broker without them can join. {} if there are
-        none, or features are disabled. Raises ValueError if the node cannot be decoded."""
-        node = self._tree.find(paths.FEATURE)
-        value = paths.from_json(node.data, paths.FEATURE) if node is not None else {}
-        features = value.get("features") if value.get("status") == _FEATURES_ENABLED else None
+        none, features are disabled, or the node cannot be decoded, which is logged."""
+        value = self._features()
+        features = value.get("features") if value is not None and value.get("status") == _FEATURES_ENABLED else None
         return features if isinstance(features, dict) else {}
+
+    def features_epoch(self) -> int:
+        """Return the epoch of the finalized features, which clients are told: the version of their node. -1 if there is
+        none, features are disabled, or the node cannot be decoded."""
+        node = self._tree.find(paths.FEATURE)
+        value = self._features()
+        is_enabled = value is not None and value.get("status") == _FEATURES_ENABLED
+        return node.version if node is not None and is_enabled else -1
+
+    def _features(self) -> Mapping[str, Any] | None:
+        """Return the content of the features' node, {} if there is none, None if it cannot be decoded."""
+        node = self._tree.find(paths.FEATURE)
+        try:
+            return paths.from_json(node.data, paths.FEATURE) if node is not None else {}
+        except ValueError as error:
+            log.error("the cluster counts as one without features: %s", error)
+            return None
 
     def broker_ids(self) -> list[int]:
         """Return the ids of the registered brokers in ascending order."""
@@ -187,14 +203,25 @@ class ClusterRegistry:
         return None
 
     def prepare_controller(self, fence: ControllerFence) -> None:
-        """Do the first work of a new controller: create the feature node if it is missing, and delete the notifications
-        that were meant for the previous controller. Blocks."""
+        """Do the first work of a new controller: enable features, of which there are none, and delete the notifications
+        that were meant for the previous controller. Blocks.
+
+        Source: KafkaController.enableFeatureVersioning. The node may be missing, disabled, or of an earlier version,
+        after an upgrade of Apache Kafka brokers. One that cannot be decoded, or has features, is left as it is.
+        """
+        data = paths.to_json({"features": {}, "version": _FEATURE_VERSION, "status": _FEATURES_ENABLED})
+        node, value = self._tree.find(paths.FEATURE), self._features()
         try:
-            if not self._tree.exists(paths.FEATURE):
-                value = {"features": {}, "version": _FEATURE_VERSION, "status": _FEATURES_ENABLED}
-                self._tree.commit([Create(paths.FEATURE, paths.to_json(value))])
-        except NodeExists:
-            pass  # created meanwhile
+            if node is None:
+                self._tree.commit([Create(paths.FEATURE, data)])
+            elif (
+                value is not None
+                and (value.get("version"), value.get("status")) != (_FEATURE_VERSION, _FEATURES_ENABLED)
+                and not self.finalized_features()
+            ):
+                self._tree.commit([Set(paths.FEATURE, data, node.version)])
+        except (NodeExists, BadVersion):
+            pass  # written by another controller meanwhile
         for parent in (paths.ISR_CHANGES, paths.LOG_DIR_EVENTS):
             for name in self._tree.children(parent):
                 fence.discard(f"{parent}/{name}")

@@ -167,6 +167,7 @@ ALTER_PARTITION_REASSIGNMENTS = Api(45, "AlterPartitionReassignments", "45_alter
 LIST_PARTITION_REASSIGNMENTS = Api(46, "ListPartitionReassignments", "46_list_partition_reassignments.schema")
 OFFSET_DELETE = Api(47, "OffsetDelete", "47_offset_delete.schema")
 ALTER_PARTITION = Api(56, "AlterPartition", "56_alter_partition.schema")
+UPDATE_FEATURES = Api(57, "UpdateFeatures", "57_update_features.schema")
 DESCRIBE_CLUSTER = Api(60, "DescribeCluster", "60_describe_cluster.schema")
 DESCRIBE_PRODUCERS = Api(61, "DescribeProducers", "61_describe_producers.schema")
 DESCRIBE_TRANSACTIONS = Api(65, "DescribeTransactions", "65_describe_transactions.schema")

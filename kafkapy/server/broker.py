@@ -166,6 +166,7 @@ class BrokerServer:
         logs = self._open_directories()
         tree = self._tree = open_tree(services.config, logs, self._metadata_failed)
         cluster = ClusterRegistry(tree)
+        services.features_epoch = cluster.features_epoch
         fence = ControllerFence(tree)
         identify(services, cluster, logs.dirs)
         services.configs = ConfigRegistry(tree)

@@ -60,6 +60,7 @@ class Services:
     counters: Registry
     disk_pool: DiskPool
     dynamic_config: DynamicConfig
+    features_epoch: Callable[[], int]  # see ClusterRegistry.features_epoch
     fetch_sessions: FetchSessionCache
     following: Following
     is_topic_gone: Callable[[str, bytes], bool]  # see topics.is_gone

@@ -17,6 +17,9 @@ TOPIC, BROKER = 2, 4
 DELETIONS, MOVES, ELECTION = "/admin/delete_topics", "/admin/reassign_partitions", "/admin/preferred_replica_election"
 
 
+_DISABLED = {"features": {}, "version": 1, "status": 0}
+
+
 class Step(NamedTuple):
     """What happens, and how."""
 
@@ -199,6 +202,11 @@ SETTINGS = [
     Step("it is removed", lambda s: s.configure(BROKER, "1", log_cleaner_threads=None)),
     Step("a setting of all brokers", lambda s: s.configure(BROKER, "", log_retention_ms="3600000")),
     Step("that is removed, too", lambda s: s.configure(BROKER, "", log_retention_ms=None)),
+    Step("a feature", lambda s: [s.update_feature("f", 1, kind) for kind in (1, 2, 3, 4)]),
+    Step("a feature of level 0", lambda s: [s.update_feature("f", 0, kind) for kind in (1, 2)]),
+    Step("a feature without a name", lambda s: s.update_feature("", 1, 1)),
+    Step("a controller without features has been here", lambda s: s.write("/feature", _DISABLED)),
+    Step("the controller's term ends with features disabled", lambda s: s.move_controller()),
 ]
 
 REASSIGNMENTS = [

@@ -319,6 +319,11 @@ class Stage:
         asked = [make(resource_type=kind, resource_name=name, configs=configs)]
         return self.call(apis.INCREMENTAL_ALTER_CONFIGS, 1, resources=asked, validate_only=False)
 
+    def update_feature(self, name: str, level: int, upgrade_type: int) -> Any:
+        make = apis.UPDATE_FEATURES.Request.FeatureUpdates
+        one = make(feature=name, max_version_level=level, upgrade_type=upgrade_type)
+        return self.call(apis.UPDATE_FEATURES, 1, feature_updates=[one])
+
     def state(self, topic: str, partition: int) -> tuple[dict[str, Any], int]:
         """Return a partition's state in the tree, and the version of its node."""
         data, stat = self.tree.get(f"/brokers/topics/{topic}/partitions/{partition}/state")

@@ -6,7 +6,7 @@ import pytest
 
 from kafkapy.metadata import paths
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint
-from kafkapy.metadata.controller_fence import Term
+from kafkapy.metadata.controller_fence import ControllerFence, Term
 from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.metadata.tree import Create, Delete
 
@@ -112,3 +112,35 @@ def test_a_node_that_cannot_be_read_is_named(
     tree.commit([Create(path, data)])
     with pytest.raises(ValueError, match=path):
         read(cluster)
+
+
+ENABLED = {"features": {}, "version": 2, "status": 1}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "epoch"),
+    [
+        (None, ENABLED, 0),
+        (b'{"features":{},"version":1,"status":1}', ENABLED, 1),
+        (b'{"features":{"f":{"max_version_level":1}},"version":2,"status":0}', ENABLED, 1),
+        (b'{"features":{},"version":2,"status":1,"more":1}', {**ENABLED, "more": 1}, 0),
+        (
+            b'{"features":{"f":{"max_version_level":1}},"version":1,"status":1}',
+            {"features": {"f": {"max_version_level": 1}}, "version": 1, "status": 1},
+            0,
+        ),
+        (b"{", None, -1),
+    ],
+)
+def test_a_new_controller_enables_features(
+    tree: LocalTree, cluster: ClusterRegistry, before: bytes | None, after: object, epoch: int
+) -> None:
+    assert cluster.features_epoch() == -1
+    if before is not None:
+        tree.commit([Create(paths.FEATURE, before)])
+    fence = ControllerFence(tree)
+    fence.set_term(cluster.become_controller(1, 0))
+    cluster.prepare_controller(fence)
+    data = tree.get(paths.FEATURE).data
+    assert data == before if after is None else json.loads(data) == after
+    assert cluster.features_epoch() == epoch

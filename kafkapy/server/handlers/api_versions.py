@@ -3,8 +3,7 @@
 A request of an unknown version gets a version 0 response, so that the client can choose a version that is served.
 Source: KafkaApis.handleApiVersionsRequest.
 
-Differences from Kafka: finalized_features_epoch is always -1. In Kafka with ZooKeeper there are no features either, but
-the epoch is the version of the node /feature.
+Differences from Kafka: none known.
 """
 
 from __future__ import annotations
@@ -36,4 +35,6 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return versions_response({}, Errors.INVALID_REQUEST)
-    return versions_response(TABLE.versions())
+    response = versions_response(TABLE.versions())
+    response.finalized_features_epoch = broker.features_epoch()
+    return response
