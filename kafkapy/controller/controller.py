@@ -470,6 +470,7 @@ class ClusterController:
 
     def isr_changed(self, partitions: Sequence[TopicPartition]) -> None:
         """Send partition states that brokers have written themselves to all brokers."""
+        wait(self._topics.refresh_states, partitions)
         self._event(lambda: self._partitions.inform(partitions))
 
     def elect(self, kind: int, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, KafkaError | None]:

@@ -18,7 +18,7 @@ from kafkapy.metadata.configs import encode_settings
 from kafkapy.metadata.ids import new_id
 from kafkapy.metadata.topic_nodes import Topic, encode_topic
 from kafkapy.metadata.topic_rules import check_collision, spread_over_racks, validate_name
-from kafkapy.metadata.tree import Create, NodeExists, NoNode, Operation, Set, Tree, TreeError
+from kafkapy.metadata.tree import Create, NodeExists, NoNode, Operation, Set, Tree, TreeError, wait
 
 log = logging.getLogger("kafkapy.controller.topics")
 
@@ -89,12 +89,14 @@ class ControllerElsewhere:
 
     def _check_new(self, name: str) -> None:
         validate_name(name)
-        if name in self._cache or self._tree.exists(paths.topic(name)):
-            raise KafkaError(Errors.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
-        if self._tree.exists(f"{paths.DELETE_TOPICS}/{name}"):
+        # The tree has no topics in memory on a broker that is not the controller.
+        present, mark = wait(self._tree.read_through, [paths.topic(name), f"{paths.DELETE_TOPICS}/{name}"])
+        if mark is not None:
             raise KafkaError(Errors.TOPIC_ALREADY_EXISTS, f"topic {name} is being deleted")
+        if present is not None or name in self._cache:
+            raise KafkaError(Errors.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
         if "." in name or "_" in name:
-            check_collision(name, self._tree.children(paths.TOPICS))
+            check_collision(name, wait(self._tree.read_children_through, paths.TOPICS))
 
     def _write(self, topic: Topic, overrides: Mapping[str, str]) -> None:
         """Write the nodes of a new topic. The controller sees them, and elects the leaders."""

@@ -7,7 +7,7 @@ follow from the assignment, the partition state and the live brokers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
 from kafkapy.metadata.controller_fence import not_controller_error
 from kafkapy.metadata.topics import PartitionState, Topic, TopicRegistry
-from kafkapy.metadata.tree import BadVersion, wait
+from kafkapy.metadata.tree import BadVersion, wait, wait_for_all
 
 log = logging.getLogger("kafkapy.controller.partitions")
 
@@ -284,35 +284,54 @@ class Partitions:
         """
         written: set[TopicPartition] = set()
         items = list(states.items())
-        for at in range(0, len(items), _AT_ONCE):
-            part = dict(items[at : at + _AT_ONCE])
-            if self._write_part(part):
-                written.update(part)
-            elif len(part) > 1:
-                written.update(key for key, state in part.items() if self._write_part({key: state}))
-        return written
-
-    def _write_part(self, part: Mapping[TopicPartition, Versioned]) -> bool:
-        for (name, index), one in part.items():
+        for (name, index), one in items:
             if one.state.controller_epoch > self._topics.controller_epoch:
                 # The tree accepts the changes of this controller only: the number in /controller_epoch was set back.
                 log.error(
                     "the metadata at %s has controller epoch %d, and this controller's is %d: it is replaced",
                     paths.partition_state(name, index), one.state.controller_epoch, self._topics.controller_epoch,
                 )  # fmt: skip
-        states = {key: self._with_controller_epoch(one.state) for key, one in part.items()}
-        versions = {key: one.version for key, one in part.items()}
-        try:
-            wait(self._topics.set_states, states, versions=versions)
-        except KafkaError as error:
-            cause = error.__cause__
-            is_conflict = isinstance(cause, BadVersion) and not_controller_error(cause) is None
-            if error.code == Errors.NOT_CONTROLLER and not is_conflict:
-                raise
-            if len(part) == 1:
-                ((name, index),) = part
-                log.error("the state of %s-%d cannot be written: %s", name, index, error.message)
-                if is_conflict:
-                    self._on_conflict()
-            return False
-        return True
+        parts = [dict(items[at : at + _AT_ONCE]) for at in range(0, len(items), _AT_ONCE)]
+        one_by_one: list[dict[TopicPartition, Versioned]] = []
+        for part, error in self._write_parts(parts):
+            if error is None:
+                written.update(part)
+            elif len(part) > 1:
+                one_by_one += ({key: one} for key, one in part.items())
+            else:
+                self._not_written(part, error)
+        for part, error in self._write_parts(one_by_one):
+            if error is None:
+                written.update(part)
+            else:
+                self._not_written(part, error)
+        return written
+
+    def _write_parts(
+        self, parts: Sequence[Mapping[TopicPartition, Versioned]]
+    ) -> Iterator[tuple[Mapping[TopicPartition, Versioned], KafkaError | None]]:
+        """Write each part in one change of the metadata tree, without waiting for those before it. Yield each with its
+        error, if any.
+        """
+
+        def write(part: Mapping[TopicPartition, Versioned], done: Callable[[KafkaError | None], None]) -> None:
+            states = {key: self._with_controller_epoch(one.state) for key, one in part.items()}
+            versions = {key: one.version for key, one in part.items()}
+            self._topics.set_states(states, done, versions=versions)
+
+        for part, error in zip(parts, wait_for_all([partial(write, part) for part in parts]), strict=True):
+            if error is not None and error.code == Errors.NOT_CONTROLLER and not _is_conflict(error):
+                raise error
+            yield part, error
+
+    def _not_written(self, part: Mapping[TopicPartition, Versioned], error: KafkaError) -> None:
+        ((name, index),) = part
+        log.error("the state of %s-%d cannot be written: %s", name, index, error.message)
+        if _is_conflict(error):
+            self._on_conflict()
+
+
+def _is_conflict(error: KafkaError) -> bool:
+    """Return True if another program has written the node, so that its version is another."""
+    cause = error.__cause__
+    return isinstance(cause, BadVersion) and not_controller_error(cause) is None

@@ -87,7 +87,10 @@ class LogManager:
         self._pool = disk_pool
         self._files = files if files is not None else Files()
         self._files.open_files = OpenFiles(self.settings.max_open_files)
-        self._lock = threading.Lock()
+        self._lock = threading.Condition(threading.Lock())
+        # Logs that are being created, without the lock: each waits for the disk, and several wait together. The lock's
+        # condition is notified when one is complete.
+        self._being_created: set[TopicPartition] = set()
         # Held while a refused log is opened or deleted. Taken before `_lock`, which nobody may hold for minutes.
         self._opening = threading.Lock()
         self._logs: dict[TopicPartition, PartitionLog] = {}
@@ -216,6 +219,7 @@ class LogManager:
         if key in self._refused:
             self._open_refused(key, config)
         with self._lock:
+            self._wait_until_created(key)
             log = self._logs.get(key)
             if log is None:
                 offline = [str(path) for path, error in self.directories() if error is not None]
@@ -228,12 +232,32 @@ class LogManager:
                 # crash, the new log would begin at that offset, and all its records below would be lost. So the
                 # checkpoints are written first.
                 self.checkpoint([one for one in self.online_dirs() if one.is_in_checkpoints(key)])
-                log = self._logs[key] = self.dirs.create_log(key, topic_id, config, self.preferred.pop(key, None))
-                self.dirs.of(log.env).open_logs += 1
-            elif topic_id is not None:
-                log.assign_topic_id(topic_id)
+                self._being_created.add(key)
+                preferred = self.preferred.pop(key, None)
+        if log is None:
+            log = self._create(key, topic_id, config, preferred)
+        elif topic_id is not None:
+            log.assign_topic_id(topic_id)
         log.env.on_flush_ms(log.config.flush_ms)
         return log
+
+    def _create(
+        self, key: TopicPartition, topic_id: bytes | None, config: LogConfig, preferred: LogDir | None
+    ) -> PartitionLog:
+        created: PartitionLog | None = None
+        try:
+            created = self.dirs.create_log(key, topic_id, config, preferred, self.count_log)
+            return created
+        finally:
+            with self._lock:
+                if created is not None:
+                    self._logs[key] = created
+                self._being_created.discard(key)
+                self._lock.notify_all()
+
+    def _wait_until_created(self, key: TopicPartition) -> None:
+        while key in self._being_created:
+            self._lock.wait()
 
     def _open_refused(self, key: TopicPartition, config: LogConfig) -> None:
         """Open a log that could not be opened before because of its topic's settings, which have changed since.
@@ -302,6 +326,7 @@ class LogManager:
                 self.discard(key, job.load.log_dir, job.path)
                 return
         with self._opening if key in self._refused else nullcontext(), self._lock:
+            self._wait_until_created(key)
             log = self._logs.pop(key, None)
             refused = self._refused.pop(key, None)
             self.preferred.pop(key, None)

@@ -417,7 +417,9 @@ class PartitionLog:
         Raises KafkaError INCONSISTENT_TOPIC_ID if the log has another topic id, and LogDirFailure.
         """
         self.check_topic_id(topic_id)
-        if self.topic_id is None:
+        with self.lock:
+            if self.topic_id is not None:
+                return
             try:
                 partition_metadata.write_topic_id(self.env.files, self.directory, topic_id)
             except OSError as error:

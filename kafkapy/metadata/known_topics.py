@@ -3,14 +3,14 @@ kept apart."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.topic_nodes import PartitionState, Topic, decode_state, decode_topic
 from kafkapy.metadata.topic_rules import check_collision, validate_name
-from kafkapy.metadata.tree import Tree
+from kafkapy.metadata.tree import Tree, TreeError, wait
 
 
 class KnownTopics:
@@ -38,14 +38,38 @@ class KnownTopics:
             try:
                 topic = self.read(name)
             except ValueError as error:
-                if self._on_unreadable is None:
-                    raise
+                self._note_unreadable(name, error)
                 unreadable.add(name)
-                self._on_unreadable(name, error)
             else:
                 (marked if self._tree.exists(f"{paths.DELETE_TOPICS}/{name}") else by_name)[name] = topic
         by_id = {topic.id: topic for topic in by_name.values() if topic.id != ZERO_ID}
         self.unreadable, self._by_name, self._by_id, self._marked = unreadable, by_name, by_id, marked
+
+    def forget(self) -> None:
+        """Forget all topics, except those that are being deleted, because this broker is not the controller any
+        more."""
+        self.unreadable, self._by_name, self._by_id = set(), {}, {}
+
+    def stored(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Return those of the named topics that are in the metadata tree now, also those that are being deleted. The
+        topics are not kept. Topics that cannot be decoded are added to `unreadable`. Blocks; raises TreeError.
+        """
+        wanted = list(names)
+        nodes = wait(self._tree.read_through, [paths.topic(name) for name in wanted])
+        found: dict[str, Topic] = {}
+        for name, node in zip(wanted, nodes, strict=True):
+            if node is not None:
+                try:
+                    found[name] = decode_topic(name, node.data)
+                except ValueError as error:
+                    self._note_unreadable(name, error)
+                    self.unreadable.add(name)
+        return found
+
+    def _note_unreadable(self, name: str, error: ValueError) -> None:
+        if self._on_unreadable is None:
+            raise error
+        self._on_unreadable(name, error)
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
@@ -96,6 +120,11 @@ class KnownTopics:
         if last is None or last[0] != node.data:
             self._last_state = last = node.data, decode_state(node.data, path)
         return last[1], node.version
+
+    def refresh_states(self, partitions: Iterable[tuple[str, int]], done: Callable[[TreeError | None], object]) -> None:
+        """Read the states of these partitions again, because another program has written them. Then call `done(None)`,
+        or `done(error)`."""
+        self._tree.refresh([paths.partition_state(*one) for one in partitions], done)
 
     def check_new(self, name: str) -> None:
         """Raise KafkaError if a topic of this name cannot be created: INVALID_TOPIC_EXCEPTION for an invalid or

@@ -4,6 +4,8 @@ JSON in nodes."""
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 CLUSTER_ID = "/cluster/id"
@@ -51,6 +53,16 @@ TOP_LEVEL = frozenset(
 # Brokers do not follow the nodes below these: consumer groups can have hundreds of thousands of them.
 NOT_FOLLOWED = frozenset({CONSUMERS})
 
+# Only the controller follows the nodes below these.
+FOR_CONTROLLER = (TOPICS, DELETE_TOPICS, ISR_CHANGES, LOG_DIR_EVENTS)
+
+
+# The JSON of a topic with thousands of partitions is encoded and decoded in pieces: json's functions hold the GIL.
+_AT_ONCE = 500  # elements that are encoded in one piece
+_PIECE = 8 << 10  # characters that are decoded in one piece
+_PARTITIONS = re.compile(r'"partitions"\s*:\s*\{')
+_COMMA = re.compile(r"\s*,\s*")
+
 
 def topic(name: str) -> str:
     return f"{TOPICS}/{name}"
@@ -83,7 +95,27 @@ class Unreadable(ValueError):
 
 
 def to_json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return _compact(value).encode()
+
+
+def to_json_in_pieces(value: Mapping[str, Any], name: str) -> bytes:
+    """Return the same as `to_json`. The large mapping `value[name]` is encoded in pieces, because json.dumps holds the
+    GIL."""
+    large = value[name]
+    if len(large) <= _AT_ONCE:
+        return to_json(value)
+    keys = list(large)
+    pieces = [
+        _compact({key: large[key] for key in keys[at : at + _AT_ONCE]})[1:-1] for at in range(0, len(keys), _AT_ONCE)
+    ]
+    whole = [_compact({key: each})[1:-1] for key, each in value.items() if key != name]
+    before = list(value).index(name)
+    whole.insert(before, f"{_compact(name)}:{{{','.join(pieces)}}}")
+    return f"{{{','.join(whole)}}}".encode()
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def from_json(data: bytes, path: str) -> dict[str, Any]:
@@ -92,9 +124,38 @@ def from_json(data: bytes, path: str) -> dict[str, Any]:
     if not data:
         return {}
     try:
-        value = json.loads(data)
-    except ValueError as error:
+        value = _decoded(data.decode())
+    except (ValueError, RecursionError) as error:
         raise Unreadable(f"the metadata at {path} is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise Unreadable(f"the metadata at {path} is not a JSON object")
+    return value
+
+
+def _decoded(text: str) -> Any:
+    found = _PARTITIONS.search(text) if len(text) > 2 * _PIECE else None
+    if found is not None:
+        try:
+            return _in_pieces(text, found.end())
+        except ValueError:
+            pass  # the partitions are not lists: decoded, or refused, as a whole
+    return json.loads(text)
+
+
+def _in_pieces(text: str, start: int) -> dict[str, Any]:
+    """Return the JSON object in `text`. Its mapping "partitions", whose values are flat lists, begins at `start`."""
+    end = text.find("}", start)
+    partitions: dict[str, Any] = {}
+    at = start
+    while at < end:
+        cut = text.find("]", at + _PIECE, end) + 1 or end
+        partitions.update(json.loads(f"{{{text[at:cut]}}}"))
+        comma = _COMMA.match(text, cut, end)
+        if comma is None and text[cut:end].strip():
+            raise ValueError(f"no comma at character {cut}")
+        at = end if comma is None else comma.end()
+    value: dict[str, Any] = json.loads(text[:start] + text[max(end, start) :])
+    if value.get("partitions") != {}:
+        raise ValueError("the partitions are elsewhere")
+    value["partitions"] = partitions
     return value

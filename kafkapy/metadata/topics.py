@@ -39,6 +39,7 @@ from kafkapy.metadata.tree import (
     Check,
     Create,
     Delete,
+    Node,
     NodeExists,
     NoNode,
     NotEmpty,
@@ -47,6 +48,7 @@ from kafkapy.metadata.tree import (
     Tree,
     TreeError,
     TreeUnreachable,
+    wait,
 )
 
 __all__ = [
@@ -55,6 +57,7 @@ __all__ = [
     "TopicRegistry",
     "is_gone",
     "is_internal",
+    "look_if_gone",
     "plan_more_partitions",
     "plan_topic",
     "validate_name",
@@ -70,8 +73,8 @@ class TopicRegistry(KnownTopics):
     """The topics in the metadata tree, and the changes of topics. Each change calls `done` on the thread of the
     metadata tree, with None or the error as its last argument.
 
-    When `done` is called, the registry shows the change. On a broker that is not the controller nothing keeps the
-    registry up to date: it has what `reload` has read. The changes are those of a controller: once this broker is no
+    When `done` is called, the registry shows the change. On a broker that is not the controller the registry is empty.
+    The changes are those of a controller: once this broker is no
     longer the controller, `fence` makes them fail with NOT_CONTROLLER.
     """
 
@@ -318,10 +321,23 @@ class TopicRegistry(KnownTopics):
 
 def is_gone(tree: Tree, name: str, topic_id: bytes) -> bool:
     """Return True if the metadata tree says that the topic with this id is deleted, or is being deleted. False if the
-    topic's node cannot be decoded.
+    topic's node cannot be decoded. Only for the controller, whose tree has the topics in memory.
     """
-    node = tree.find(paths.topic(name))
-    if node is None or tree.exists(f"{paths.DELETE_TOPICS}/{name}"):
+    return _is_gone(tree.find(paths.topic(name)), tree.find(_mark(name)), name, topic_id)
+
+
+def look_if_gone(tree: Tree, name: str, topic_id: bytes) -> bool:
+    """Return the same as `is_gone`, on any broker. Blocks; raises TreeError."""
+    node, mark = wait(tree.read_through, [paths.topic(name), _mark(name)])
+    return _is_gone(node, mark, name, topic_id)
+
+
+def _mark(name: str) -> str:
+    return f"{paths.DELETE_TOPICS}/{name}"
+
+
+def _is_gone(node: Node | None, mark: Node | None, name: str, topic_id: bytes) -> bool:
+    if node is None or mark is not None:
         return True
     try:
         present = decode_topic(name, node.data).id

@@ -11,9 +11,11 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 ANY_VERSION = -1
+_E = TypeVar("_E")
 
 
 class Node(NamedTuple):
@@ -195,6 +197,27 @@ class Tree(ABC):
         """
         done([self.find(path) for path in wanted], None)
 
+    def read_children_through(self, path: str, done: Callable[[list[str] | None, TreeError | None], None]) -> None:
+        """Read the names of the children of the node at `path` from the store instead of the cache. Call `done(names,
+        None)`, with no names for a node that does not exist, or `done(None, error)`."""
+        done(self.children(path) if self.exists(path) else [], None)
+
+    def load_below(self, paths: Sequence[str], done: Callable[[TreeError | None], object]) -> None:
+        """Keep the nodes below these paths in the cache from now on, and call `done(None)` when they have been read, or
+        `done(error)`. No watch fires for what is read.
+
+        A tree in ZooKeeper need not keep what only a controller reads. Other trees keep all nodes all the time.
+        """
+        done(None)
+
+    def unload_below(self, paths: Sequence[str]) -> None:  # noqa: B027 (most trees forget nothing)
+        """End what `load_below` has begun: forget the nodes below these paths, without telling watches."""
+
+    def refresh(self, paths: Sequence[str], done: Callable[[TreeError | None], object]) -> None:
+        """Read nodes that have no watches again, because another program may have changed them. Call `done(None)` when
+        the cache shows them, or `done(error)`."""
+        done(None)
+
     @property
     def is_reachable(self) -> bool:
         """True if the tree is connected to its store, so that changes can be expected to complete soon."""
@@ -311,6 +334,25 @@ def wait(change: Callable[..., None], *arguments: Any, **keywords: Any) -> Any:
         # no local variable holds it: the traceback refers to this frame, which would make a reference cycle
         raise outcome.pop()
     return outcome[0] if len(outcome) > 1 else None
+
+
+def wait_for_all(changes: Sequence[Callable[[Callable[[_E | None], None]], object]]) -> list[_E | None]:
+    """Call each `change(done)`, wait until all have called `done(error)`, and return the errors in order.
+
+    The changes are sent one after the other, without waiting for those before. Blocks, as `wait` does.
+    """
+    outcomes: list[_E | None] = [None] * len(changes)
+    finished = threading.Semaphore(0)
+
+    def done(at: int, error: _E | None) -> None:
+        outcomes[at] = error
+        finished.release()
+
+    for at, change in enumerate(changes):
+        change(partial(done, at))
+    for _ in changes:
+        finished.acquire()
+    return outcomes
 
 
 def split_path(path: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ header v0, so that a client can read the response to a version that the broker d
 """
 
 import struct
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kafkapy.errors import ProtocolError
@@ -99,13 +100,26 @@ def read_response_header(buffer: Buffer, api: Api, version: int) -> tuple[int, i
 
 def request_frame(api: Api, version: int, correlation_id: int, client_id: str | None, message: Any) -> bytes:
     """Return a whole request frame: size, request header and the encoded message."""
+    return api.request_program(version).encode_frame(_request_header(api, version, correlation_id, client_id), message)
+
+
+def request_frame_of(
+    api: Api, version: int, correlation_id: int, client_id: str | None, encoded: Sequence[Buffer]
+) -> list[Buffer]:
+    """Return a whole request frame, in pieces: size, request header, and the message in pieces, which is encoded
+    already."""
+    header = _request_header(api, version, correlation_id, client_id)
+    return [_INT32.pack(len(header) + sum(map(len, encoded))) + header, *encoded]
+
+
+def _request_header(api: Api, version: int, correlation_id: int, client_id: str | None) -> bytes:
     head = _REQUEST.pack(api.key, version, correlation_id)
     if api.key != _CONTROLLED_SHUTDOWN or version > 0:
         client = None if client_id is None else client_id.encode("utf-8", "replace")
         head += b"\xff\xff" if client is None else _INT16.pack(len(client)) + client
     if version >= api.flexible_from:
         head += NO_TAGGED_FIELDS
-    return api.request_program(version).encode_frame(head, message)
+    return head
 
 
 def response_frame(api: Api, version: int, correlation_id: int, message: Any) -> bytes:

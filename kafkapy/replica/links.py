@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkapy.errors import Errors, ProtocolError
 from kafkapy.network.replies import CLOSE, NO_REPLY, Pending, Reply
-from kafkapy.protocol.apis import API_VERSIONS, Api
-from kafkapy.protocol.headers import read_response_header, request_frame
+from kafkapy.protocol.apis import API_VERSIONS, Api, Buffer
+from kafkapy.protocol.headers import read_response_header, request_frame, request_frame_of
 from kafkapy.runtime.addresses import host_port
 from kafkapy.runtime.disk_pool import PoolStopped
 from kafkapy.runtime.threads import NoThread
@@ -57,6 +57,12 @@ class Network(Protocol):
     def open(
         self, address: Address, handler: Any, done: Callable[..., object], timeout_s: float, *, receive_buffer: int
     ) -> None: ...
+
+
+class Encoded(NamedTuple):
+    """A message that is encoded already, without a header, in pieces: a large one would delay the network thread."""
+
+    pieces: Sequence[Buffer]
 
 
 class _Request(NamedTuple):
@@ -131,10 +137,10 @@ class Link:
         LinkError.
 
         The version is the highest that both brokers and `versions` (lowest, highest) allow. `message` may be a function
-        that returns the message for that version. `decode(frame, version, start)` replaces the codec of the API. Its
-        result may refer to the frame if `done` then returns a Pending, which keeps the receive buffer until the Pending
-        is completed (with NO_REPLY). After a time-out of `timeout_s` the connection is closed, because responses come
-        in the order of the requests: those of later requests would have to wait as well.
+        that returns the message for that version, or an Encoded. `decode(frame, version, start)` replaces the codec of
+        the API. Its result may refer to the frame if `done` then returns a Pending, which keeps the receive buffer
+        until the Pending is completed (with NO_REPLY). After a time-out of `timeout_s` the connection is closed,
+        because responses come in the order of the requests: those of later requests would have to wait as well.
         """
         request = _Request(api, message, done, versions or (api.min_version, api.max_version), decode, timeout_s)
         with self._lock:
@@ -298,17 +304,19 @@ class Link:
                 continue
             self._send(conn, request, version, frame)
 
-    def _frame(self, request: _Request, version: int) -> bytes:
-        """Return the encoded frame of the request in this version, with the next correlation id."""
+    def _frame(self, request: _Request, version: int) -> list[Buffer]:
+        """Return the encoded frame of the request in this version, with the next correlation id, in pieces."""
         self._last_id = self._last_id % _MAX_CORRELATION_ID + 1
         message = request.message(version) if callable(request.message) else request.message
-        return request_frame(request.api, version, self._last_id, self._client_id, message)
+        if isinstance(message, Encoded):
+            return request_frame_of(request.api, version, self._last_id, self._client_id, message.pieces)
+        return [request_frame(request.api, version, self._last_id, self._client_id, message)]
 
-    def _send(self, conn: Connection, request: _Request, version: int, frame: bytes) -> None:
+    def _send(self, conn: Connection, request: _Request, version: int, frame: list[Buffer]) -> None:
         deadline = conn.processor.now + request.timeout_s
         self._sent.append(_Sent(request, version, self._last_id, deadline))
         self._check_at(deadline, conn)
-        conn.processor.send(conn, [frame], by_handler=conn is self._handled)
+        conn.processor.send(conn, [*frame], by_handler=conn is self._handled)
 
     def _check_at(self, when: float, conn: Connection) -> None:
         """Have the deadlines of sent requests checked at the time `when` or earlier. One timer serves many requests."""

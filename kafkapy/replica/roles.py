@@ -32,6 +32,7 @@ RETRY_S = 1.0  # how often the roles are tried again that a full disk or another
 # A new leader writes its leader epoch to the disk and waits for that. A file system commits what several threads wait
 # for together.
 _THREADS = 4
+_TOGETHER = 2  # fewest changes that wait for the disk for which these threads are started
 MOST_IN_VAIN = 100  # most roles that are tried in vain at a time: requests of the controller wait meanwhile
 
 
@@ -104,8 +105,20 @@ class Roles:
                 except KafkaError as error:
                     failures[one] = error
 
-        run_all([partial(apply_in_order, one) for one in by_partition], _THREADS, "kafkapy-roles")
+        many = sum(map(self._waits_for_the_disk, changes)) >= _TOGETHER
+        run_all([partial(apply_in_order, one) for one in by_partition], _THREADS if many else 1, "kafkapy-roles")
         return failures
+
+    def _waits_for_the_disk(self, change: Change) -> bool:
+        """Return True if a change will probably write to the disk and sync it: to create or delete a log, or to note a
+        leader epoch."""
+        if isinstance(change, StopPartition):
+            return change.delete
+        found = self._replicas.log_manager.get(change.topic, change.partition)
+        if found is None:
+            return True
+        is_leader = change.leader == self._replicas.broker_id
+        return is_leader and change.leader_epoch > found.leader_epochs.latest_epoch
 
     def update_metadata(self, controller_epoch: int, partitions: Sequence[PartitionRole]) -> None:
         """Store the leaders of these partitions for Metadata responses, as an UpdateMetadata request does.

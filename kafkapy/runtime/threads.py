@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from kafkapy._ext import syscalls
+
 log = logging.getLogger(__name__)
 
 _PREFIX = "kafkapy-"  # distinguishes our threads in the thread dump of a program that embeds the broker
@@ -139,9 +141,13 @@ def run_all(jobs: Iterable[Callable[[], object]], threads: int, name: str) -> No
             except BaseException as error:
                 errors.append(error)
 
+    def help_out() -> None:
+        syscalls.this_thread_may_wait()
+        work()
+
     helpers = []
     for number in range(1, min(threads, len(waiting))):
-        helper = Thread(work, f"{name} {number}")
+        helper = Thread(help_out, f"{name} {number}")
         try:
             helper.start()
         except NoThread as error:

@@ -36,7 +36,19 @@ class Joins(NamedTuple):
 class Served:
     """One API as this broker serves it: versions `low` to `high`. `ApiTable.serves` describes the other attributes."""
 
-    __slots__ = ("any_version", "api", "authorizes", "decode", "handler", "high", "joins", "low", "pooled", "quota")
+    __slots__ = (
+        "any_version",
+        "api",
+        "authorizes",
+        "decode",
+        "decoded_late",
+        "handler",
+        "high",
+        "joins",
+        "low",
+        "pooled",
+        "quota",
+    )
 
     def __init__(
         self,
@@ -48,6 +60,7 @@ class Served:
         decode: Decode | None,
         joins: Joins | None,
         pooled: bool | ChoosePool,
+        decoded_late: bool,
         any_version: bool,
         authorizes: Authorizes | None,
         quota: str,
@@ -59,6 +72,7 @@ class Served:
         self.decode = decode
         self.joins = joins
         self.pooled = pooled
+        self.decoded_late = decoded_late
         self.any_version = any_version
         self.authorizes = authorizes
         self.quota = quota
@@ -80,6 +94,7 @@ class ApiTable:
         decode: Decode | None = None,
         joins: Joins | None = None,
         pooled: bool | ChoosePool = False,
+        decoded_late: bool = False,
         any_version: bool = False,
         authorizes: Authorizes | None = None,
         quota: str = "request",
@@ -99,6 +114,8 @@ class ApiTable:
         pooled          the handler may block (disk, metadata), so it runs on the disk pool, or on the pool that
                         `pooled(broker, request)` returns; meanwhile its connection is not read. All other handlers run
                         on the network thread and must not block.
+        decoded_late    the pool also decodes large requests, which would delay the network thread. `pooled` and
+                        `authorizes` must not look at the request.
         any_version     a version without a schema is also handled: as version 0, with the request None.
         authorizes      `authorizes(broker, call)` returns the actions that the principal of a call must be allowed
                         to do, for the resources that the request names. The handler finds the denied actions in
@@ -124,6 +141,7 @@ class ApiTable:
                 decode=decode,
                 joins=joins,
                 pooled=pooled,
+                decoded_late=decoded_late,
                 any_version=any_version,
                 authorizes=authorizes,
                 quota=quota,

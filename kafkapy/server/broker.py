@@ -19,7 +19,7 @@ from kafkapy.metadata.configs import ConfigRegistry
 from kafkapy.metadata.consumer_offsets import ConsumerOffsets
 from kafkapy.metadata.controller_fence import ControllerFence
 from kafkapy.metadata.producer_ids import ProducerIdBlocks, ProducerIds
-from kafkapy.metadata.topics import TopicRegistry, is_gone
+from kafkapy.metadata.topics import TopicRegistry, is_gone, look_if_gone
 from kafkapy.metadata.tree import NodeExists, Tree
 from kafkapy.network.settings import Listener
 from kafkapy.network.socket_server import SocketServer
@@ -186,14 +186,14 @@ class BrokerServer:
 
             self._shared = SharedCluster(services, tree, cluster, fence, controllership, self._fail)
             is_alone = self._shared.check_start(self._endpoints, ports.values())
+        if is_alone:
+            controllership.stand()
         services.topics = TopicRegistry(tree, self._shared.unreadable if self._shared is not None else None, fence)
         services.consumer_offsets = ConsumerOffsets(tree)
         services.producer_ids = ProducerIds(
             lambda done: services.controller.allocate_producer_ids(services.broker_id, done),
             lambda: tree.is_reachable or not services.is_controller,  # another controller is asked by a request
         )
-        if is_alone:
-            controllership.stand()
         self._make_replicas(tree, fence)
         self._make_controllers(tree, cluster, fence, controllership)
         if self._shared is not None:
@@ -250,10 +250,16 @@ class BrokerServer:
 
     def _make_replicas(self, tree: Tree, fence: ControllerFence) -> None:
         services = self.services
-        services.is_topic_gone = partial(is_gone, tree)
+        services.is_topic_gone = partial(look_if_gone, tree)
 
         def is_deleted(topic: str, topic_id: bytes) -> bool:
-            return fence.is_held and is_gone(tree, topic, topic_id)
+            if not fence.is_held:
+                return False
+            known = services.topics.get(topic)
+            if known is not None and known.id == topic_id:
+                return False
+            # The second look: the tree does not show topics after the end of this broker's term as the controller.
+            return is_gone(tree, topic, topic_id) and fence.is_held
 
         services.replicas = ReplicaManager(
             services.log_manager,

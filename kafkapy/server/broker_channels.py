@@ -11,17 +11,15 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkapy.controller.requests import Answered, Failures, MetadataRequest, Request, RolesRequest, StopRequest
+from kafkapy.controller.requests import Answered, Failures, MetadataRequest, Request, RolesRequest
 from kafkapy.errors import Errors, KafkaError, name_of
 from kafkapy.metadata.cache import LiveBroker
-from kafkapy.metadata.roles import PartitionRole
-from kafkapy.protocol.apis import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from kafkapy.runtime.disk_pool import PoolStopped
 from kafkapy.runtime.threads import NoThread
+from kafkapy.server.request_encoding import API_OF, RequestEncoding
 
 if TYPE_CHECKING:
     from kafkapy.replica.links import LinkError
@@ -32,12 +30,14 @@ log = logging.getLogger("kafkapy.server.controller_requests")
 
 _RETRY_S = 0.1
 _NO_THREAD_S = 1.0
-_PLAINTEXT = 0
-_Queued = tuple[Request, Answered]
-# The versions that carry topic ids, which every broker since Kafka 2.8 serves.
-_ROLES_VERSIONS = (5, 7)
-_METADATA_VERSIONS = (7, 8)
-_STOP_VERSIONS = (3, 4)
+
+
+class _Queued(NamedTuple):
+    """A request to another broker. `message(version)` returns it as a message, or encoded."""
+
+    request: Request
+    answered: Answered
+    message: Callable[[int], Any]
 
 
 class BrokerChannels:
@@ -50,10 +50,11 @@ class BrokerChannels:
         self._timer = timer
         self._lock = threading.Lock()
         self._channels: dict[int, _Channel] = {}
-        self._own: deque[_Queued] = deque()  # requests to this broker
+        self._own: deque[tuple[Request, Answered]] = deque()  # requests to this broker
         self._own_brokers: Sequence[LiveBroker] | None = None  # what this broker was last sent in this term
+        self._encoding = RequestEncoding(services)  # used by the controller's thread only
 
-    def send(self, broker: LiveBroker, requests: Sequence[_Queued]) -> None:
+    def send(self, broker: LiveBroker, requests: Sequence[tuple[Request, Answered]]) -> None:
         if broker.id == self._services.broker_id:
             with self._lock:
                 self._own.extend(requests)
@@ -63,7 +64,8 @@ class BrokerChannels:
             channel = self._channels.get(broker.id)
             if channel is None:
                 channel = self._channels[broker.id] = _Channel(self._services, self._timer, broker)
-        channel.send(broker, requests)
+        # Encoded here, on the controller's thread: thousands of partitions would delay the network thread.
+        channel.send(broker, [_Queued(*one, self._encoding.of(one[0])) for one in requests])
 
     def forget(self, broker_ids: Collection[int]) -> None:
         with self._lock:
@@ -167,7 +169,7 @@ class _Channel:
             if not self._queue:
                 finished.set()
                 return finished
-            request, answered = self._queue[-1]
+            answered = self._queue[-1].answered
 
             def last_answered(failures: Failures) -> None:
                 answered(failures)
@@ -175,7 +177,7 @@ class _Channel:
                     self._waiting.remove(finished)
                 finished.set()
 
-            self._queue[-1] = request, last_answered
+            self._queue[-1] = self._queue[-1]._replace(answered=last_answered)
             self._waiting.append(finished)
         return finished
 
@@ -192,11 +194,11 @@ class _Channel:
             if self._in_flight or self._closed or not self._queue:
                 return
             self._in_flight = True
-            request, _ = self._queue[0]
-        api, versions, encode = _HOW[type(request)]
+            one = self._queue[0]
+        api, versions = API_OF[type(one.request)]
         self._link.ask(
             api,
-            partial(encode, self._services, request),
+            one.message,
             self._answered,
             timeout_s=self._services.config["controller.socket.timeout.ms"] / 1000,
             versions=versions,
@@ -218,7 +220,7 @@ class _Channel:
             self._in_flight = False
             if self._closed or not self._queue:
                 return
-            request, answered = self._queue.popleft()
+            request, answered, _ = self._queue.popleft()
         if response.error_code != Errors.NONE:
             log.warning(
                 "broker %d refuses a %s of controller epoch %d: %s",
@@ -255,107 +257,3 @@ def _failures(request: Request, response: Any) -> dict[tuple[str, int], KafkaErr
         for key, code in errors.items()
         if code != Errors.NONE
     }
-
-
-def _topic_states(make: Any, roles: Iterable[PartitionRole], state: Callable[[PartitionRole], Any]) -> list[Any]:
-    """Return the partitions by topic, each as `state(role)` shows it."""
-    topics: dict[str, Any] = {}
-    for role in roles:
-        topic = topics.get(role.topic)
-        if topic is None:
-            topic = make.TopicStates(topic_name=role.topic, topic_id=role.topic_id, partition_states=[])
-            topics[role.topic] = topic
-        topic.partition_states.append(state(role))
-    return list(topics.values())
-
-
-def _roles_message(services: Services, request: RolesRequest, version: int) -> Any:
-    make = LEADER_AND_ISR.Request
-    shape = make.TopicStates.PartitionStates
-    listener = services.config.inter_broker_listener
-    return make(
-        controller_id=services.broker_id,
-        controller_epoch=request.controller_epoch,
-        broker_epoch=request.broker_epoch,
-        topic_states=_topic_states(make, request.roles, partial(_role, shape, version)),
-        live_leaders=[
-            make.LiveLeaders(broker_id=one.id, host_name=one.endpoints[listener][0], port=one.endpoints[listener][1])
-            for one in request.leaders
-            if listener in one.endpoints
-        ],
-    )
-
-
-def _role(make: Any, version: int, role: PartitionRole) -> Any:
-    one = make(
-        partition_index=role.partition,
-        controller_epoch=role.controller_epoch,
-        leader=role.leader,
-        leader_epoch=role.leader_epoch,
-        isr=list(role.isr),
-        partition_epoch=role.partition_epoch,
-        replicas=list(role.replicas),
-        adding_replicas=list(role.adding),
-        removing_replicas=list(role.removing),
-        is_new=role.is_new,
-    )
-    if version >= 6:
-        one.leader_recovery_state = role.recovery
-    return one
-
-
-def _metadata_message(services: Services, request: MetadataRequest, version: int) -> Any:
-    make = UPDATE_METADATA.Request
-    return make(
-        controller_id=services.broker_id,
-        controller_epoch=request.controller_epoch,
-        broker_epoch=request.broker_epoch,
-        topic_states=_topic_states(make, request.partitions, partial(_leader, make.TopicStates.PartitionStates)),
-        live_brokers=[_live(make.LiveBrokers, one) for one in request.brokers],
-    )
-
-
-def _leader(make: Any, role: PartitionRole) -> Any:
-    return make(
-        partition_index=role.partition,
-        controller_epoch=role.controller_epoch,
-        leader=role.leader,
-        leader_epoch=role.leader_epoch,
-        isr=list(role.isr),
-        zk_version=role.partition_epoch,
-        replicas=list(role.replicas),
-        offline_replicas=list(role.offline),
-    )
-
-
-def _live(make: Any, broker: LiveBroker) -> Any:
-    endpoints = [
-        make.Endpoints(port=port, host=host, listener=listener, security_protocol=_PLAINTEXT)
-        for listener, (host, port) in broker.endpoints.items()
-    ]
-    return make(id=broker.id, endpoints=endpoints, rack=broker.rack)
-
-
-def _stop_message(services: Services, request: StopRequest, version: int) -> Any:
-    make = STOP_REPLICA.Request
-    topics: dict[str, Any] = {}
-    for one in request.stops:
-        topic = topics.setdefault(one.topic, make.TopicStates(topic_name=one.topic, partition_states=[]))
-        topic.partition_states.append(
-            make.TopicStates.PartitionStates(
-                partition_index=one.partition, leader_epoch=one.leader_epoch, delete_partition=one.delete
-            )
-        )
-    return make(
-        controller_id=services.broker_id,
-        controller_epoch=request.controller_epoch,
-        broker_epoch=request.broker_epoch,
-        topic_states=list(topics.values()),
-    )
-
-
-_HOW: dict[type, Any] = {
-    RolesRequest: (LEADER_AND_ISR, _ROLES_VERSIONS, _roles_message),
-    MetadataRequest: (UPDATE_METADATA, _METADATA_VERSIONS, _metadata_message),
-    StopRequest: (STOP_REPLICA, _STOP_VERSIONS, _stop_message),
-}

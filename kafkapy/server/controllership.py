@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.metadata import paths
 from kafkapy.metadata.controller_fence import ControllerFence
-from kafkapy.metadata.tree import BadVersion, Delete, NoNode, Tree
+from kafkapy.metadata.tree import BadVersion, Delete, NoNode, Tree, wait
 from kafkapy.server.deleted_topics import forget_deleted
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ class Controllership:
     def stand(self) -> bool:
         """Stand for election. Return True if this broker is the controller now, False if another broker is."""
         term = self._cluster.become_controller(self._services.broker_id, self._services.clock.time_ms())
+        if term is not None:  # first the topics: whoever sees that this broker is the controller may look for them
+            wait(self._tree.load_below, paths.FOR_CONTROLLER)
         self._fence.set_term(term)
         if term is not None:
             self._cluster.prepare_controller(self._fence)
@@ -73,6 +75,8 @@ class Controllership:
         self._services.cache.forget_controller(self._services.broker_id)
         self._fence.set_term(None)
         self._here.end()
+        self._services.topics.forget()
+        self._tree.unload_below(paths.FOR_CONTROLLER)
 
     def resign(self) -> None:
         """Leave the control of the cluster to another broker. Raises TreeError if the metadata tree cannot be changed:

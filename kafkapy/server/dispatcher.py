@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkapy.errors import ProtocolError
 from kafkapy.network.pieces import Pieces
@@ -34,7 +34,15 @@ __all__ = ["Dispatcher", "handlers"]
 # When a connection's responses in memory have this many bytes, its next frames wait until they are sent. Otherwise a
 # client could send requests of twenty bytes for the list of all topics, again and again, without reading the responses.
 MAX_ANSWERED = 1 << 20
+DECODED_LATE = 16 << 10  # from this size on, requests of an API that is registered so are decoded by the pool
 SMALL = 4 << 10  # most bytes of a connection's frames that may be joined with those of other connections
+
+
+class Undecoded(NamedTuple):
+    """Stands for a request that is not decoded yet: the frame, and the position where the request begins in it."""
+
+    frame: bytes
+    body: int
 
 
 class Dispatcher:
@@ -197,7 +205,10 @@ def _decode(connection: Connection, served: Served | None, frame: memoryview, ot
         raise ProtocolError(
             f"{served.api.name} v{header.api_version}: this broker serves v{served.low} to v{served.high}"
         )
-    request = served.api.decode_request(frame, header.api_version, body)
+    if served.decoded_late and len(frame) >= DECODED_LATE:
+        request = Undecoded(bytes(frame), body)
+    else:
+        request = served.api.decode_request(frame, header.api_version, body)
     return Call(served, header.api_version, header.correlation_id, header.client_id, connection, request)
 
 
@@ -210,7 +221,13 @@ def _answer(broker: Services, call: Call) -> Any:
 
 def _answer_later(broker: Services, call: Call, later: Later) -> None:
     try:
+        if isinstance(call.request, Undecoded):
+            frame, body = call.request
+            call.request = call.served.api.decode_request(frame, call.version, body)
         later.complete(_answer(broker, call))
+    except ProtocolError as error:
+        log.warning("closing the connection of %s: %s", call.connection.name, error)
+        later.complete(CLOSE)
     except Exception:
         log.exception("%s failed", call)
         later.complete(CLOSE)

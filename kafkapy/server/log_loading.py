@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkapy.errors import KafkaError
@@ -14,6 +14,7 @@ from kafkapy.runtime.threads import Thread
 
 if TYPE_CHECKING:
     from kafkapy.controller.controller import ClusterController
+    from kafkapy.metadata.topics import Topic
     from kafkapy.server.services import Services
 
 log = logging.getLogger("kafkapy.server.logs")
@@ -37,18 +38,25 @@ class LogLoading:
         self._controller = controller
         # Partitions of topics that are created after this line get their leaders when the topic is created.
         self._topics = services.topics.all()
-        for topic in self._topics:
-            mine = (index for index, replicas in topic.assignment.items() if services.broker_id in replicas)
-            services.replicas.expect(topic.name, mine)
+        self._stored: Mapping[str, Topic] = {}
+        if services.is_controller:
+            self._expect(self._topics)
         self._loading.begin(services.topic_settings.of, self._is_stray, self._loaded)
-        if not services.is_controller:
-            for topic in self._topics:
+        if not services.is_controller:  # it does not follow the topics: look once at those that have logs here
+            self._stored = services.topics.stored(self._loading.topics())
+            self._expect(self._stored.values())
+            for topic in self._stored.values():
                 absent = [index for index in topic.assignment if services.replicas.is_expected(topic.name, index)]
                 services.replicas.await_roles(
                     topic.name, [index for index in absent if (topic.name, index) not in self._loading]
                 )
         self._takes_over = services.is_controller  # later, the thread that follows the election does it
         self._taking_over = Thread(self._take_over, "take-over")
+
+    def _expect(self, topics: Iterable[Topic]) -> None:
+        for topic in topics:
+            mine = (index for index, replicas in topic.assignment.items() if self._services.broker_id in replicas)
+            self._services.replicas.expect(topic.name, mine)
 
     def _is_stray(self, name: str, partition: int, topic_id: bytes | None) -> bool:
         """Return True if a log belongs to no topic in the metadata tree, or to another one of the same name. The logs
@@ -59,7 +67,7 @@ class LogLoading:
         topics = self._services.topics
         if name in topics.unreadable:  # the topic exists, though its node cannot be read
             return False
-        topic = topics.get(name) or topics.marked_topic(name)
+        topic = topics.get(name) or topics.marked_topic(name) or self._stored.get(name)
         if topic is None or (self._services.is_controller and partition not in topic.assignment):
             return True
         return topic_id is not None and topic_id != topic.id and topic.id != ZERO_ID

@@ -67,7 +67,8 @@ def _in_zookeeper(config: BrokerConfig, logs: LogManager) -> Tree:
     from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
     from kafkapy.server.config.apply import zookeeper_settings
 
-    tree = ZooKeeperTree(zookeeper_settings(config), paths.TOP_LEVEL, paths.NOT_FOLLOWED)
+    leaves = {*paths.NOT_FOLLOWED, *paths.FOR_CONTROLLER}
+    tree = ZooKeeperTree(zookeeper_settings(config), paths.TOP_LEVEL, leaves, paths.TOPICS)
     stored = logs.dirs.stored_cluster_id()
     if stored is not None and not tree.exists(paths.CLUSTER_ID):
         tree.close()

@@ -63,7 +63,7 @@ class Services:
     features_epoch: Callable[[], int]  # see ClusterRegistry.features_epoch
     fetch_sessions: FetchSessionCache
     following: Following
-    is_topic_gone: Callable[[str, bytes], bool]  # see topics.is_gone
+    is_topic_gone: Callable[[str, bytes], bool]  # see topics.look_if_gone
     log_dir_moves: LogDirMoves
     log_manager: LogManager
     meters: RequestMeters

@@ -119,7 +119,7 @@ def test_a_broker_joins_kafka_and_knows_what_kafka_knows(
             eventually(lambda: wire.call(apis.INIT_PRODUCER_ID, 4, ANY_PRODUCER).error_code == Errors.NONE)
         finally:
             wire.close()
-        eventually(lambda: json.loads(tree.get("/latest_producer_id_block").data)["broker"] == OURS)
+        eventually(lambda: json.loads(tree.get("/latest_producer_id_block").data or b"{}").get("broker") == OURS)
     finally:
         kafka.stop()
 

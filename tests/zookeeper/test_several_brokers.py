@@ -70,9 +70,12 @@ class Brokers:
             known = self.leader(name, index)
             return known is not None and (known.id, sorted(known.isr)) == (leader, isr)
 
+        def stored() -> bool:
+            state = self.state(name, index)
+            return (state["leader"], sorted(state["isr"])) == (leader, isr)
+
         eventually(agreed, seconds=30)
-        state = self.state(name, index)
-        assert (state["leader"], sorted(state["isr"])) == (leader, isr)
+        eventually(stored)
 
     def ask(self, api: Any, version: int, message: Any) -> Any:
         with Wire(self.controller.bootstrap_servers) as wire:

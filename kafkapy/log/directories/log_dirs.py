@@ -119,12 +119,19 @@ class LogDirs:
         return sorted(found)
 
     def create_log(
-        self, key: TopicPartition, topic_id: bytes | None, config: LogConfig, preferred: LogDir | None = None
+        self,
+        key: TopicPartition,
+        topic_id: bytes | None,
+        config: LogConfig,
+        preferred: LogDir | None,
+        count: Callable[[LogDir, int], object],
     ) -> PartitionLog:
         """Create a log in the online log directory that has the fewest logs; if that fails, in the next one.
 
-        With `preferred`, only that directory is tried, as in Kafka. Raises KafkaError KAFKA_STORAGE_ERROR if the log
-        can be created in no directory. This is a Shortage if one of them may have room later.
+        `count(directory, 1 or -1)` changes a directory's number of logs. It is called before the log is created, and
+        again if that fails, because other threads create logs at the same time. With `preferred`, only that directory
+        is tried, as in Kafka. Raises KafkaError KAFKA_STORAGE_ERROR if the log can be created in no directory. This is
+        a Shortage if one of them may have room later.
         """
         reason = "no log directory is online"
         shortage: Shortage | None = None
@@ -132,18 +139,25 @@ class LogDirs:
         for log_dir in sorted(candidates, key=lambda one: one.open_logs + len(one.not_loaded)):
             path = os.path.join(log_dir.env.log_dir, names.dir_name(*key))
             was_there = log_dir.env.files.exists(path)
+            count(log_dir, 1)
+            made = False
             try:
                 if not was_there:
                     log_dir.env.cleaner_offsets.remove(key)  # may be left from a log that was deleted by hand
                 # A directory that appeared after the start is recovered: the clean-shutdown marker, which is read at
                 # the start, does not cover it.
-                return PartitionLog.load(log_dir.env, path, *key, config, clean=not was_there, topic_id=topic_id)
+                log = PartitionLog.load(log_dir.env, path, *key, config, clean=not was_there, topic_id=topic_id)
+                made = True
+                return log
             except OSError as error:
                 refusal = log_dir.env.disk_error(f"making {path}", error)
             except KafkaError as error:
                 if error.code != Errors.KAFKA_STORAGE_ERROR:
                     raise
                 refusal = error
+            finally:
+                if not made:
+                    count(log_dir, -1)
             reason = refusal.message
             if isinstance(refusal, Shortage):
                 shortage = refusal

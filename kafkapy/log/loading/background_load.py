@@ -118,6 +118,10 @@ class Loading:
     def __contains__(self, key: TopicPartition) -> bool:
         return key in self._jobs
 
+    def topics(self) -> list[str]:
+        """Return the topics that have logs which are not loaded yet."""
+        return list(dict.fromkeys(topic for topic, _ in list(self._jobs)))
+
     def hasten(self, key: TopicPartition) -> None:
         """Load the log `key` next, because a client requests it. Does nothing if the log is not waiting to be
         loaded.

@@ -9,11 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from kafkapy.metadata.tree import Check, Create, Done, Operation, TreeError, TreeUnavailable, split_path
+from kafkapy.metadata.tree import (
+    Check,
+    Create,
+    Delete,
+    Done,
+    Node,
+    Operation,
+    Set,
+    TreeError,
+    TreeUnavailable,
+    split_path,
+)
 from kafkapy.metadata.watches import call
-from kafkapy.metadata.zookeeper.cache_refresh import Read, both, pipelined
 from kafkapy.metadata.zookeeper.client import named
+from kafkapy.metadata.zookeeper.followed_nodes import FollowedNodes, Read, both
 from kafkapy.metadata.zookeeper.node_cache import NodeCache
+from kafkapy.metadata.zookeeper.pipelining import pipelined
 from kafkapy.metadata.zookeeper.session import Session, Unanswered
 from kafkapy.metadata.zookeeper.unanswered_changes import results_if_applied
 
@@ -34,9 +46,12 @@ class Changes:
     """The changes that were sent to ZooKeeper and whose callbacks were not called yet. Only the thread of the metadata
     tree uses the object."""
 
-    def __init__(self, session: Session, cache: NodeCache, window: int, timeout_s: float) -> None:
+    def __init__(
+        self, session: Session, cache: NodeCache, followed: FollowedNodes, window: int, timeout_s: float
+    ) -> None:
         self._session = session
         self._cache = cache
+        self._followed = followed
         self._window = window
         self._timeout_s = timeout_s
         # Answered by ZooKeeper, but not yet visible in the cache.
@@ -48,10 +63,15 @@ class Changes:
         """Return True if a sent change waits for its callback."""
         return bool(self._answered or self._unsure)
 
-    def send_all(self, group: Iterable[Change]) -> set[Read]:
-        """Send the changes to ZooKeeper, wait for the answers, and return the reads of nodes that must be made before
-        the changes' callbacks may be called."""
+    def send_all(self, group: Iterable[Change]) -> tuple[set[Read], dict[str, Node | None]]:
+        """Send the changes to ZooKeeper and wait for the answers.
+
+        Return the reads of nodes that must be made before the changes' callbacks may be called, and the nodes without
+        watches as the changes have left them: nobody else writes these nodes, so they need not be read. A new topic is
+        among them, so that the nodes below it have a parent in the cache, and among the reads, which set its watch.
+        """
         touched: set[Read] = set()
+        known: dict[str, Node | None] = {}
         for change, asked in pipelined(group, self._send, self._window):
             try:
                 if isinstance(asked, TreeError):
@@ -78,8 +98,23 @@ class Changes:
                 touched.update(_reads_of(change.operations))
             else:
                 self._answered.append((change, results, None))
-                touched.update(_touched(change.operations, results))
-        return touched
+                for operation, result in zip(change.operations, results, strict=True):
+                    if isinstance(operation, Check):
+                        continue
+                    path = result if isinstance(operation, Create) else operation.path
+                    is_created = isinstance(operation, Create)
+                    if not self._followed.is_watched(path) or (is_created and self._followed.is_topic(path)):
+                        known[path] = _after(operation, result)
+                    touched.update(self._followed.reads_again(path) if is_created else self._data(path))
+        return touched, known
+
+    def _data(self, path: str) -> tuple[Read, ...]:
+        return ((path, False),) if self._followed.is_watched(path) else ()
+
+    def reads_of_unsure(self) -> set[Read]:
+        """Return the reads of the nodes without watches that show whether unanswered changes were made."""
+        reads = (read for change, _ in self._unsure for read in _reads_of(change.operations))
+        return {read for read in reads if not self._followed.is_watched(read[0])}
 
     def call_back(self) -> None:
         """Call the callbacks of all answered changes. The caller has refreshed the cache, so that it shows the
@@ -133,9 +168,8 @@ def _known_path(operation: Operation) -> str:
     return split_path(operation.path + "0")[0] if is_sequence else operation.path
 
 
-def _touched(operations: Sequence[Operation], results: Sequence[Any]) -> Iterator[Read]:
-    for operation, result in zip(operations, results, strict=True):
-        if isinstance(operation, Create):
-            yield from both(result)
-        elif not isinstance(operation, Check):
-            yield (operation.path, False)
+def _after(operation: Create | Set | Delete, result: Any) -> Node | None:
+    """Return the node after a change that contained this operation, None if it is deleted."""
+    if isinstance(operation, Create):
+        return Node(operation.data, 0, 0, 0, operation.ephemeral)
+    return result if isinstance(operation, Set) else None

@@ -47,22 +47,31 @@ class NodeCache:
         parents before children.
         """
         events: list[Event] = []
-        removed: set[str] = set()
+        removed: dict[str, None] = {}
         for path, node in found.items():
             if path != "/" and path not in removed and self._was_replaced(path, node):
-                removed.update(self.subtree(path))
-        for path in sorted(removed, key=_depth, reverse=True):
+                removed.update(dict.fromkeys(self.subtree(path)))
+        for path in reversed(_parents_first(removed)):
             self._remove(path)
             events += (Event(DELETED, path), Event(CHILDREN, split_path(path)[0]))
-        for path, node in sorted(found.items(), key=lambda item: _depth(item[0])):
+        for path in _parents_first(found):
+            node = found[path]
             if node is not None:
                 events += self._put(path, node)
         return events
 
+    def discard_below(self, path: str) -> None:
+        """Remove all nodes below this node, without events."""
+        if path not in self.nodes:
+            return
+        for child in self.child_paths(path):
+            self.discard_below(child)
+            self._remove(child)
+
     def _was_replaced(self, path: str, node: Node | None) -> bool:
         """Return True if the cached node at this path was deleted, or was deleted and created again."""
         before = self.nodes.get(path)
-        return before is not None and (node is None or node.created != before.created)
+        return before is not None and (node is None or node.created != before.created != 0)
 
     def _put(self, path: str, node: Node) -> Iterable[Event]:
         before = self.nodes.get(path)
@@ -89,5 +98,9 @@ def child_path(parent: str, name: str) -> str:
     return f"/{name}" if parent == "/" else f"{parent}/{name}"
 
 
-def _depth(path: str) -> tuple[int, str]:
-    return path.count("/") if path != "/" else 0, path
+def _parents_first(paths: Iterable[str]) -> list[str]:
+    """Return the paths by their depth. Not sorted at once: with thousands of paths that would hold the GIL for long."""
+    by_depth: dict[int, list[str]] = {}
+    for path in paths:
+        by_depth.setdefault(path.count("/") if path != "/" else 0, []).append(path)
+    return [path for depth in sorted(by_depth) for path in by_depth[depth]]

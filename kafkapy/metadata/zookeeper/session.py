@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from kazoo.exceptions import (
@@ -26,6 +26,7 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
     SessionExpiredError,
     SessionMovedError,
+    UnimplementedError,
 )
 from kazoo.exceptions import NoChildrenForEphemeralsError as NoChildrenError
 from kazoo.handlers.threading import KazooTimeoutError
@@ -49,7 +50,10 @@ from kafkapy.metadata.tree import (
     TreeUnavailable,
     split_path,
 )
+from kafkapy.metadata.zookeeper.bulk_read import MultiRead
 from kafkapy.metadata.zookeeper.client import NoChroot, ZooKeeperError, ZooKeeperSettings, close, connected, named
+from kafkapy.metadata.zookeeper.followed_nodes import Read
+from kafkapy.metadata.zookeeper.pipelining import pipelined
 
 log = logging.getLogger("kafkapy.metadata.zookeeper")
 
@@ -63,6 +67,7 @@ Unanswered = (ConnectionLoss, SessionExpiredError, SessionMovedError, OperationT
 # The characters and path elements that ZooKeeper's PathUtils rejects.
 _ILLEGAL = re.compile(r"/\.\.?(/|$)|[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 _EPHEMERAL, _SEQUENCE = 1, 2
+_IN_BULK = 200  # nodes that are read with one request
 _PAUSE_S = 0.05  # pause before an unanswered request is retried
 # ZooKeeper's own nodes, which the tree leaves out.
 _OWN_NODE = "zookeeper"
@@ -87,6 +92,7 @@ class Session:
         self._make_chroot()
         self._client = connected(settings, settings.servers + self._chroot, on_state)
         self._on_event = on_event
+        self._reads_in_bulk = True  # False once ZooKeeper has shown that it is older than 3.6
         self.hidden: set[str] = set()  # paths that the broker's login may not read
 
     @property
@@ -135,10 +141,10 @@ class Session:
         pending result, to be passed to `node`."""
         return self._client.get_async(path, watch=self._watched if watched else None)
 
-    def read_children(self, path: str) -> Any:
-        """Start to read the names of the children of the node at this path, with a watch. Return kazoo's pending
-        result, to be passed to `children`."""
-        return self._client.get_children_async(path, watch=self._watched)
+    def read_children(self, path: str, *, watched: bool = True) -> Any:
+        """Start to read the names of the children of the node at this path, with a watch unless `watched` is False.
+        Return kazoo's pending result, to be passed to `children`."""
+        return self._client.get_children_async(path, watch=self._watched if watched else None)
 
     def node(self, path: str, asked: Any, timeout: float) -> Node | None:
         """Wait for the result `asked` of a `read` and return the node. Return None if the node does not exist or the
@@ -162,6 +168,57 @@ class Session:
         except NoAuthError:
             self._hide(path)
             return None
+        return self._names(path, names)
+
+    def read_many(self, reads: Iterable[Read], window: int, timeout: float) -> Iterator[tuple[Read, Any]]:
+        """Read many nodes without watches, and yield each read with its result, as `node` and `children` return it.
+
+        Up to `window` requests are in flight, each for many nodes if ZooKeeper is 3.6 or later. Raises KazooException.
+        """
+        left = list(reads)
+        if self._reads_in_bulk:
+            parts = [left[at : at + _IN_BULK] for at in range(0, len(left), _IN_BULK)]
+            for part, asked in pipelined(parts, self._ask_for_many, window):
+                try:
+                    results = asked.get(timeout=timeout)
+                except UnimplementedError:  # an older ZooKeeper also closes the connection
+                    log.info("ZooKeeper is older than 3.6: nodes are read one by one")
+                    self._reads_in_bulk = False
+                    break
+                for read, result in zip(part, results, strict=True):
+                    yield read, self._result_of(read, result)
+                del left[: len(part)]
+        for read, asked in pipelined(left, self._ask_for_one, window):
+            get = self.children if read[1] else self.node
+            yield read, get(read[0], asked, timeout)
+
+    def _ask_for_many(self, reads: Sequence[Read]) -> Any:
+        for path, _ in reads:
+            if _ILLEGAL.search(path):
+                raise ValueError(f"{path!r} is not a valid ZooKeeper path")
+        result = self._client.handler.async_result()
+        where = [((self._chroot + path).rstrip("/") or "/", of_children) for path, of_children in reads]
+        self._client._call(MultiRead(where), result)
+        return result
+
+    def _ask_for_one(self, read: Read) -> Any:
+        path, of_children = read
+        ask = self.read_children if of_children else self.read
+        return ask(path, watched=False)
+
+    def _result_of(self, read: Read, result: Any) -> Any:
+        path, of_children = read
+        if isinstance(result, Exception):
+            if isinstance(result, NoAuthError):
+                self._hide(path)
+            elif not isinstance(result, NoNodeError):
+                raise result
+            return None
+        if of_children:
+            return self._names(path, result)
+        return self._node(*result)
+
+    def _names(self, path: str, names: list[str]) -> list[str]:
         return [name for name in names if path != "/" or name != _OWN_NODE]
 
     def change(self, operations: Sequence[Operation]) -> Any:

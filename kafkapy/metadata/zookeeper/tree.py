@@ -1,8 +1,10 @@
 """The metadata tree in ZooKeeper, for a broker whose metadata other brokers and tools also read and change.
 
 Reads come from a cache. One thread fills the cache by reading from ZooKeeper, with a watch on every node. When a watch
-fires or this process changes nodes, the thread reads those nodes again. The cache changes only through such reads, and
-the callback of a change is called when a read has shown the change.
+fires or this process changes nodes, the thread reads those nodes again, and the callback of a change is called when a
+read has shown the change. Two kinds of nodes are exceptions (see `followed_nodes`): those that only a controller needs
+are in the cache between `load_below` and `unload_below`, and the states of partitions, which only the controller
+writes, have no watches: they are read in bulk, and changed in the cache when ZooKeeper has accepted a change.
 
 While the connection is lost, reads return the cached nodes, and changes wait for up to a session time-out, then fail.
 After a reconnect, all nodes are read again, because watches end with a connection. Then each change without an answer
@@ -19,8 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkapy.metadata.tree import (
     Done,
@@ -34,9 +35,10 @@ from kafkapy.metadata.tree import (
 )
 from kafkapy.metadata.watches import Watches, call
 from kafkapy.metadata.zookeeper.batches import batches
-from kafkapy.metadata.zookeeper.cache_refresh import Read, Refresh, both, pipelined
+from kafkapy.metadata.zookeeper.cache_refresh import Refresh
 from kafkapy.metadata.zookeeper.changes import Change, Changes
 from kafkapy.metadata.zookeeper.client import ZooKeeperError, ZooKeeperSettings, named
+from kafkapy.metadata.zookeeper.followed_nodes import FollowedNodes, Read, both
 from kafkapy.metadata.zookeeper.node_cache import NodeCache
 from kafkapy.metadata.zookeeper.session import CONNECTED, LOST, Session, Unanswered
 from kafkapy.runtime.threads import NoThread, Thread
@@ -55,22 +57,36 @@ _END_S = 5.0
 
 
 class _UncachedRead(NamedTuple):
-    """A call of `read_through` that waits until the tree's own thread reads the nodes `wanted` and calls `done`."""
+    """A call of `read_through` or `read_children_through` that waits until the tree's own thread makes the reads
+    `wanted` and calls `done` with their results."""
 
-    wanted: Sequence[str]
-    done: Callable[[list[Node | None] | None, TreeError | None], None]
+    wanted: Sequence[Read]
+    done: Callable[[list[Any] | None, TreeError | None], None]
+
+
+class _Load(NamedTuple):
+    """A call of `load_below` (or of `unload_below`, if `is_wanted` is False) that waits for the tree's own thread."""
+
+    paths: Sequence[str]
+    is_wanted: bool
+    done: Callable[[TreeError | None], object]
 
 
 class ZooKeeperTree(Tree):
     """A metadata tree in ZooKeeper, below the chroot. It has the nodes whose top-level name is in `roots` (None: all
-    nodes), without the nodes below the paths in `leaves`.
+    nodes), without the nodes below the paths in `leaves`. If `topics` is a path, the nodes below each of its children
+    are not watched (see FollowedNodes).
 
     The constructor blocks until all nodes are read. It raises ZooKeeperError if ZooKeeper cannot be reached, NoThread
     if no thread can be started.
     """
 
     def __init__(
-        self, settings: ZooKeeperSettings, roots: Collection[str] | None = None, leaves: Collection[str] = ()
+        self,
+        settings: ZooKeeperSettings,
+        roots: Collection[str] | None = None,
+        leaves: Collection[str] = (),
+        topics: str | None = None,
     ) -> None:
         self._settings = settings
         self._timeout_s = settings.session_timeout_ms / 1000
@@ -81,6 +97,7 @@ class ZooKeeperTree(Tree):
         self._condition = threading.Condition()
         self._waiting: deque[Change] = deque()
         self._uncached_reads: deque[_UncachedRead] = deque()
+        self._loads: deque[_Load] = deque()
         self._stale: set[Read] = set(both("/"))
         self._connected = False
         self._lost_at = 0.0
@@ -90,8 +107,9 @@ class ZooKeeperTree(Tree):
         self._session = Session(settings, self._on_state, self._on_event)
         # Used by the tree's thread only:
         window = settings.max_in_flight
-        self._refresh = Refresh(self._session, self._cache, roots, leaves, window, self._timeout_s)
-        self._changes = Changes(self._session, self._cache, window, self._timeout_s)
+        self._followed = FollowedNodes(roots, leaves, topics)
+        self._refresh = Refresh(self._session, self._cache, self._followed, window, self._timeout_s)
+        self._changes = Changes(self._session, self._cache, self._followed, window, self._timeout_s)
         self._loaded = threading.Event()
         self._thread = Thread(self._run, "zookeeper")
         try:
@@ -132,15 +150,46 @@ class ZooKeeperTree(Tree):
                 return
         done(None, TreeUnreachable("/", "the metadata is closed"))
 
+    def refresh(self, paths: Sequence[str], done: Callable[[TreeError | None], object]) -> None:
+        def found(nodes: list[Node | None] | None, error: TreeError | None) -> None:
+            if nodes is not None:
+                self._watches.fire(self._cache.apply(dict(zip(paths, nodes, strict=True))))
+            done(error)
+
+        self.read_through(paths, found)
+
     def read_through(
         self, wanted: Sequence[str], done: Callable[[list[Node | None] | None, TreeError | None], None]
     ) -> None:
+        self._read_later(_UncachedRead([(path, False) for path in wanted], done))
+
+    def read_children_through(self, path: str, done: Callable[[list[str] | None, TreeError | None], None]) -> None:
+        def found(results: list[Any] | None, error: TreeError | None) -> None:
+            done(None if results is None else sorted(results[0] or ()), error)
+
+        self._read_later(_UncachedRead([(path, True)], found))
+
+    def _read_later(self, read: _UncachedRead) -> None:
         with self._condition:
             if not self._closed:
-                self._uncached_reads.append(_UncachedRead(wanted, done))
+                self._uncached_reads.append(read)
                 self._condition.notify()
                 return
-        done(None, TreeUnreachable("/", "the metadata is closed"))
+        read.done(None, TreeUnreachable("/", "the metadata is closed"))
+
+    def load_below(self, paths: Sequence[str], done: Callable[[TreeError | None], object]) -> None:
+        if not self._load_later(_Load(paths, True, done)):
+            done(TreeUnreachable("/", "the metadata is closed"))
+
+    def unload_below(self, paths: Sequence[str]) -> None:
+        self._load_later(_Load(paths, False, lambda error: None))
+
+    def _load_later(self, load: _Load) -> bool:
+        with self._condition:
+            if not self._closed:
+                self._loads.append(load)
+                self._condition.notify()
+            return not self._closed
 
     def split_into_changes(self, operations: Sequence[Operation]) -> list[list[Operation]]:
         return list(batches(operations))
@@ -244,7 +293,7 @@ class ZooKeeperTree(Tree):
         the work is done or cannot be done."""
         while True:
             with self._condition:
-                busy = bool(self._waiting or self._uncached_reads or self._changes)
+                busy = bool(self._waiting or self._uncached_reads or self._loads or self._changes)
                 if self._closed and (not busy or not self._connected):
                     return False
                 if self._connected and (busy or self._stale or self._reload):
@@ -269,10 +318,14 @@ class ZooKeeperTree(Tree):
         with self._condition:
             failed = [change.done for change in (*self._changes.give_up(), *self._waiting)]
             failed += [read.done for read in self._uncached_reads]
+            loads = [load for load in self._loads if load.is_wanted]
             self._waiting.clear()
             self._uncached_reads.clear()
+            self._loads = deque(load for load in self._loads if not load.is_wanted)
         for done in failed:
             call(done, None, TreeUnreachable("/", reason))
+        for load in loads:
+            call(load.done, TreeUnreachable("/", reason))
 
     def _do_work(self) -> None:
         """Read stale nodes into the cache, call the callbacks of the changes that the cache now shows, find out which
@@ -282,7 +335,8 @@ class ZooKeeperTree(Tree):
             expired, self._expired = self._expired, False
             reload, self._reload = self._reload, False
         if reload:  # watches end with the connection
-            stale.update(read for path in self._cache.nodes for read in both(path))
+            stale.update(read for path in self._cache.nodes for read in self._followed.reads_again(path))
+            stale |= self._changes.reads_of_unsure()
         try:
             self._watches.fire(self._refresh.run(stale))
         except BaseException:
@@ -297,24 +351,49 @@ class ZooKeeperTree(Tree):
             for callback in self._session_callbacks:
                 call(callback)
         unmade = self._changes.to_resend()
+        self._load_and_unload()
         with self._condition:
             group = [*unmade, *self._waiting]
             self._waiting.clear()
-        touched = self._changes.send_all(group)
+        touched, known = self._changes.send_all(group)
         with self._condition:
             self._stale |= touched
+        self._watches.fire(self._cache.apply(known))
         self._read_uncached()
+
+    def _load_and_unload(self) -> None:
+        """Carry out the waiting calls of `load_below` and `unload_below`. If the connection is lost, they stay
+        queued."""
+        with self._condition:
+            loads = list(self._loads)
+        for load in loads:
+            problem: TreeError | None = None
+            if load.is_wanted:
+                self._followed.include_below(load.paths)
+                try:
+                    self._refresh.run((path, True) for path in load.paths)
+                except Unanswered:
+                    raise
+                except Exception as error:
+                    problem = TreeUnavailable("/", f"reading from ZooKeeper failed: {named(error)}")
+            else:
+                self._followed.exclude_below(load.paths)
+                for path in load.paths:
+                    self._cache.discard_below(path)
+            with self._condition:
+                self._loads.popleft()
+            call(load.done, problem)
 
     def _read_uncached(self) -> None:
         """Carry out the waiting calls of `read_through`. If the connection is lost, the calls stay queued."""
         with self._condition:
             reads = list(self._uncached_reads)
         for read in reads:
-            found: list[Node | None] | None = []
+            found: list[Any] | None = []
             problem: TreeError | None = None
             try:
-                asked = pipelined(read.wanted, partial(self._session.read, watched=False), self._settings.max_in_flight)
-                found = [self._session.node(path, pending, self._timeout_s) for path, pending in asked]
+                results = self._session.read_many(read.wanted, self._settings.max_in_flight, self._timeout_s)
+                found = [result for _, result in results]
             except Unanswered:
                 raise
             except Exception as error:

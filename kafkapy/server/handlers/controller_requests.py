@@ -93,7 +93,7 @@ def is_late(broker: Services, call: Call) -> bool:
     return False
 
 
-@serves(LEADER_AND_ISR, pooled=pool, authorizes=from_broker)
+@serves(LEADER_AND_ISR, pooled=pool, decoded_late=True, authorizes=from_broker)
 def leader_and_isr(broker: Services, call: Call, request: Any) -> Any:
     """Handle LeaderAndIsr: apply the roles, and return an error code for each partition."""
     code = refusal(broker, call)
@@ -155,7 +155,7 @@ def _roles_response(call: Call, code: int, roles: list[PartitionRole], codes: di
     return make(error_code=code, topics=list(topics.values()))
 
 
-@serves(STOP_REPLICA, pooled=pool, authorizes=from_broker)
+@serves(STOP_REPLICA, pooled=pool, decoded_late=True, authorizes=from_broker)
 def stop_replica(broker: Services, call: Call, request: Any) -> Any:
     """Handle StopReplica: stop fetching partitions or delete them, and return an error code for each."""
     make = STOP_REPLICA.Response

@@ -22,7 +22,7 @@ from kafkapy.client.original.znodes.layouts import Layout, layout_of_topic, part
 from kafkapy.client.original.znodes.subscriptions import Subscription, read_subscription
 from kafkapy.errors import KafkaError
 from kafkapy.metadata.paths import BROKER_IDS, CONSUMERS, TOPICS
-from kafkapy.metadata.zookeeper.cache_refresh import pipelined
+from kafkapy.metadata.zookeeper.pipelining import pipelined
 
 # ZooKeeper limits a transaction to 1 MiB; a path has some hundred bytes.
 _MAX_OPERATIONS = 500
