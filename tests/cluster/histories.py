@@ -293,7 +293,7 @@ def run_history(
     end, more = read_end(cluster, view, clients.topics)
     problems += more + check(clients.histories(), end, clients.copies) + operator.check()
     writes = tree_log.read_directories(server.transaction_logs for server in cluster.zookeeper.servers.values())
-    problems += tree_log.check_tree(writes)
+    problems += tree_log.check_tree(writes) + _exceptions(cluster)
     terms = tree_log.controllers(writes)
     _say(f"{sum(map(len, end.values()))} records, {len(terms)} controllers so far, {len(problems)} problems")
     if not problems:
@@ -301,6 +301,12 @@ def run_history(
             cluster.delete_topic(topic)
         operator.remove()
     return problems
+
+
+def _exceptions(cluster: Cluster) -> list[str]:
+    """Return which kafkapy brokers have logged an exception that nothing in them expects."""
+    logs = [log for member in cluster.members.values() for log in sorted(member.directory.glob("*-kafkapy.log"))]
+    return [f"{log} has a traceback" for log in logs if "Traceback" in log.read_text(errors="replace")]
 
 
 def _wait_until_quiet(cluster: Cluster) -> None:
