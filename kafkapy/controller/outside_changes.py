@@ -250,15 +250,17 @@ class OutsideChanges:
             )
 
     def _delete(self, name: str) -> None:
+        # Before the look at the mark: a deletion that ends in between removes the topic and the mark.
+        exists, is_marked = name in self._topics, self._topics.marked_topic(name) is not None
         if not self._tree.exists(f"{paths.DELETE_TOPICS}/{name}"):
             return
-        if name in self._topics and self._may_delete():
+        if exists and self._may_delete():
             log.info("another program has marked topic %s for deletion: deleting it", name)
             self._controller.begin_deletion(name)
-        elif self._topics.marked_topic(name) is not None:
+        elif is_marked:
             self._controller.finish_marked(name)
         else:
-            reason = "delete.topic.enable=false" if name in self._topics else "there is no such topic"
+            reason = "delete.topic.enable=false" if exists else "there is no such topic"
             if not self._tree.exists(paths.topic(name)) and self._tree.exists(paths.config("topics", name)):
                 # A controller of Kafka, which removes the topic's node before the settings, was interrupted.
                 self._fence.discard(paths.config("topics", name))

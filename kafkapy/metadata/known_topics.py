@@ -43,7 +43,7 @@ class KnownTopics:
             else:
                 (marked if self._tree.exists(f"{paths.DELETE_TOPICS}/{name}") else by_name)[name] = topic
         by_id = {topic.id: topic for topic in by_name.values() if topic.id != ZERO_ID}
-        self.unreadable, self._by_name, self._by_id, self._marked = unreadable, by_name, by_id, marked
+        self._marked, self.unreadable, self._by_name, self._by_id = marked, unreadable, by_name, by_id
 
     def forget(self) -> None:
         """Forget all topics, except those that are being deleted, because this broker is not the controller any
@@ -130,10 +130,10 @@ class KnownTopics:
         """Raise KafkaError if a topic of this name cannot be created: INVALID_TOPIC_EXCEPTION for an invalid or
         colliding name, TOPIC_ALREADY_EXISTS if the topic exists or is being deleted."""
         validate_name(name)
+        if name in self._by_name:  # first: a topic that is marked meanwhile is in the other dict then
+            raise KafkaError(Errors.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
         if name in self._marked:
             raise KafkaError(Errors.TOPIC_ALREADY_EXISTS, f"topic {name} is being deleted")
-        if name in self._by_name:
-            raise KafkaError(Errors.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
         if "." in name or "_" in name:  # only such names can collide, and there may be thousands of topics
             check_collision(name, self.names())
 

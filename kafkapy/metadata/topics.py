@@ -160,10 +160,13 @@ class TopicRegistry(KnownTopics):
             if error is not None and not isinstance(error, NodeExists):
                 done(None, _as_kafka(error, name))
                 return
-            current = self._by_name.pop(name, None)
+            current = self._by_name.get(name)
             if current is not None:
-                self._by_id.pop(current.id, None)
+                # In this order: a thread that sees the mark in the tree must find the topic in one of the two, or it
+                # would take the mark for one of a topic that does not exist, and remove it.
                 self._marked[name] = current
+                self._by_id.pop(current.id, None)
+                self._by_name.pop(name, None)
             done(current or topic, None)
 
         self._tree.submit(self._fence.fenced([Create(f"{paths.DELETE_TOPICS}/{name}")]), marked)

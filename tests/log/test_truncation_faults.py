@@ -31,14 +31,15 @@ def filled(directory, files, *, reloaded=False):
 
 def fail_at_every_step(tmp_path, error, truncate, check, *, reloaded=False):
     """Let the 1st, 2nd, … operation of `truncate(log)` fail. Return how often the log went on, and how often its
-    directory went offline; `check(log)` is called in the first case.
+    directory went offline; `check(log)` is called in the first case. A snapshot that fails stops no truncation.
     """
-    went_on = offline = 0
+    went_on = offline = snapshots = 0
     while True:
         files = FailingFiles(error=error)
-        bench, log = filled(tmp_path / str(went_on + offline), files, reloaded=reloaded)
+        tried = went_on + offline + snapshots
+        bench, log = filled(tmp_path / str(tried), files, reloaded=reloaded)
         before = state(log)
-        files.count, files.fail_at = 0, went_on + offline + 1
+        files.count, files.fail_at = 0, tried + 1
         try:
             truncate(log)
         except LogDirFailure:
@@ -51,8 +52,11 @@ def fail_at_every_step(tmp_path, error, truncate, check, *, reloaded=False):
             check(log)
             went_on += 1
             continue
-        assert files.count < files.fail_at
-        return went_on, offline
+        if files.count < files.fail_at:
+            return went_on, offline
+        assert bench.failures == []
+        assert f"{log.log_end_offset:020}.snapshot" not in {path.name for path in log.dir.iterdir()}
+        snapshots += 1
 
 
 def state(log):
@@ -129,6 +133,32 @@ def test_a_full_disk_refuses_a_truncation_that_removes_leader_epochs_and_takes_n
     getattr(log, method)(4)
     assert log.log_end_offset == 4
     assert bench.failures == []
+
+
+def test_a_full_disk_does_not_prevent_a_truncation_within_the_last_epoch(tmp_path):
+    """It needs no space but for a producer snapshot, without which the next start only reads more of the log."""
+
+    class Full(FailingFiles):
+        full = False
+
+        def pwritev(self, file, buffers, position):
+            if self.full:
+                raise OSError(errno.ENOSPC, "full")
+            return super().pwritev(file, buffers, position)
+
+    bench, log = filled(tmp_path, Full())
+    bench.files.full = True
+    assert log.truncate_to(11)
+    assert bench.failures == []
+    assert [offset for offset, _ in values_of(log)] == list(range(11))
+    assert not (log.dir / f"{11:020}.snapshot").exists()
+    crashed = Bench(tmp_path, **SETTINGS).load(clean=False)
+    assert values_of(crashed) == values_of(log)
+    assert crashed.active_producers() == log.active_producers()
+    bench.files.full = False
+    (refusal,) = log.append([idempotent(12, sequence=12)], 1)
+    assert refusal.code == Errors.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.append([idempotent(11, sequence=11)], 1)[0].base_offset == 11
 
 
 def test_leader_epochs_that_could_not_be_removed_from_the_file_are_removed_by_the_next_attempt(tmp_path):

@@ -129,6 +129,23 @@ def test_deletion_takes_two_steps_and_survives_a_restart_between_them(tree: Loca
     assert again.id != topic.id
 
 
+def test_a_topic_is_known_at_every_moment_of_its_deletion(topics: TopicRegistry) -> None:
+    """A thread that saw the mark of a topic, and found the topic neither present nor marked, would remove the mark, and
+    the topic's node would stay for ever."""
+    make(topics, "t")
+    known: list[bool] = []
+
+    class Watched(dict[str, Topic]):
+        def pop(self, *arguments: Any) -> Any:
+            found = super().pop(*arguments)
+            known.append("t" in topics or topics.marked_topic("t") is not None)
+            return found
+
+    topics._by_name = Watched(topics._by_name)
+    wait(topics.mark_deleted, "t")
+    assert known == [True]
+
+
 def test_deleting_an_unknown_topic_is_refused(topics: TopicRegistry) -> None:
     for call in (topics.mark_deleted, topics.remove):
         with pytest.raises(KafkaError) as caught:

@@ -43,8 +43,10 @@ def rebuild_producer_state(
     now_ms: int,
     *,
     clean: bool = False,
+    take: Callable[[ProducerState, SnapshotFiles], object] = take_snapshot,
 ) -> None:
-    """Change `state` to the producer state of the log at `end_offset`, and write a snapshot there. Raises OSError.
+    """Change `state` to the producer state of the log at `end_offset`, and write a snapshot there, with `take`. Raises
+    OSError.
 
     If there is no snapshot after a clean shutdown, the log had no producers to remember. Then the log is not scanned,
     and empty snapshots are written at the last segments, so that a later truncation does not scan the log either.
@@ -53,7 +55,7 @@ def rebuild_producer_state(
     if clean and snapshots.latest is None:
         for offset in (*last_bases, end_offset):
             state.end_offset = offset
-            take_snapshot(state, snapshots)
+            take(state, snapshots)
         return
     nothing_known = state.is_empty and state.end_offset >= end_offset
     _reload(state, snapshots, log_start_offset, end_offset, now_ms)
@@ -61,10 +63,10 @@ def rebuild_producer_state(
         for segment in segments.between(state.end_offset, end_offset):
             state.end_offset = max(segment.base_offset, state.end_offset, log_start_offset)
             if segment.base_offset in (*last_bases, end_offset):
-                take_snapshot(state, snapshots)
+                take(state, snapshots)
             _replay_segment(state, segment, state.end_offset, end_offset)
     state.end_offset = end_offset
-    take_snapshot(state, snapshots)
+    take(state, snapshots)
 
 
 def _reload(

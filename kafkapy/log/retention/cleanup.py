@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkapy.log import names
-from kafkapy.log.producers.producer_rebuild import rebuild_producer_state
+from kafkapy.log.failures import is_shortage
+from kafkapy.log.producers.producer_rebuild import rebuild_producer_state, take_snapshot
 from kafkapy.log.retention.policy import RetentionPolicy, Rule
 from kafkapy.log.segments.deletion import delete_segments, mark_deleted, remove_later
 from kafkapy.log.segments.segment import Segment
@@ -19,6 +21,8 @@ from kafkapy.log.segments.segment_list import SegmentList
 
 if TYPE_CHECKING:
     from kafkapy.log.partition_log import PartitionLog
+    from kafkapy.log.producers.producer_snapshots import SnapshotFiles
+    from kafkapy.log.producers.producer_state import ProducerState
 
 _log = logging.getLogger(__name__)
 
@@ -155,6 +159,17 @@ def undo_append(log: PartitionLog, *, producers: bool) -> None:
 
 
 def _rebuild_producers(log: PartitionLog) -> None:
+    def take_if_possible(state: ProducerState, snapshots: SnapshotFiles) -> None:
+        """Take a snapshot unless there is no space for it: then the start after a crash has to read more of the log."""
+        try:
+            take_snapshot(state, snapshots)
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+            log.env.refuse(f"a producer snapshot of {log.name}", error)
+            with suppress(OSError):
+                log.env.files.unlink(snapshots.path(state.end_offset))
+
     with log.producers.rebuilding():
         rebuild_producer_state(
             log.producers,
@@ -163,6 +178,7 @@ def _rebuild_producers(log: PartitionLog) -> None:
             log.log_start_offset,
             log.log_end_offset,
             log.clock.time_ms(),
+            take=take_if_possible,
         )
         # A replay takes every transaction for one whose end is not replicated yet, and the high watermark may never
         # move again.
