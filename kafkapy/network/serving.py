@@ -119,9 +119,10 @@ class Serving:
             log.exception("closed a connection: its pending request failed", extra=conn.who)
             self._close(conn)
             return
-        if conn.patient:
+        if conn.patient or conn.parked:  # an earlier reply may still wait for the disk
             self._processor.queue(conn)
             return
+        conn.last_active = self._processor.now
         try:
             self._continue(conn)
         except Exception as error:

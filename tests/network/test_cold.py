@@ -12,12 +12,12 @@ import pytest
 from kafkapy._ext import residency
 from kafkapy.network.cold import NOBODY, STEP, ColdReads
 from kafkapy.network.connection import Connection
-from kafkapy.network.replies import Reply
+from kafkapy.network.replies import Pending, Reply
 from kafkapy.record.file_region import FileRegion
 from kafkapy.runtime.disk_pool import DiskPool
 from tests.harness.reference_cycles import objects_left_in_cycles
 
-from .conftest import Client, Echo, OnePool, Serve, until
+from .conftest import Client, Echo, OnePool, Serve, framed, until
 
 
 class Pages:
@@ -102,6 +102,35 @@ def test_pages_that_never_seem_to_be_there_are_sent_after_they_were_read(
     client.send(b"region")
     assert client.exactly(4 + region.length)[4:] == region.read()
     assert running.count("network_cold_reads") >= -(-region.length // STEP)
+
+
+def test_a_reply_that_is_completed_while_an_earlier_region_is_read_starts_no_second_read(
+    serve: Serve, region: FileRegion
+) -> None:
+    class RegionAndLater(Regions):
+        pending: Pending | None = None
+
+        def answer(self, connection: Connection, frame: bytes) -> Reply:
+            if frame != b"later":
+                return super().answer(connection, frame)
+            self.pending = Pending(connection)
+            return self.pending
+
+    pages, pool, handler = Pages(), GatedPool(), RegionAndLater()
+    handler.region = region
+    running = serve(handler, pages=pages, disk_pool=pool)
+    client = running.connect()
+    client.send(b"region", b"later")
+    until(lambda: len(pool.jobs) == 1)
+    assert handler.pending is not None
+    asked = pages.asked
+    handler.pending.complete([framed(b"at last")])
+    assert running.connect().is_open()  # served after the completion
+    assert (len(pool.jobs), pages.asked) == (1, asked)
+    pages.warm = True
+    pool.run()
+    assert client.exactly(4 + region.length)[4:] == region.read()
+    assert client.frame() == b"at last"
 
 
 def test_a_disk_that_fails_closes_the_connection_with_the_reason(serve: Serve, region: FileRegion, caplog) -> None:

@@ -57,14 +57,32 @@ def test_a_reader_that_stopped_in_the_middle_of_a_reply_is_idle(serve: Serve) ->
     until(lambda: running.server.connections == 0)
 
 
+class Later(Echo):
+    """Each request waits until the test completes `pending`."""
+
+    pending: Pending | None = None
+
+    def answer(self, connection: Connection, frame: bytes) -> Reply:
+        self.pending = Pending(connection)
+        return self.pending
+
+
+def test_a_reply_that_was_waited_for_counts_as_activity(serve: Serve) -> None:
+    clock = ManualClock()
+    running = serve(Later(), clock=clock, connections_max_idle_ms=10_000)
+    client = running.connect()
+    client.send(b"wait")
+    until(lambda: running.handler.pending is not None)
+    pass_time(running, clock, 9)
+    first = running.handler.pending
+    first.complete([framed(b"at last")])
+    assert client.frame() == b"at last"
+    pass_time(running, clock, 8)  # 17 seconds after the request, 8 after the reply
+    client.send(b"again")
+    until(lambda: running.handler.pending is not first)
+
+
 def test_a_connection_with_a_pending_request_is_not_idle(serve: Serve) -> None:
-    class Later(Echo):
-        pending: Pending | None = None
-
-        def answer(self, connection: Connection, frame: bytes) -> Reply:
-            self.pending = Pending(connection)
-            return self.pending
-
     clock = ManualClock()
     running = serve(Later(), clock=clock, connections_max_idle_ms=10_000)
     client = running.connect()
@@ -98,13 +116,6 @@ def test_an_idle_network_sleeps(serve: Serve) -> None:
 
 def test_a_disconnected_peer_with_a_pending_request_is_idle_though_it_sent_more(serve: Serve) -> None:
     """Requests after the pending one keep the connection open, but not for the weeks that a fetch may wait."""
-
-    class Later(Echo):
-        pending: Pending | None = None
-
-        def answer(self, connection: Connection, frame: bytes) -> Reply:
-            self.pending = Pending(connection)
-            return self.pending
 
     clock = ManualClock()
     running = serve(Later(), clock=clock, connections_max_idle_ms=10_000)
