@@ -91,6 +91,8 @@ class MetadataCache:
         # Called with a topic and those of its partitions that are deleted. The controller waits until this returns,
         # before it allows a new topic of the same name.
         self.on_deleted: Callable[[str, Collection[int]], object] = lambda topic, partitions: None
+        # Called with the id of a controller after another broker has taken its place.
+        self.on_controller_replaced: Callable[[int], object] = lambda controller_id: None
         self._lock = threading.Lock()
         self._brokers = _Brokers()
         self._waiting: dict[Callable[[], object], None] = {}  # called in this order when brokers are known
@@ -173,10 +175,13 @@ class MetadataCache:
         """Replace the live brokers and the controller. The first time, make the calls that wait for brokers."""
         found = _Brokers(brokers)
         with self._lock:
+            before = self.controller_id
             self.controller_id, self._brokers = controller_id, found
             waiting: dict[Callable[[], object], None] = {}
             if found.by_id:
                 waiting, self._waiting = self._waiting, {}
+        if before not in (NO_CONTROLLER, controller_id):
+            self.on_controller_replaced(before)
         for call in waiting:
             try:
                 call()

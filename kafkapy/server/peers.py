@@ -88,6 +88,16 @@ class Peers:
             return OwnController(self._services)
         return self.link(controller, _CONTROLLER)
 
+    def forget_controller(self, broker_id: int) -> None:
+        """Close the link to a broker that is not the controller any more. Requests without a response fail, so that
+        they are sent to the next controller at once: the former one may be frozen, or cut off from ZooKeeper, and hold
+        its responses back.
+        """
+        with self._lock:
+            link = self._links.pop((broker_id, _CONTROLLER), None)
+        if link is not None:
+            link.close()
+
     def close(self) -> None:
         """Close all links. Requests that have no response yet, and later ones, fail with LinkError."""
         with self._lock:

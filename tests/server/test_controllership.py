@@ -1,10 +1,12 @@
 """The terms of a broker as controller."""
 
+import socket
 from pathlib import Path
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.metadata.cache import MetadataCache
+from kafkapy.metadata.cache import LiveBroker, MetadataCache
 from kafkapy.metadata.cluster import ClusterRegistry
+from kafkapy.replica.isr_changes import IsrChange
 from kafkapy.server.controllership import Controllership
 from kafkapy.server.for_brokers import OwnController
 from kafkapy.server.producer_id_requests import ask_for_producer_ids
@@ -48,3 +50,30 @@ def test_a_request_that_comes_while_the_controller_changes_is_not_taken_for_anot
         assert (partition.leader_epoch, partition.gone) == (0, None)
     finally:
         server.stop()
+
+
+def test_a_request_that_the_former_controller_does_not_answer_is_sent_to_the_next_one(tmp_path: Path) -> None:
+    """The former one may be frozen, or cut off from ZooKeeper: its response would be waited for during
+    controller.socket.timeout.ms, and the ISR of a partition could not change meanwhile.
+    """
+    server = start_broker(tmp_path, broker_id=0)
+    cache = server.services.cache
+    with socket.create_server(("127.0.0.1", 0)) as former, socket.create_server(("127.0.0.1", 0)) as successor:
+        addresses = {7: former.getsockname()[:2], 8: successor.getsockname()[:2]}
+        brokers = [LiveBroker(one, {"PLAINTEXT": address}) for one, address in addresses.items()]
+        try:
+            cache.set_brokers(7, [*cache.live_brokers(), *brokers])
+            change = IsrChange("t", bytes(range(16)), 0, 0, 0, [0])
+            former.settimeout(30)
+            assert server._isr_changes.submit(change, print)
+            with former.accept()[0] as connection:
+                assert connection.recv(1)
+                cache.set_brokers(8, cache.live_brokers())
+                successor.settimeout(20)  # which is less than controller.socket.timeout.ms
+                with successor.accept()[0] as another:
+                    assert another.recv(1)
+                connection.settimeout(20)
+                while connection.recv(1000):
+                    pass  # it is closed
+        finally:
+            server.stop()
