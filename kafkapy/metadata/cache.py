@@ -281,7 +281,7 @@ class MetadataCache:
         return deleted
 
     def _is_another(self, topic: str, topic_id: bytes) -> bool:
-        """Return True if the cache has an earlier topic of this name, whose deletion this broker was not told."""
+        """Return True if the cache has an earlier topic of this name, of whose deletion this broker does not know."""
         before = self._ids.get(topic, ZERO_ID)
         return ZERO_ID not in (before, topic_id) and before != topic_id
 

@@ -124,8 +124,8 @@ class ClusterRegistry:
         return features if isinstance(features, dict) else {}
 
     def features_epoch(self) -> int:
-        """Return the epoch of the finalized features, which clients are told: the version of their node. -1 if there is
-        none, features are disabled, or the node cannot be decoded."""
+        """Return the epoch of the finalized features, the version of their node, for ApiVersions. -1 if there are none,
+        features are disabled, or the node cannot be decoded."""
         node = self._tree.find(paths.FEATURE)
         value = self._features()
         is_enabled = value is not None and value.get("status") == _FEATURES_ENABLED

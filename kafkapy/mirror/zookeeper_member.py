@@ -4,7 +4,7 @@ The connector gives up partitions in its own thread. That thread waits until the
 the records that were read from these partitions.
 
 For exactly-once delivery, start offsets do not come from the group: the connector reads a partition only after `seek`.
-Each seek returns a new OwnedPartition, so that chunks fetched after the seek can be told from earlier chunks.
+Each seek returns a new OwnedPartition, so that chunks fetched after the seek can be distinguished from earlier chunks.
 """
 
 from __future__ import annotations

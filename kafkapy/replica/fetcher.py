@@ -38,7 +38,7 @@ LOWEST_VERSION = 12  # the first with last_fetched_epoch: each response says if 
 APPENDED_AT_ONCE = 64 << 10
 _THROTTLED_S = 0.1  # between two checks if the throttle lets a partition continue
 # Back-offs at the beginning of a role, while the leader may not have its role yet. With replica.fetch.backoff.ms, as in
-# Apache Kafka, producers with acks=all would wait that long for a follower that was told of the new leader before it.
+# Apache Kafka, producers with acks=all would wait that long for a follower whose role came before that of the leader.
 _FIRST_BACKOFFS_S = (0.02, 0.05, 0.1, 0.2)
 _NOT_LEADER_YET = (
     Errors.UNKNOWN_LEADER_EPOCH,

@@ -39,7 +39,7 @@ class Controllership:
     def stand(self) -> bool:
         """Stand for election. Return True if this broker is the controller now, False if another broker is."""
         term = self._cluster.become_controller(self._services.broker_id, self._services.clock.time_ms())
-        if term is not None:  # first the topics: whoever sees that this broker is the controller may look for them
+        if term is not None:  # first the topics: threads that see that this broker is the controller may need them
             wait(self._tree.load_below, paths.FOR_CONTROLLER)
         self._fence.set_term(term)
         if term is not None:

@@ -1,4 +1,4 @@
-"""What a broker does about topics that were deleted while its session with ZooKeeper had expired.
+"""Removes topics from the metadata cache that were deleted while its session with ZooKeeper had expired.
 
 The controller sends the deletion of a topic to registered brokers only, and after the next registration it sends the
 topics that exist. Kafka's brokers keep and show a topic that was deleted in between until they are restarted.
