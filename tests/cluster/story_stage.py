@@ -1,7 +1,6 @@
-"""The cluster in which a story is told: broker 1 is the controller, Apache Kafka's or kafkapy's.
+"""What clients, leaders, people and old tools do in the cluster in which a story is told.
 
-All else is the same under both: a ZooKeeper, broker 2, which is kafkapy, and the recording brokers 3, 4 and 5. What the
-methods return, and what `look` finds, has names instead of ports and topic ids, so that two stages can be compared.
+The methods return the responses, with names in place of what differs between two clusters that are alike.
 """
 
 from __future__ import annotations
@@ -9,231 +8,21 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import signal
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from kafkapy.errors import Errors
 from kafkapy.protocol import apis
-from kafkapy.protocol.apis import Api
-from kafkapy.protocol.message import Message
-from tests.cluster.recording_broker import RecordingBroker
-from tests.cluster.told import Known, told
-from tests.harness.brokers import KafkaBroker, KafkapyBroker, free_port
-from tests.harness.wire import Wire
-from tests.harness.zookeeper import ZooKeeper
-
-CONTROLLER, OTHER, RECORDING = 1, 2, (3, 4, 5)
-SETTINGS = {
-    "num.partitions": "1",
-    "default.replication.factor": "2",
-    "auto.create.topics.enable": "true",
-    "auto.leader.rebalance.enable": "false",  # runs by a timer: when is not the controller's decision
-    "unclean.leader.election.enable": "false",
-    "replica.lag.time.max.ms": "3600000",  # recording brokers never fetch
-    "replica.fetch.backoff.ms": "200",
-    "zookeeper.session.timeout.ms": "20000",
-    "controlled.shutdown.retry.backoff.ms": "200",
-    "controlled.shutdown.max.retries": "2",
-    "offsets.topic.replication.factor": "1",
-    "offsets.topic.num.partitions": "1",
-    "log.cleaner.enable": "false",
-}
-# How often, and how far apart, a stage is looked at and found unchanged before it is quiet.
-_LOOKS, _APART_S = 4, 0.03
-_QUIET_S = 60.0
-_MISSING = "no-such-topic"
-_SINCE_EPOCH = ("timestamp",)
+from tests.cluster.story_cluster import StoryCluster
 
 Assignment = Sequence[Sequence[int]]
 
 
-class Stage:
-    """A cluster whose controller is of the given kind, "kafka" or "kafkapy"."""
-
-    def __init__(self, directory: Path, kind: str) -> None:
-        self.kind = kind
-        self._directory = directory
-        self._closing = contextlib.ExitStack()
-        self._ids: dict[bytes, str] = {}
-        self._generations: dict[str, int] = {}
-        self._epochs: dict[str, int] = {}
-        self._known = {one: Known() for one in RECORDING}
-        try:
-            self.zookeeper = ZooKeeper(directory / "zookeeper")
-            self._closing.callback(self.zookeeper.stop)
-            self.tree = KazooClient(hosts=self.zookeeper.address, timeout=60)
-            self.tree.start(timeout=30)
-            self._closing.callback(self._close_tree)
-            self.ports = {CONTROLLER: free_port(), OTHER: free_port()}
-            self.controller = self._start_controller()
-            self._closing.callback(lambda: self.controller.process.kill())
-            self._wire = Wire(f"127.0.0.1:{self.ports[CONTROLLER]}", 90)
-            self._closing.callback(lambda: self._wire.close())
-            self.other: KafkapyBroker | None = None
-            self._closing.callback(self._end_other)
-            self.recording = {one: RecordingBroker(self.tree, one) for one in RECORDING}
-            for one in self.recording.values():
-                self._closing.callback(one.close)
-                self.ports[one.broker_id] = one.port
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        self._closing.close()
-
-    def _close_tree(self) -> None:
-        self.tree.stop()
-        self.tree.close()
-
-    def _start_controller(self) -> KafkaBroker | KafkapyBroker:
-        settings = {**SETTINGS, "broker.id": str(CONTROLLER)}
-        directory, port = self._directory / "controller", self.ports[CONTROLLER]
-        if self.kind == "kafka":
-            return KafkaBroker(directory, settings, port=port, zookeeper=self.zookeeper.address)
-        return KafkapyBroker(directory, {**settings, "zookeeper.connect": self.zookeeper.address}, port=port)
-
-    # --- brokers
-
-    def start_other(self, in_sync: Sequence[tuple[str, int]] = ()) -> None:
-        """Start broker 2, and wait until it is registered, and is in the ISR of these partitions."""
-        settings = {**SETTINGS, "broker.id": str(OTHER), "zookeeper.connect": self.zookeeper.address}
-        self.other = KafkapyBroker(self._directory / "other", settings, port=self.ports[OTHER])
-        self.until(lambda: self.tree.exists(f"/brokers/ids/{OTHER}"))
-        for topic, partition in in_sync:
-            self.until(lambda topic=topic, partition=partition: OTHER in self.state(topic, partition)[0]["isr"])
-
-    def stop_other(self) -> None:
-        """Stop broker 2, which shuts down under control."""
-        assert self.other is not None
-        self.other.stop()
-        self.other = None
-        self.until(lambda: not self.tree.exists(f"/brokers/ids/{OTHER}"))
-
-    def kill_other(self) -> None:
-        """Kill broker 2, and end its session."""
-        assert self.other is not None
-        self.other.kill()
-        self.other = None
-        self.tree.delete(f"/brokers/ids/{OTHER}")
-
-    def _end_other(self) -> None:
-        if self.other is not None:
-            self.other.kill()
-
-    def start(self, *brokers: int, rack: str = "") -> None:
-        """Register recording brokers, one after the other. What they knew is forgotten."""
-        for one in brokers:
-            self._known[one] = Known()
-            self.recording[one].start(rack)
-            self.settle()
-
-    def stop(self, *brokers: int) -> None:
-        """End the sessions of recording brokers, one after the other: if two are gone at once, it depends on Kafka's
-        hash maps which of them stays in an ISR."""
-        for one in brokers:
-            self.recording[one].stop()
-            self.settle()
-
-    def restart_with_disk(self, broker: int) -> None:
-        """Restart a recording broker; all its disks work again."""
-        self.recording[broker].failed.clear()
-        self.bounce(broker)
-
-    def fail_directory(self, broker: int, *partitions: tuple[str, int]) -> None:
-        """Let a recording broker lose replicas, and tell the controller."""
-        self.recording[broker].failed.update(partitions)
-        self.note_directory(broker)
-
-    def bounce(self, broker: int) -> None:
-        self._known[broker] = Known()
-        self.recording[broker].bounce()
-
-    def shut_down(self, broker: int, *, epoch: int | None = None) -> Any:
-        """Ask for the controlled shutdown of a recording broker."""
-        epoch = self.recording[broker].epoch if epoch is None else epoch
-        return self.call(apis.CONTROLLED_SHUTDOWN, 3, broker_id=broker, broker_epoch=epoch)
-
-    def move_controller(self) -> None:
-        """End the controller's term; broker 1 is elected again, because broker 2 is stopped meanwhile."""
-        epoch = self.tree.get("/controller_epoch")[0]
-        for one in RECORDING:
-            self._known[one] = Known()
-        if self.other is not None:
-            self.other.process.child.send_signal(signal.SIGSTOP)
-        try:
-            self.tree.delete("/controller")
-            self.until(lambda: self.tree.get("/controller_epoch")[0] != epoch)
-        finally:
-            if self.other is not None:
-                self.other.process.child.send_signal(signal.SIGCONT)
-
-    def restart_controller(self, while_down: Callable[[Stage], None] = lambda stage: None) -> None:
-        """Kill broker 1, which ends the controller's term, do something else, and start it again."""
-        if self.other is not None:
-            self.other.process.child.send_signal(signal.SIGSTOP)
-        try:
-            self._wire.close()
-            self.controller.process.kill()
-            for path in ("/controller", f"/brokers/ids/{CONTROLLER}"):
-                self.tree.delete(path)
-            while_down(self)
-            for one in RECORDING:
-                self._known[one] = Known()
-            self.controller = self._start_controller()
-            self._wire = Wire(f"127.0.0.1:{self.ports[CONTROLLER]}", 90)
-        finally:
-            if self.other is not None:
-                self.other.process.child.send_signal(signal.SIGCONT)
+class Stage(StoryCluster):
+    """The cluster, and all that can happen in it."""
 
     # --- requests of clients and brokers to the controller
-
-    def call(self, api: Api, version: int, **fields: Any) -> Any:
-        """Send a request to the controller; return the response with names, without messages of errors."""
-        return self._named(self._wire.call(api, version, **fields))
-
-    def _named(self, value: Any, topic: str | None = None) -> Any:
-        """Return a message as a dict, without what differs between two clusters that are alike."""
-        if isinstance(value, Message):
-            names = [getattr(value, field, None) for field in ("name", "topic_name", "topic")]
-            topic = next((one for one in names if isinstance(one, str) and one), topic)
-            skipped = ("error_message", "throttle_time_ms", "cluster_id")
-            found = {}
-            for field in value._fields:
-                if field in skipped:
-                    continue
-                one = getattr(value, field)
-                if field == "topic_id":
-                    one = self.id_name(one, topic)
-                elif field == "port":
-                    one = self.port_name(one)
-                found[field] = self._named(one, topic)
-            return found
-        if isinstance(value, list | tuple):
-            values = [self._named(one, topic) for one in value]
-            # Kafka's results are in the order of a hash map.
-            return sorted(values, key=str) if any(isinstance(one, dict) for one in values) else values
-        return value
-
-    def port_name(self, port: int) -> str:
-        return next((f"port of {one}" for one, its in self.ports.items() if its == port), str(port))
-
-    def id_name(self, topic_id: bytes, topic: str | None = None) -> str:
-        """Return a name for a topic id: the topic's name, and a number if the topic has had another id before."""
-        if topic_id == bytes(16):
-            return "no id"
-        if topic_id not in self._ids:
-            if topic is None:
-                return "unknown id"
-            number = self._generations[topic] = self._generations.get(topic, 0) + 1
-            self._ids[topic_id] = f"id {number} of {topic}"
-        return self._ids[topic_id]
 
     def topic_id(self, topic: str) -> bytes:
         """Return the topic id in the tree."""
@@ -323,11 +112,6 @@ class Stage:
         make = apis.UPDATE_FEATURES.Request.FeatureUpdates
         one = make(feature=name, max_version_level=level, upgrade_type=upgrade_type)
         return self.call(apis.UPDATE_FEATURES, 1, feature_updates=[one])
-
-    def state(self, topic: str, partition: int) -> tuple[dict[str, Any], int]:
-        """Return a partition's state in the tree, and the version of its node."""
-        data, stat = self.tree.get(f"/brokers/topics/{topic}/partitions/{partition}/state")
-        return json.loads(data), stat.version
 
     def alter_isr(
         self,
@@ -422,6 +206,11 @@ class Stage:
     def note_directory(self, broker: int) -> None:
         self.note("/log_dir_event_notification/log_dir_event_", {"version": 1, "broker": broker, "event": 1})
 
+    def fail_directory(self, broker: int, *partitions: tuple[str, int]) -> None:
+        """Let a recording broker lose replicas, and tell the controller."""
+        self.recording[broker].failed.update(partitions)
+        self.note_directory(broker)
+
     def note_isr(self, topic: str, partition: int) -> None:
         what = {"version": 1, "partitions": [{"topic": topic, "partition": partition}]}
         self.note("/isr_change_notification/isr_change_", what)
@@ -471,157 +260,3 @@ class Stage:
         self.write(f"/config/topics/{topic}", {"version": 1, "config": config})
         note = {"version": 2, "entity_path": f"topics/{topic}"}
         self.tree.create("/config/changes/config_change_", json.dumps(note).encode(), sequence=True)
-
-    # --- waiting
-
-    def until(self, condition: Callable[[], object], what: str = "") -> None:
-        """Wait until the condition is true."""
-        deadline = time.monotonic() + _QUIET_S
-        while not condition():
-            assert time.monotonic() < deadline, f"{self.kind}: {what or 'not in time'}"
-            time.sleep(0.01)
-
-    def settle(self) -> None:
-        """Wait until nothing changes any more: neither the tree, nor what brokers say, nor what they are sent."""
-        deadline = time.monotonic() + _QUIET_S
-        before, unchanged = None, 0
-        while unchanged < _LOOKS:
-            now = self._digest()
-            led = [_led(one) for one in now[-1].values()]
-            is_known = all(one == led[0] for one in led)  # to both brokers
-            assert time.monotonic() < deadline, (
-                f"{self.kind}: not quiet after {_QUIET_S:.0f} s: {[*_different(*led[-2:])] or (before, now)}"
-            )
-            unchanged = unchanged + 1 if now == before and is_known else 0
-            before = now
-            time.sleep(_APART_S)
-
-    def _digest(self) -> Any:
-        # Behind all that the controller has to do already.
-        make = apis.ELECT_LEADERS.Request.TopicPartitions
-        asked = [make(topic=_MISSING, partitions=[0])]
-        self._wire.call(apis.ELECT_LEADERS, 2, election_type=0, topic_partitions=asked, timeout_ms=30_000)
-        changes = [line for line in self.zookeeper.ask("srvr").splitlines() if line.startswith("Zxid")]
-        return changes, [one.count for one in self.recording.values()], self.metadata()
-
-    # --- what there is to see
-
-    def look(self) -> dict[str, Any]:
-        """Return what the tree, the brokers and the recordings have to show, each a dict of its own."""
-        nodes = self.nodes()
-        epochs = {}
-        for path, value in nodes.items():
-            if path.endswith("/state") and isinstance(value, dict):
-                topic, partition = path.split("/")[3:6:2]
-                epochs[f"{topic}-{partition}"] = value.pop("leader_epoch")
-        rises = {about: epoch - self._epochs.get(about, 0) for about, epoch in epochs.items()}
-        self._epochs = epochs
-        seen: dict[str, Any] = {
-            "znodes": nodes,
-            "rises of epochs": {about: rise for about, rise in rises.items() if rise},
-            "metadata": self.metadata(epochs),
-            "reassignments": self.call(apis.LIST_PARTITION_REASSIGNMENTS, 0, topics=None, timeout_ms=30_000)["topics"],
-        }
-        for broker_id, one in self.recording.items():
-            sayings = told(one.take(), self._known[broker_id], self, epochs)
-            seen[f"sent to {broker_id}"] = {about: its for about, its in sayings.items() if not _is_random(about)}
-        return seen
-
-    def metadata(self, epochs: Mapping[str, int] = {}) -> dict[str, Any]:
-        """Return what Metadata of the real brokers says: topics by name, brokers by id. Leader epochs are counted from
-        `epochs`.
-        """
-        running = [CONTROLLER] if self.other is None else [CONTROLLER, OTHER]
-        return {f"of {one}": self._metadata(one, epochs) for one in running}
-
-    def _metadata(self, broker: int, epochs: Mapping[str, int]) -> Any:
-        with Wire(f"127.0.0.1:{self.ports[broker]}", 60) as wire:
-            found = self._named(wire.call(apis.METADATA, 12, topics=None, allow_auto_topic_creation=False))
-        topics = {one["name"]: one for one in found["topics"]}
-        for name, one in topics.items():
-            one["partitions"] = {part["partition_index"]: part for part in one["partitions"]}
-            for index, part in one["partitions"].items():
-                part["leader_epoch"] -= epochs.get(f"{name}-{index}", 0)
-            if _is_random(name):
-                one["partitions"] = [len(part["isr_nodes"]) for part in one["partitions"].values()]
-        return {
-            "topics": topics,
-            "brokers": {one["node_id"]: (one["port"], one["rack"]) for one in found["brokers"]},
-            "controller": found["controller_id"],
-        }
-
-    def nodes(self) -> dict[str, Any]:
-        """Return the content of all nodes, by path."""
-        found: dict[str, Any] = {}
-        level = ["/"]
-        while level:
-            waiting = [(path, self.tree.get_async(path), self.tree.get_children_async(path)) for path in level]
-            level = []
-            for path, data, children in waiting:
-                try:
-                    content, names = data.get()[0], children.get()
-                except NoNodeError:
-                    continue
-                if path != "/":
-                    is_random = "/random-" in path and path.startswith("/brokers/topics")
-                    found[path] = "random" if is_random else self._node(path, content)
-                level += [f"{path.rstrip('/')}/{name}" for name in names if f"{path}{name}" != "/zookeeper"]
-        return dict(sorted(found.items()))
-
-    def _node(self, path: str, content: bytes | None) -> Any:
-        if not content:
-            return "empty"
-        if path == "/cluster/id":
-            return "the cluster's id"
-        try:
-            value = json.loads(content)
-        except ValueError:
-            return content
-        if not isinstance(value, dict):
-            return value
-        for field in _SINCE_EPOCH:
-            value.pop(field, None)
-        if path.startswith("/brokers/ids/"):
-            value = {field: value.get(field) for field in ("version", "rack", "features")}
-        if "topic_id" in value:
-            topic_id = base64.urlsafe_b64decode(value["topic_id"] + "==")
-            value["topic_id"] = self.id_name(topic_id, path.rpartition("/")[2])
-        return value
-
-
-def _led(metadata: Any) -> Any:
-    """Return what Metadata says of partitions with a leader, and of the brokers."""
-    topics = metadata["topics"]
-    partitions = {name: one["partitions"] for name, one in topics.items() if not _is_random(name)}
-    led: dict[Any, Any] = {
-        (name, index): part
-        for name, parts in partitions.items()
-        for index, part in parts.items()
-        if part["leader_id"] >= 0
-    }
-    return led | {"brokers": metadata["brokers"], "controller": metadata["controller"]}
-
-
-def _different(one: Any, other: Any = None) -> Iterator[Any]:
-    for key in {*one, *(other or {})}:
-        if other and one.get(key) != other.get(key):
-            yield key, one.get(key), other.get(key)
-
-
-def _is_random(name: str) -> bool:
-    return name.startswith("random-")
-
-
-def errors_of(answer: Any) -> set[int]:
-    """Return all error codes in a response."""
-    if isinstance(answer, dict):
-        found = {answer["error_code"]} if "error_code" in answer else set()
-        return found.union(*(errors_of(one) for one in answer.values()))
-    if isinstance(answer, list):
-        return set().union(*(errors_of(one) for one in answer))
-    return set()
-
-
-def refused(answer: Any) -> bool:
-    """Return True if a response has any error."""
-    return errors_of(answer) != {Errors.NONE}

@@ -13,9 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from tests.cluster.story import STORY, Step
 from tests.cluster.story_stage import Stage
 from tests.cluster.told import compare
+
+pytestmark = [pytest.mark.other_runtime, pytest.mark.timeout(600)]
 
 
 class Difference(NamedTuple):

@@ -15,14 +15,12 @@ A broker that has just started, and every broker when a controller's term begins
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkapy.metadata.cache import LEADER_DURING_DELETE
 from kafkapy.metadata.roles import TOPIC_DELETED
 from kafkapy.protocol.apis import LEADER_AND_ISR, UPDATE_METADATA, Api
-
-if TYPE_CHECKING:
-    from tests.cluster.story_stage import Stage
+from tests.cluster.story_names import Names
 
 BROKERS = "live brokers"
 Saying = tuple[str, Any]  # what kind, and what
@@ -34,11 +32,11 @@ class Known:
     def __init__(self) -> None:
         self.last: dict[tuple[str, str], Any] = {}
         self.epochs: dict[tuple[str, str], int] = {}  # of the last role, also by topic id
-        self.names: dict[str, str] = {}  # of the topic id in the last role
+        self.generations: dict[str, str] = {}  # of the topic id in the last role
 
 
 def told(
-    requests: list[tuple[Api, Any]], known: Known, stage: Stage, epochs: Mapping[str, int]
+    requests: list[tuple[Api, Any]], known: Known, names: Names, epochs: Mapping[str, int]
 ) -> dict[str, list[Saying]]:
     """Return what the requests say that is new, in order, for each partition, and of the live brokers. `epochs` are the
     present leader epochs, by "topic-partition".
@@ -57,8 +55,7 @@ def told(
     for api, request in requests:
         if api is UPDATE_METADATA:
             brokers = {
-                one.id: ([stage.port_name(each.port) for each in one.endpoints], one.rack)
-                for one in request.live_brokers
+                one.id: ([names.port(each.port) for each in one.endpoints], one.rack) for one in request.live_brokers
             }
             say("brokers", BROKERS, dict(sorted(brokers.items())))
         for topic in request.topic_states:
@@ -68,18 +65,18 @@ def told(
                     leaders = {each.broker_id for each in request.live_leaders}
                     what = _fields(one, "leader", "leader_epoch", "isr", "replicas", "is_new")
                     what |= _fields(one, "adding_replicas", "removing_replicas", "leader_recovery_state")
-                    name = what["id"] = stage.id_name(topic.topic_id, topic.topic_name)
+                    generation = what["id"] = names.topic_id(topic.topic_id, topic.topic_name)
                     what["address of leader"] = one.leader in leaders
-                    if one.leader_epoch > known.epochs.get((about, name), -1):  # otherwise a broker ignores it
+                    if one.leader_epoch > known.epochs.get((about, generation), -1):  # otherwise a broker ignores it
                         say("role", about, what)
-                    known.epochs[about, name] = one.leader_epoch
-                    known.names[about] = name
+                    known.epochs[about, generation] = one.leader_epoch
+                    known.generations[about] = generation
                 elif api is UPDATE_METADATA and one.leader == LEADER_DURING_DELETE:
                     say("leader", about, "forget it")
                 elif api is UPDATE_METADATA:
                     what = _fields(one, "leader", "leader_epoch", "isr", "replicas")
                     what |= _fields(one, "offline_replicas")
-                    what["id"] = stage.id_name(topic.topic_id, topic.topic_name)
+                    what["id"] = names.topic_id(topic.topic_id, topic.topic_name)
                     say("leader", about, what)
                 else:
                     say("stop", about, (_stop(one.leader_epoch, known, about), one.delete_partition))
@@ -90,7 +87,7 @@ def _stop(leader_epoch: int, known: Known, about: str) -> str:
     """Return what a broker makes of the leader epoch in a StopReplica request."""
     if leader_epoch == TOPIC_DELETED:
         return "the topic is deleted"
-    last = known.epochs.get((about, known.names.get(about, "")), -1)
+    last = known.epochs.get((about, known.generations.get(about, "")), -1)
     return "too old" if -1 < leader_epoch < last else "of now"
 
 

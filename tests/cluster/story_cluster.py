@@ -1,0 +1,247 @@
+"""The cluster in which a story is told: broker 1 is the controller, Apache Kafka's or kafkapy's.
+
+All else is the same under both: a ZooKeeper, broker 2, which is kafkapy, and the recording brokers 3, 4 and 5.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from kafkapy.protocol import apis
+from kafkapy.protocol.apis import Api
+from tests.cluster.recording_broker import RecordingBroker
+from tests.cluster.story_names import Names
+from tests.cluster.story_view import different, is_random, led, metadata, nodes
+from tests.cluster.told import Known, told
+from tests.harness.brokers import KafkaBroker, KafkapyBroker, free_port
+from tests.harness.wire import Wire
+from tests.harness.zookeeper import ZooKeeper
+
+CONTROLLER, OTHER, RECORDING = 1, 2, (3, 4, 5)
+SETTINGS = {
+    "num.partitions": "1",
+    "default.replication.factor": "2",
+    "auto.create.topics.enable": "true",
+    "auto.leader.rebalance.enable": "false",  # runs by a timer: when is not the controller's decision
+    "unclean.leader.election.enable": "false",
+    "replica.lag.time.max.ms": "3600000",  # recording brokers never fetch
+    "replica.fetch.backoff.ms": "200",
+    "zookeeper.session.timeout.ms": "20000",
+    "controlled.shutdown.retry.backoff.ms": "200",
+    "controlled.shutdown.max.retries": "2",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "log.cleaner.enable": "false",
+}
+# How often, and how far apart, a stage is looked at and found unchanged before it is quiet.
+_LOOKS, _APART_S = 4, 0.03
+_QUIET_S = 60.0
+_MISSING = "no-such-topic"
+
+
+class StoryCluster:
+    """A cluster whose controller is of the given kind, "kafka" or "kafkapy"."""
+
+    def __init__(self, directory: Path, kind: str) -> None:
+        self.kind = kind
+        self._directory = directory
+        self._closing = contextlib.ExitStack()
+        self._epochs: dict[str, int] = {}
+        self._known = {one: Known() for one in RECORDING}
+        try:
+            self.zookeeper = ZooKeeper(directory / "zookeeper")
+            self._closing.callback(self.zookeeper.stop)
+            self.tree = KazooClient(hosts=self.zookeeper.address, timeout=60)
+            self.tree.start(timeout=30)
+            self._closing.callback(self._close_tree)
+            self.ports = {CONTROLLER: free_port(), OTHER: free_port()}
+            self.names = Names(self.ports)
+            self.controller = self._start_controller()
+            self._closing.callback(lambda: self.controller.process.kill())
+            self._wire = Wire(f"127.0.0.1:{self.ports[CONTROLLER]}", 90)
+            self._closing.callback(lambda: self._wire.close())
+            self.other: KafkapyBroker | None = None
+            self._closing.callback(self._end_other)
+            self.recording = {one: RecordingBroker(self.tree, one) for one in RECORDING}
+            for one in self.recording.values():
+                self._closing.callback(one.close)
+                self.ports[one.broker_id] = one.port
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._closing.close()
+
+    def _close_tree(self) -> None:
+        self.tree.stop()
+        self.tree.close()
+
+    def _start_controller(self) -> KafkaBroker | KafkapyBroker:
+        settings = {**SETTINGS, "broker.id": str(CONTROLLER)}
+        directory, port = self._directory / "controller", self.ports[CONTROLLER]
+        if self.kind == "kafka":
+            return KafkaBroker(directory, settings, port=port, zookeeper=self.zookeeper.address)
+        return KafkapyBroker(directory, {**settings, "zookeeper.connect": self.zookeeper.address}, port=port)
+
+    # --- brokers
+
+    def start_other(self, in_sync: Sequence[tuple[str, int]] = ()) -> None:
+        """Start broker 2, and wait until it is registered, and is in the ISR of these partitions."""
+        settings = {**SETTINGS, "broker.id": str(OTHER), "zookeeper.connect": self.zookeeper.address}
+        self.other = KafkapyBroker(self._directory / "other", settings, port=self.ports[OTHER])
+        self.until(lambda: self.tree.exists(f"/brokers/ids/{OTHER}"))
+        for topic, partition in in_sync:
+            self.until(lambda topic=topic, partition=partition: OTHER in self.state(topic, partition)[0]["isr"])
+
+    def stop_other(self) -> None:
+        """Stop broker 2, which shuts down under control."""
+        assert self.other is not None
+        self.other.stop()
+        self.other = None
+        self.until(lambda: not self.tree.exists(f"/brokers/ids/{OTHER}"))
+
+    def kill_other(self) -> None:
+        """Kill broker 2, and end its session."""
+        assert self.other is not None
+        self.other.kill()
+        self.other = None
+        self.tree.delete(f"/brokers/ids/{OTHER}")
+
+    def _end_other(self) -> None:
+        if self.other is not None:
+            self.other.kill()
+
+    def start(self, *brokers: int, rack: str = "") -> None:
+        """Register recording brokers, one after the other. What they knew is forgotten."""
+        for one in brokers:
+            self._known[one] = Known()
+            self.recording[one].start(rack)
+            self.settle()
+
+    def stop(self, *brokers: int) -> None:
+        """End the sessions of recording brokers, one after the other: if two are gone at once, it depends on Kafka's
+        hash maps which of them stays in an ISR."""
+        for one in brokers:
+            self.recording[one].stop()
+            self.settle()
+
+    def restart_with_disk(self, broker: int) -> None:
+        """Restart a recording broker; all its disks work again."""
+        self.recording[broker].failed.clear()
+        self.bounce(broker)
+
+    def bounce(self, broker: int) -> None:
+        self._known[broker] = Known()
+        self.recording[broker].bounce()
+
+    def shut_down(self, broker: int, *, epoch: int | None = None) -> Any:
+        """Ask for the controlled shutdown of a recording broker."""
+        epoch = self.recording[broker].epoch if epoch is None else epoch
+        return self.call(apis.CONTROLLED_SHUTDOWN, 3, broker_id=broker, broker_epoch=epoch)
+
+    def move_controller(self) -> None:
+        """End the controller's term; broker 1 is elected again, because broker 2 is stopped meanwhile."""
+        epoch = self.tree.get("/controller_epoch")[0]
+        for one in RECORDING:
+            self._known[one] = Known()
+        if self.other is not None:
+            self.other.process.child.send_signal(signal.SIGSTOP)
+        try:
+            self.tree.delete("/controller")
+            self.until(lambda: self.tree.get("/controller_epoch")[0] != epoch)
+        finally:
+            if self.other is not None:
+                self.other.process.child.send_signal(signal.SIGCONT)
+
+    def restart_controller(self, while_down: Callable[[Any], None] = lambda stage: None) -> None:
+        """Kill broker 1, which ends the controller's term, do something else, and start it again."""
+        if self.other is not None:
+            self.other.process.child.send_signal(signal.SIGSTOP)
+        try:
+            self._wire.close()
+            self.controller.process.kill()
+            for path in ("/controller", f"/brokers/ids/{CONTROLLER}"):
+                self.tree.delete(path)
+            while_down(self)
+            for one in RECORDING:
+                self._known[one] = Known()
+            self.controller = self._start_controller()
+            self._wire = Wire(f"127.0.0.1:{self.ports[CONTROLLER]}", 90)
+        finally:
+            if self.other is not None:
+                self.other.process.child.send_signal(signal.SIGCONT)
+
+    def state(self, topic: str, partition: int) -> tuple[dict[str, Any], int]:
+        """Return a partition's state in the tree, and the version of its node."""
+        data, stat = self.tree.get(f"/brokers/topics/{topic}/partitions/{partition}/state")
+        return json.loads(data), stat.version
+
+    def call(self, api: Api, version: int, **fields: Any) -> Any:
+        """Send a request to the controller; return the response with names, without messages of errors."""
+        return self.names.message(self._wire.call(api, version, **fields))
+
+    # --- waiting
+
+    def until(self, condition: Callable[[], object], what: str = "") -> None:
+        """Wait until the condition is true."""
+        deadline = time.monotonic() + _QUIET_S
+        while not condition():
+            assert time.monotonic() < deadline, f"{self.kind}: {what or 'not in time'}"
+            time.sleep(0.01)
+
+    def settle(self) -> None:
+        """Wait until nothing changes any more: neither the tree, nor what brokers say, nor what they are sent."""
+        deadline = time.monotonic() + _QUIET_S
+        before, unchanged = None, 0
+        while unchanged < _LOOKS:
+            now = self._digest()
+            known = [led(one) for one in now[-1].values()]  # to each of the real brokers
+            unknown = list(different(known[0], known[-1]))
+            assert time.monotonic() < deadline, f"{self.kind}: not quiet after {_QUIET_S:.0f} s: {unknown or now}"
+            unchanged = unchanged + 1 if now == before and not unknown else 0
+            before = now
+            time.sleep(_APART_S)
+
+    def _digest(self) -> Any:
+        # Behind all that the controller has to do already.
+        make = apis.ELECT_LEADERS.Request.TopicPartitions
+        asked = [make(topic=_MISSING, partitions=[0])]
+        self._wire.call(apis.ELECT_LEADERS, 2, election_type=0, topic_partitions=asked, timeout_ms=30_000)
+        changes = [line for line in self.zookeeper.ask("srvr").splitlines() if line.startswith("Zxid")]
+        return changes, [one.count for one in self.recording.values()], self._metadata({})
+
+    # --- what there is to see
+
+    def look(self) -> dict[str, Any]:
+        """Return what the tree, the brokers and the recordings have to show, each a dict of its own."""
+        found = nodes(self.tree, self.names)
+        epochs = {}
+        for path, value in found.items():
+            if path.endswith("/state") and isinstance(value, dict):
+                topic, partition = path.split("/")[3:6:2]
+                epochs[f"{topic}-{partition}"] = value.pop("leader_epoch")
+        rises = {about: epoch - self._epochs.get(about, 0) for about, epoch in epochs.items()}
+        self._epochs = epochs
+        seen: dict[str, Any] = {
+            "znodes": found,
+            "rises of epochs": {about: rise for about, rise in rises.items() if rise},
+            "metadata": self._metadata(epochs),
+            "reassignments": self.call(apis.LIST_PARTITION_REASSIGNMENTS, 0, topics=None, timeout_ms=30_000)["topics"],
+        }
+        for broker_id, one in self.recording.items():
+            sayings = told(one.take(), self._known[broker_id], self.names, epochs)
+            seen[f"sent to {broker_id}"] = {about: its for about, its in sayings.items() if not is_random(about)}
+        return seen
+
+    def _metadata(self, epochs: Mapping[str, int]) -> dict[str, Any]:
+        running = [CONTROLLER] if self.other is None else [CONTROLLER, OTHER]
+        return {f"of {one}": metadata(f"127.0.0.1:{self.ports[one]}", self.names, epochs) for one in running}
