@@ -7,6 +7,7 @@ Source: Kafka's TopicZNode and TopicPartitionStateZNode (in ZkData).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -70,7 +71,8 @@ def decode_topic(name: str, data: bytes) -> Topic:
     value = paths.from_json(data, path)
     text = value.get("topic_id")
     try:
-        assignment = {int(index): _checked(index, replicas) for index, replicas in value["partitions"].items()}
+        assignment = {int(partition): list(replicas) for partition, replicas in value["partitions"].items()}
+        _check(assignment)
         # Sorted by the numbers alone: to compare pairs takes long, and holds the GIL.
         in_order = {index: assignment[index] for index in sorted(assignment)}
         topic = Topic(name, decode_id(text) if text else ZERO_ID, in_order)
@@ -87,18 +89,19 @@ def decode_topic(name: str, data: bytes) -> Topic:
     return topic._replace(moves=dict(sorted(moves.items()))) if moves else topic
 
 
-def _checked(partition: str, replicas: Any) -> list[int]:
-    """Return the broker ids of a partition's replicas. Raises ValueError if there are none, or one that is no broker id
-    or is there twice.
-    """
+def _check(assignment: Mapping[int, list[Any]]) -> None:
+    """Raise ValueError if a partition has no replicas, or one that is no broker id or is there twice."""
+    everywhere = list(chain.from_iterable(assignment.values()))
     if (
-        not isinstance(replicas, list)
-        or not replicas
-        or any(type(one) is not int or one < 0 for one in replicas)
-        or len(set(replicas)) < len(replicas)
+        all(assignment.values())
+        and {*map(type, everywhere)} <= {int}
+        and min(everywhere, default=0) >= 0
+        and sum(map(len, map(set, assignment.values()))) == len(everywhere)
     ):
-        raise ValueError(f"partition {partition} has the replicas {replicas}")
-    return replicas
+        return  # at once for all partitions, because there may be ten thousand
+    for partition, replicas in assignment.items():
+        if not replicas or any(type(one) is not int or one < 0 for one in replicas) or len({*replicas}) < len(replicas):
+            raise ValueError(f"partition {partition} has the replicas {replicas}")
 
 
 def encode_topic(topic: Topic) -> bytes:
