@@ -97,7 +97,7 @@ class Serving:
         self._close(conn)
 
     def complete(self, conn: Connection, pending: Pending) -> None:
-        """Send the reply of a completed Pending, and continue to serve the connection.
+        """Put the reply of a completed Pending into the outbox, and queue the connection to be served again.
 
         Does nothing if the connection was closed before. If the reply cannot be made or is invalid, the connection is
         closed.
@@ -119,14 +119,8 @@ class Serving:
             log.exception("closed a connection: its pending request failed", extra=conn.who)
             self._close(conn)
             return
-        if conn.patient or conn.parked:  # an earlier reply may still wait for the disk
-            self._processor.queue(conn)
-            return
-        conn.last_active = self._processor.now
-        try:
-            self._continue(conn)
-        except Exception as error:
-            self._failed(conn, error)
+        # Not sent at once: to make several replies and then to send them takes less CPU time than by turns (measured).
+        self._processor.queue(conn)
 
     def frame_unused(self, conn: Connection, pending: Pending) -> None:
         """Release the receive buffer that a pending request has kept, before the reply is ready."""
@@ -189,7 +183,7 @@ class Serving:
         """Send the outbox. Then close the connection if that is due, or queue it if there may be more to receive."""
         if conn.outbox.parts and not self._send(conn) and (conn.parked or not conn.outgoing):
             return
-        if conn.closing or (self._processor.draining and conn.pending is None):
+        if conn.closing:
             self._close(conn)
         elif conn.pending is not None:
             self._close_if_dead(conn)
