@@ -112,7 +112,7 @@ BROKERS = [
     Step("broker 4 registers again at once", lambda s: s.bounce(4)),
     Step("broker 4 is in sync again", lambda s: s.catch_up("a", "d")),
     Step("preferred leaders after that", lambda s: s.elect(PREFERRED, a=[0, 1, 2], d=[0, 1, 2])),
-    Step("broker 5 has another listener", lambda s: s.change("/brokers/ids/5", _second_listener)),
+    Step("broker 5 has another listener", lambda s: s.change_broker(5, _second_listener)),
     Step("brokers 3 and 4 are gone", lambda s: s.stop(3, 4)),
     Step("broker 5 is gone, too", lambda s: s.stop(5)),
     Step("broker 3 is the first to come back", lambda s: s.start(3)),
@@ -161,7 +161,7 @@ ELECTIONS = [
     Step("no preferred leader", lambda s: s.elect(PREFERRED, u=[0])),
     Step("an unclean election on request", lambda s: s.elect(UNCLEAN, u=[0])),
     Step("its leader has recovered", lambda s: s.alter_isr("u", 0, [4], recovery=0)),
-    Step("an unclean election by setting", lambda s: s.configure(TOPIC, "u", unclean_leader_election_enable="true")),
+    Step("an unclean election by setting", lambda s: s.make_unclean(TOPIC, "u")),
     Step("its leader shrinks and recovers", lambda s: s.alter_isr("u", 1, [5, 4])),
     Step("the former leader is back", lambda s: s.start(3)),
     Step("it catches up", lambda s: s.catch_up("a", "d", "f", "g", "u")),
@@ -170,7 +170,7 @@ ELECTIONS = [
     Step("both leaders are gone", lambda s: s.stop(4, 5)),
     Step(
         "unclean elections for all, by a broker's setting",
-        lambda s: s.configure(BROKER, "", unclean_leader_election_enable="true"),
+        lambda s: s.make_unclean(BROKER, "", "u", "a", "d"),
     ),
     Step("the controller's setting is removed", lambda s: s.configure(BROKER, "", unclean_leader_election_enable=None)),
     Step("both are back", lambda s: s.start(4, 5)),
@@ -273,8 +273,8 @@ DELETIONS_ = [
     Step("the dead replica is back", lambda s: s.start(4)),
     Step("its name can be used again", lambda s: s.create("x", [[5, 4]])),
     Step("all catch up after deletions", lambda s: s.catch_up("a", "d", "f", "g")),
-    Step("an old tool deletes", lambda s: s.write(f"{DELETIONS}/x", b"")),
-    Step("an old tool deletes what does not exist", lambda s: s.write(f"{DELETIONS}/no", b"")),
+    Step("an old tool deletes", lambda s: s.ask(f"{DELETIONS}/x", b"")),
+    Step("an old tool deletes what does not exist", lambda s: s.ask(f"{DELETIONS}/no", b"")),
     Step("a deletion fails on a broken disk", lambda s: s.delete_with_failure("g", 3)),
     Step("the disk is replaced", lambda s: s.restart_with_disk(3)),
     Step("all catch up after the failure", lambda s: s.catch_up("a", "d", "f")),
@@ -292,14 +292,14 @@ BY_HAND = [
     Step("a topic whose node is no JSON", lambda s: s.write("/brokers/topics/broken", b"{")),
     Step("it is mended", lambda s: s.write_topic("broken", {0: [3, 4]})),
     Step("the mended topic is deleted", lambda s: s.delete("broken")),
-    Step("a topic with an invalid name in the tree", lambda s: s.write_topic("bad name", {0: [3]})),
-    Step("the topic with an invalid name is deleted", lambda s: s.write(f"{DELETIONS}/bad name", b"")),
+    Step("a topic with an invalid name in the tree", lambda s: s.write_unled("bad name", {0: [3]})),
+    Step("the topic with an invalid name is deleted", lambda s: s.ask(f"{DELETIONS}/bad name", b"")),
     Step("its node with an invalid name is removed", lambda s: s.remove("/brokers/topics/bad name")),
     Step("settings of a topic that will be", lambda s: s.set_by_hand("old", retention_ms="7")),
     Step("a topic by a tool before Kafka 2.4", lambda s: s.write_topic("old", {0: [3, 5]})),
     Step("an old tool extends it, and drops its id", lambda s: s.write_topic("old", {0: [3, 5], 1: [4, 3]})),
     Step("the controller's term ends without an id", lambda s: s.move_controller()),
-    Step("an old tool deletes it", lambda s: s.write(f"{DELETIONS}/old", b"")),
+    Step("an old tool deletes it", lambda s: s.ask(f"{DELETIONS}/old", b"")),
 ]
 
 TERMS = [
@@ -307,7 +307,10 @@ TERMS = [
     Step("the controller's broker restarts", lambda s: s.restart_controller()),
     Step("b is in sync", lambda s: s.until_in_sync("b", 0, 1, 2)),
     Step("and is led by the preferred replicas", lambda s: s.elect(PREFERRED, b=[0, 1])),
-    Step("the controller restarts, and much changes meanwhile", lambda s: s.restart_controller(_much_changes)),
+    Step(
+        "the controller restarts, and much changes meanwhile",
+        lambda s: [s.restart_controller(_much_changes), s.until_led("later"), s.until_gone(MOVES, ELECTION)],
+    ),
     Step("all catch up in the last term", lambda s: s.catch_up("a", "d", "f")),
 ]
 
@@ -319,7 +322,7 @@ def _second_listener(registration: Any) -> None:
 
 def _much_changes(stage: Stage) -> None:
     stage.recording[5].stop()
-    stage.write_topic("later", {0: [5, 4], 1: [3, 5]})
+    stage.write_unled("later", {0: [5, 4], 1: [3, 5]})
     stage.write(f"{DELETIONS}/f", b"")
     stage.write(ELECTION, election(("a", 0)))
     stage.write(MOVES, moves(("d", 0, [4])))

@@ -15,6 +15,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
+from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.protocol.apis import Api
 from tests.cluster.recording_broker import RecordingBroker
@@ -98,7 +99,7 @@ class StoryCluster:
         """Start broker 2, and wait until it is registered, and is in the ISR of these partitions."""
         settings = {**SETTINGS, "broker.id": str(OTHER), "zookeeper.connect": self.zookeeper.address}
         self.other = KafkapyBroker(self._directory / "other", settings, port=self.ports[OTHER])
-        self.until(lambda: self.tree.exists(f"/brokers/ids/{OTHER}"))
+        self.until(lambda: self.is_seen(OTHER))
         for topic, partition in in_sync:
             self.until(lambda topic=topic, partition=partition: OTHER in self.state(topic, partition)[0]["isr"])
 
@@ -107,7 +108,7 @@ class StoryCluster:
         assert self.other is not None
         self.other.stop()
         self.other = None
-        self.until(lambda: not self.tree.exists(f"/brokers/ids/{OTHER}"))
+        self.until(lambda: not self.is_seen(OTHER))
 
     def kill_other(self) -> None:
         """Kill broker 2, and end its session."""
@@ -115,6 +116,7 @@ class StoryCluster:
         self.other.kill()
         self.other = None
         self.tree.delete(f"/brokers/ids/{OTHER}")
+        self.until(lambda: not self.is_seen(OTHER))
 
     def _end_other(self) -> None:
         if self.other is not None:
@@ -125,6 +127,7 @@ class StoryCluster:
         for one in brokers:
             self._known[one] = Known()
             self.recording[one].start(rack)
+            self.until(lambda one=one: self.is_seen(one))
             self.settle()
 
     def stop(self, *brokers: int) -> None:
@@ -132,6 +135,7 @@ class StoryCluster:
         hash maps which of them stays in an ISR."""
         for one in brokers:
             self.recording[one].stop()
+            self.until(lambda one=one: not self.is_seen(one))
             self.settle()
 
     def restart_with_disk(self, broker: int) -> None:
@@ -141,7 +145,9 @@ class StoryCluster:
 
     def bounce(self, broker: int) -> None:
         self._known[broker] = Known()
+        count = self.recording[broker].count
         self.recording[broker].bounce()
+        self.until(lambda: self.recording[broker].count > count)
 
     def shut_down(self, broker: int, *, epoch: int | None = None) -> Any:
         """Ask for the controlled shutdown of a recording broker."""
@@ -156,8 +162,10 @@ class StoryCluster:
         if self.other is not None:
             self.other.process.child.send_signal(signal.SIGSTOP)
         try:
+            counts = {one: self.recording[one].count for one in RECORDING if self.recording[one].epoch >= 0}
             self.tree.delete("/controller")
             self.until(lambda: self.tree.get("/controller_epoch")[0] != epoch)
+            self.until(lambda: all(self.recording[one].count > count for one, count in counts.items()))
         finally:
             if self.other is not None:
                 self.other.process.child.send_signal(signal.SIGCONT)
@@ -203,6 +211,9 @@ class StoryCluster:
         deadline = time.monotonic() + _QUIET_S
         before, unchanged = None, 0
         while unchanged < _LOOKS:
+            if not self._has_caught_up():
+                unchanged = 0
+                continue
             now = self._digest()
             known = [led(one) for one in now[-1].values()]  # to each of the real brokers
             unknown = list(different(known[0], known[-1]))
@@ -211,11 +222,19 @@ class StoryCluster:
             before = now
             time.sleep(_APART_S)
 
-    def _digest(self) -> Any:
-        # Behind all that the controller has to do already.
+    def _has_caught_up(self) -> bool:
+        """Wait for the controller to do all that it has to do already. Return False if there is no controller."""
         make = apis.ELECT_LEADERS.Request.TopicPartitions
         asked = [make(topic=_MISSING, partitions=[0])]
-        self._wire.call(apis.ELECT_LEADERS, 2, election_type=0, topic_partitions=asked, timeout_ms=30_000)
+        answer = self._wire.call(apis.ELECT_LEADERS, 2, election_type=0, topic_partitions=asked, timeout_ms=30_000)
+        ((result,),) = (one.partition_result for one in answer.replica_election_results)
+        return bool(result.error_code == Errors.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def is_seen(self, broker: int) -> bool:
+        """Return True if the controller counts a broker as registered."""
+        return broker in self._metadata({})[f"of {CONTROLLER}"]["brokers"]
+
+    def _digest(self) -> Any:
         changes = [line for line in self.zookeeper.ask("srvr").splitlines() if line.startswith("Zxid")]
         return changes, [one.count for one in self.recording.values()], self._metadata({})
 

@@ -108,6 +108,14 @@ class Stage(StoryCluster):
         asked = [make(resource_type=kind, resource_name=name, configs=configs)]
         return self.call(apis.INCREMENTAL_ALTER_CONFIGS, 1, resources=asked, validate_only=False)
 
+    def make_unclean(self, kind: int, name: str, *topics: str) -> Any:
+        """Allow unclean elections, and wait until all partitions of the topics have leaders."""
+        answer = self.configure(kind, name, unclean_leader_election_enable="true")
+        for topic in topics or [name]:
+            for partition in json.loads(self.tree.get(f"/brokers/topics/{topic}")[0])["partitions"]:
+                self.until(lambda topic=topic, at=int(partition): self.state(topic, at)[0]["leader"] >= 0)
+        return answer
+
     def update_feature(self, name: str, level: int, upgrade_type: int) -> Any:
         make = apis.UPDATE_FEATURES.Request.FeatureUpdates
         one = make(feature=name, max_version_level=level, upgrade_type=upgrade_type)
@@ -240,10 +248,31 @@ class Stage(StoryCluster):
         edit(value)
         self.tree.set(path, json.dumps(value).encode())
 
-    def write_topic(self, name: str, assignment: Mapping[int, Sequence[int]], **more: Any) -> None:
-        """Write a topic's node as tools before Kafka 2.4 do."""
+    def write_topic(self, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
+        """Write a topic's node as tools before Kafka 2.4 do, and wait until its partitions are led."""
+        self.write_unled(name, assignment)
+        self.until_led(name)
+
+    def write_unled(self, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
         partitions = {str(index): list(ids) for index, ids in assignment.items()}
-        self.write(f"/brokers/topics/{name}", {"version": 1, "partitions": partitions, **more})
+        self.write(f"/brokers/topics/{name}", {"version": 1, "partitions": partitions})
+
+    def change_broker(self, broker: int, edit: Callable[[Any], Any]) -> None:
+        """Edit the registration of a recording broker, and wait until it has been told the brokers again."""
+        count = self.recording[broker].count
+        self.change(self.recording[broker].path, edit)
+        self.until(lambda: self.recording[broker].count > count)
+
+    def until_led(self, name: str) -> None:
+        """Wait until the controller has written a state for each partition of a topic that has a live replica."""
+        assignment = json.loads(self.tree.get(f"/brokers/topics/{name}")[0])["partitions"]
+        for partition, replicas in assignment.items():
+            path = f"/brokers/topics/{name}/partitions/{partition}/state"
+            if any(self.tree.exists(f"/brokers/ids/{one}") for one in replicas):
+                self.until(lambda path=path: self.tree.exists(path), f"no {path}")
+
+    def until_gone(self, *paths: str) -> None:
+        self.until(lambda: not any(self.tree.exists(path) for path in paths), f"{paths} are not gone")
 
     def extend_by_hand(self, name: str, *added: Sequence[int]) -> None:
         """Add partitions with these replicas to a topic's node, and change nothing else."""
@@ -253,6 +282,7 @@ class Stage(StoryCluster):
                 topic["partitions"][str(len(topic["partitions"]))] = list(replicas)
 
         self.change(f"/brokers/topics/{name}", add)
+        self.until_led(name)
 
     def set_by_hand(self, topic: str, **values: str) -> None:
         """Change a topic's settings as old tools do: the node of the settings, then a notification."""
