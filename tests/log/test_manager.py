@@ -766,3 +766,48 @@ def test_a_directory_that_came_after_the_start_is_recovered(dirs):
     (dirs[0] / "other" / "t-0").rename(dirs[0] / "t-0")
     assert manager.create("t", 0, TOPIC_ID, CONFIG).log_end_offset == 0
     manager.close()
+
+
+def test_logs_that_are_created_at_the_same_time_do_not_wait_for_each_others_syncs(dirs):
+    """Each waits for the other before it is synced. A deletion waits until its log is complete."""
+    together = threading.Barrier(2)
+
+    class Together(Files):
+        def replace(self, path, data):
+            if path.endswith("partition.metadata"):
+                together.wait(30)  # raises BrokenBarrierError if no other log is created meanwhile
+            super().replace(path, data)
+
+    broker = Broker(*dirs, files=Together())
+    with ThreadPoolExecutor(3) as threads:
+        created = [threads.submit(broker.manager.create, "t", index, TOPIC_ID, CONFIG) for index in (0, 1)]
+        for one in created:
+            assert one.result().topic_id == TOPIC_ID
+        again = [threads.submit(broker.manager.create, "t", 0, TOPIC_ID, CONFIG) for _ in range(3)]
+        assert {one.result() for one in again} == {created[0].result()}
+    assert sorted(one.open_logs for one in broker.manager.dirs.opened) in ([0, 2], [1, 1])
+    broker.kill()
+
+
+def test_a_deletion_waits_until_its_log_is_created(dirs):
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(Files):
+        def replace(self, path, data):
+            if path.endswith("partition.metadata"):
+                begun.set()
+                assert go_on.wait(30)
+            super().replace(path, data)
+
+    broker = Broker(dirs[0], files=Slow())
+    with ThreadPoolExecutor(2) as threads:
+        created = threads.submit(broker.manager.create, "t", 0, TOPIC_ID, CONFIG)
+        assert begun.wait(30)
+        deleted = threads.submit(broker.manager.delete, "t", 0)
+        go_on.set()
+        created.result()
+        deleted.result()
+    assert broker.manager.get("t", 0) is None
+    assert [one.open_logs for one in broker.manager.dirs.opened] == [0]
+    assert not (dirs[0] / "t-0").exists()
+    broker.kill()

@@ -12,6 +12,7 @@ from kafkapy.metadata.configs import ConfigRegistry
 from kafkapy.metadata.controller_fence import ControllerFence, Term
 from kafkapy.metadata.ids import ZERO_ID, encode_id
 from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
+from kafkapy.metadata.topic_nodes import Move, decode_topic, encode_topic
 from kafkapy.metadata.topics import PartitionState, Topic, TopicRegistry
 from kafkapy.metadata.tree import Create, Set, wait
 
@@ -240,3 +241,37 @@ def test_reads_do_not_see_a_change_that_is_not_durable(tree: LocalTree) -> None:
         assert tree.get("/x").data == b"1"
     assert outcomes[0] is not None
     assert tree.get("/x").data == b"1"
+
+
+@pytest.mark.parametrize("count", [0, 1, 500, 501, 3000])
+def test_the_json_of_a_large_topic_is_that_of_a_small_one(count: int) -> None:
+    topic = Topic("t", bytes(range(16)), {index: [index % 7, 8] for index in range(count)}, {0: Move([1], [2])})
+    data = encode_topic(topic)
+    value = json.loads(data)
+    assert data == paths.to_json(value)
+    assert list(value) == ["partitions", "topic_id", "adding_replicas", "removing_replicas", "version"]
+    for text in (data, json.dumps(value, indent=3).encode(), json.dumps(dict(reversed(value.items()))).encode()):
+        assert paths.from_json(text, "/t") == value
+    if count:
+        assert decode_topic("t", data) == topic
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'],"1500"', b']"1500"'),
+        (b'"1500":[', b'"1500":{['),
+        (b"}", b""),
+        (b'"1500":[3', b'"1500":[x'),
+        (b'"partitions":{', b'"partitions":{{'),
+    ],
+)
+def test_broken_json_of_a_large_topic_is_refused(old: bytes, new: bytes) -> None:
+    data = encode_topic(Topic("t", bytes(range(16)), {index: [3, 1] for index in range(3000)}))
+    with pytest.raises(paths.Unreadable, match="/t is not JSON"):
+        paths.from_json(data.replace(old, new, 1), "/t")
+
+
+def test_json_that_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(paths.Unreadable, match="/t is not JSON"):
+        paths.from_json(b'{"a":' + b"[" * 100_000, "/t")

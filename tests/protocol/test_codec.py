@@ -2,6 +2,9 @@
 
 import random
 import re
+import sys
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -334,3 +337,40 @@ def test_versions_outside_of_the_schema_are_refused(api: Api) -> None:
             api.decode_request(b"", version)
         with pytest.raises(UnsupportedVersion, match=f"{api.name} has the versions"):
             api.encode_response(api.Response(), version)
+
+
+@pytest.mark.parametrize("what", ["decode", "encode"])
+def test_other_threads_run_while_a_large_message_is_decoded_or_encoded(what: str) -> None:
+    """Between two steps of this thread there is only one call into the codec, so the other thread runs within it."""
+    make = APIS[3].Response
+    partitions = [make.Topics.Partitions(partition_index=index, replica_nodes=[1, 2, 3]) for index in range(100_000)]
+    message = make(topics=[make.Topics(name="t", partitions=partitions)])
+    encoded = APIS[3].encode_response(message, 9)
+    ticks = 0
+    stop = threading.Event()
+
+    def tick() -> None:
+        nonlocal ticks
+        while not stop.is_set():
+            ticks += 1
+            time.sleep(0)  # gives the GIL back, for which the other thread would otherwise wait for ever
+
+    before, after = 0, 0
+    interval = sys.getswitchinterval()
+    thread = threading.Thread(target=tick)
+    thread.start()
+    sys.setswitchinterval(1000)  # nobody else gets the GIL unless the holder releases it
+    try:
+        deadline = time.monotonic() + 60
+        while after == before and time.monotonic() < deadline:
+            before = ticks
+            if what == "decode":
+                APIS[3].decode_response(encoded, 9)
+            else:
+                APIS[3].encode_response(message, 9)
+            after = ticks
+    finally:
+        sys.setswitchinterval(interval)
+        stop.set()
+        thread.join()
+    assert after > before

@@ -1,10 +1,14 @@
 """A controller on another broker sends UpdateMetadata; the test is that controller."""
 
+import socket
+import threading
+
 import pytest
 
 from kafkapy.errors import Errors
 from kafkapy.metadata.cache import NO_CONTROLLER
-from kafkapy.protocol.apis import DESCRIBE_CLUSTER, METADATA, UPDATE_METADATA
+from kafkapy.protocol.apis import DESCRIBE_CLUSTER, METADATA, UPDATE_METADATA, Api
+from kafkapy.protocol.headers import request_frame_of
 from kafkapy.runtime.disk_pool import PoolStopped
 from kafkapy.runtime.threads import NoThread
 from kafkapy.server.handlers import metadata
@@ -280,3 +284,29 @@ def test_a_topic_that_was_created_again_has_only_its_new_partitions(controller):
     assert sorted(controller.services.cache.indexes("t")) == [0, 1]
     assert controller.send(8, [one], topic_id=bytes(range(1, 17))) == Errors.NONE
     assert list(controller.services.cache.indexes("t")) == [0]
+
+
+def test_a_large_update_is_decoded_by_the_pool(controller, monkeypatch):
+    threads = []
+    decode = Api.decode_request
+
+    def noted(api, buffer, version, offset=0):
+        if api is UPDATE_METADATA:
+            threads.append(threading.current_thread().name)
+        return decode(api, buffer, version, offset)
+
+    monkeypatch.setattr(Api, "decode_request", noted)
+    many = [(index, OTHER, 4, [OTHER], [OTHER], []) for index in range(2000)]
+    assert controller.send(8, many) == Errors.NONE
+    assert len(controller.services.cache.indexes("t")) == 2000
+    assert threads == ["kafkapy-cluster-0"]
+
+
+def test_a_large_update_that_cannot_be_decoded_closes_its_connection(controller, caplog):
+    broken = b"".join(request_frame_of(UPDATE_METADATA, 8, 1, "test", [b"\xff" * 20_000]))
+    host, _, port = controller.server.bootstrap_servers.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        client.sendall(broken)
+        assert client.recv(1) == b""
+    assert "UpdateMetadata" in caplog.text
+    assert controller.send(8, [(0, OTHER, 4, [OTHER], [OTHER], [])]) == Errors.NONE

@@ -159,6 +159,10 @@ def test_a_state_whose_write_has_no_response_is_written_once(zookeeper: ZooKeepe
             path = f"{paths.partitions('t')}/{number + 1}"
             mine.commit([Create(path), Create(f"{path}/state", b"new")])
             assert mine.get(f"{path}/state").data == b"new"
+            name = f"n{number}"
+            above = [paths.topic(name), paths.partitions(name), f"{paths.partitions(name)}/0"]
+            mine.commit([*map(Create, above), Create(paths.partition_state(name, 0), b"first")])
+            assert mine.get(paths.partition_state(name, 0)).data == b"first"
     finally:
         stop.set()
         if breaker.ident is not None:
@@ -201,5 +205,24 @@ def test_thousands_of_states_are_read_with_a_few_requests(
         assert all(mine.exists(STATE.format(index)) for index in range(3000))
         assert sum(requests) >= 3000
         assert len(requests) < 30
+    finally:
+        mine.close()
+
+
+@pytest.mark.parametrize("names_first", [True, False])
+def test_what_was_read_of_a_partition_is_kept_when_its_name_is_listed(
+    connect: str, tree: Tree, *, names_first: bool
+) -> None:
+    """Whether an unanswered change was made shows in the numbers of the nodes' creation."""
+    mine = of_controller(connect)
+    try:
+        wait(mine.load_below, paths.FOR_CONTROLLER)
+        above = paths.partitions("t")
+        reads = [(above, True), (above, False), (f"{above}/0", False)]
+        operations = [Create(paths.topic("t"), b"{}"), Create(above), Create(f"{above}/0"), Create(STATE.format(0))]
+        results = mine._session.change(operations)
+        results.get(timeout=30)
+        mine._refresh.run(reads if names_first else reads[::-1])
+        assert mine.get(f"{above}/0").created == mine.get(above).created > 0
     finally:
         mine.close()

@@ -63,7 +63,7 @@ class Refresh:
         """Have the children of a node read that are not known yet, and note those that are gone."""
         known = self._cache.nodes
         are_partitions = self._followed.is_partitions(path)
-        if are_partitions and path not in known:
+        if are_partitions and path not in known and found.get(path) is None:  # else it was read for its data, too
             found[path] = _EMPTY
         children = {child_path(path, name) for name in names if path != "/" or self._followed.includes_root(name)}
         for child in children:
@@ -72,7 +72,7 @@ class Refresh:
                 reads = self._followed.reads_of_new(child)
                 following.update(dict.fromkeys(reads))
                 asked_for.difference_update(reads if child in found else ())
-                if are_partitions:
+                if are_partitions and found.get(child) is None:
                     found[child] = _EMPTY
         if path in known:
             found.update((child, None) for child in self._cache.child_paths(path) if child not in children)
