@@ -71,6 +71,8 @@ class Brokers:
             return known is not None and (known.id, sorted(known.isr)) == (leader, isr)
 
         def stored() -> bool:
+            if not self.tree.exists(f"/brokers/topics/{name}/partitions/{index}/state"):  # the brokers know it first
+                return False
             state = self.state(name, index)
             return (state["leader"], sorted(state["isr"])) == (leader, isr)
 
