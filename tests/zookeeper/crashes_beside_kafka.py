@@ -584,6 +584,8 @@ class Failover(NamedTuple):
 
 def from_kafkapy(cluster: MixedCluster) -> Failover:
     def elect_first() -> None:
+        if cluster.controller() == OURS:
+            cluster.elect_kafka()  # so that ours reads the tree afterwards
         cluster.elect_ours()
         cluster.wait_for_controller(OURS)
 
@@ -600,6 +602,11 @@ def from_kafka(cluster: MixedCluster, *, answered: bool, expire: bool) -> Failov
     """With `answered`, Kafka's controller gets the response to its last change. With `expire`, its session ends."""
     proxy = cluster.proxy
 
+    def elect_first() -> None:
+        if cluster.controller() == KAFKA:
+            cluster.elect_ours()  # so that Kafka reads the tree afterwards
+        cluster.elect_kafka()
+
     def pass_over() -> None:
         proxy.cut()
         if expire:
@@ -611,7 +618,7 @@ def from_kafka(cluster: MixedCluster, *, answered: bool, expire: bool) -> Failov
         cluster.wait_for_controller(OURS)
 
     return Failover(
-        cluster.elect_kafka,
+        elect_first,
         lambda changes: proxy.limit(changes, answered=answered),
         lambda: proxy.is_cut,
         lambda: proxy.changes,
