@@ -10,6 +10,8 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from kafkapy.errors import Errors
 from kafkapy.protocol.apis import ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, FETCH, PRODUCE
 from kafkapy.record.batch import build, records_of
@@ -18,6 +20,8 @@ from tests.faults.rounds import rounds
 from tests.harness.brokers import KafkapyBroker
 from tests.harness.wire import NOT_YET, Wire, eventually
 from tests.server.requests import request
+
+pytestmark = pytest.mark.not_quick
 
 ROUNDS = rounds(8)
 MOST_ACKS = 1500  # between two kills
