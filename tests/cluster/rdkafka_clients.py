@@ -62,7 +62,7 @@ def produce(options: dict[str, Any], history: Writer, commands: Commands) -> Non
             "bootstrap.servers": options["bootstrap"],
             "acks": options["acks"],
             "enable.idempotence": idempotent,
-            # With more, librdkafka 2.16 begins a new producer epoch when a request behind a refused one is out of order,
+            # With more, librdkafka 2.16 begins a new epoch when a request behind a refused one is out of order,
             # and sends records of other partitions again that may be stored already (confluentinc/librdkafka#4953).
             **({"max.in.flight.requests.per.connection": 1} if idempotent else {}),
             "compression.type": options.get("compression", "none"),
