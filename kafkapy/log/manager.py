@@ -193,6 +193,13 @@ class LogManager:
         with self._lock:
             log_dir.open_logs += change
 
+    def _reserve(self, dirs: Sequence[LogDir]) -> LogDir:
+        """Return the one of these directories that has the fewest logs, and count one more log there."""
+        with self._lock:
+            chosen = min(dirs, key=lambda one: one.open_logs + len(one.not_loaded))
+            chosen.open_logs += 1
+            return chosen
+
     def take_in(self, log: PartitionLog) -> None:
         """Add a loaded log, so that `get` returns it from now on."""
         with self._lock:
@@ -246,7 +253,7 @@ class LogManager:
     ) -> PartitionLog:
         created: PartitionLog | None = None
         try:
-            created = self.dirs.create_log(key, topic_id, config, preferred, self.count_log)
+            created = self.dirs.create_log(key, topic_id, config, preferred, self._reserve, self.count_log)
             return created
         finally:
             with self._lock:

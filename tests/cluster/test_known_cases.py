@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from kafkapy.errors import Errors
+from kafkapy.metadata.roles import NO_LEADER
 from kafkapy.protocol import apis
 from tests.cluster import nemesis
 from tests.cluster.logs_by_hand import batch, write_log
@@ -161,7 +162,9 @@ def test_replicas_without_a_high_watermark_checkpoint_keep_what_was_acknowledged
 
 
 def _stored_state(cluster: Cluster, topic: str, **fields: object) -> None:
-    """Change the state of partition 0 in ZooKeeper, while no broker that has it runs."""
+    """Change the state of partition 0 in ZooKeeper, while no broker that has it runs. The controller must have seen
+    that all of them are gone, or it would write the state again."""
+    eventually(lambda: cluster.stored_view()[topic, 0].leader == NO_LEADER, seconds=60)
     path = f"/brokers/topics/{topic}/partitions/0/state"
     cluster.tree.set(path, json.dumps({**json.loads(cluster.tree.get(path)[0]), **fields}).encode())
 

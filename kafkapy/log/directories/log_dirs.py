@@ -124,22 +124,24 @@ class LogDirs:
         topic_id: bytes | None,
         config: LogConfig,
         preferred: LogDir | None,
+        reserve: Callable[[Sequence[LogDir]], LogDir],
         count: Callable[[LogDir, int], object],
     ) -> PartitionLog:
         """Create a log in the online log directory that has the fewest logs; if that fails, in the next one.
 
-        `count(directory, 1 or -1)` changes a directory's number of logs. It is called before the log is created, and
-        again if that fails, because other threads create logs at the same time. With `preferred`, only that directory
-        is tried, as in Kafka. Raises KafkaError KAFKA_STORAGE_ERROR if the log can be created in no directory. This is
-        a Shortage if one of them may have room later.
+        Other threads create logs at the same time. So `reserve(directories)` chooses the one with the fewest logs and
+        counts the new log there; `count(directory, -1)` takes that back when the creation has failed. With `preferred`,
+        only that directory is tried, as in Kafka. Raises KafkaError KAFKA_STORAGE_ERROR if the log can be created in no
+        directory. This is a Shortage if one of them may have room later.
         """
         reason = "no log directory is online"
         shortage: Shortage | None = None
         candidates = self.online if preferred is None else [preferred] if preferred.online else []
-        for log_dir in sorted(candidates, key=lambda one: one.open_logs + len(one.not_loaded)):
+        while candidates:
+            log_dir = reserve(candidates)
+            candidates.remove(log_dir)
             path = os.path.join(log_dir.env.log_dir, names.dir_name(*key))
             was_there = log_dir.env.files.exists(path)
-            count(log_dir, 1)
             made = False
             try:
                 if not was_there:
