@@ -1,9 +1,10 @@
 """Topics are created and deleted, and ISRs change, with three replicas; a producer at the controller's broker.
 
-A creation and a deletion take from the request to the controller until its response. An ISR change is an AlterPartition
-request in the name of broker 3, which leads the partitions: first one partition after the other leaves the ISR of one
-replica, a request each, then all return, in requests for GATHERED partitions each. One request is in flight at a time,
-as a broker has it.
+A creation takes from the request to the controller until its response. A deletion takes until the topic's node in
+ZooKeeper is gone, so that the topic can be created again: Kafka's controller responds when it has marked the topic,
+kafkapy's when the logs and nodes are deleted. An ISR change is an AlterPartition request in the name of broker 3, which
+leads the partitions: first one partition after the other leaves the ISR of one replica, a request each, then all
+return, in requests for GATHERED partitions each. One request is in flight at a time, as a broker has it.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class ControllerTopics(Measurement):
             found |= _isr_changes(running, client, most)
             names = [f"many-{number}" for number in range(most)]
             found["controller.create.many"] = _seconds(lambda: [_create(client, name, 1) for name in names])
-            found["controller.delete.many"] = _seconds(lambda: [delete_topic(client, name) for name in names])
+            found["controller.delete.many"] = _delete(running, client, names)
         return found
 
 
@@ -89,8 +90,17 @@ def _create_and_delete(
         topic = f"{name}-{number}"
         made.append(_seconds(lambda topic=topic: _create(client, topic, partitions)))
         running.wait_in_sync(topic, _replicas(partitions))
-        deleted.append(_seconds(lambda topic=topic: delete_topic(client, topic)))
+        deleted.append(_delete(running, client, [topic]))
     return median(made), median(deleted)
+
+
+def _delete(running: Cluster, client: RawClient, topics: Sequence[str]) -> float:
+    """Delete topics, one request each; return the seconds from the first request until the last node is gone."""
+    with running.removal(f"/brokers/topics/{topics[-1]}") as removal:
+        began = time.perf_counter()
+        for topic in topics:
+            delete_topic(client, topic)
+        return removal.wait() - began
 
 
 def _seconds(work: Callable[[], object]) -> float:
