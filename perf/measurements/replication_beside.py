@@ -33,13 +33,13 @@ class ReplicationBeside(Measurement):
         *(
             Row(
                 f"replication.beside.{what}.{share}",
-                f"ack at {RATE}/s, the leader is {words}, {share}",
+                f"ack at {RATE}/s, the leader {words}, {share}",
                 "ms",
                 "lower",
                 None,
                 3,
             )
-            for what, words in {"idle": "idle", "busy": "sends to a new follower"}.items()
+            for what, words in {"idle": "is idle", "busy": "sends to a new follower"}.items()
             for share in SHARES
         ),
         Row("replication.beside.times", "with a follower catching up / idle, p99", "x", "lower", Goal(1.2, None), 2),
