@@ -158,8 +158,8 @@ def test_all_that_a_leader_of_today_stores_is_copied(
     leader.produce("tx", [b"committed"] * 20, **{"transactional.id": "commits"})
     leader.abort("tx", [b"aborted"] * 20)
     leader.create("cut")
-    leader.produce("cut", [b"v"] * 100)
-    leader.delete_before("cut", 17)  # inside a batch
+    leader.produce("cut", [b"v"] * 100, **{"linger.ms": "1000"})  # batches of 50, also on a busy machine
+    leader.delete_before("cut", 17)  # inside the first batch
     leader.create("gaps", cleanup_policy="compact", segment_bytes="6000", min_cleanable_dirty_ratio="0.0")
     leader.produce("gaps", [b"x" * 100] * 500, keys=7)
     full = len(leader.records("gaps"))
