@@ -90,7 +90,7 @@ class ControllerElsewhere:
     def _check_new(self, name: str) -> None:
         validate_name(name)
         # The tree has no topics in memory on a broker that is not the controller.
-        present, mark = wait(self._tree.read_through, [paths.topic(name), f"{paths.DELETE_TOPICS}/{name}"])
+        present, mark = wait(self._tree.read_through, [paths.topic(name), paths.deletion_mark(name)])
         if mark is not None:
             raise KafkaError(Errors.TOPIC_ALREADY_EXISTS, f"topic {name} is being deleted")
         if present is not None or name in self._cache:

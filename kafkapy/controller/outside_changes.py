@@ -252,7 +252,7 @@ class OutsideChanges:
     def _delete(self, name: str) -> None:
         # Before the look at the mark: a deletion that ends in between removes the topic and the mark.
         exists, is_marked = name in self._topics, self._topics.marked_topic(name) is not None
-        if not self._tree.exists(f"{paths.DELETE_TOPICS}/{name}"):
+        if not self._tree.exists(paths.deletion_mark(name)):
             return
         if exists and self._may_delete():
             log.info("another program has marked topic %s for deletion: deleting it", name)
@@ -267,4 +267,4 @@ class OutsideChanges:
                 log.info("the settings of topic %s, which another controller has deleted, are removed", name)
             else:
                 log.warning("another program has marked topic %s for deletion, but it is not deleted: %s", name, reason)
-            self._fence.discard(f"{paths.DELETE_TOPICS}/{name}")
+            self._fence.discard(paths.deletion_mark(name))

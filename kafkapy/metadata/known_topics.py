@@ -41,7 +41,7 @@ class KnownTopics:
                 self._note_unreadable(name, error)
                 unreadable.add(name)
             else:
-                (marked if self._tree.exists(f"{paths.DELETE_TOPICS}/{name}") else by_name)[name] = topic
+                (marked if self._tree.exists(paths.deletion_mark(name)) else by_name)[name] = topic
         by_id = {topic.id: topic for topic in by_name.values() if topic.id != ZERO_ID}
         self._marked, self.unreadable, self._by_name, self._by_id = marked, unreadable, by_name, by_id
 

@@ -68,6 +68,11 @@ def topic(name: str) -> str:
     return f"{TOPICS}/{name}"
 
 
+def deletion_mark(name: str) -> str:
+    """Return the path of the node that marks a topic for deletion."""
+    return f"{DELETE_TOPICS}/{name}"
+
+
 def partitions(name: str) -> str:
     return f"{TOPICS}/{name}/partitions"
 

@@ -169,7 +169,7 @@ class TopicRegistry(KnownTopics):
                 self._by_name.pop(name, None)
             done(current or topic, None)
 
-        self._tree.submit(self._fence.fenced([Create(f"{paths.DELETE_TOPICS}/{name}")]), marked)
+        self._tree.submit(self._fence.fenced([Create(paths.deletion_mark(name))]), marked)
 
     def remove(self, name: str, done: Finished) -> None:
         """Delete the nodes of a topic that is marked as deleted, and the mark. The topic's logs must have been deleted
@@ -177,7 +177,7 @@ class TopicRegistry(KnownTopics):
         self._remove(name, done, _REMOVAL_TRIES)
 
     def _remove(self, name: str, done: Finished, tries: int) -> None:
-        mark = f"{paths.DELETE_TOPICS}/{name}"
+        mark = paths.deletion_mark(name)
         nodes = [*self._tree.subtree(paths.topic(name)), *self._tree.subtree(paths.config("topics", name)), mark]
 
         def removed(error: TreeError | None) -> None:
@@ -326,17 +326,13 @@ def is_gone(tree: Tree, name: str, topic_id: bytes) -> bool:
     """Return True if the metadata tree says that the topic with this id is deleted, or is being deleted. False if the
     topic's node cannot be decoded. Only for the controller, whose tree has the topics in memory.
     """
-    return _is_gone(tree.find(paths.topic(name)), tree.find(_mark(name)), name, topic_id)
+    return _is_gone(tree.find(paths.topic(name)), tree.find(paths.deletion_mark(name)), name, topic_id)
 
 
 def look_if_gone(tree: Tree, name: str, topic_id: bytes) -> bool:
     """Return the same as `is_gone`, on any broker. Blocks; raises TreeError."""
-    node, mark = wait(tree.read_through, [paths.topic(name), _mark(name)])
+    node, mark = wait(tree.read_through, [paths.topic(name), paths.deletion_mark(name)])
     return _is_gone(node, mark, name, topic_id)
-
-
-def _mark(name: str) -> str:
-    return f"{paths.DELETE_TOPICS}/{name}"
 
 
 def _is_gone(node: Node | None, mark: Node | None, name: str, topic_id: bytes) -> bool:

@@ -153,7 +153,7 @@ class ZooKeeperTopics:
         self._tree.ensure(paths.DELETE_TOPICS)
         already = ""
         try:
-            self._tree.commit([Create(f"{paths.DELETE_TOPICS}/{name}")])
+            self._tree.commit([Create(paths.deletion_mark(name))])
         except NodeExists:
             already = " already"
         when = "the controller deletes it" if self._broker_ids() else "it is deleted once a broker runs"
@@ -217,7 +217,7 @@ class ZooKeeperTopics:
         return Set(path, data) if self._tree.exists(path) else Create(path, data)
 
     def _is_marked(self, name: str) -> bool:
-        return self._tree.exists(f"{paths.DELETE_TOPICS}/{name}")
+        return self._tree.exists(paths.deletion_mark(name))
 
     def _is_moving(self, name: str) -> bool:
         node = self._tree.find(paths.REASSIGNMENT)
