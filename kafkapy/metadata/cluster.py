@@ -44,6 +44,7 @@ class ClusterRegistry:
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
+        self._decoded_features: tuple[Node, Mapping[str, Any] | None] | None = None  # see `_features`
         tree.ensure(*paths.ROOTS)
 
     def cluster_id(self) -> str | None:
@@ -119,26 +120,32 @@ class ClusterRegistry:
     def finalized_features(self) -> Mapping[str, object]:
         """Return the features that the cluster has finalized, by name: no broker without them can join. {} if there are
         none, features are disabled, or the node cannot be decoded, which is logged."""
-        value = self._features()
-        features = value.get("features") if value is not None and value.get("status") == _FEATURES_ENABLED else None
+        _, value = self._features()
+        features = value.get("features") if value is not None and _are_enabled(value) else None
         return features if isinstance(features, dict) else {}
 
     def features_epoch(self) -> int:
         """Return the epoch of the finalized features, the version of their node, for ApiVersions. -1 if there are none,
         features are disabled, or the node cannot be decoded."""
-        node = self._tree.find(paths.FEATURE)
-        value = self._features()
-        is_enabled = value is not None and value.get("status") == _FEATURES_ENABLED
-        return node.version if node is not None and is_enabled else -1
+        node, value = self._features()
+        return node.version if node is not None and value is not None and _are_enabled(value) else -1
 
-    def _features(self) -> Mapping[str, Any] | None:
-        """Return the content of the features' node, {} if there is none, None if it cannot be decoded."""
+    def _features(self) -> tuple[Node | None, Mapping[str, Any] | None]:
+        """Return the features' node and its content: {} if there is none, None if it cannot be decoded.
+
+        Each node is decoded once, and an error logged once: every client asks for the epoch of the features.
+        """
         node = self._tree.find(paths.FEATURE)
-        try:
-            return paths.from_json(node.data, paths.FEATURE) if node is not None else {}
-        except ValueError as error:
-            log.error("the cluster counts as one without features: %s", error)
-            return None
+        if node is None:
+            return None, {}
+        if self._decoded_features is None or self._decoded_features[0] != node:
+            value: Mapping[str, Any] | None = None
+            try:
+                value = paths.from_json(node.data, paths.FEATURE)
+            except ValueError as error:
+                log.error("the cluster counts as one without features: %s", error)
+            self._decoded_features = node, value
+        return self._decoded_features
 
     def broker_ids(self) -> list[int]:
         """Return the ids of the registered brokers in ascending order."""
@@ -210,7 +217,7 @@ class ClusterRegistry:
         after an upgrade of Apache Kafka brokers. One that cannot be decoded, or has features, is left as it is.
         """
         data = paths.to_json({"features": {}, "version": _FEATURE_VERSION, "status": _FEATURES_ENABLED})
-        node, value = self._tree.find(paths.FEATURE), self._features()
+        node, value = self._features()
         try:
             if node is None:
                 self._tree.commit([Create(paths.FEATURE, data)])
@@ -244,6 +251,10 @@ def _field(node: Node, path: str, name: str) -> Any:
         return paths.from_json(node.data, path)[name]
     except KeyError:
         raise paths.Unreadable(f"the metadata at {path} has no field {name!r}") from None
+
+
+def _are_enabled(features: Mapping[str, Any]) -> bool:
+    return features.get("status") == _FEATURES_ENABLED
 
 
 def _epoch(node: Node) -> int:
