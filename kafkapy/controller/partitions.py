@@ -81,6 +81,9 @@ class Partitions:
     def _online(self, topic: str, index: int, *, or_shutting_down: bool = False) -> elections.IsOnline:
         return partial(self._cluster.is_online, topic, index, or_shutting_down=or_shutting_down)
 
+    def _online_replicas(self, topic: Topic, index: int, *, or_shutting_down: bool = False) -> list[int]:
+        return list(filter(self._online(topic.name, index, or_shutting_down=or_shutting_down), topic.assignment[index]))
+
     def led_by(self, broker_id: int, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return those of the partitions that the broker leads."""
         return [
@@ -127,8 +130,7 @@ class Partitions:
         for topic, index, is_first in valid:
             now = self.state(topic.name, index)
             if now is not None:
-                is_online = self._online(topic.name, index)
-                online = [one for one in topic.assignment[index] if is_online(one)]
+                online = self._online_replicas(topic, index)
                 self._requests.role(topic, index, now.state, now.version, online, is_new=is_first)
 
     def _add(self, topic: Topic, states: Mapping[int, PartitionState]) -> bool:
@@ -203,8 +205,7 @@ class Partitions:
         """
         written = self.write(states)
         for topic, index, known in self._with_states(written):
-            is_online = self._online(topic.name, index, or_shutting_down=True)
-            online = [one for one in topic.assignment[index] if is_online(one)]
+            online = self._online_replicas(topic, index, or_shutting_down=True)
             self._requests.role(topic, index, known.state, known.version, online, is_new=False)
         return written
 
