@@ -328,7 +328,7 @@ class LogManager:
         key = (topic, partition)
         with self.loading.taken(key) as job:
             if job is not None:
-                if job.future is not None:  # first: without its log, a start would leave it alone
+                if job.future is not None:  # first: the next start would ignore a copy without its log
                     self.discard(key, *job.future)
                 self.discard(key, job.load.log_dir, job.path)
                 return

@@ -74,8 +74,8 @@ class TopicRegistry(KnownTopics):
     metadata tree, with None or the error as its last argument.
 
     When `done` is called, the registry shows the change. On a broker that is not the controller the registry is empty.
-    The changes are those of a controller: once this broker is no
-    longer the controller, `fence` makes them fail with NOT_CONTROLLER.
+    The changes are those of a controller: once this broker is no longer the controller, `fence` makes them fail with
+    NOT_CONTROLLER.
     """
 
     def __init__(

@@ -262,7 +262,8 @@ def _without_records(
     diverging: tuple[int, int] | None = None,
     preferred: int = -1,
 ) -> FetchRead:
-    """Return the offsets of a partition, with an error, or with where the reader should continue instead."""
+    """Return a result without records: the offsets of a partition, with an error, the point from which the reader's log
+    diverges, or the broker that the reader should fetch from instead."""
     return FetchRead(
         error_code,
         log.high_watermark,

@@ -28,8 +28,8 @@ Codes = dict[TopicPartition, int]
 OFFSETS_TOPIC = "__consumer_offsets"
 _ACKS_ALL = -1
 
-# The error codes that a coordinator of Apache Kafka expects. It never sends a marker again for which it got another one
-# (TransactionMarkerRequestCompletionHandler throws), so that the transaction would stay open for ever.
+# The error codes that a transaction coordinator of Apache Kafka expects. After any other code it never sends the marker
+# again (TransactionMarkerRequestCompletionHandler throws), and the transaction stays open for ever.
 _EXPECTED = frozenset(
     {
         Errors.NONE,

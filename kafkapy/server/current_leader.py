@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from kafkapy.metadata.cache import Node
     from kafkapy.server.services import Services
 
-WRONG_LEADER = frozenset(
-    {Errors.NOT_LEADER_OR_FOLLOWER, Errors.FENCED_LEADER_EPOCH}
-)  # after these errors the leader is named
+# A response with one of these errors names the leader.
+WRONG_LEADER = frozenset({Errors.NOT_LEADER_OR_FOLLOWER, Errors.FENCED_LEADER_EPOCH})
 
 
 def current_leader(

@@ -67,8 +67,9 @@ class Changes:
         """Send the changes to ZooKeeper and wait for the answers.
 
         Return the reads of nodes that must be made before the changes' callbacks may be called, and the nodes without
-        watches as the changes have left them: nobody else writes these nodes, so they need not be read. A new topic is
-        among them, so that the nodes below it have a parent in the cache, and among the reads, which set its watch.
+        watches as the changes have left them: only this process writes these nodes, so they need not be read. A new
+        topic is among them, so that the nodes below it have a parent in the cache, and among the reads, which set its
+        watch.
         """
         touched: set[Read] = set()
         known: dict[str, Node | None] = {}

@@ -13,8 +13,9 @@ Read = tuple[str, bool]
 class FollowedNodes:
     """The nodes whose top-level name is in `roots` (None: all nodes), without the nodes below the paths in `leaves`.
 
-    Below each child of the node at `topics` there are only nodes `partitions/NUMBER/state`, which nobody else writes:
-    they are read without watches, and only `state` is read for its data. With `topics` None all nodes are watched.
+    Below each child of the node at `topics` there are only nodes `partitions/NUMBER/state`. Only this process, which is
+    the controller, writes them. So they are read without watches, and only `state` is read for its data. With `topics`
+    None all nodes are watched.
     """
 
     def __init__(self, roots: Collection[str] | None, leaves: Collection[str], topics: str | None) -> None:
