@@ -185,7 +185,7 @@ class Clients:
 
     def _end(self, view: View, topic: str, partition: int) -> int:
         """Return the high watermark of a partition. Raises NotYetKnown if its leader was just elected, because it waits
-        for its followers' fetches, or because the controller has not told it."""
+        for its followers' fetches, or has not received LeaderAndIsr yet."""
         topics = apis.LIST_OFFSETS.Request.Topics
         one = topics.Partitions(partition_index=partition, current_leader_epoch=-1, timestamp=-1)
         leader = view[topic, partition].leader

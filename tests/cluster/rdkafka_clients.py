@@ -243,7 +243,7 @@ class Copier:
         while True:
             if producer is None:
                 producer = self._new_producer()
-                self._go_on_from_committed()
+                self._continue_at_committed()
             if self._commands.ends is not None and _reached(self._commands, self._position):
                 break
             messages = [message for message in self._consumer.consume(100, 0.3) if message.error() is None]
@@ -254,7 +254,7 @@ class Copier:
             if outcome == "unknown":
                 producer = None  # the next producer's init_transactions completes or aborts the transaction
             elif outcome == "aborted":
-                self._go_on_from_committed()
+                self._continue_at_committed()
         self._consumer.close()
 
     def _new_producer(self) -> Producer:
@@ -271,12 +271,12 @@ class Copier:
         _until_done(lambda: producer.init_transactions(10))
         return producer
 
-    def _go_on_from_committed(self) -> None:
-        """Read from the committed offsets on.
+    def _continue_at_committed(self) -> None:
+        """Continue reading at the committed offsets.
 
-        A coordinator that has been replaced, but does not know it yet, because it was frozen, still answers with the
-        offsets that it knew. It cannot acknowledge a commit. So an offset of a partition that nobody in the group reads
-        is committed first, and who asks after that gets the newest offsets.
+        A coordinator that was replaced while it was frozen may still answer OffsetFetch with its old offsets, but it
+        cannot acknowledge a commit. So this first commits an offset of a partition that no member of the group reads.
+        The coordinator that acknowledges this commit has the newest offsets.
         """
         mark = TopicPartition(self._options["topic"], 0, next(self._marks))
         _until_done(lambda: self._consumer.commit(offsets=[mark], asynchronous=False))

@@ -1,4 +1,4 @@
-"""The cluster in which a story is told: broker 1 is the controller, Apache Kafka's or kafkapy's.
+"""The cluster in which the story happens: broker 1 is the controller, Apache Kafka's or kafkapy's.
 
 All else is the same under both: a ZooKeeper, broker 2, which is kafkapy, and the recording brokers 3, 4 and 5.
 """
@@ -19,9 +19,9 @@ from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.protocol.apis import Api
 from tests.cluster.recording_broker import RecordingBroker
+from tests.cluster.requests_received import Received, new_changes
 from tests.cluster.story_names import Names
 from tests.cluster.story_view import different, is_random, led, metadata, nodes
-from tests.cluster.told import Known, told
 from tests.harness.brokers import KafkaBroker, KafkapyBroker, free_port
 from tests.harness.wire import Wire
 from tests.harness.zookeeper import ZooKeeper
@@ -56,7 +56,7 @@ class StoryCluster:
         self._directory = directory
         self._closing = contextlib.ExitStack()
         self._epochs: dict[str, int] = {}
-        self._known = {one: Known() for one in RECORDING}
+        self._received = {one: Received() for one in RECORDING}
         try:
             self.zookeeper = ZooKeeper(directory / "zookeeper")
             self._closing.callback(self.zookeeper.stop)
@@ -123,9 +123,9 @@ class StoryCluster:
             self.other.kill()
 
     def start(self, *brokers: int, rack: str = "") -> None:
-        """Register recording brokers, one after the other. What they knew is forgotten."""
+        """Register recording brokers, one after the other. They begin with nothing received."""
         for one in brokers:
-            self._known[one] = Known()
+            self._received[one] = Received()
             self.recording[one].start(rack)
             self.until(lambda one=one: self.is_seen(one))
             self.settle()
@@ -144,7 +144,7 @@ class StoryCluster:
         self.bounce(broker)
 
     def bounce(self, broker: int) -> None:
-        self._known[broker] = Known()
+        self._received[broker] = Received()
         count = self.recording[broker].count
         self.recording[broker].bounce()
         self.until(lambda: self.recording[broker].count > count)
@@ -158,7 +158,7 @@ class StoryCluster:
         """End the controller's term; broker 1 is elected again, because broker 2 is stopped meanwhile."""
         epoch = self.tree.get("/controller_epoch")[0]
         for one in RECORDING:
-            self._known[one] = Known()
+            self._received[one] = Received()
         if self.other is not None:
             self.other.process.child.send_signal(signal.SIGSTOP)
         try:
@@ -181,7 +181,7 @@ class StoryCluster:
                 self.tree.delete(path)
             while_down(self)
             for one in RECORDING:
-                self._known[one] = Known()
+                self._received[one] = Received()
             self.controller = self._start_controller()
             self._wire = Wire(f"127.0.0.1:{self.ports[CONTROLLER]}", 90)
         finally:
@@ -257,8 +257,8 @@ class StoryCluster:
             "reassignments": self.call(apis.LIST_PARTITION_REASSIGNMENTS, 0, topics=None, timeout_ms=30_000)["topics"],
         }
         for broker_id, one in self.recording.items():
-            sayings = told(one.take(), self._known[broker_id], self.names, epochs)
-            seen[f"sent to {broker_id}"] = {about: its for about, its in sayings.items() if not is_random(about)}
+            changes = new_changes(one.take(), self._received[broker_id], self.names, epochs)
+            seen[f"sent to {broker_id}"] = {about: its for about, its in changes.items() if not is_random(about)}
         return seen
 
     def _metadata(self, epochs: Mapping[str, int]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What clients, leaders, people and old tools do in the cluster in which a story is told.
+"""What clients, leaders, people and old tools do in the cluster in which the story happens.
 
 The methods return the responses, with names in place of what differs between two clusters that are alike.
 """
@@ -258,7 +258,7 @@ class Stage(StoryCluster):
         self.write(f"/brokers/topics/{name}", {"version": 1, "partitions": partitions})
 
     def change_broker(self, broker: int, edit: Callable[[Any], Any]) -> None:
-        """Edit the registration of a recording broker, and wait until it has been told the brokers again."""
+        """Edit the registration of a recording broker, and wait until it has received the brokers again."""
         count = self.recording[broker].count
         self.change(self.recording[broker].path, edit)
         self.until(lambda: self.recording[broker].count > count)

@@ -1,8 +1,8 @@
 """The same story happens in two clusters, one with Apache Kafka's controller and one with kafkapy's.
 
-After each step both are looked at, when nothing changes there any more: all nodes in ZooKeeper (without times and
-versions), what the controller has told three recording brokers, Metadata, and the reassignments in progress. Each
-difference is in DIFFERENCES, with its reason.
+After each step, when nothing changes any more, both clusters are compared: all nodes in ZooKeeper (without times and
+versions), what three recording brokers have received from the controller, Metadata, and the reassignments in progress.
+Each difference is in DIFFERENCES, with its reason.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.cluster.requests_received import compare
 from tests.cluster.story import STORY, Step
 from tests.cluster.story_stage import Stage
-from tests.cluster.told import compare
 
 pytestmark = [pytest.mark.other_runtime, pytest.mark.timeout(600)]
 

@@ -68,7 +68,7 @@ public final class Clients {
         for (Thread thread : threads) {
             thread.join(10_000);
         }
-        Runtime.getRuntime().halt(0); // those that still run have not been told to end: the test has failed
+        Runtime.getRuntime().halt(0); // clients still run only if the test has failed without stopping them
     }
 
     /** The events of one client. */
@@ -238,7 +238,7 @@ public final class Clients {
         }
 
         /** Seeks to what is committed, or to the beginning; repeats this until it is known. */
-        private Map<TopicPartition, Long> goOnFromCommitted(KafkaConsumer<String, String> consumer, Collection<TopicPartition> partitions) {
+        private Map<TopicPartition, Long> continueAtCommitted(KafkaConsumer<String, String> consumer, Collection<TopicPartition> partitions) {
             long deadline = System.nanoTime() + 120_000_000_000L;
             while (true) {
                 double asked = now();
@@ -261,9 +261,9 @@ public final class Clients {
         }
 
         /**
-         * Commits an offset of a partition that nobody in the group reads; repeats this until it is acknowledged. A
-         * coordinator that has been replaced, but does not know it yet, because it was frozen, still answers with the
-         * offsets that it knew. It cannot acknowledge a commit, so who asks after one gets the newest offsets.
+         * Commits an offset of a partition that no member of the group reads; repeats this until it is acknowledged.
+         * A coordinator that was replaced while it was frozen may still answer OffsetFetch with its old offsets, but it
+         * cannot acknowledge a commit. The coordinator that acknowledges this one has the newest offsets.
          */
         private void commitMark(KafkaConsumer<String, String> consumer, TopicPartition unread, long mark) {
             long deadline = System.nanoTime() + 120_000_000_000L;
@@ -289,7 +289,7 @@ public final class Clients {
 
                     @Override
                     public void onPartitionsAssigned(Collection<TopicPartition> assigned) {
-                        goOnFromCommitted(consumer, assigned);
+                        continueAtCommitted(consumer, assigned);
                     }
                 });
                 double nextLook = 0;
@@ -344,7 +344,7 @@ public final class Clients {
                     if (producer == null) {
                         producer = transactional();
                         commitMark(consumer, unread, ++marks);
-                        position = goOnFromCommitted(consumer, all);
+                        position = continueAtCommitted(consumer, all);
                     }
                     Map<TopicPartition, Long> at = position;
                     if (ends != null && ends.entrySet().stream().allMatch(each -> at.get(each.getKey()) >= each.getValue())) {
@@ -384,7 +384,7 @@ public final class Clients {
                         }
                     } else if (producer != null) {
                         commitMark(consumer, unread, ++marks);
-                        position = goOnFromCommitted(consumer, all);
+                        position = continueAtCommitted(consumer, all);
                     }
                 }
             } finally {
