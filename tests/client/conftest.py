@@ -1,8 +1,5 @@
 """A fake broker whose responses the test chooses: real sockets and frames, no log and no state of its own."""
 
-import socket
-import struct
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +13,7 @@ from kafkapy.client.producing import record_producer as producer_module
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.protocol.headers import read_request_header, response_frame
+from tests.harness.frame_server import FrameServer
 
 HANG_UP = object()
 SILENCE = object()
@@ -42,57 +40,31 @@ class FakeBroker:
         }
         self.topics: dict[str, list[int]] = {}
         self.seen: list[tuple[str, int, Any]] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
+        self._server = FrameServer(self._respond)
+        self.port = self._server.port
         self.address = f"127.0.0.1:{self.port}"
         self.nodes: dict[int, int] = {1: self.port}
-        self._sockets: list[socket.socket] = [self._listener]
-        threading.Thread(target=self._accept, daemon=True).start()
 
     def requests(self, name: str) -> list[Any]:
         """Return the received messages of one API, oldest first."""
         return [message for api, _, message in self.seen if api == name]
 
     def close(self) -> None:
-        for one in self._sockets:
-            try:
-                one.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-            one.close()
+        self._server.close()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            self._sockets.append(connection)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        reader = connection.makefile("rb")
-        try:
-            while head := reader.read(4):
-                self._answer(connection, reader.read(struct.unpack(">i", head)[0]))
-        except OSError:
-            pass
-        finally:
-            reader.close()
-            connection.close()
-
-    def _answer(self, connection: socket.socket, frame: bytes) -> None:
+    def _respond(self, frame: bytes) -> bytes | None:
         header, at = read_request_header(frame)
         api = apis.APIS[header.api_key]
         request = api.decode_request(frame, header.api_version, at)
         self.seen.append((api.name, header.api_version, request))
         answer = self.answers[header.api_key](request)
         if answer is HANG_UP:
-            connection.shutdown(socket.SHUT_RDWR)
-        elif isinstance(answer, bytes):
-            connection.sendall(answer)
-        elif answer is not SILENCE:
-            connection.sendall(response_frame(api, header.api_version, header.correlation_id, answer))
+            return None
+        if answer is SILENCE:
+            return b""
+        if isinstance(answer, bytes):
+            return answer
+        return response_frame(api, header.api_version, header.correlation_id, answer)
 
     def _api_versions(self, _: Any) -> Any:
         shape = apis.API_VERSIONS.Response

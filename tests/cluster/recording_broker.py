@@ -6,10 +6,7 @@ in `failed`, which are in a log directory that is offline. Followers that fetch 
 
 from __future__ import annotations
 
-import contextlib
 import json
-import socket
-import struct
 import threading
 from typing import Any
 
@@ -19,6 +16,7 @@ from kafkapy.errors import Errors
 from kafkapy.protocol.api_versions import versions_response
 from kafkapy.protocol.apis import API_VERSIONS, APIS, FETCH, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Api
 from kafkapy.protocol.headers import read_request_header, response_frame
+from tests.harness.frame_server import FrameServer
 
 _CONTROL = (LEADER_AND_ISR, UPDATE_METADATA, STOP_REPLICA)
 _SERVED = {
@@ -45,10 +43,8 @@ class RecordingBroker:
         self._answers = threading.Event()  # cleared while the broker does not answer
         self._answers.set()
         self._ended = threading.Event()
-        self._connections: set[socket.socket] = set()
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listening.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._server = FrameServer(self._respond)
+        self.port = self._server.port
 
     @property
     def path(self) -> str:
@@ -93,12 +89,7 @@ class RecordingBroker:
     def gone(self) -> None:
         """Drop all connections: the registration has been removed."""
         self.epoch = -1
-        self.drop_connections()
-
-    def drop_connections(self) -> None:
-        for one in list(self._connections):
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+        self._server.drop_connections()
 
     def hold(self) -> None:
         """Answer nothing until `release`."""
@@ -116,34 +107,16 @@ class RecordingBroker:
     def close(self) -> None:
         self._ended.set()
         self._answers.set()
-        with contextlib.suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        self.drop_connections()
+        self._server.close()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                sock, _ = self._listening.accept()
-            except OSError:
-                return
-            self._connections.add(sock)
-            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
-
-    def _serve(self, sock: socket.socket) -> None:
-        with sock, contextlib.suppress(OSError):
-            while (size := _read(sock, 4)) is not None:
-                frame = _read(sock, struct.unpack(">i", size)[0])
-                if frame is None:
-                    break
-                header, start = read_request_header(frame)
-                api, version = APIS[header.api_key], header.api_version
-                if api is API_VERSIONS:
-                    response = versions_response(_SERVED)
-                else:
-                    response = self._answer(api, api.decode_request(frame, version, start))
-                sock.sendall(response_frame(api, version, header.correlation_id, response))
-        self._connections.discard(sock)
+    def _respond(self, frame: bytes) -> bytes:
+        header, start = read_request_header(frame)
+        api, version = APIS[header.api_key], header.api_version
+        if api is API_VERSIONS:
+            response = versions_response(_SERVED)
+        else:
+            response = self._answer(api, api.decode_request(frame, version, start))
+        return response_frame(api, version, header.correlation_id, response)
 
     def _answer(self, api: Api, request: Any) -> Any:
         if api is FETCH:
@@ -210,13 +183,3 @@ def _no_records(request: Any) -> Any:
             for topic in request.topics
         ]
     )
-
-
-def _read(sock: socket.socket, count: int) -> bytes | None:
-    data = bytearray()
-    while len(data) < count:
-        more = sock.recv(count - len(data))
-        if not more:
-            return None
-        data += more
-    return bytes(data)

@@ -7,10 +7,8 @@ jopt-simple 3.2, log4j 1.2 and snappy-java on Java 17, after changes of a few li
 buffers, and the current names of JavaConversions.)
 """
 
-import contextlib
 import os
 import re
-import socket
 import struct
 import threading
 import time
@@ -22,6 +20,7 @@ from kazoo.client import KazooClient
 
 from tests.harness import toolchain
 from tests.harness.brokers import LOG4J, Process, free_port
+from tests.harness.frame_server import FrameServer
 from tests.harness.zookeeper import eventually
 
 BROKER_ID = 8
@@ -89,12 +88,10 @@ class Broker07:
         self._directory = directory
         self._counts = counts
         self._lock = threading.Lock()
-        self._connections: set[socket.socket] = set()
         self._topics: set[str] = set()
         self._keeper = KazooClient(zookeeper)
         self._keeper.start()
-        self._listener = socket.create_server(("127.0.0.1", port))
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._server = FrameServer(self._respond, port)
         own = f"127.0.0.1-{round(time.time() * 1000)}:127.0.0.1:{port}".encode()
         self._keeper.create(REGISTERED, own, ephemeral=True, makepath=True)
         self._keeper.ensure_path(TOPICS)
@@ -102,13 +99,7 @@ class Broker07:
             self._register(topic)
 
     def stop(self) -> None:
-        if self._listener.fileno() < 0:
-            return
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for connection in list(self._connections):
-            with contextlib.suppress(OSError):  # the connection has just ended
-                connection.shutdown(socket.SHUT_RDWR)
+        self._server.close()
         self._keeper.stop()
         self._keeper.close()
 
@@ -119,29 +110,14 @@ class Broker07:
         count = str(self._counts.get(topic, 1)).encode()
         self._keeper.create(f"{TOPICS}/{topic}/{BROKER_ID}", count, ephemeral=True, makepath=True)
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            self._connections.add(connection)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+    def _respond(self, frame: bytes) -> bytes | None:
+        """Return the response. An exception of a handler closes the connection, as in SocketServer.Processor."""
+        try:
+            return self._handle(Request(frame))
+        except (OSError, ValueError, struct.error):
+            return None
 
-    def _serve(self, connection: socket.socket) -> None:
-        """Serve a connection. An exception of a handler closes it, as in SocketServer.Processor."""
-        with connection, connection.makefile("rwb") as stream:
-            try:
-                while size := stream.read(4):
-                    answer = self._handle(Request(stream.read(*struct.unpack(">i", size))))
-                    if answer is not None:
-                        stream.write(answer)
-                        stream.flush()
-            except (OSError, ValueError, struct.error):
-                pass
-        self._connections.discard(connection)
-
-    def _handle(self, request: "Request") -> bytes | None:
+    def _handle(self, request: "Request") -> bytes:
         key = request.take(">h")
         if key == 0:
             self._produce(request)
@@ -158,7 +134,7 @@ class Broker07:
             return struct.pack(f">ihi{len(offsets)}q", 6 + 8 * len(offsets), 0, len(offsets), *offsets)
         else:
             raise ValueError(f"no mapping found for handler id {key}")
-        return None
+        return b""
 
     def _fetch(self, request: "Request") -> bytes:
         topic, partition = request.where()

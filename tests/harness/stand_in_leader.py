@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import struct
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +11,7 @@ from kafkapy.log.partition_log import PartitionLog
 from kafkapy.protocol.apis import API_VERSIONS, APIS, FETCH, LIST_OFFSETS, Api
 from kafkapy.protocol.headers import read_request_header, response_frame
 from kafkapy.replica.truncation import EpochEnd, divergence
+from tests.harness.frame_server import FrameServer
 
 # Returns the response to a request: a message, the bytes of a frame with its size, or None to close the connection.
 Answer = Callable[[Api, int, Any], Any]
@@ -30,11 +28,8 @@ class StandInLeader:
         self.fetch_versions = fetch_versions
         self.requests: list[tuple[Api, int, Any]] = []
         self.news = threading.Condition()
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.address: tuple[str, int] = self._listening.getsockname()
-        self._connections: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._accept, daemon=True)]
-        self._threads[0].start()
+        self._server = FrameServer(self._respond)
+        self.address = self._server.address
 
     @property
     def fetches(self) -> list[Any]:
@@ -48,37 +43,12 @@ class StandInLeader:
 
     def drop_connections(self) -> None:
         """Close all connections, as a broker that dies does."""
-        connections, self._connections = self._connections, []
-        for one in connections:
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+        self._server.drop_connections()
 
     def close(self) -> None:
-        self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        self.drop_connections()
-        for thread in self._threads:
-            thread.join(10)
+        self._server.close()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                sock, _ = self._listening.accept()
-            except OSError:
-                return
-            self._connections.append(sock)
-            thread = threading.Thread(target=self._serve, args=(sock,), daemon=True)
-            self._threads.append(thread)
-            thread.start()
-
-    def _serve(self, sock: socket.socket) -> None:
-        with sock, contextlib.suppress(OSError):
-            while (size := _read(sock, 4)) is not None:
-                frame = _read(sock, struct.unpack(">i", size)[0])
-                if frame is None or not self._respond(sock, frame):
-                    return
-
-    def _respond(self, sock: socket.socket, frame: bytes) -> bool:
+    def _respond(self, frame: bytes) -> bytes | None:
         header, start = read_request_header(frame)
         api, version = APIS[header.api_key], header.api_version
         if api is API_VERSIONS:
@@ -93,22 +63,9 @@ class StandInLeader:
                 self.requests.append((api, version, request))
                 self.news.notify_all()
             response = self.answer(api, version, request)
-        if response is None:
-            return False
-        if not isinstance(response, bytes):
-            response = response_frame(api, version, header.correlation_id, response)
-        sock.sendall(response)
-        return True
-
-
-def _read(sock: socket.socket, count: int) -> bytes | None:
-    data = bytearray()
-    while len(data) < count:
-        more = sock.recv(count - len(data))
-        if not more:
-            return None
-        data += more
-    return bytes(data)
+        if response is None or isinstance(response, bytes):
+            return response
+        return response_frame(api, version, header.correlation_id, response)
 
 
 class LeaderOfLogs:
