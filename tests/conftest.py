@@ -15,6 +15,7 @@ import pytest
 from kafkapy.client import Admin
 from kafkapy.testing.broker import Broker
 from tests.harness import examples
+from tests.harness.kafka_tools import KafkaTools
 
 QUICK_SHARE = 0.2  # of the random examples of a full run
 
@@ -132,3 +133,11 @@ def _logging_as_it_was() -> Iterator[None]:
 def admin(kafkapy_broker: Broker) -> Iterator[Admin]:
     with Admin(kafkapy_broker.bootstrap_servers) as admin:
         yield admin
+
+
+@pytest.fixture(scope="module")
+def tools() -> Iterator[KafkaTools]:
+    """Start Kafka's command line tools, for the tests of one module."""
+    running = KafkaTools()
+    yield running
+    running.close()

@@ -46,13 +46,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafkapy.Cluste
         yield running
 
 
-@pytest.fixture(scope="module")
-def tools() -> Iterator[KafkaTools]:
-    running = KafkaTools()
-    yield running
-    running.close()
-
-
 @pytest.fixture
 def run(tools: KafkaTools, cluster: kafkapy.Cluster) -> Run:
     """Return a function that runs a tool on the cluster, and returns its output; it must end with `code`."""

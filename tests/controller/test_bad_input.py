@@ -1,7 +1,6 @@
 """What others write to the metadata tree, or answer, by mistake: it is named and left alone, and all else continues."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,6 @@ from tests.harness.wire import Wire, eventually
 from tests.server.requests import start_broker
 
 REFUSED = KafkaError(Errors.UNKNOWN_SERVER_ERROR, "the broker answers UNKNOWN_SERVER_ERROR")
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path)
-    yield lab
-    lab.close()
 
 
 def check_that_all_else_continues(lab: Lab) -> None:

@@ -1,8 +1,5 @@
 """Known faults of controllers, replayed with stand-ins for the brokers of the cluster."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
@@ -11,13 +8,6 @@ from kafkapy.metadata.controller_fence import ControllerFence
 from kafkapy.metadata.topics import PartitionState, TopicRegistry
 from kafkapy.metadata.tree import Delete, wait
 from tests.controller.lab import Lab
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path)
-    yield lab
-    lab.close()
 
 
 def test_each_new_leader_epoch_is_in_the_metadata_of_all_brokers(lab: Lab) -> None:

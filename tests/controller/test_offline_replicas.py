@@ -1,21 +1,9 @@
 """Replicas in log directories that have failed, as the controller learns it from responses to LeaderAndIsr."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from kafkapy.errors import Errors, KafkaError
 from tests.controller.lab import Lab
 
 BROKEN = KafkaError(Errors.KAFKA_STORAGE_ERROR, "the disk is broken")
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path)
-    yield lab
-    lab.close()
 
 
 def test_a_replica_is_online_again_when_it_takes_a_role(lab: Lab) -> None:

@@ -1,7 +1,6 @@
 """The consumer tools of Apache Kafka 3.9.1 as members of groups."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,13 +13,6 @@ from tests.harness.kafka_tools import KafkaTools
 pytestmark = pytest.mark.other_runtime
 
 PARTITIONS = 3
-
-
-@pytest.fixture(scope="module")
-def tools() -> Iterator[KafkaTools]:
-    running = KafkaTools()
-    yield running
-    running.close()
 
 
 @pytest.fixture

@@ -16,13 +16,6 @@ from tests.server.requests import batch, produce
 pytestmark = pytest.mark.other_runtime
 
 
-@pytest.fixture(scope="module")
-def tools() -> Iterator[KafkaTools]:
-    running = KafkaTools()
-    yield running
-    running.close()
-
-
 @pytest.fixture
 def dirs(tmp_path: Path) -> list[str]:
     return [str(tmp_path / "one"), str(tmp_path / "two")]

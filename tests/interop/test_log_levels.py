@@ -1,7 +1,6 @@
 """Kafka's own ConfigCommand (kafka-configs) shows and changes the broker's log levels."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -10,13 +9,6 @@ from tests.harness.clients.base import Client
 from tests.harness.kafka_tools import KafkaTools, Said
 
 pytestmark = pytest.mark.other_runtime
-
-
-@pytest.fixture(scope="module")
-def tools() -> Iterator[KafkaTools]:
-    running = KafkaTools()
-    yield running
-    running.close()
 
 
 class Loggers:

@@ -2,7 +2,6 @@
 
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,6 @@ from tests.harness.kafka_tools import KafkaTools, kafka_dump
 SETTINGS = {"offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "2"}
 FORMATTER = "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"
 OLD_FORMATTER = "kafka.coordinator.group.GroupMetadataManager$OffsetsMessageFormatter"
-
-
-@pytest.fixture(scope="module")
-def tools() -> Iterator[KafkaTools]:
-    running = KafkaTools()
-    yield running
-    running.close()
 
 
 def wait_for(wire: GroupWire, group: str, offsets: dict[tuple[str, int], int]) -> None:
