@@ -282,7 +282,7 @@ DELETIONS_ = [
     Step("a broker of it is gone", lambda s: s.stop(3)),
     Step("its deletion waits", lambda s: s.delete("y", wait=False)),
     Step("the controller's term ends during the deletion", lambda s: s.move_controller()),
-    Step("the deletion goes on", lambda s: s.start(3)),
+    Step("the deletion continues", lambda s: s.start(3)),
     Step("all catch up at last", lambda s: s.catch_up("a", "d", "f")),
 ]
 
@@ -292,7 +292,7 @@ BY_HAND = [
     Step("a topic whose node is no JSON", lambda s: s.write("/brokers/topics/broken", b"{")),
     Step("it is mended", lambda s: s.write_topic("broken", {0: [3, 4]})),
     Step("the mended topic is deleted", lambda s: s.delete("broken")),
-    Step("a topic with an invalid name in the tree", lambda s: s.write_unled("bad name", {0: [3]})),
+    Step("a topic with an invalid name in the tree", lambda s: s.write_topic_node("bad name", {0: [3]})),
     Step("the topic with an invalid name is deleted", lambda s: s.ask(f"{DELETIONS}/bad name", b"")),
     Step("its node with an invalid name is removed", lambda s: s.remove("/brokers/topics/bad name")),
     Step("settings of a topic that will be", lambda s: s.set_by_hand("old", retention_ms="7")),
@@ -309,7 +309,7 @@ TERMS = [
     Step("and is led by the preferred replicas", lambda s: s.elect(PREFERRED, b=[0, 1])),
     Step(
         "the controller restarts, and much changes meanwhile",
-        lambda s: [s.restart_controller(_much_changes), s.until_led("later"), s.until_gone(MOVES, ELECTION)],
+        lambda s: [s.restart_controller(_much_changes), s.until_elected("later"), s.until_gone(MOVES, ELECTION)],
     ),
     Step("all catch up in the last term", lambda s: s.catch_up("a", "d", "f")),
 ]
@@ -322,7 +322,7 @@ def _second_listener(registration: Any) -> None:
 
 def _much_changes(stage: Stage) -> None:
     stage.recording[5].stop()
-    stage.write_unled("later", {0: [5, 4], 1: [3, 5]})
+    stage.write_topic_node("later", {0: [5, 4], 1: [3, 5]})
     stage.write(f"{DELETIONS}/f", b"")
     stage.write(ELECTION, election(("a", 0)))
     stage.write(MOVES, moves(("d", 0, [4])))

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from kafkapy.protocol.apis import Api
 from tests.cluster.recording_broker import RecordingBroker
 from tests.cluster.requests_received import Received, new_changes
 from tests.cluster.story_names import Names
-from tests.cluster.story_view import different, is_random, led, metadata, nodes
+from tests.cluster.story_view import different, is_random, metadata, nodes, with_leader
 from tests.harness.brokers import KafkaBroker, KafkapyBroker, free_port
 from tests.harness.wire import Wire
 from tests.harness.zookeeper import ZooKeeper
@@ -155,38 +154,37 @@ class StoryCluster:
         return self.call(apis.CONTROLLED_SHUTDOWN, 3, broker_id=broker, broker_epoch=epoch)
 
     def move_controller(self) -> None:
-        """End the controller's term; broker 1 is elected again, because broker 2 is stopped meanwhile."""
+        """End the controller's term; broker 1 is elected again, because broker 2 is frozen meanwhile."""
         epoch = self.tree.get("/controller_epoch")[0]
-        for one in RECORDING:
-            self._received[one] = Received()
-        if self.other is not None:
-            self.other.process.child.send_signal(signal.SIGSTOP)
-        try:
+        with self._next_term():
             counts = {one: self.recording[one].count for one in RECORDING if self.recording[one].epoch >= 0}
             self.tree.delete("/controller")
             self.until(lambda: self.tree.get("/controller_epoch")[0] != epoch)
             self.until(lambda: all(self.recording[one].count > count for one, count in counts.items()))
-        finally:
-            if self.other is not None:
-                self.other.process.child.send_signal(signal.SIGCONT)
 
     def restart_controller(self, while_down: Callable[[Any], None] = lambda stage: None) -> None:
         """Kill broker 1, which ends the controller's term, do something else, and start it again."""
-        if self.other is not None:
-            self.other.process.child.send_signal(signal.SIGSTOP)
-        try:
+        with self._next_term():
             self._wire.close()
             self.controller.process.kill()
             for path in ("/controller", f"/brokers/ids/{CONTROLLER}"):
                 self.tree.delete(path)
             while_down(self)
-            for one in RECORDING:
-                self._received[one] = Received()
             self.controller = self._start_controller()
             self._wire = Wire(f"127.0.0.1:{self.ports[CONTROLLER]}", 90)
+
+    @contextlib.contextmanager
+    def _next_term(self) -> Iterator[None]:
+        """Freeze broker 2, so that broker 1 is the next controller. The recording brokers begin with nothing received:
+        a new controller repeats to them what they have received from the last one."""
+        self._received = {one: Received() for one in RECORDING}
+        if self.other is not None:
+            self.other.process.freeze()
+        try:
+            yield
         finally:
             if self.other is not None:
-                self.other.process.child.send_signal(signal.SIGCONT)
+                self.other.process.thaw()
 
     def state(self, topic: str, partition: int) -> tuple[dict[str, Any], int]:
         """Return a partition's state in the tree, and the version of its node."""
@@ -215,7 +213,7 @@ class StoryCluster:
                 unchanged = 0
                 continue
             now = self._digest()
-            known = [led(one) for one in now[-1].values()]  # to each of the real brokers
+            known = [with_leader(one) for one in now[-1].values()]  # to each of the real brokers
             unknown = list(different(known[0], known[-1]))
             assert time.monotonic() < deadline, f"{self.kind}: not quiet after {_QUIET_S:.0f} s: {unknown or now}"
             unchanged = unchanged + 1 if now == before and not unknown else 0

@@ -249,11 +249,11 @@ class Stage(StoryCluster):
         self.tree.set(path, json.dumps(value).encode())
 
     def write_topic(self, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
-        """Write a topic's node as tools before Kafka 2.4 do, and wait until its partitions are led."""
-        self.write_unled(name, assignment)
-        self.until_led(name)
+        """Write a topic's node as tools before Kafka 2.4 do, and wait until its partitions have leaders."""
+        self.write_topic_node(name, assignment)
+        self.until_elected(name)
 
-    def write_unled(self, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
+    def write_topic_node(self, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
         partitions = {str(index): list(ids) for index, ids in assignment.items()}
         self.write(f"/brokers/topics/{name}", {"version": 1, "partitions": partitions})
 
@@ -263,7 +263,7 @@ class Stage(StoryCluster):
         self.change(self.recording[broker].path, edit)
         self.until(lambda: self.recording[broker].count > count)
 
-    def until_led(self, name: str) -> None:
+    def until_elected(self, name: str) -> None:
         """Wait until the controller has written a state for each partition of a topic that has a live replica."""
         assignment = json.loads(self.tree.get(f"/brokers/topics/{name}")[0])["partitions"]
         for partition, replicas in assignment.items():
@@ -282,7 +282,7 @@ class Stage(StoryCluster):
                 topic["partitions"][str(len(topic["partitions"]))] = list(replicas)
 
         self.change(f"/brokers/topics/{name}", add)
-        self.until_led(name)
+        self.until_elected(name)
 
     def set_by_hand(self, topic: str, **values: str) -> None:
         """Change a topic's settings as old tools do: the node of the settings, then a notification."""

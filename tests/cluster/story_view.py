@@ -52,8 +52,8 @@ def metadata(address: str, names: Names, epochs: Mapping[str, int]) -> dict[str,
     }
 
 
-def led(metadata: Mapping[str, Any]) -> dict[Any, Any]:
-    """Return what Metadata says of partitions with a leader, and of the brokers."""
+def with_leader(metadata: Mapping[str, Any]) -> dict[Any, Any]:
+    """Return the partitions in Metadata that have a leader, by topic and index, and the brokers."""
     found: dict[Any, Any] = {"brokers": metadata["brokers"], "controller": metadata["controller"]}
     for name, topic in metadata["topics"].items():
         if not is_random(name):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
 import threading
 import time
@@ -128,12 +127,12 @@ class MirrorProcess:
 
     def freeze(self, seconds: float) -> None:
         """Stop the process for `seconds`, so that it loses its session."""
-        self.process.child.send_signal(signal.SIGSTOP)
+        self.process.freeze()
         time.sleep(seconds)
-        self.process.child.send_signal(signal.SIGCONT)
+        self.process.thaw()
 
     def kill(self) -> None:
-        self.process.child.send_signal(signal.SIGCONT)
+        self.process.thaw()
         self.process.kill()
 
     def stop(self) -> int:

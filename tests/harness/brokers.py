@@ -129,6 +129,14 @@ class Process:
         self._reader.join(10)
         return code
 
+    def freeze(self) -> None:
+        """Stop the execution of the process (SIGSTOP); its sockets stay open."""
+        self.child.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Continue the execution of the process (SIGCONT)."""
+        self.child.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """Kill the process with SIGKILL, as in a crash."""
         self.child.kill()

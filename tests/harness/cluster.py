@@ -191,15 +191,15 @@ class Member:
         self.frozen = self.stopping = False
 
     def freeze(self) -> None:
-        """Stop the execution of the process (SIGSTOP); its sockets stay open."""
+        """Stop the execution of the process; its sockets stay open."""
         assert self.process is not None
-        self.process.child.send_signal(signal.SIGSTOP)
+        self.process.freeze()
         self.frozen = True
 
     def thaw(self) -> None:
         """Continue the execution of a frozen process."""
         if self.frozen and self.process is not None:
-            self.process.child.send_signal(signal.SIGCONT)
+            self.process.thaw()
             self.frozen = False
 
     def replica(self, topic: str, partition: int) -> Path:

@@ -1,7 +1,6 @@
 """Real ZooKeeper servers: the 3.8.4 that Kafka 3.9.1 comes with, with a session time-out short enough for tests."""
 
 import re
-import signal
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -98,14 +97,14 @@ class ZooKeeper:
         self.frozen = False
 
     def freeze(self) -> None:
-        """Stop the execution of the process (SIGSTOP); its sockets stay open."""
-        self.process.child.send_signal(signal.SIGSTOP)
+        """Stop the execution of the process; its sockets stay open."""
+        self.process.freeze()
         self.frozen = True
 
     def heal(self) -> None:
         """Continue the execution of a frozen process, and launch one that was killed."""
         if self.frozen:
-            self.process.child.send_signal(signal.SIGCONT)
+            self.process.thaw()
             self.frozen = False
         elif self.process.child.poll() is not None:
             self.launch()

@@ -1,7 +1,6 @@
 """What the original consumer does when the network, ZooKeeper or the broker is away for a while."""
 
 import itertools
-import signal
 import sys
 import threading
 from collections import Counter
@@ -134,13 +133,13 @@ def test_a_paused_member_delivers_no_records_of_partitions_that_another_has_take
     try:
         produce(bootstrap, count)
         eventually(lambda: len(one.lines) > 100)
-        one.child.send_signal(signal.SIGSTOP)
+        one.freeze()
         eventually(lambda: owners(zk) == dict.fromkeys("0123", "g_two-0"))
         eventually(lambda: committed(zk) == count, seconds=60)
         before = len(one.lines)
         assert before < count / 2, "it was stopped too late: it has read everything"
     finally:
-        one.child.send_signal(signal.SIGCONT)
+        one.thaw()
     eventually(lambda: owners(zk) == SHARED)
     # One more for a line that was being written, and those that a pipe had not delivered.
     assert len(one.lines) - before <= SLICE + 1
