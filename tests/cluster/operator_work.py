@@ -11,7 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from kazoo.exceptions import KazooException
 
@@ -27,6 +27,7 @@ REFUSED = {Errors.INVALID_REPLICATION_FACTOR, Errors.INVALID_REPLICA_ASSIGNMENT,
 AGAIN = {Errors.NOT_CONTROLLER, Errors.REQUEST_TIMED_OUT, Errors.UNKNOWN_SERVER_ERROR, Errors.LEADER_NOT_AVAILABLE}
 DONE, NOT_DONE, UNKNOWN = "done", "not done", "unknown"
 Replicas = tuple[int, ...]
+T = TypeVar("T")
 
 
 class Partition:
@@ -113,10 +114,9 @@ class Operator(threading.Thread):
             lambda answer: answer.topics[0].error_code,
             {Errors.NONE, Errors.TOPIC_ALREADY_EXISTS},
             topics=[asked],
-            timeout_ms=TIMEOUT_S * 1000,
         )[0]
         topic = Topic({p: Partition(chosen[p : p + 1]) for p in range(count)})
-        topic.exists = {DONE: {True}, NOT_DONE: {False}, UNKNOWN: {True, False}}[outcome]
+        topic.exists = _possible(outcome, {False}, True)
         self.topics[name] = topic
 
     def _extend(self) -> None:
@@ -132,11 +132,10 @@ class Operator(threading.Thread):
             lambda answer: answer.results[0].error_code,
             {Errors.NONE, Errors.INVALID_PARTITIONS},
             topics=[one],
-            timeout_ms=TIMEOUT_S * 1000,
             validate_only=False,
         )[0]
         topic.partitions |= {partition: Partition() for partition in range(max(topic.counts), count)}
-        topic.counts = {DONE: {count}, NOT_DONE: topic.counts, UNKNOWN: {*topic.counts, count}}[outcome]
+        topic.counts = _possible(outcome, topic.counts, count)
 
     def _reassign(self) -> None:
         name, partition = self._any_partition()
@@ -162,9 +161,8 @@ class Operator(threading.Thread):
             lambda answer: answer.responses[0].error_code,
             {Errors.NONE, Errors.UNKNOWN_TOPIC_OR_PARTITION},
             topic_names=[name],
-            timeout_ms=TIMEOUT_S * 1000,
         )[0]
-        self.topics[name].exists = {DONE: {False}, NOT_DONE: {True}, UNKNOWN: {True, False}}[outcome]
+        self.topics[name].exists = _possible(outcome, {True}, False)
 
     # --- what the steps have in common
 
@@ -220,7 +218,7 @@ class Operator(threading.Thread):
             return int(answer.error_code or answer.responses[0].partitions[0].error_code)
 
         good = {Errors.NONE, Errors.NO_REASSIGNMENT_IN_PROGRESS}
-        return self._ask(apis.ALTER_PARTITION_REASSIGNMENTS, 0, code, good, timeout_ms=TIMEOUT_S * 1000, topics=[one])
+        return self._ask(apis.ALTER_PARTITION_REASSIGNMENTS, 0, code, good, topics=[one])
 
     def _ask(
         self, api: Api, version: int, code_of: Callable[[Any], int], good: set[int], **fields: Any
@@ -233,7 +231,7 @@ class Operator(threading.Thread):
             if controller is not None:
                 try:
                     with Wire(self._cluster[controller].address, TIMEOUT_S + 1) as wire:
-                        code = code_of(wire.call(api, version, **fields))
+                        code = code_of(wire.call(api, version, timeout_ms=TIMEOUT_S * 1000, **fields))
                 except (OSError, AssertionError):  # the latter: the broker closed the connection
                     code = Errors.REQUEST_TIMED_OUT
                 if code in good:
@@ -278,6 +276,11 @@ class Operator(threading.Thread):
         for name, topic in self.topics.items():
             if name not in self._others and True in topic.exists:
                 self._cluster.delete_topic(name)
+
+
+def _possible(outcome: str, before: set[T], asked: T) -> set[T]:
+    """Return what may be the case after a request for `asked`, when `before` were possible."""
+    return {DONE: {asked}, NOT_DONE: before, UNKNOWN: {*before, asked}}[outcome]
 
 
 def check_topics(topics: dict[str, Topic], nodes: dict[str, Any]) -> list[str]:
