@@ -8,11 +8,23 @@ import pytest
 from kafkapy.errors import Errors
 from kafkapy.log.failures import LogDirFailure, Shortage
 from kafkapy.log.partition_log import AppendResult
+from kafkapy.log.storage.files import Files
 
 from .support import Bench, FailingFiles, batch, idempotent, values_of
 
 END = 14
 SETTINGS = {"segment_bytes": 400}  # four batches
+
+
+class FullDisk(Files):
+    """A disk to which nothing can be written while it is `full`."""
+
+    full = False
+
+    def pwritev(self, file, buffers, position):
+        if self.full:
+            raise OSError(errno.ENOSPC, "full")
+        return super().pwritev(file, buffers, position)
 
 
 def filled(directory, files, *, reloaded=False):
@@ -30,13 +42,13 @@ def filled(directory, files, *, reloaded=False):
 
 
 def fail_at_every_step(tmp_path, error, truncate, check, *, reloaded=False):
-    """Let the 1st, 2nd, … operation of `truncate(log)` fail. Return how often the log went on, and how often its
-    directory went offline; `check(log)` is called in the first case. A snapshot that fails stops no truncation.
+    """Let the 1st, 2nd, … operation of `truncate(log)` fail. Return how often the log stayed online, and how often
+    its directory went offline; `check(log)` is called in the first case. A snapshot that fails stops no truncation.
     """
-    went_on = offline = snapshots = 0
+    online = offline = snapshots = 0
     while True:
         files = FailingFiles(error=error)
-        tried = went_on + offline + snapshots
+        tried = online + offline + snapshots
         bench, log = filled(tmp_path / str(tried), files, reloaded=reloaded)
         before = state(log)
         files.count, files.fail_at = 0, tried + 1
@@ -50,10 +62,10 @@ def fail_at_every_step(tmp_path, error, truncate, check, *, reloaded=False):
             files.fail_at = None
             assert state(log) == before
             check(log)
-            went_on += 1
+            online += 1
             continue
         if files.count < files.fail_at:
-            return went_on, offline
+            return online, offline
         assert bench.failures == []
         assert f"{log.log_end_offset:020}.snapshot" not in {path.name for path in log.dir.iterdir()}
         snapshots += 1
@@ -87,10 +99,10 @@ def assert_truncated(log, to):
     ids=["full disk", "too many files, loaded", "active segment, too many files", "active segment, full disk, loaded"],
 )
 def test_a_truncation_that_a_shortage_stops_leaves_no_removed_record(tmp_path, error, to, reloaded):
-    went_on, offline = fail_at_every_step(
+    online, offline = fail_at_every_step(
         tmp_path, error, lambda log: log.truncate_to(to), lambda log: assert_truncated(log, to), reloaded=reloaded
     )
-    assert went_on
+    assert online
     assert offline
 
 
@@ -107,22 +119,14 @@ def test_emptying_a_log_that_a_shortage_stops_leaves_its_files_their_names(tmp_p
         log.close()
         assert values_of(Bench(log.dir.parent, **SETTINGS).load(log_start_offset=50)) == [(50, b"on")]
 
-    went_on, offline = fail_at_every_step(tmp_path, error, lambda log: log.truncate_fully(50), check)
-    assert went_on
+    online, offline = fail_at_every_step(tmp_path, error, lambda log: log.truncate_fully(50), check)
+    assert online
     assert offline
 
 
 @pytest.mark.parametrize("method", ["truncate_to", "truncate_fully"])
 def test_a_full_disk_refuses_a_truncation_that_removes_leader_epochs_and_takes_nothing_offline(tmp_path, method):
-    class Full(FailingFiles):
-        full = False
-
-        def pwritev(self, file, buffers, position):
-            if self.full:
-                raise OSError(errno.ENOSPC, "full")
-            return super().pwritev(file, buffers, position)
-
-    bench, log = filled(tmp_path, Full())
+    bench, log = filled(tmp_path, FullDisk())
     before = state(log)
     bench.files.full = True
     with pytest.raises(Shortage):
@@ -137,16 +141,7 @@ def test_a_full_disk_refuses_a_truncation_that_removes_leader_epochs_and_takes_n
 
 def test_a_full_disk_does_not_prevent_a_truncation_within_the_last_epoch(tmp_path):
     """It needs no space but for a producer snapshot, without which the next start only reads more of the log."""
-
-    class Full(FailingFiles):
-        full = False
-
-        def pwritev(self, file, buffers, position):
-            if self.full:
-                raise OSError(errno.ENOSPC, "full")
-            return super().pwritev(file, buffers, position)
-
-    bench, log = filled(tmp_path, Full())
+    bench, log = filled(tmp_path, FullDisk())
     bench.files.full = True
     assert log.truncate_to(11)
     assert bench.failures == []

@@ -5,7 +5,7 @@ from kafkapy.network.idle import IdleConnections
 from kafkapy.network.replies import Pending, Reply
 from kafkapy.runtime.clock import ManualClock
 
-from .conftest import Echo, Running, Serve, framed, until
+from .conftest import Client, Echo, Running, Serve, framed, until
 
 
 def pass_time(running: Running, clock: ManualClock, seconds: float) -> None:
@@ -67,12 +67,18 @@ class Later(Echo):
         return self.pending
 
 
-def test_a_reply_that_was_waited_for_counts_as_activity(serve: Serve) -> None:
-    clock = ManualClock()
+def with_pending_request(serve: Serve, clock: ManualClock) -> tuple[Running, Client]:
+    """Return a server that waits in `Later`, and the client that sent the request."""
     running = serve(Later(), clock=clock, connections_max_idle_ms=10_000)
     client = running.connect()
     client.send(b"wait")
     until(lambda: running.handler.pending is not None)
+    return running, client
+
+
+def test_a_reply_that_was_waited_for_counts_as_activity(serve: Serve) -> None:
+    clock = ManualClock()
+    running, client = with_pending_request(serve, clock)
     pass_time(running, clock, 9)
     first = running.handler.pending
     first.complete([framed(b"at last")])
@@ -84,10 +90,7 @@ def test_a_reply_that_was_waited_for_counts_as_activity(serve: Serve) -> None:
 
 def test_a_connection_with_a_pending_request_is_not_idle(serve: Serve) -> None:
     clock = ManualClock()
-    running = serve(Later(), clock=clock, connections_max_idle_ms=10_000)
-    client = running.connect()
-    client.send(b"wait")
-    until(lambda: running.handler.pending is not None)
+    running, client = with_pending_request(serve, clock)
     pass_time(running, clock, 100)
     pass_time(running, clock, 100)
     running.handler.pending.complete([framed(b"at last")])
@@ -116,12 +119,8 @@ def test_an_idle_network_sleeps(serve: Serve) -> None:
 
 def test_a_disconnected_peer_with_a_pending_request_is_idle_though_it_sent_more(serve: Serve) -> None:
     """Requests after the pending one keep the connection open, but not for the weeks that a fetch may wait."""
-
     clock = ManualClock()
-    running = serve(Later(), clock=clock, connections_max_idle_ms=10_000)
-    client = running.connect()
-    client.send(b"wait")
-    until(lambda: running.handler.pending is not None)
+    running, client = with_pending_request(serve, clock)
     client.send(b"more")
     client.close()
     (connection,) = running.handler.connections.values()
