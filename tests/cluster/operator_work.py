@@ -191,15 +191,18 @@ class Operator(threading.Thread):
 
     def _stored(self) -> dict[tuple[str, int], Replicas]:
         """Return the stored assignment of all partitions."""
-        tree = self._cluster.tree
         while True:
             try:
-                found = {name: tree.get(f"/brokers/topics/{name}")[0] for name in tree.get_children("/brokers/topics")}
+                nodes = self._nodes()
             except KazooException:  # the connection is lost, or a topic is being deleted
                 time.sleep(0.2)
                 continue
-            partitions = {name: json.loads(node)["partitions"] for name, node in found.items()}
-            return {(name, int(p)): tuple(ids) for name, each in partitions.items() for p, ids in each.items()}
+            return {(name, int(p)): tuple(ids) for name, node in nodes.items() for p, ids in node["partitions"].items()}
+
+    def _nodes(self) -> dict[str, Any]:
+        """Return the nodes below /brokers/topics."""
+        tree, topics = self._cluster.tree, "/brokers/topics"
+        return {name: json.loads(tree.get(f"{topics}/{name}")[0]) for name in tree.get_children(topics)}
 
     def _reassign_to(self, name: str, partition: int, replicas: Replicas) -> str:
         allowed = self._partition(name, partition)
@@ -261,10 +264,7 @@ class Operator(threading.Thread):
     def check(self) -> list[str]:
         """Return in sentences which topics are not as asked. All must be quiet."""
         tree = self._cluster.tree
-        nodes = {
-            name: json.loads(tree.get(f"/brokers/topics/{name}")[0]) for name in tree.get_children("/brokers/topics")
-        }
-        problems = check_topics(self.topics, nodes)
+        problems = check_topics(self.topics, self._nodes())
         if left := tree.get_children("/admin/delete_topics"):
             problems.append(f"topics are still to be deleted: {left}")
         if tree.exists("/admin/reassign_partitions"):
