@@ -152,7 +152,7 @@ def check_high_watermarks(histories: Sequence[History]) -> list[str]:
 
 
 def check_groups(histories: Sequence[History], end: End) -> list[str]:
-    """A group's members must together have seen every record, and who asks for a committed offset must not get one
+    """A group's members must together have seen every record, and none that asks for a committed offset may get one
     below what was acknowledged before it asked."""
     problems = []
     groups: dict[str, list[History]] = defaultdict(list)

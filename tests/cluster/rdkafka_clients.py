@@ -330,7 +330,7 @@ def _retried(step: Callable[[], Any]) -> None:
     meanwhile, whatever its time-out.
 
     Raises:
-        KafkaException: The transaction cannot go on.
+        KafkaException: The transaction cannot continue.
         Hung: The step did not return for a minute.
     """
     deadline = time.monotonic() + 120

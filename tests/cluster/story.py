@@ -236,7 +236,7 @@ REASSIGNMENTS = [
     Step("a move away from the leader", lambda s: s.reassign("m", {2: [3, 5]})),
     Step("half of it is in sync", lambda s: s.alter_isr("m", 2, [4, 3])),
     Step("and the leader is gone", lambda s: s.stop(4)),
-    Step("the move goes on with the other leader", lambda s: s.catch_up("m")),
+    Step("the move continues with the other leader", lambda s: s.catch_up("m")),
     Step("the first leader is back", lambda s: s.start(4)),
     Step("all catch up after moves", lambda s: s.catch_up("a", "d", "f", "g", "m")),
     Step("preferred leaders after moves", lambda s: s.elect_all(PREFERRED)),

@@ -27,7 +27,7 @@ for line in sys.stdin:
 
 
 class Program:
-    """A program that writes to the directories that it is told."""
+    """A program that writes to a file in each directory that is sent to its standard input."""
 
     def __init__(self, directory: Path) -> None:
         self.faults = DiskFaults(directory / "control")

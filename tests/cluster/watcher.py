@@ -40,13 +40,13 @@ class Watcher:
             brokers = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
             for topic in answer.topics:
                 for one in topic.partitions if topic.name in self._topics else ():
-                    told = (brokers.get(one.leader_id, ""), one.leader_epoch)
+                    leader = (brokers.get(one.leader_id, ""), one.leader_epoch)
                     known = leaders[topic.name, one.partition_index]
-                    if told[0] and told not in known:
-                        known.append(told)
+                    if leader[0] and leader not in known:
+                        known.append(leader)
         by_leader: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
-        for (name, partition), told_by_any in leaders.items():
-            for address, epoch in told_by_any:
+        for (name, partition), found in leaders.items():
+            for address, epoch in found:
                 by_leader[address].append((name, partition, epoch))
         for address, wanted in by_leader.items():
             try:

@@ -386,7 +386,7 @@ class Cluster:
             if live != everyone or controller not in everyone:
                 return f"broker {number} knows of brokers {live}, controller {controller}"
             different = [key for key in {*view, *stored} if view.get(key) != stored.get(key)]
-            if self[number].kind == "kafka":  # it is not told of topics that are deleted while its session is expired
+            if self[number].kind == "kafka":  # keeps topics that were deleted while its session was expired
                 different = [key for key in different if key in stored]
             if different:
                 first = min(different)

@@ -790,13 +790,13 @@ def test_logs_that_are_created_at_the_same_time_do_not_wait_for_each_others_sync
 
 
 def test_a_deletion_waits_until_its_log_is_created(dirs):
-    begun, go_on = threading.Event(), threading.Event()
+    begun, may_continue = threading.Event(), threading.Event()
 
     class Slow(Files):
         def replace(self, path, data):
             if path.endswith("partition.metadata"):
                 begun.set()
-                assert go_on.wait(30)
+                assert may_continue.wait(30)
             super().replace(path, data)
 
     broker = Broker(dirs[0], files=Slow())
@@ -804,7 +804,7 @@ def test_a_deletion_waits_until_its_log_is_created(dirs):
         created = threads.submit(broker.manager.create, "t", 0, TOPIC_ID, CONFIG)
         assert begun.wait(30)
         deleted = threads.submit(broker.manager.delete, "t", 0)
-        go_on.set()
+        may_continue.set()
         created.result()
         deleted.result()
     assert broker.manager.get("t", 0) is None

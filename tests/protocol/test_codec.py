@@ -359,7 +359,7 @@ def test_other_threads_run_while_a_large_message_is_decoded_or_encoded(what: str
     interval = sys.getswitchinterval()
     thread = threading.Thread(target=tick)
     thread.start()
-    sys.setswitchinterval(1000)  # nobody else gets the GIL unless the holder releases it
+    sys.setswitchinterval(1000)  # no other thread gets the GIL unless the holder releases it
     try:
         deadline = time.monotonic() + 60
         while after == before and time.monotonic() < deadline:

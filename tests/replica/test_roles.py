@@ -518,7 +518,7 @@ def test_a_leader_without_space_gives_way_to_another_member_of_the_isr(broker, f
     broker.second()
     assert broker.code() == Errors.NOT_LEADER_OR_FOLLOWER
     assert broker.replicas.leader_epoch("t", 0) == 1
-    assert broker.code(partition=1) == Errors.NONE  # broker 2 is dead: nobody else can lead
+    assert broker.code(partition=1) == Errors.NONE  # broker 2 is dead: no other broker can lead
     assert broker.asked == [True]
     assert broker.apply(role(epoch=2, leader=1, isr=(1,))) == {}
     assert broker.replicas.followed("t", 0).leader == 1

@@ -97,7 +97,7 @@ def test_a_broker_that_does_not_respond_for_an_hour_gets_everything_afterwards(
     assert {api for api, _ in silent.asked} == {LEADER_AND_ISR}  # the first one, again and again
     assert len(silent.asked) > 100
     assert caplog.text.count("requests cannot be sent to broker 1:") == 1
-    lab.send(OTHER)  # nobody else waits
+    lab.send(OTHER)  # no other broker has to wait
     for response in responses():
         other.end(response)
     assert [one[0] for one in lab.answered] == [OTHER] * 3

@@ -34,7 +34,7 @@ def test_every_update_of_a_feature_is_refused(
         assert older == result
 
 
-def test_clients_are_told_the_epoch_of_the_features(wire: Wire) -> None:
+def test_clients_get_the_epoch_of_the_features(wire: Wire) -> None:
     found = wire.call(apis.API_VERSIONS, 4, client_software_name="t", client_software_version="1")
     assert (found.finalized_features_epoch, found.finalized_features, found.supported_features) == (0, [], [])
 

@@ -16,9 +16,7 @@ import argparse
 import contextlib
 import json
 import logging
-import os
 import re
-import signal
 import sys
 import tempfile
 import threading
@@ -45,7 +43,7 @@ from tests.server.requests import batch, produce
 
 KAFKA, OURS, OTHER = 1, 2, 3
 DEAD = 9  # a broker that never was
-# With Kafka's broker dead as well, nobody else can lead: while a leader shuts down, its ISR cannot grow (KIP-841).
+# With Kafka's broker dead as well, no other broker can lead: while a leader shuts down, its ISR cannot grow (KIP-841).
 ALONE = "controlled shutdown"
 # What may differ after some failovers. As in Kafka, no controller waits for the deletion of replicas that a
 # reassignment has removed: their brokers may be dead, or hear of the next controller first, which does not know of
@@ -227,13 +225,13 @@ class MixedCluster:
 
     def elect_ours(self) -> None:
         """Make broker 2 the controller. Kafka's broker is frozen meanwhile."""
-        os.kill(self.kafka.pid, signal.SIGSTOP)
+        self.kafka.process.freeze()
         try:
             if self.controller() != OURS:
                 self.delete_controller()
             self.wait_until_ours_is_elected()
         finally:
-            os.kill(self.kafka.pid, signal.SIGCONT)
+            self.kafka.process.thaw()
 
     def wait_until_ours_is_elected(self) -> None:
         eventually(lambda: self.controller() == OURS, seconds=WAIT_S)
@@ -380,7 +378,7 @@ class Run:
             if LEFT_OVER not in allowed and any(topic == name for topic, _ in cluster.hosted(one)):
                 return f"broker {one} has logs of {name}"
             if any(topic == name for topic, _ in cluster.metadata(one)[2]):
-                return f"broker {one} tells clients of {name}"
+                return f"broker {one} has in its Metadata {name}"
         return ""
 
     def _why_not_there(self, after: After, *, allowed: Collection[str]) -> str:
@@ -390,7 +388,7 @@ class Run:
             return f"the topic is {topic}"
         if self.assignment() != {index: list(ids) for index, (ids, _) in after.items()}:
             return f"the assignment is {topic['partitions']}"
-        told = {one: cluster.metadata(one)[2] for one in cluster.live}
+        views = {one: cluster.metadata(one)[2] for one in cluster.live}
         hosted = {one: {index for topic, index in cluster.hosted(one) if topic == name} for one in cluster.live}
         for index, (replicas, leader) in after.items():
             state = cluster.state(name, index)
@@ -400,7 +398,7 @@ class Run:
             if state["leader"] != leader and not (ANY_LEADER in allowed and state["leader"] in isr):
                 return f"the state of {name}-{index} is {state}"
             for one in cluster.live:
-                view = told[one].get((name, index))
+                view = views[one].get((name, index))
                 if view is None or (view.leader_id, view.leader_epoch, sorted(view.isr_nodes), view.replica_nodes) != (
                     state["leader"], state["leader_epoch"], sorted(state["isr"]), list(replicas),
                 ):  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which nodes a broker keeps and watches: only the controller has topics, and nobody watches states of partitions."""
+"""Which nodes a broker keeps and watches: only the controller has topics, and no broker watches partition states."""
 
 import random
 import re
@@ -44,7 +44,7 @@ def watched_by(zookeeper: ZooKeeper, tree: Any, connect: str) -> set[str]:
     return {path for path, who in who_of.items() if hex(tree.session_id) in who}
 
 
-def test_only_the_controller_keeps_and_watches_topics_and_nobody_watches_states(
+def test_only_the_controller_keeps_and_watches_topics_and_no_broker_watches_states(
     start: Start, zookeeper: ZooKeeper, connect: str
 ) -> None:
     brokers = [start(one) for one in (0, 1)]
@@ -127,7 +127,7 @@ def test_a_written_state_is_in_memory_without_being_read(
         assert paths.topic("u") in asked, "its watch is set"
         assert mine.get(paths.topic("u")).created > 0
 
-        tree.commit([Set(STATE.format(1), b"by others")])  # nobody should, and no watch tells it
+        tree.commit([Set(STATE.format(1), b"by others")])  # no program should, and no watch reports it
         with pytest.raises(BadVersion):
             mine.commit([Set(STATE.format(1), b"mine", 1)])
         assert mine.get(STATE.format(1))[:2] == (b"by others", 2)
