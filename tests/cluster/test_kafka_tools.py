@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -19,12 +18,11 @@ from kafkapy.client import Admin, RecordProducer
 from kafkapy.client.administration.descriptions import NewTopic
 from tests.harness import toolchain
 from tests.harness.brokers import KAFKA_POM, KAFKA_VERSION, Process
-from tests.harness.kafka_tools import KafkaTools
+from tests.harness.kafka_tools import KafkaTools, run_old_tool
 from tests.harness.zookeeper import eventually, jars_in
 
 pytestmark = pytest.mark.other_runtime
 
-OLD_VERSION = "2.8.2"
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
@@ -56,16 +54,6 @@ def run(tools: KafkaTools, cluster: kafkapy.Cluster) -> Run:
         return said.out + said.err
 
     return call
-
-
-def run_old(cluster: kafkapy.Cluster, tool: str, *words: object) -> str:
-    """Run a tool of Kafka 2.8.2 that finds the cluster in ZooKeeper."""
-    classpath = toolchain.maven_classpath(KAFKA_POM, OLD_VERSION)
-    java = [toolchain.find("java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath]
-    command = [*java, tool, "--zookeeper", cluster.zookeeper, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.fixture
@@ -245,7 +233,8 @@ def log_dirs(run: Run, topic: str) -> dict[int, dict[str, list[dict[str, Any]]]]
 
 def test_log_directories_of_all_brokers_are_shown(run: Run, topic: Callable[..., str]) -> None:
     name = topic([1, 2], [3, 1], records=10)
-    eventually(lambda: {one["size"] > 0 for one in replicas(run, name) if one["partition"] == f"{name}-0"} == {True})
+    first = f"{name}-0"
+    eventually(lambda: {one["size"] > 0 for _, one in by_broker(run, name) if one["partition"] == first} == {True})
     shown = sorted(
         (broker, one["partition"], one["offsetLag"], one["isFuture"]) for broker, one in by_broker(run, name)
     )
@@ -256,10 +245,6 @@ def test_log_directories_of_all_brokers_are_shown(run: Run, topic: Callable[...,
 
 def by_broker(run: Run, name: str) -> list[tuple[int, dict[str, Any]]]:
     return [(broker, one) for broker, found in log_dirs(run, name).items() for each in found.values() for one in each]
-
-
-def replicas(run: Run, name: str) -> list[dict[str, Any]]:
-    return [one for _, one in by_broker(run, name)]
 
 
 def test_replicas_are_compared(cluster: kafkapy.Cluster, topic: Callable[..., str], tmp_path: Path) -> None:
@@ -297,14 +282,13 @@ def test_features_are_shown_and_none_can_be_finalized(run: Run) -> None:
 
 
 def test_old_tools_change_topics_through_zookeeper(cluster: kafkapy.Cluster) -> None:
-    run_old(cluster, OLD_TOPICS, "--create", "--topic", "old", "--replica-assignment", "1:2,2:3")
+    run_topics = partial(run_old_tool, OLD_TOPICS, "--zookeeper", cluster.zookeeper)
+    run_topics("--create", "--topic", "old", "--replica-assignment", "1:2,2:3")
     eventually(lambda: known(cluster, "old") == [(1, [1, 2], [1, 2]), (2, [2, 3], [2, 3])])
-    assert re.search(r"Partition: 1\s+Leader: 2\s+Replicas: 2,3", run_old(cluster, OLD_TOPICS, "--describe"))
-    run_old(
-        cluster, OLD_TOPICS, "--alter", "--topic", "old", "--partitions", "3", "--replica-assignment", "1:2,2:3,3:1"
-    )
+    assert re.search(r"Partition: 1\s+Leader: 2\s+Replicas: 2,3", run_topics("--describe"))
+    run_topics("--alter", "--topic", "old", "--partitions", "3", "--replica-assignment", "1:2,2:3,3:1")
     eventually(lambda: known(cluster, "old")[2:] == [(3, [3, 1], [1, 3])])
-    run_old(cluster, OLD_TOPICS, "--delete", "--topic", "old")
+    run_topics("--delete", "--topic", "old")
     eventually(lambda: known(cluster, "old") == [], seconds=30)
 
 
@@ -313,9 +297,10 @@ def test_old_tools_reassign_partitions_through_zookeeper(
 ) -> None:
     name = topic([1, 2], [2, 3], records=10)
     file = ("--reassignment-json-file", plan(tmp_path / "plan.json", name, [[3, 1], [1, 2]]))
-    assert "Successfully started" in run_old(cluster, OLD_REASSIGNMENT, *file, "--execute")
+    run_with_plan = partial(run_old_tool, OLD_REASSIGNMENT, "--zookeeper", cluster.zookeeper, *file)
+    assert "Successfully started" in run_with_plan("--execute")
     eventually(lambda: [one[1] for one in partitions(cluster, name)] == [[3, 1], [1, 2]], seconds=30)
-    assert run_old(cluster, OLD_REASSIGNMENT, *file, "--verify").count("is complete") == 2
+    assert run_with_plan("--verify").count("is complete") == 2
 
 
 def known(cluster: kafkapy.Cluster, name: str) -> list[tuple[int, list[int], list[int]]]:

@@ -1,4 +1,5 @@
-"""Apache Kafka 3.9.1's tools: the tool for segment files, and those that talk to brokers."""
+"""Apache Kafka 3.9.1's tools: the tool for segment files, and those that talk to brokers; and the tools of Kafka 2.8.2,
+the last version whose tools write to ZooKeeper."""
 
 import base64
 import re
@@ -14,6 +15,7 @@ COMPLAINTS = re.compile(
     r"isvalid: false|[Mm]ismatch|Non-consecutive|out of order|invalid bytes|[Cc]orrupt|Exception|is not found|unable to"
 )
 
+OLD_VERSION = "2.8.2"
 SOURCES = Path(__file__).parents[1] / "interop" / "kafka" / "java"
 
 
@@ -57,6 +59,16 @@ class KafkaTools:
         self._child.stdin.close()
         self._child.wait(30)
         self._child.stdout.close()
+
+
+def run_old_tool(tool: str, *words: object) -> str:
+    """Run a tool of Kafka 2.8.2, which can take --zookeeper, and return its output; the tool must succeed."""
+    classpath = toolchain.maven_classpath(brokers.KAFKA_POM, OLD_VERSION)
+    java = [toolchain.find("java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath]
+    command = [*java, tool, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def kafka_dump(data: Path, paths: Sequence[Path], *options: str) -> str:

@@ -1,32 +1,20 @@
 """Tools of Kafka 2.x that write only to ZooKeeper (Kafka 3.0 removed --zookeeper)."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from kafkapy.metadata.tree import Tree
 from kafkapy.server.broker import BrokerServer
-from tests.harness import toolchain
-from tests.harness.brokers import KAFKA_POM
+from tests.harness.kafka_tools import run_old_tool
 from tests.harness.zookeeper import SESSION_MS, eventually
 from tests.zookeeper.conftest import Start
-
-VERSION = "2.8.2"
 
 
 @pytest.fixture
 def server(start: Start) -> BrokerServer:
     return start(zookeeper_session_timeout_ms=str(5 * SESSION_MS))
-
-
-def run(tool: str, *arguments: str) -> str:
-    classpath = toolchain.maven_classpath(KAFKA_POM, VERSION)
-    java = [toolchain.find("java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath]
-    done = subprocess.run([*java, tool, *arguments], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_topics_are_created_extended_configured_and_deleted_through_zookeeper(
@@ -36,14 +24,14 @@ def test_topics_are_created_extended_configured_and_deleted_through_zookeeper(
     topics = "kafka.admin.TopicCommand"
     zookeeper = ("--zookeeper", connect)
     creation = ("--create", "--topic", "t", "--partitions", "2", "--replication-factor", "1")
-    run(topics, *zookeeper, *creation, "--config", "segment.bytes=4096")
+    run_old_tool(topics, *zookeeper, *creation, "--config", "segment.bytes=4096")
     eventually(lambda: replicas.holds("t", 1), what="the topic is not led")
     eventually(lambda: "topic_id" in json.loads(tree.get("/brokers/topics/t").data), what="it has no id")
 
-    run(topics, *zookeeper, "--alter", "--topic", "t", "--partitions", "3")
+    run_old_tool(topics, *zookeeper, "--alter", "--topic", "t", "--partitions", "3")
     eventually(lambda: replicas.holds("t", 2), what="the new partition is not led")
 
-    run(topics, *zookeeper, "--delete", "--topic", "t")
+    run_old_tool(topics, *zookeeper, "--delete", "--topic", "t")
     eventually(lambda: not tree.exists("/brokers/topics/t"), what="the topic is not deleted")
     assert not replicas.holds("t", 0)
 
@@ -59,9 +47,9 @@ def test_partitions_are_reassigned_through_zookeeper_and_through_the_broker(
     tool = "kafka.admin.ReassignPartitionsCommand"
     file = ("--reassignment-json-file", str(plan))
     broker = ("--bootstrap-server", server.bootstrap_servers)
-    assert "Successfully started partition reassignments for t-0,t-1" in run(
+    assert "Successfully started partition reassignments for t-0,t-1" in run_old_tool(
         tool, "--zookeeper", connect, *file, "--execute"
     )
     eventually(lambda: not tree.exists("/admin/reassign_partitions"), what="the request is not answered")
-    assert "Successfully started partition reassignments for t-0,t-1" in run(tool, *broker, *file, "--execute")
-    assert "Reassignment of partition t-1 is complete." in run(tool, *broker, *file, "--verify")
+    assert "Successfully started partition reassignments for t-0,t-1" in run_old_tool(tool, *broker, *file, "--execute")
+    assert "Reassignment of partition t-1 is complete." in run_old_tool(tool, *broker, *file, "--verify")
