@@ -5,10 +5,12 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from tests.harness import toolchain
 from tests.harness.brokers import KAFKA_POM, KAFKA_VERSION, Process, free_port
 
+T = TypeVar("T")
 TICK_MS = 100
 SESSION_MS = 2000
 CONFIG = """\
@@ -40,7 +42,7 @@ class ZooKeeper:
         prefix: Sequence[str] = (),
         start: bool = True,
     ) -> None:
-        """Start the server. `prefix` is in front of its command, to start it on another `host`."""
+        """Start the server, unless `start` is False. `prefix` precedes its command, to start it on another `host`."""
         self._directory = directory
         self._prefix = list(prefix)
         directory.mkdir(parents=True, exist_ok=True)
@@ -152,8 +154,7 @@ class Ensemble:
         def leaders() -> list[str]:
             return [host for host, server in self.servers.items() if server.mode in ("leader", "standalone")]
 
-        eventually(leaders, seconds=60, what="ZooKeeper has no leader")
-        return leaders()[0]
+        return eventually(leaders, seconds=60, what="ZooKeeper has no leader")[0]
 
     def wait_until_serving(self) -> None:
         """Wait until all servers serve."""
@@ -181,9 +182,10 @@ def jars_in(directory: Path) -> Path:
     return directory
 
 
-def eventually(condition: Callable[[], object], *, seconds: float = 20, what: str = "") -> None:
-    """Wait until the condition is true."""
+def eventually(condition: Callable[[], T], *, seconds: float = 20, what: str = "") -> T:
+    """Wait until the condition returns something that is true; return that."""
     deadline = time.monotonic() + seconds
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < deadline, what or f"not within {seconds:.0f} s"
         time.sleep(0.01)
+    return found
