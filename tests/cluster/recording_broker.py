@@ -1,4 +1,4 @@
-"""A broker of a test: it is registered in ZooKeeper, has no logs, obeys every controller and notes what it is sent.
+"""A broker of a test: it is registered in ZooKeeper, has no logs, obeys every controller and records the requests.
 
 It answers LeaderAndIsr, UpdateMetadata and StopReplica as a broker does whose every replica is fine, except for those
 in `failed`, which are in a log directory that is offline. Followers that fetch from it find all its logs empty.
@@ -36,7 +36,7 @@ class RecordingBroker:
         self.broker_id = broker_id
         self.epoch = -1  # the broker epoch, while the broker is registered
         self.failed: set[tuple[str, int]] = set()
-        self.taken: list[tuple[Api, Any]] = []  # requests since the last `take`, in order
+        self._taken: list[tuple[Api, Any]] = []  # requests since the last `take`, in order
         self.count = 0  # of requests so far, also of those that were refused
         self._tree = tree
         self._lock = threading.Lock()
@@ -50,7 +50,7 @@ class RecordingBroker:
     def path(self) -> str:
         return f"/brokers/ids/{self.broker_id}"
 
-    def registration(self, rack: str = "") -> bytes:
+    def _registration(self, rack: str = "") -> bytes:
         """Return the content of the broker's node in `/brokers/ids`."""
         value = {
             "features": {},
@@ -68,7 +68,7 @@ class RecordingBroker:
     def start(self, rack: str = "") -> None:
         """Register the broker."""
         with self._lock:  # a request may come before the epoch is known
-            self._tree.create(self.path, self.registration(rack), ephemeral=True)
+            self._tree.create(self.path, self._registration(rack), ephemeral=True)
             self.epoch = self._tree.exists(self.path).czxid
 
     def bounce(self) -> None:
@@ -76,7 +76,7 @@ class RecordingBroker:
         with self._lock:
             change = self._tree.transaction()
             change.delete(self.path)
-            change.create(self.path, self.registration(), ephemeral=True)
+            change.create(self.path, self._registration(), ephemeral=True)
             results = change.commit()
             assert not any(isinstance(one, Exception) for one in results), results
             self.epoch = self._tree.exists(self.path).czxid
@@ -84,10 +84,6 @@ class RecordingBroker:
     def stop(self) -> None:
         """Remove the registration, as the end of the session does, and drop all connections."""
         self._tree.delete(self.path)
-        self.gone()
-
-    def gone(self) -> None:
-        """Drop all connections: the registration has been removed."""
         self.epoch = -1
         self._server.drop_connections()
 
@@ -101,7 +97,7 @@ class RecordingBroker:
     def take(self) -> list[tuple[Api, Any]]:
         """Return the requests of controllers that this broker has obeyed since the last call, in order."""
         with self._lock:
-            taken, self.taken = self.taken, []
+            taken, self._taken = self._taken, []
         return taken
 
     def close(self) -> None:
@@ -128,7 +124,7 @@ class RecordingBroker:
             self.count += 1
             if request.broker_epoch < self.epoch or self.epoch < 0:
                 return api.Response(error_code=Errors.STALE_BROKER_EPOCH)
-            self.taken.append((api, request))
+            self._taken.append((api, request))
             return self._obey(api, request)
 
     def _obey(self, api: Api, request: Any) -> Any:

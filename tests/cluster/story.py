@@ -15,8 +15,6 @@ from tests.cluster.story_stage import Stage
 PREFERRED, UNCLEAN = 0, 1
 TOPIC, BROKER = 2, 4
 DELETIONS, MOVES, ELECTION = "/admin/delete_topics", "/admin/reassign_partitions", "/admin/preferred_replica_election"
-
-
 _DISABLED = {"features": {}, "version": 1, "status": 0}
 
 
@@ -261,7 +259,7 @@ REASSIGNMENTS = [
     Step("the controller's term ends during that deletion", lambda s: s.move_controller()),
 ]
 
-DELETIONS_ = [
+TOPIC_DELETIONS = [
     Step("a topic to be deleted", lambda s: s.create("x", [[3, 4], [4, 5], [5, 3]])),
     Step("one of its brokers is gone", lambda s: s.stop(4)),
     Step("a deletion, with a dead replica", lambda s: s.delete("x", wait=False)),
@@ -338,7 +336,7 @@ STORY = [
     *DIRECTORIES,
     *SETTINGS,
     *REASSIGNMENTS,
-    *DELETIONS_,
+    *TOPIC_DELETIONS,
     *BY_HAND,
     *TERMS,
 ]

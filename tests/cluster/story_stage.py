@@ -78,9 +78,8 @@ class Stage(StoryCluster):
         return self.create(name, assignment)
 
     def elect_all(self, kind: int) -> Any:
-        """Ask for elections of all partitions. The results are not compared: only Kafka's include the others."""
-        answer = self.call(apis.ELECT_LEADERS, 2, election_type=kind, topic_partitions=None, timeout_ms=30_000)
-        return answer
+        """Ask for elections of all partitions."""
+        return self.call(apis.ELECT_LEADERS, 2, election_type=kind, topic_partitions=None, timeout_ms=30_000)
 
     def elect(self, kind: int, **partitions: Sequence[int]) -> Any:
         """Ask for elections, 0 preferred and 1 unclean: topic=[partition, ...]."""
@@ -207,8 +206,7 @@ class Stage(StoryCluster):
 
     def note(self, path: str, value: Any) -> None:
         """Write a note to the controller, and wait until it has removed the note."""
-        data = value if isinstance(value, bytes) else json.dumps(value).encode()
-        made = self.tree.create(path, data, sequence=True)
+        made = self.tree.create(path, _content(value), sequence=True)
         self.until(lambda: not self.tree.exists(made), f"{made} is not removed")
 
     def note_directory(self, broker: int) -> None:
@@ -236,11 +234,10 @@ class Stage(StoryCluster):
 
     def write(self, path: str, value: Any) -> None:
         """Write a node, or create it."""
-        data = value if isinstance(value, bytes) else json.dumps(value).encode()
         try:
-            self.tree.set(path, data)
+            self.tree.set(path, _content(value))
         except NoNodeError:
-            self.tree.create(path, data)
+            self.tree.create(path, _content(value))
 
     def change(self, path: str, edit: Callable[[Any], Any]) -> None:
         """Edit a node with JSON in place."""
@@ -289,4 +286,9 @@ class Stage(StoryCluster):
         config = {key.replace("_", "."): value for key, value in values.items()}
         self.write(f"/config/topics/{topic}", {"version": 1, "config": config})
         note = {"version": 2, "entity_path": f"topics/{topic}"}
-        self.tree.create("/config/changes/config_change_", json.dumps(note).encode(), sequence=True)
+        self.tree.create("/config/changes/config_change_", _content(note), sequence=True)
+
+
+def _content(value: Any) -> bytes:
+    """Return the content of a node: bytes as they are, everything else as JSON."""
+    return value if isinstance(value, bytes) else json.dumps(value).encode()

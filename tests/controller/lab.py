@@ -24,17 +24,14 @@ ME = 0
 class Brokers:
     """Brokers 0, 1 and 2: what the controller has sent to each, and the cache that each fills from that."""
 
-    sent: list[tuple[int, Any]]
-
     def __init__(self) -> None:
         self.live = [0, 1, 2]
-        self.sent = []  # requests, with the brokers to which they were sent
+        self.sent: list[tuple[int, Any]] = []  # requests, with the brokers to which they were sent
         self.failures: dict[int, dict[tuple[str, int], KafkaError]] = {}  # with which brokers respond to new roles
         self.silent: set[int] = set()  # brokers that do not respond
         self.caches = {one: MetadataCache() for one in self.live}
-        self.roles: dict[int, dict[tuple[str, int], int]] = {
-            one: {} for one in self.live
-        }  # the last leader epoch of each partition, by broker
+        # The last leader epoch of each partition, by broker.
+        self.roles: dict[int, dict[tuple[str, int], int]] = {one: {} for one in self.live}
 
     def registered(self) -> dict[int, Registered]:
         return {one: Registered(LiveBroker(one, {}), one + 1) for one in self.live}
