@@ -137,32 +137,26 @@ def cut_both_directions(cluster: Cluster, rng: random.Random) -> Done:
 def isolate(cluster: Cluster, rng: random.Random) -> Done:
     """Separate one broker from the others, but neither from ZooKeeper nor from clients."""
     number = _any(cluster, rng).number
-    for other in cluster.members:
-        if other != number:
-            cluster.network.separate(number, other)
+    cluster.network.separate(number, *cluster.members)
     return Done(f"separate broker {number} from the other brokers", _brief_or_long(rng))
 
 
 def cut_zookeeper(cluster: Cluster, rng: random.Random) -> Done:
     number = _any(cluster, rng).number
-    for host in cluster.zookeeper_hosts:
-        cluster.network.separate(number, host)
+    cluster.network.separate(number, *cluster.zookeeper_hosts)
     return Done(f"separate broker {number} from ZooKeeper", _brief_or_long(rng))
 
 
 def cut_zookeeper_from_controller(cluster: Cluster, rng: random.Random) -> Done:
     number = _controller(cluster, rng).number
-    for host in cluster.zookeeper_hosts:
-        cluster.network.separate(number, host)
+    cluster.network.separate(number, *cluster.zookeeper_hosts)
     return Done(f"separate the controller, broker {number}, from ZooKeeper", _brief_or_long(rng))
 
 
 def leave_with_clients_only(cluster: Cluster, rng: random.Random) -> Done:
     """Separate one broker from ZooKeeper and from the other brokers: only clients reach it."""
     number = _any(cluster, rng).number
-    for other in [*cluster.members, *cluster.zookeeper_hosts]:
-        if other != number:
-            cluster.network.separate(number, other)
+    cluster.network.separate(number, *cluster.members, *cluster.zookeeper_hosts)
     return Done(f"separate broker {number} from all but clients", BEYOND_TIMEOUTS_S)
 
 
@@ -311,13 +305,13 @@ def freeze_zookeeper(cluster: Cluster, rng: random.Random) -> Done:
 
 def isolate_zookeeper(cluster: Cluster, rng: random.Random) -> Done:
     """Separate ZooKeeper's leader from its followers, from the brokers, or from both."""
-    leader = next(h for h in cluster.zookeeper_hosts if cluster.network.address(h) == cluster.zookeeper.leader())
+    address = cluster.zookeeper.leader()
+    leader = next(host for host in cluster.zookeeper_hosts if cluster.network.address(host) == address)
     followers = [host for host in cluster.zookeeper_hosts if host != leader]
     brokers = list(cluster.members)
     names = {"its followers": followers, "the brokers": brokers, "its followers and the brokers": followers + brokers}
     name = rng.choice(list(names))
-    for host in names[name]:
-        cluster.network.separate(leader, host)
+    cluster.network.separate(leader, *names[name])
     return Done(f"separate ZooKeeper's leader from {name}", _brief_or_long(rng))
 
 
@@ -377,8 +371,9 @@ def may_be_together(first: str, second: str) -> bool:
 
 
 def suitable(cluster: Cluster, *, quiet: bool) -> list[str]:
-    """Return the names of the faults that this cluster stands: its last log directory must not fail, and sessions
-    a single ZooKeeper has nothing to be separated from. Without `quiet`, none that first waits until all is quiet."""
+    """Return the names of the faults that suit this cluster. A broker's only log directory must not fail, and a single
+    ZooKeeper has no other servers to be separated from. Without `quiet`, leave out those that wait for a quiet cluster.
+    """
     unsuitable: set[Fault] = set() if quiet else set(_WAIT_FOR_QUIET)
     if cluster.log_dirs < 2:
         unsuitable |= {fail_disk, fill_disk}

@@ -61,10 +61,12 @@ class Network:
         self._in(source, "neigh", "replace", self.address(target), "lladdr", NOBODY, "nud", "permanent", "dev", "eth0")
         self._cuts.add((source, target))
 
-    def separate(self, one: int, other: int) -> None:
-        """Lose what two hosts send to each other, in both directions."""
-        self.cut(one, other)
-        self.cut(other, one)
+    def separate(self, one: int, *others: int) -> None:
+        """Lose what a host and the others send to each other, in both directions. `others` may include the host."""
+        for other in others:
+            if other != one:
+                self.cut(one, other)
+                self.cut(other, one)
 
     def slow_down(self, host: int, kbit_per_s: int) -> None:
         """Limit what the host sends to this rate; packets wait for up to two seconds before they are lost."""
