@@ -69,13 +69,12 @@ class Broker:
         self.replicas.on_lost_leadership = self.lost.append
         self.cache = MetadataCache()
         self.due = []  # what is to be called after a second
-        later = lambda delay_s, work: self.due.append(work)  # noqa: E731
         self.asked = []  # one for each time at which it has asked the controller for its roles
         self.roles = Roles(
             self.replicas,
             lambda topic: LogConfig({}),
             cache=self.cache,
-            later=later,
+            later=lambda delay_s, work: self.due.append(work),
             ask_for_roles=lambda: self.asked.append(True),
         )
 
