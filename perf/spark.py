@@ -45,11 +45,13 @@ def driver(bench: Bench, side: str, version: str = OLDEST) -> AbstractContextMan
 
 @contextmanager
 def _started(directory: Path, version: str) -> Iterator[Driver]:
+    env = {**spark_driver.environment(), "PYTHONPYCACHEPREFIX": str(directory.parent / "pycache")}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # so that modules are compiled once, not in every worker
     if version == NEWEST:
-        running = Driver(directory, spark_driver.settings(directory))
+        running = Driver(directory, spark_driver.settings(directory), env=env)
     else:
         settings = spark_driver.settings(directory, spark_jars=spark_driver.own_source_jars())
-        running = Driver(directory, settings, spark_driver.oldest_python())
+        running = Driver(directory, settings, spark_driver.oldest_python(), env)
     with running:
         yield running
 

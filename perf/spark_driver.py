@@ -1,8 +1,8 @@
-"""Processes with a Spark session that run functions for perf, and what such sessions need.
+"""Processes with a Spark session that run functions, and what such sessions need. The tests use them, too.
 
 `python -m perf.spark_driver` is such a process. It reads the settings of the session first, then one message for each
-call: (module, function, args). A response is (True, result) or (False, traceback). Messages are pickles with a length
-before them.
+call: (module, function, args, kwargs). A response is (True, result) or (False, traceback). Messages are pickles with a
+length before them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import importlib
 import os
 import pickle
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -20,14 +21,20 @@ import traceback
 from collections.abc import Callable, Mapping
 from importlib.metadata import requires
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from perf import jars
 from perf.machine import ROOT
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession  # importing it takes a second
+
 DISCOVERY = ROOT / "kafkapy" / "spark" / "discovery"  # an installation has its contents at the top level
 OLDEST = "4.0.0"  # the oldest supported pyspark; all parts of its Kafka source are available
 TIMEOUT_S = 240.0
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class DriverError(RuntimeError):
@@ -37,16 +44,19 @@ class DriverError(RuntimeError):
 class Driver:
     """A process with a Spark session that runs functions of importable modules.
 
-    `python` is the interpreter, and by that the version of pyspark. Used as a context manager.
+    `python` is the interpreter, and by that the version of pyspark; `env` the environment, by default `environment()`.
+    Used as a context manager.
     """
 
-    def __init__(self, directory: Path, settings: Mapping[str, str], python: Path | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str],
+        python: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.log = directory / "driver.log"
-        paths = [str(ROOT), str(DISCOVERY), *filter(None, [os.environ.get("PYTHONPATH")])]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}  # Spark passes it on to its workers
-        env["PYTHONPYCACHEPREFIX"] = str(directory.parent / "pycache")
-        env.pop("PYTHONDONTWRITEBYTECODE", None)  # so that modules are compiled once, not in every worker
         with self.log.open("ab") as errors:
             self.child = subprocess.Popen(
                 [str(python or sys.executable), "-m", "perf.spark_driver"],
@@ -54,7 +64,7 @@ class Driver:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 cwd=directory,
-                env=env,
+                env=env or environment(),
             )
         self._send(dict(settings))
         self._receive("its session")
@@ -63,6 +73,16 @@ class Driver:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def call(self, function: Callable[Concatenate[SparkSession, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the result of function(spark, *args, **kwargs) in the process; raise DriverError if it raises."""
+        self._send((function.__module__, function.__qualname__, args, kwargs))
+        result: T = self._receive(function.__qualname__)
+        return result
+
+    def close(self) -> None:
+        """Stop the session; kill a process that does not end."""
         assert self.child.stdin is not None
         assert self.child.stdout is not None
         self.child.stdin.close()
@@ -72,11 +92,6 @@ class Driver:
             self.child.kill()  # its JVM ends when it notices
             self.child.wait(30)
         self.child.stdout.close()
-
-    def call(self, function: Callable[..., Any], *args: object) -> Any:
-        """Return the result of function(spark, *args) in the process; raise DriverError if it raises."""
-        self._send((function.__module__, function.__qualname__, args))
-        return self._receive(function.__qualname__)
 
     def _send(self, message: object) -> None:
         assert self.child.stdin is not None
@@ -97,6 +112,12 @@ class Driver:
         if not good:
             raise DriverError(result)
         return result
+
+
+def environment() -> dict[str, str]:
+    """Return this process's environment with this checkout first in Python's path, which Spark gives to its workers."""
+    paths = [str(ROOT), str(DISCOVERY), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def settings(directory: Path, **more: str) -> dict[str, str]:
@@ -165,17 +186,22 @@ def _read_message(stream: IO[bytes]) -> Any:
     return pickle.loads(data)
 
 
-def _session(settings: Mapping[str, str]) -> Any:
+def session(settings: Mapping[str, str]) -> SparkSession:
+    """Start a SparkSession in this process, which must have none; with spark.remote, a session of Spark Connect."""
     from pyspark.sql import SparkSession
 
+    assert SparkSession.getActiveSession() is None, "there is a session, whose settings would stay"
     os.environ["PYSPARK_PYTHON"] = sys.executable  # the only setting that a Python driver uses
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise Spark warns of a host name that is not resolved
-    builder = SparkSession.builder.appName("kafkapy perf")
+    builder = SparkSession.builder.appName("kafkapy")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    running = builder.getOrCreate()
+    signal.signal(signal.SIGINT, on_interrupt)  # a SparkContext takes it, for as long as the process lives
+    if "spark.remote" not in settings:
+        running.sparkContext.setLogLevel("ERROR")
+    return running
 
 
 def main() -> None:
@@ -191,10 +217,10 @@ def main() -> None:
         result: object = None
         try:
             if spark is None:
-                spark = _session(request)
+                spark = session(request)
             else:
-                module, name, args = request
-                result = getattr(importlib.import_module(module), name)(spark, *args)
+                module, name, args, kwargs = request
+                result = getattr(importlib.import_module(module), name)(spark, *args, **kwargs)
             response = (True, result)
         except Exception:
             response = (False, traceback.format_exc())

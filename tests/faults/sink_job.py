@@ -11,8 +11,9 @@ MOST_FAILURES = 50
 
 
 def main() -> None:
+    from perf.spark_driver import session
     from tests.faults.dying_sink import DyingSource
-    from tests.harness.spark import session, settings
+    from tests.harness.spark import settings
 
     wanted = json.loads(sys.argv[1])
     directory = Path(wanted["directory"])

@@ -21,9 +21,9 @@ from pathlib import Path
 import pytest
 
 from kafkapy.client import Admin, Cluster, Consumer, TransactionAdmin
+from perf.spark_driver import environment
 from tests.faults.rounds import rounds
 from tests.harness import brokers
-from tests.harness.spark import TESTS, environment
 
 ROUNDS = rounds(2)
 SEED = int(os.environ.get("KAFKAPY_FAULT_SEED", random.randrange(1 << 32)))
@@ -86,8 +86,7 @@ class Job:
     def start(self, *, last: bool = False) -> None:
         self.starts += 1
         command = [sys.executable, "-m", self._module, json.dumps({**self.arguments, "last": last})]
-        env = environment([TESTS, TESTS.parent])
-        self.process = brokers.Process(command, self.directory / f"driver-{self.starts}.log", env=env)
+        self.process = brokers.Process(command, self.directory / f"driver-{self.starts}.log", env=environment())
 
     def ensure(self) -> None:
         """Start the driver if needed, and wait until its session works."""

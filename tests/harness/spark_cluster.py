@@ -5,8 +5,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from perf.spark_driver import TIMEOUT_S
 from tests.harness import brokers, toolchain
-from tests.harness.spark import PATIENCE_S, SHORT_LIVED
+from tests.harness.spark import SHORT_LIVED
 
 # Lines on standard output that say that the process is ready.
 LOG4J2 = """\
@@ -41,7 +42,7 @@ def start_daemon(directory: Path, name: str, ready: str, *arguments: str) -> tup
         "SPARK_SUBMIT_OPTS": options,
     }
     process = brokers.Process([str(home / "bin" / "spark-class"), *arguments], directory / f"{name}.log", env=env)
-    return process, process.wait_for_line(re.compile(ready), PATIENCE_S)
+    return process, process.wait_for_line(re.compile(ready), TIMEOUT_S)
 
 
 class StandaloneCluster:

@@ -1,4 +1,4 @@
-"""Functions for drivers (see harness.spark.Driver): read and write topics with any source.
+"""Functions for drivers (see perf.spark_driver.Driver): read and write topics with any source.
 
 Rows are plain tuples, timestamps microseconds since 1970, headers a list of (name, value).
 """

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from perf.spark_driver import Driver, oldest_python, session
 from tests.harness import brokers
-from tests.harness.spark import Driver, oldest_python, own_source_jars, session, settings
+from tests.harness.spark import own_source_jars, settings
 from tests.harness.spark_topics import make_topic
 
 if TYPE_CHECKING:

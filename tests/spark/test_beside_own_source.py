@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from perf.spark_driver import Driver, DriverError
 from tests.harness import brokers, spark_jobs
-from tests.harness.spark import Driver, DriverError
 from tests.harness.spark_topics import Record, consume, delete_records, make_topic, produce, transaction
 
 T0 = 1_700_000_000_000  # milliseconds

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from perf.spark_driver import Driver
 from tests.harness import brokers, spark_jobs
-from tests.harness.spark import Driver, settings
+from tests.harness.spark import settings
 from tests.harness.spark_cluster import ConnectServer, StandaloneCluster
 from tests.harness.spark_topics import Record, consume, make_topic, produce
 

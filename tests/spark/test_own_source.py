@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from perf.spark_driver import Driver, DriverError
 from tests.harness import brokers, spark_jobs
-from tests.harness.spark import Driver, DriverError
 from tests.harness.spark_jobs import Row
 from tests.harness.spark_topics import Record, consume, delete_records, delete_topic, make_topic, produce, transaction
 
