@@ -15,12 +15,12 @@ from collections.abc import Callable
 
 from crc32c import crc32c
 
-from kafkapy.protocol.apis import INCREMENTAL_ALTER_CONFIGS
 from kafkapy.record.batch import build
 from perf import frames
+from perf.admin import TOPIC, configure
 from perf.brokers import Broker
 from perf.measurement import MIB, Bench, Figures, Goal, Measurement, Row
-from perf.raw_client import RawClient, Refused, check
+from perf.raw_client import RawClient, Refused
 from perf.stats import percentile
 
 KEYS = 500_000
@@ -30,7 +30,7 @@ CODECS = {"none": 0, "lz4": 3}
 RATE = 1000
 TURN_S = 0.25
 SETTINGS = {"log.cleaner.backoff.ms": "100"}
-TOPIC_CONFIG, SET = 2, 0
+LET_CLEAN = {"min.cleanable.dirty.ratio": "0.01"}
 LIMIT_S = 600.0
 # The brokers' log lines about a compaction: the name of the log and the speed in MB/s.
 CLEANED = {
@@ -64,7 +64,7 @@ class Compaction(Measurement):
                         segment_bytes=str(size // 8),
                     )
                     _fill(client, topic, with_keys, size)
-                _let_clean(client, alone)
+                configure(client, TOPIC, alone, LET_CLEAN)
                 found[f"compaction.{name}"] = _speed(broker, alone, lambda: time.sleep(0.02))
                 if name == "none":
                     found |= _beside(client, broker, beside)
@@ -122,14 +122,6 @@ def _fill(client: RawClient, topic: str, batches: list[bytes], total: int) -> No
     client.discard(unanswered)
 
 
-def _let_clean(client: RawClient, topic: str) -> None:
-    request = INCREMENTAL_ALTER_CONFIGS.Request
-    lower = request.Resources.Configs(name="min.cleanable.dirty.ratio", config_operation=SET, value="0.01")
-    resource = request.Resources(resource_type=TOPIC_CONFIG, resource_name=topic, configs=[lower])
-    answer = client.ask(INCREMENTAL_ALTER_CONFIGS, 0, request(resources=[resource], validate_only=False))
-    check(answer.responses[0].error_code, f"lowering the dirty ratio of {topic}")
-
-
 def _speed(broker: Broker, topic: str, meanwhile: Callable[[], object]) -> float:
     """Wait until the broker logs that it has compacted the log, and return the speed; call `meanwhile` repeatedly."""
     deadline = time.monotonic() + LIMIT_S
@@ -148,7 +140,7 @@ def _beside(client: RawClient, broker: Broker, topic: str) -> Figures:
     client.create_topic("paced")
     client.paced(frame, RATE, 4 * TURN_S)
     latencies: list[float] = []
-    _let_clean(client, topic)
+    configure(client, TOPIC, topic, LET_CLEAN)
     _speed(broker, topic, lambda: latencies.extend(client.paced(frame, RATE, TURN_S)[0]))
     latencies.sort()
     return {f"compaction.{key}": percentile(latencies, share) * 1e3 for key, share in (("p50", 0.5), ("p99", 0.99))}

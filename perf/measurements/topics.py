@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafkapy.protocol.apis import CREATE_TOPICS, DELETE_TOPICS
+from kafkapy.protocol.apis import CREATE_TOPICS
+from perf.admin import delete_topic
 from perf.brokers import Broker
 from perf.cpu import used
 from perf.measurement import Bench, Figures, Measurement, Row
 from perf.raw_client import CREATE_TOPICS_VERSION, RawClient, check
 
-VERSION = 4
 MOST = 1000  # more topics take minutes to create
 MEASURED = 50
 TOGETHER = 200
@@ -63,9 +63,7 @@ def _made_and_deleted(broker: Broker, client: RawClient, count: int) -> Figures:
             client.create_topic(name)
     with used(broker.pid) as deleting:
         for name in names:
-            request = DELETE_TOPICS.Request(topic_names=[name], timeout_ms=30_000)
-            answer = client.ask(DELETE_TOPICS, VERSION, request)
-            check(answer.responses[0].error_code, f"deleting topic {name}")
+            delete_topic(client, name)
     return {
         "topics.create": count / making.wall,
         "topics.delete": count / deleting.wall,
