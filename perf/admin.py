@@ -19,6 +19,7 @@ from perf.raw_client import TIMEOUT, RawClient, check
 PREFERRED = 0
 TOPIC, BROKER = 2, 4  # resource types
 SET = 0
+ISR_VERSION = 1
 
 
 class IsrChange(NamedTuple):
@@ -63,9 +64,6 @@ def isr_request(broker_id: int, broker_epoch: int, topic: str, changes: Sequence
     return request(
         broker_id=broker_id, broker_epoch=broker_epoch, topics=[topics(topic_name=topic, partitions=partitions)]
     )
-
-
-ISR_VERSION = 1
 
 
 def configure(client: RawClient, kind: int, name: str, settings: Mapping[str, str]) -> None:

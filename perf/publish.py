@@ -1,7 +1,9 @@
 """`python -m perf.publish RESULT.json ...`: updates the tables in docs/performance.md and README.md, and the plots.
 
 Name the result files of perf, perf.soak and perf.steps with the newest last: for each row, the last file that has it
-counts. Tables and plots that are in none of them stay unchanged, with the revision at which they were measured.
+counts. Tables and plots that are in none of them stay unchanged, with the revision at which they were measured. If they
+have only some rows of a table, the others are removed: so name files with all measurements, or the descriptions of the
+machines and the list of missed goals become incomplete.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ KILLS = 2  # with few partitions
 MOST_A_TOPIC = 500
 REPLICAS = [(1, 2), (2, 3), (3, 1)]
 RATE, SIZE = 600, 100  # requests per second to all brokers together
-ELECTIONS = 4  # with producers beside; the first one does not count
+ELECTIONS = 4  # while producers run; the first one does not count
 WARM_S, BESIDE_S = 1.0, 2.0
 
 

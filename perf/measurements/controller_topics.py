@@ -30,7 +30,7 @@ SHRUNK, WHOLE = (3, 1), (3, 1, 2)
 GATHERED = 100
 RATE, SIZE = 500, 100
 BEFORE_S = 1.0  # the producer begins so long before the creation
-CREATIONS = 3  # with a producer beside
+CREATIONS = 3  # while a producer runs
 WARM = 10  # topics created and deleted before
 
 
