@@ -321,9 +321,8 @@ class LogManager:
     def delete(self, topic: str, partition: int) -> None:
         """Rename the log's directory to `-delete`, and remove the files after file.delete.delay.ms.
 
-        Does nothing if the partition has no log. Raises LogDirFailure, or KafkaError NOT_LEADER_OR_FOLLOWER if the log
-        is being recovered. In the second case the recovery is stopped, and the caller must retry when the log is no
-        longer loading.
+        Does nothing if the partition has no log. If the log is being recovered, this method waits until the present
+        segment is done. Raises LogDirFailure, or KafkaError NOT_LEADER_OR_FOLLOWER if the broker stops meanwhile.
         """
         key = (topic, partition)
         with self.loading.taken(key) as job:

@@ -385,8 +385,8 @@ class ReplicaManager:
     def delete(self, topic: str, index: int) -> None:
         """Remove a partition from this broker, and delete its log. Waits for the disk.
 
-        Raises KafkaError if the log cannot be deleted because its log directory is offline, or, for a short time,
-        because the log is being recovered.
+        Raises KafkaError if the log cannot be deleted because its log directory is offline, or because the broker stops
+        while the log is being recovered.
         """
         self._end_role(topic, index)
         try:

@@ -11,6 +11,7 @@ from kafkapy.log.directories import clean_shutdown
 from kafkapy.log.directories.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
 from kafkapy.log.storage.files import Files
 from tests.harness.gated_files import GatedFiles
+from tests.harness.wire import eventually
 
 from .support import batch, values_of
 from .test_manager import CONFIG, TOPIC_ID, Broker
@@ -261,19 +262,18 @@ def test_a_log_whose_loading_has_not_begun_is_deleted_unread(held):
     assert broker.manager.get("a", 0) is log
 
 
-def test_a_log_that_is_being_recovered_is_deleted_when_that_has_been_stopped(held):
+def test_the_deletion_of_a_log_that_is_being_recovered_stops_the_recovery(held):
     broker, files = held
-    with pytest.raises(KafkaError) as refused:
-        broker.manager.delete("slow", 0)
-    assert refused.value.code == Errors.NOT_LEADER_OR_FOLLOWER
+    deleting = threading.Thread(target=broker.manager.delete, args=("slow", 0))
+    deleting.start()
+    job = broker.manager.loading._jobs["slow", 0]
+    eventually(lambda: job.stopped)
     assert broker.manager.is_loading("slow", 0)
     files.open_gate()
-    broker.finish()
+    deleting.join(WAIT_S)
     assert files.scanned.count("slow-0") == 1  # it has several segments
-    with pytest.raises(KafkaError):
-        broker.manager.create("slow", 0, OTHER_ID, CONFIG)
-    broker.manager.delete("slow", 0)
     assert broker.manager.create("slow", 0, OTHER_ID, CONFIG).log_end_offset == 0
+    broker.finish()
     directory = broker.manager.dirs.opened[0].path
     broker.manager.close()
     assert (directory / clean_shutdown.NAME).exists()
@@ -336,6 +336,9 @@ def test_a_log_left_unloaded_by_the_stop_is_not_replaced_by_an_empty_one(tmp_pat
     broker.manager.loading.stop()
     with pytest.raises(KafkaError) as refused:
         broker.manager.create("slow", 0, TOPIC_ID, CONFIG)
+    assert refused.value.code == Errors.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(KafkaError) as refused:
+        broker.manager.delete("slow", 0)
     assert refused.value.code == Errors.NOT_LEADER_OR_FOLLOWER
     broker.manager.close()
 

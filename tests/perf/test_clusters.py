@@ -24,7 +24,7 @@ def fetched() -> None:
 def test_a_cluster_has_a_controller_without_replicas(bench: Bench, kind: str) -> None:
     with cluster(bench, kind) as running:
         running.create_topic("small", [(2, 3), (3, 1)])
-        with RawClient(running.brokers[1].port) as client:
+        with RawClient(running.brokers[2].port) as client:  # a leader: `create_topic` has waited until it knows
             assert client.brokers() == {CONTROLLER, *IDS}
             assert client.in_sync("small") == [2, 2]
         assert running.log(2, "small", 0).is_dir()

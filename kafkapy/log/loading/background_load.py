@@ -261,8 +261,9 @@ class Loading:
         """Keep a log that is waiting to be loaded from being loaded while the block runs; afterwards it counts as
         loaded.
 
-        Yields the log's LoadJob, or None if this log is not to be loaded. If a thread has begun to load the log, raises
-        KafkaError NOT_LEADER_OR_FOLLOWER and makes that thread stop.
+        Yields the log's LoadJob, or None if this log is not to be loaded. If a thread has begun to load the log, that
+        thread stops after the present segment; this method waits for it, and yields None. Raises KafkaError
+        NOT_LEADER_OR_FOLLOWER if the broker stops meanwhile.
         """
         job = self._jobs.get(key)
         if job is None:
@@ -270,7 +271,9 @@ class Loading:
             return
         if not job.load.take(job):
             job.stopped = True
-            raise KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, f"{job.path} is being recovered; that ends soon")
+            self._wait_for(job)
+            yield None
+            return
         try:
             yield job
         finally:
@@ -296,8 +299,11 @@ class Loading:
             finally:
                 job.load.give_back(job)
             return
+        self._wait_for(job)
+
+    def _wait_for(self, job: LoadJob) -> None:
         job.load.wait_for(job)
-        if key in self._jobs:
+        if job.key in self._jobs:
             raise KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, f"{job.path} is not loaded: the broker stops")
 
 
