@@ -19,7 +19,7 @@ LAYERS = [
     {"coordinator", "controller", "client"},
     {"replica"},
     {"log", "metadata", "network", "protocol"},
-    {"record"},
+    {"record", "security"},
     {"runtime"},
     {"_ext"},
     {"errors", "extras", "version"},  # tables that import nothing, so that compiled modules can raise these errors
