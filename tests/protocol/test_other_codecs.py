@@ -73,11 +73,13 @@ def named(case: object) -> str:
 
 
 def kio_friendly(rng: random.Random, step: Step) -> Any:
-    """Return a value that kio's narrower types can hold too: known error codes, dates."""
+    """Return a value that kio's narrower types can hold too: known error codes, dates, durations."""
     if step.name.endswith("error_code"):
         return rng.choice(ERROR_CODES)
     if step.name in ("log_append_time_ms", "retention_time_ms"):
         return rng.choice((-1, 0, 1, rng.randrange(4 * 10**12)))
+    if step.name == "session_lifetime_ms":
+        return rng.randrange(10**12)
     if step.name == "transaction_start_time_ms":  # kio has no value for "none" here
         return rng.choice((0, 1, rng.randrange(4 * 10**12)))
     return primitive(rng, step)
