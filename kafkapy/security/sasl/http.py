@@ -1,0 +1,55 @@
+"""Requests to an OAuth provider. They block, and so must not run on a network thread."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import urllib.request
+from collections.abc import Mapping
+from urllib.error import HTTPError
+
+LARGEST_ANSWER = 1 << 20
+TIMEOUT_S = 10.0
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows no redirects: the URL in the settings is the only address that is trusted."""
+
+    def redirect_request(self, *args: object) -> None:
+        return None
+
+
+def request(
+    url: str,
+    *,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout_s: float = TIMEOUT_S,
+    context: ssl.SSLContext | None = None,
+) -> bytes:
+    """Return the answer to a GET, or to a POST of `body`. Raise OSError if there is none, or if it is an error.
+
+    The message of an error does not contain the body or the headers.
+    """
+    opener = urllib.request.OpenerDirector()
+    handlers: list[urllib.request.BaseHandler] = [
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(context=context),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        _NoRedirect(),
+    ]
+    for handler in handlers:
+        opener.add_handler(handler)
+    made = urllib.request.Request(url, data=body, headers={"Accept": "application/json", **(headers or {})})
+    try:
+        with opener.open(made, timeout=timeout_s) as response:
+            data: bytes = response.read(LARGEST_ANSWER + 1)
+    except HTTPError as error:
+        error.close()
+        raise OSError(f"{url} answered with the status {error.code}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise OSError(f"no answer from {url}: {getattr(error, 'reason', None) or error}") from None
+    if len(data) > LARGEST_ANSWER:
+        raise OSError(f"{url} answered with more than {LARGEST_ANSWER} bytes")
+    return data

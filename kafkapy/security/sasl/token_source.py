@@ -1,0 +1,141 @@
+"""Where a client gets its OAUTHBEARER tokens: a file, an OAuth provider, a callback, or tokens without a signature."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import quote_plus
+
+from kafkapy.security.sasl.errors import AuthenticationFailed, SaslSettingError
+from kafkapy.security.sasl.http import TIMEOUT_S, request
+
+Token = tuple[str, float]  # the token, and when it expires in seconds since the epoch
+
+_REFRESH_FACTOR = 0.8  # of a token's lifetime, after which another one is fetched (sasl.login.refresh.window.factor)
+_PREFIX = "unsecuredLogin"
+
+
+class TokenCache:
+    """Keeps a token until most of its lifetime has passed. `get` may be called from any thread, and may block."""
+
+    def __init__(
+        self, fetch: Callable[[], Token], factor: float = _REFRESH_FACTOR, time_s: Callable[[], float] = time.time
+    ) -> None:
+        self._fetch = fetch
+        self._factor = factor
+        self._time_s = time_s
+        self._lock = threading.Lock()
+        self._token = ""
+        self._refresh_at = float("-inf")
+
+    def get(self) -> str:
+        """Return a token that is valid. Raise AuthenticationFailed if there is none."""
+        with self._lock:
+            now = self._time_s()
+            if now >= self._refresh_at:
+                token, expires = self._fetch()
+                self._token = token
+                self._refresh_at = now + (expires - now) * self._factor
+            return self._token
+
+
+def file_token(path: Path) -> Callable[[], Token]:
+    """Return a function that reads the token in a file, each time it is called."""
+
+    def fetch() -> Token:
+        try:
+            token = path.read_text("ascii").strip()
+        except (OSError, ValueError) as error:
+            raise AuthenticationFailed(f"there is no token: {error}") from None
+        return token, 0.0
+
+    return fetch
+
+
+def provider_token(
+    url: str, client_id: str, secret: str, scope: str, *, encode: bool = False, timeout_s: float = TIMEOUT_S
+) -> Callable[[], Token]:
+    """Return a function that asks an OAuth provider for a token (the grant of client credentials, RFC 6749).
+
+    encode: write id and secret URL-encoded (`sasl.oauthbearer.header.urlencode`).
+    """
+    name, word = (quote_plus(client_id), quote_plus(secret)) if encode else (client_id, secret)
+    credentials = base64.b64encode(f"{name}:{word}".encode()).decode()
+    body = "grant_type=client_credentials" + (f"&scope={quote_plus(scope.strip())}" if scope.strip() else "")
+    headers = {"Authorization": f"Basic {credentials}", "Content-Type": "application/x-www-form-urlencoded"}
+
+    def fetch() -> Token:
+        try:
+            answer = json.loads(request(url, body=body.encode(), headers=headers, timeout_s=timeout_s))
+            token = answer["access_token"]
+        except OSError as error:
+            raise AuthenticationFailed(f"there is no token: {error}") from None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise AuthenticationFailed(f"there is no token in the answer of {url}") from None
+        if not isinstance(token, str) or not token:
+            raise AuthenticationFailed(f"there is no token in the answer of {url}")
+        return token, _expiry(token, answer.get("expires_in"))
+
+    return fetch
+
+
+def _expiry(token: str, expires_in: object) -> float:
+    """Return when a token expires: what the token itself says, otherwise the provider's answer, otherwise now."""
+    try:
+        part = token.split(".")[1]
+        return float(json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))["exp"])
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+        lifetime = expires_in if isinstance(expires_in, (int, float)) else 0
+        return time.time() + lifetime
+
+
+def unsecured_token(
+    claims: Mapping[str, object], lifetime_s: float, time_s: Callable[[], float] = time.time
+) -> Callable[[], Token]:
+    """Return a function that makes tokens without a signature, with these claims."""
+
+    def fetch() -> Token:
+        now = time_s()
+        body = {**claims, "iat": now, "exp": now + lifetime_s}
+        return f"{_part({'alg': 'none'})}.{_part(body)}.", now + lifetime_s
+
+    return fetch
+
+
+def _part(value: Mapping[str, object]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+def claims_of_options(options: Mapping[str, str]) -> tuple[dict[str, object], float]:
+    """Return the claims and the lifetime in seconds that the options `unsecuredLogin...` of a JAAS line describe.
+
+    Raise SaslSettingError for an invalid option (Kafka's OAuthBearerUnsecuredLoginCallbackHandler).
+    """
+    claims: dict[str, object] = {}
+    for name, value in options.items():
+        kind, _, claim = name.partition("_")
+        if kind == _PREFIX + "StringClaim":
+            claims[claim] = value
+        elif kind == _PREFIX + "NumberClaim":
+            claims[claim] = _number(name, value)
+        elif kind == _PREFIX + "ListClaim":
+            claims[claim] = value[1:].split(value[0]) if len(value) > 1 else []
+        if claim in ("iat", "exp"):
+            raise SaslSettingError(f"the option {name} must not set {claim}")
+    principal = options.get(_PREFIX + "PrincipalClaimName", "").strip() or "sub"
+    if not claims.get(principal):
+        raise SaslSettingError(
+            f"OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url, or a claim {principal} in the JAAS line"
+        )
+    return claims, _number(_PREFIX + "LifetimeSeconds", options.get(_PREFIX + "LifetimeSeconds", "3600"))
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise SaslSettingError(f"the option {name} must be a number") from None
