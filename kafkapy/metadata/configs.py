@@ -1,5 +1,5 @@
-"""Dynamic configurations in the metadata tree: `/config/topics/NAME`, `/config/brokers/ID` and
-`/config/brokers/<default>`.
+"""Dynamic configurations in the metadata tree: `/config/topics/NAME`, `/config/brokers/ID`,
+`/config/brokers/<default>` and `/config/users/NAME`.
 
 Values are stored as the texts that were set. The code that uses a value parses it.
 """
@@ -28,6 +28,7 @@ from kafkapy.metadata.tree import (
 
 TOPICS = "topics"
 BROKERS = "brokers"
+USERS = "users"
 
 _NOTIFICATION_VERSION = 2
 # Notifications are kept as long as in Kafka: a broker that has been cut off from ZooKeeper reads them when it is back.
@@ -63,6 +64,10 @@ class ConfigRegistry:
         """Return the dynamic settings that apply to all brokers (entity `<default>`)."""
         return self._read(paths.config(BROKERS, paths.DEFAULT_ENTITY))
 
+    def user(self, name: str) -> dict[str, str]:
+        """Return the settings of a user: SCRAM credentials and quotas. `name` is the user's name as in paths."""
+        return self._read(paths.config(USERS, name))
+
     def set_topic(self, name: str, overrides: Mapping[str, str], done: Finished) -> None:
         """Replace the configuration overrides of a topic. `done` gets UNKNOWN_TOPIC_OR_PARTITION if the topic does not
         exist any more."""
@@ -72,9 +77,9 @@ class ConfigRegistry:
             if isinstance(error, NoNode):
                 done(KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}"))
             else:
-                done(_as_kafka(error))
+                done(as_kafka(error))
 
-        self._tree.submit([Set(path, encode_settings(overrides)), *self._notify(TOPICS, name)], written)
+        self._tree.submit([Set(path, encode_settings(overrides)), *self.notify(TOPICS, name)], written)
 
     def set_broker(self, broker_id: int, values: Mapping[str, str], done: Finished) -> None:
         """Replace the dynamic settings that apply to this broker only."""
@@ -102,23 +107,23 @@ class ConfigRegistry:
 
     def _write(self, entity: str, values: Mapping[str, str], done: Finished) -> None:
         path, data = paths.config(BROKERS, entity), encode_settings(values)
-        notification = self._notify(BROKERS, entity)
+        notification = self.notify(BROKERS, entity)
 
         def created(_: list[Any] | None, error: TreeError | None) -> None:
             if isinstance(error, NodeExists):
                 self._tree.submit([Set(path, data), *notification], written)
             else:
-                done(_as_kafka(error))
+                done(as_kafka(error))
 
         def written(_: list[Any] | None, error: TreeError | None) -> None:
-            done(_as_kafka(error))
+            done(as_kafka(error))
 
         if self._tree.exists(path):
             self._tree.submit([Set(path, data), *notification], written)
         else:
             self._tree.submit([Create(path, data), *notification], created)
 
-    def _notify(self, kind: str, entity: str) -> list[Operation]:
+    def notify(self, kind: str, entity: str) -> list[Operation]:
         """Return the operation that notifies Kafka's brokers and tools of a change of this configuration, or no
         operation if the tree has no node for notifications. Sometimes also delete old notifications."""
         if not self._tree.exists(paths.CONFIG_CHANGES):
@@ -144,7 +149,8 @@ def encode_settings(values: Mapping[str, str]) -> bytes:
     return paths.to_json({"version": 1, "config": dict(values)})
 
 
-def _as_kafka(error: TreeError | None) -> KafkaError | None:
+def as_kafka(error: TreeError | None) -> KafkaError | None:
+    """Return the error of a change of the tree as the error of a request; None if there is none."""
     if error is None:
         return None
     # REQUEST_TIMED_OUT makes clients retry.

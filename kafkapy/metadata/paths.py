@@ -24,6 +24,7 @@ FEATURE = "/feature"
 CONFIG_CHANGES = "/config/changes"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CONFIG = "/config"
+USERS = "/config/users"
 DEFAULT_ENTITY = "<default>"
 
 # Nodes that always exist (ZkData.PersistentZkPaths and the kinds of configuration).
@@ -39,7 +40,7 @@ ROOTS = (
     LOG_DIR_EVENTS,
     "/config/topics",
     "/config/clients",
-    "/config/users",
+    USERS,
     "/config/brokers",
     "/config/ips",
     "/cluster",

@@ -21,6 +21,7 @@ from kafkapy.metadata.controller_fence import ControllerFence
 from kafkapy.metadata.producer_ids import ProducerIdBlocks, ProducerIds
 from kafkapy.metadata.topics import TopicRegistry, is_gone, look_if_gone
 from kafkapy.metadata.tree import NodeExists, Tree
+from kafkapy.metadata.users import UserRegistry
 from kafkapy.network.settings import Listener
 from kafkapy.network.socket_server import SocketServer
 from kafkapy.replica.in_sync_replicas import IsrEnvironment
@@ -170,6 +171,7 @@ class BrokerServer:
         fence = ControllerFence(tree)
         identify(services, cluster, logs.dirs)
         services.configs = ConfigRegistry(tree)
+        services.users = UserRegistry(tree, services.configs)
         services.dynamic_config = DynamicConfig(services, services.configs, self._apply_config)
         services.dynamic_config.load()  # first, because the parts below are created with these settings
         logs.defaults = services.config.log_config

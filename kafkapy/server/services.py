@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafkapy.metadata.consumer_offsets import ConsumerOffsets
     from kafkapy.metadata.producer_ids import ProducerIds
     from kafkapy.metadata.topics import TopicRegistry
+    from kafkapy.metadata.users import UserRegistry
     from kafkapy.replica.log_dir_moves import LogDirMoves
     from kafkapy.replica.manager import ReplicaManager
     from kafkapy.replica.markers import MarkerWriter
@@ -78,6 +79,7 @@ class Services:
     timer: Timer
     topic_settings: TopicSettings
     topics: TopicRegistry
+    users: UserRegistry
 
     def __init__(self) -> None:
         # The controller epoch and the connection of the latest controller's request: see handlers.controller_requests.

@@ -23,6 +23,7 @@ COMMANDS = {
     "groups": "kafkapy.tools.groups.cli:app",
     "transactions": "kafkapy.tools.transactions.cli:app",
     "configs": "kafkapy.tools.configs:app",
+    "users": "kafkapy.tools.users.cli:app",
     "cluster": "kafkapy.tools.cluster:cluster",
     "leaders": "kafkapy.tools.leaders:app",
     "partitions": "kafkapy.tools.partitions.cli:app",

@@ -49,14 +49,16 @@ def all_versions() -> list[tuple[Api, str, int]]:
 
 IN_KIO = [case for case in all_versions() if kio_class(*case) is not None]
 # These are compared only with Kafka itself (test_golden_messages): kafka-python's DescribeLogDirs v0 has one partition
-# for each topic, where Kafka has a list, and its older layouts have no WriteTxnMarkers and no AlterReplicaLogDirs. No
-# client has the messages that only brokers send each other.
+# for each topic, where Kafka has a list, and its older layouts have no WriteTxnMarkers, no AlterReplicaLogDirs and no
+# delegation tokens. No client
+# has the messages that only brokers send each other.
 NOT_IN_KAFKA_PYTHON = [
     ("DescribeLogDirs", "request", 0),
     ("AlterReplicaLogDirs", "request", 0),
     ("AlterReplicaLogDirs", "response", 0),
     ("WriteTxnMarkers", "request", 0),
     ("WriteTxnMarkers", "response", 0),
+    *((f"{verb}DelegationToken", side, 0) for verb in ("Create", "Renew", "Expire", "Describe") for side in SIDES),
 ]
 BETWEEN_BROKERS = ("LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "AlterPartition")
 NOT_IN_KIO = [
@@ -78,9 +80,10 @@ def kio_friendly(rng: random.Random, step: Step) -> Any:
         return rng.choice(ERROR_CODES)
     if step.name in ("log_append_time_ms", "retention_time_ms"):
         return rng.choice((-1, 0, 1, rng.randrange(4 * 10**12)))
-    if step.name == "session_lifetime_ms":
+    if step.name in ("session_lifetime_ms", "max_lifetime_ms", "renew_period_ms", "expiry_time_period_ms"):
         return rng.randrange(10**12)
-    if step.name == "transaction_start_time_ms":  # kio has no value for "none" here
+    # kio has no value for "none" here
+    if step.name == "transaction_start_time_ms" or step.name.endswith("_timestamp_ms"):
         return rng.choice((0, 1, rng.randrange(4 * 10**12)))
     return primitive(rng, step)
 

@@ -31,7 +31,6 @@ class TokenRules(NamedTuple):
     issuer: str | None = None
     clock_skew_s: float = 30.0
     sub_claim: str = "sub"
-    scope_claim: str = "scope"
 
 
 class SignedTokens:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 LEAST_ITERATIONS = 4096
 MOST_ITERATIONS = 16384  # of a credential that is stored; Kafka's ZkAdminManager
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+SCRAM_TYPES = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}  # the numbers of mechanisms in requests (ScramMechanism)
 
 _SALT_BYTES = 16
 
@@ -68,8 +69,13 @@ def credential_from_salted(mechanism: str, salted: bytes, salt: bytes, iteration
 
 def new_credential(mechanism: str, password: str, iterations: int = LEAST_ITERATIONS) -> ScramCredential:
     """Return a credential for this password, with a new random salt."""
-    salt = secrets.token_bytes(_SALT_BYTES)
+    salt = new_salt()
     return credential_from_salted(mechanism, salted_password(mechanism, password, salt, iterations), salt, iterations)
+
+
+def new_salt() -> bytes:
+    """Return a random salt."""
+    return secrets.token_bytes(_SALT_BYTES)
 
 
 def hmac_of(mechanism: str, key: bytes, text: bytes) -> bytes:

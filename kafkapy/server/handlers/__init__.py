@@ -14,6 +14,7 @@ from kafkapy.server.handlers import (
     cluster,
     configs,
     controller_requests,
+    delegation_tokens,
     elections,
     features,
     fetch,
@@ -36,6 +37,7 @@ from kafkapy.server.handlers import (
     transaction_partitions,
     transactions,
     update_metadata,
+    users,
 )
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "cluster",
     "configs",
     "controller_requests",
+    "delegation_tokens",
     "elections",
     "features",
     "fetch",
@@ -66,4 +69,5 @@ __all__ = [
     "transaction_partitions",
     "transactions",
     "update_metadata",
+    "users",
 ]

@@ -1,0 +1,129 @@
+"""Users in the metadata tree: `/config/users/NAME`, where Kafka keeps SCRAM credentials and quotas of users.
+
+Names are URL-encoded in paths (Kafka's Sanitizer). The node's settings `SCRAM-SHA-256` and `SCRAM-SHA-512` are the
+credentials. Reads come from memory, which follows changes by other brokers and Kafka's tools.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote, unquote
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata import paths
+from kafkapy.metadata.configs import USERS, ConfigRegistry, as_kafka, encode_settings
+from kafkapy.metadata.tree import BadVersion, Create, NodeExists, NoNode, Operation, Set, Tree, TreeError
+from kafkapy.security.sasl.scram import HASHES, ScramCredential, credential_from_text
+
+log = logging.getLogger("kafkapy.metadata.users")
+
+_ATTEMPTS = 20  # to change a node that others change at the same time
+
+Finished = Callable[["KafkaError | None"], None]
+
+
+class UserRegistry:
+    """Reads and writes the SCRAM credentials of users. Any thread may read; writes call `done` on the tree's thread."""
+
+    def __init__(self, tree: Tree, configs: ConfigRegistry) -> None:
+        self._tree = tree
+        self._configs = configs
+
+    def find(self, user: str, mechanism: str) -> ScramCredential | None:
+        """Return the user's credential for the mechanism, or None if there is none or it cannot be read."""
+        text = self._configs.user(path_name(user)).get(mechanism)
+        if text is None:
+            return None
+        try:
+            return credential_from_text(text)
+        except ValueError as error:
+            log.error("the %s credential of user %s is ignored: %s", mechanism, user, error)
+            return None
+
+    def iterations(self, user: str) -> dict[str, int]:
+        """Return the number of iterations of each SCRAM credential that the user has, by mechanism.
+
+        Raise ValueError if one cannot be read.
+        """
+        stored = self._configs.user(path_name(user))
+        return {name: credential_from_text(stored[name]).iterations for name in sorted(HASHES) if name in stored}
+
+    def all(self) -> list[str]:
+        """Return the names of all users that have a node, also those with quotas only, sorted."""
+        try:
+            names = self._tree.children(paths.USERS)
+        except NoNode:
+            return []
+        return sorted(unquote(name) for name in names if name != paths.DEFAULT_ENTITY)
+
+    def alter(self, user: str, changes: Mapping[str, ScramCredential | None], done: Finished) -> None:
+        """Set credentials of a user by mechanism; None removes one. The other settings in the user's node are kept.
+
+        `done` gets RESOURCE_NOT_FOUND if a credential to be removed does not exist.
+        """
+        _Alteration(self._tree, self._configs, path_name(user), changes, done).attempt(_ATTEMPTS)
+
+
+class _Alteration:
+    """A change of one user's node: reads it, writes it if it has the same version, and otherwise begins again."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        configs: ConfigRegistry,
+        entity: str,
+        changes: Mapping[str, ScramCredential | None],
+        done: Finished,
+    ) -> None:
+        self._tree = tree
+        self._configs = configs
+        self._entity = entity
+        self._path = paths.config(USERS, entity)
+        self._changes = changes
+        self._done = done
+
+    def attempt(self, left: int) -> None:
+        """Change the node, with `left` more attempts if another program changes it at the same time."""
+
+        def read(nodes: list[Any] | None, error: TreeError | None) -> None:
+            if nodes is None:
+                self._done(as_kafka(error))
+            else:
+                self._write(nodes[0], left)
+
+        # Not from memory: an old version would only fail, but a node of another program may not be in memory yet.
+        self._tree.read_through([self._path], read)
+
+    def _write(self, node: Any, left: int) -> None:
+        try:
+            whole = paths.from_json(node.data, self._path) if node is not None else {}
+            settings = dict(whole.get("config", {}))
+        except (ValueError, TypeError) as error:
+            self._done(KafkaError(Errors.UNKNOWN_SERVER_ERROR, f"the user cannot be changed: {error}"))
+            return
+        for mechanism, credential in self._changes.items():
+            if credential is not None:
+                settings[mechanism] = credential.as_text()
+            elif settings.pop(mechanism, None) is None:
+                self._done(KafkaError(Errors.RESOURCE_NOT_FOUND, NO_SUCH_CREDENTIAL))
+                return
+        data = encode_settings(settings)
+        change: Operation = Create(self._path, data) if node is None else Set(self._path, data, node.version)
+
+        def written(_: list[Any] | None, error: TreeError | None) -> None:
+            if isinstance(error, (BadVersion, NodeExists, NoNode)) and left > 1:
+                self.attempt(left - 1)
+            else:
+                self._done(as_kafka(error))
+
+        self._tree.submit([change, *self._configs.notify(USERS, self._entity)], written)
+
+
+NO_SUCH_CREDENTIAL = "Attempt to delete a user credential that does not exist"
+
+
+def path_name(user: str) -> str:
+    """Return a user's name as paths in the tree have it (Kafka's Sanitizer: URLEncoder, with %20 and %2A)."""
+    return quote(user, safe="").replace("~", "%7E")

@@ -1,0 +1,204 @@
+"""The command `kafkapy users`: SCRAM users, in a running cluster or before its first start."""
+
+import getpass
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Protocol
+
+import typer
+
+from kafkapy.client.administration.user_admin import UserAdmin
+from kafkapy.security.sasl.scram import HASHES, LEAST_ITERATIONS, MOST_ITERATIONS
+from kafkapy.tools.common.errors import CallError, ToolError
+from kafkapy.tools.common.options import DEFAULT_SERVER, Json, Servers, cluster_of
+from kafkapy.tools.common.output import print_json, print_table
+
+app = typer.Typer(no_args_is_help=True, help="List, add and delete the users of SCRAM, and change their passwords.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]
+Mechanism = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--mechanism", "-m", metavar="MECHANISM", help="SCRAM-SHA-256 or SCRAM-SHA-512; may be repeated. Default: both."
+    ),
+]
+Password = Annotated[
+    str | None,
+    typer.Option(
+        "--password",
+        metavar="PASSWORD",
+        help="The password, or @FILE to read it from a file. Without it, it is asked for, or read from standard input.",
+    ),
+]
+Iterations = Annotated[
+    int, typer.Option(min=LEAST_ITERATIONS, max=MOST_ITERATIONS, help="How often the password is hashed.")
+]
+Offline = Annotated[
+    bool,
+    typer.Option(
+        "--offline", help="Change the metadata itself: of a stopped broker without ZooKeeper, or in ZooKeeper."
+    ),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config", metavar="FILE", help="With --offline: the broker's file, such as server.properties."
+    ),
+]
+
+
+class Users(Protocol):
+    """The users of a cluster, through a broker or in the metadata itself."""
+
+    def list_users(self) -> dict[str, dict[str, int]]: ...
+
+    def set_password(self, user: str, password: str, mechanisms: list[str], iterations: int) -> None: ...
+
+    def delete_user(self, user: str, mechanisms: list[str] | None = None) -> None: ...
+
+
+@app.command("list")
+def list_(
+    as_json: Json = False, servers: Servers = DEFAULT_SERVER, offline: Offline = False, config: Config = None
+) -> None:
+    """List the users with their mechanisms.
+
+    Examples:
+
+        kafkapy users list
+
+        kafkapy users list --offline --command-config server.properties
+    """
+    with _users(servers, config, offline=offline) as users:
+        found = users.list_users()
+    if as_json:
+        print_json([{"name": name, "mechanisms": found[name]} for name in sorted(found)])
+    elif found:
+        print_table(
+            ["user", "mechanism", "iterations>"],
+            [(name, mechanism, count) for name in sorted(found) for mechanism, count in sorted(found[name].items())],
+        )
+    else:
+        print("There are no users.")
+
+
+@app.command("add")
+def add(
+    name: Name,
+    password: Password = None,
+    mechanism: Mechanism = None,
+    iterations: Iterations = LEAST_ITERATIONS,
+    servers: Servers = DEFAULT_SERVER,
+    offline: Offline = False,
+    config: Config = None,
+) -> None:
+    """Add a user.
+
+    With --offline the user is written before the first start, so that brokers can log in to each other as this user.
+
+    Examples:
+
+        kafkapy users add alice
+
+        kafkapy users add admin --offline --password @secret --command-config server.properties
+    """
+    chosen = _mechanisms(mechanism)
+    with _users(servers, config, offline=offline) as users:
+        there = sorted(set(chosen) & set(users.list_users().get(name, {})))
+        if there:
+            raise ToolError(
+                f"user {name} has a password for {', '.join(there)} already: change it with kafkapy users password"
+            )
+        users.set_password(name, _password(password), chosen, iterations)
+    print(f"Added user {name} ({', '.join(chosen)}).")
+
+
+@app.command("password")
+def password_(
+    name: Name,
+    password: Password = None,
+    iterations: Iterations = LEAST_ITERATIONS,
+    servers: Servers = DEFAULT_SERVER,
+    offline: Offline = False,
+    config: Config = None,
+) -> None:
+    """Change a user's password, for all mechanisms that the user has.
+
+    Example: kafkapy users password alice
+    """
+    with _users(servers, config, offline=offline) as users:
+        known = users.list_users().get(name)
+        if not known:
+            raise ToolError(f"there is no user {name}: add it with kafkapy users add")
+        users.set_password(name, _password(password), sorted(known), iterations)
+    print(f"Changed the password of user {name} ({', '.join(sorted(known))}).")
+
+
+@app.command("delete")
+def delete(
+    name: Name,
+    mechanism: Mechanism = None,
+    servers: Servers = DEFAULT_SERVER,
+    offline: Offline = False,
+    config: Config = None,
+) -> None:
+    """Delete a user, or only its password for one mechanism. Connections that are open stay.
+
+    Example: kafkapy users delete alice
+    """
+    with _users(servers, config, offline=offline) as users:
+        users.delete_user(name, _mechanisms(mechanism) if mechanism else None)
+    print(f"Deleted the password of user {name} for {', '.join(mechanism)}." if mechanism else f"Deleted user {name}.")
+
+
+def _mechanisms(given: list[str] | None) -> list[str]:
+    chosen = [name.upper() for name in given or HASHES]
+    for name in chosen:
+        if name not in HASHES:
+            raise CallError(f"--mechanism {name!r} is none of {', '.join(HASHES)}")
+    return list(dict.fromkeys(chosen))
+
+
+def _password(given: str | None) -> str:
+    """Return the password: the option's, or that in its @FILE, or what is typed, or the first line of standard input.
+
+    Raises CallError if there is none.
+    """
+    if given is not None and given.startswith("@"):
+        password = _first_line(given[1:])
+    elif given is not None:
+        password = given
+    elif sys.stdin.isatty():
+        password = getpass.getpass("Password: ")
+        if getpass.getpass("The same again: ") != password:
+            raise CallError("the two passwords are different")
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise CallError("the password is empty")
+    return password
+
+
+def _first_line(file: str) -> str:
+    try:
+        return Path(file).read_text().partition("\n")[0].rstrip("\r")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ToolError(f"the password file {file} cannot be read: {error}") from None
+
+
+@contextmanager
+def _users(servers: str, config: Path | None, *, offline: bool) -> Iterator[Users]:
+    if offline:
+        if config is None:
+            raise CallError("--offline needs --command-config FILE: the broker's file, such as server.properties")
+        from kafkapy.tools.users.offline import opened
+
+        with opened(config) as users:
+            yield users
+        return
+    if config is not None:
+        raise CallError("--command-config goes with --offline")
+    with UserAdmin(cluster_of(servers)) as admin, admin.cluster:
+        yield admin
