@@ -50,8 +50,7 @@ def all_versions() -> list[tuple[Api, str, int]]:
 IN_KIO = [case for case in all_versions() if kio_class(*case) is not None]
 # These are compared only with Kafka itself (test_golden_messages): kafka-python's DescribeLogDirs v0 has one partition
 # for each topic, where Kafka has a list, and its older layouts have no WriteTxnMarkers, no AlterReplicaLogDirs and no
-# delegation tokens. No client
-# has the messages that only brokers send each other.
+# delegation tokens. No client has the messages that only brokers send each other.
 NOT_IN_KAFKA_PYTHON = [
     ("DescribeLogDirs", "request", 0),
     ("AlterReplicaLogDirs", "request", 0),
