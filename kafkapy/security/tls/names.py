@@ -1,5 +1,7 @@
 """Distinguished names as Java writes them, because principals and mapping rules of Kafka are such texts."""
 
+import re
+
 from kafkapy.security.tls import der
 from kafkapy.security.tls.der import DerError
 
@@ -15,8 +17,9 @@ _KEYWORDS = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-# UTF8String, PrintableString, T61String, IA5String, GeneralString, UniversalString, BMPString
-_STRINGS = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1C, 0x1E))
+# UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString
+_STRINGS = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _ESCAPED = {ord(character): f"\\{character}" for character in ',=+<>#;"\\'} | {0: "\\00"}
 
 
@@ -48,7 +51,8 @@ def _pair(pair: der.Value) -> str:
 
 def _escaped(content: bytes) -> str:
     """Return the value of a string. Java takes the bytes as UTF-8, whatever kind of string it is."""
-    text = content.decode("utf-8", "replace").translate(_ESCAPED)
+    # Java replaces the three bytes of a lone surrogate by one character, Python by three.
+    text = _SURROGATE.sub("\ufffd".encode(), content).decode("utf-8", "replace").translate(_ESCAPED)
     inner = text.strip(" \r")
     if not inner:
         return "".join(f"\\{character}" for character in text)
