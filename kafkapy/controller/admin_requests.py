@@ -12,7 +12,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from kafkapy.controller.controller import PREFERRED, ClusterController
+from kafkapy.controller.controller import ClusterController
+from kafkapy.controller.leaders import PREFERRED
 from kafkapy.controller.reassignment import target_of
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths

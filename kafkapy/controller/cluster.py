@@ -6,9 +6,10 @@ Source: kafka.controller.ControllerContext.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from kafkapy.controller.partition import TopicPartition
 from kafkapy.metadata.cache import LiveBroker
 from kafkapy.metadata.topics import TopicRegistry
 
@@ -22,21 +23,11 @@ class Registered(NamedTuple):
     epoch: int
 
 
-class Changes(NamedTuple):
-    """What has changed among the registered brokers: new ids, ids that are gone, and brokers with other addresses. The
-    caller takes out a broker that has registered again before it adds it.
-    """
-
-    new: list[int]
-    gone: list[int]
-    updated: list[int]
-
-
 class Cluster:
     """The registered brokers. Only the controller's thread changes it."""
 
     def __init__(self) -> None:
-        self.registered: dict[int, Registered] = {}
+        self.registered: Mapping[int, Registered] = {}  # replaced, never changed
         self.shutting_down: set[int] = set()
         self._offline: set[Replica] = set()  # replicas in log directories that have failed
 
@@ -44,6 +35,11 @@ class Cluster:
     def live(self) -> list[int]:
         """The ids of the brokers that can lead partitions: registered, and not shutting down."""
         return [one for one in sorted(self.registered) if one not in self.shutting_down]
+
+    @property
+    def is_alone(self) -> bool:
+        """True if only one broker is registered."""
+        return len(self.registered) == 1
 
     def is_online(self, topic: str, partition: int, broker_id: int, *, or_shutting_down: bool = False) -> bool:
         """Return True if a replica can lead: its broker is live and its log directory has not failed."""
@@ -53,16 +49,11 @@ class Cluster:
             and (topic, partition, broker_id) not in self._offline
         )
 
-    def replace(self, found: Mapping[int, Registered]) -> Changes:
-        """Note the brokers that are registered now, and return what has changed."""
-        before = self.registered
-        new = sorted(one for one in found if one not in before)
-        gone = sorted(one for one in before if one not in found)
-        updated = [one for one in sorted(found) if one in before and found[one] != before[one]]
-        self.registered = dict(found)
-        self.shutting_down -= set(gone)
+    def remove(self, gone: Collection[int]) -> None:
+        """Forget brokers that are not registered any more."""
+        self.registered = {one: known for one, known in self.registered.items() if one not in gone}
+        self.shutting_down.difference_update(gone)
         self._offline = {one for one in self._offline if one[2] not in gone}
-        return Changes(new, gone, updated)
 
     def failed(self, replicas: Iterable[Replica]) -> list[Replica]:
         """Note replicas whose log directory has failed, and return those that were online before."""
@@ -78,10 +69,10 @@ class Cluster:
 
     def clear(self) -> None:
         """Forget everything, at the beginning of a term."""
-        self.registered, self.shutting_down, self._offline = {}, set(), set()
+        self.remove(self.registered)
 
 
-def replicas_on(topics: TopicRegistry, brokers: Iterable[int]) -> Iterator[tuple[str, int]]:
+def replicas_on(topics: TopicRegistry, brokers: Iterable[int]) -> Iterator[TopicPartition]:
     """Yield (topic, partition) of the partitions that have a replica on one of these brokers. Topics that are being
     deleted are left out.
     """

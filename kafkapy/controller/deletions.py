@@ -10,7 +10,7 @@ reassignment in progress does not delay the deletion.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from kafkapy.controller.cluster import Cluster
 from kafkapy.controller.requests import Failures, Requests, StopRequest
@@ -24,6 +24,21 @@ log = logging.getLogger("kafkapy.controller.topics")
 Finished = Callable[[], object]
 
 
+class _Deletion:
+    """The deletion of a topic's replicas (partition, broker id)."""
+
+    def __init__(self) -> None:
+        self.deleted: set[tuple[int, int]] = set()
+        self.asked: set[tuple[int, int]] = set()  # replicas whose broker has not responded yet
+        self.again = False  # to `resume` when all brokers have responded
+        self.waiting: list[Finished] = []
+
+    def call_waiting(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for finished in waiting:
+            finished()
+
+
 class Deletions:
     """The topics that are being deleted. For the controller's thread only."""
 
@@ -31,42 +46,37 @@ class Deletions:
         self._topics = topics
         self._cluster = cluster
         self._requests = requests
-        self._deleted: dict[str, set[tuple[int, int]]] = {}  # replicas (partition, broker) that are deleted, by topic
-        self._asked: dict[str, set[tuple[int, int]]] = {}  # replicas whose broker has not responded yet
-        self._waiting: dict[str, list[Finished]] = {}
-        self._again: set[str] = set()  # topics to `resume` when all brokers have responded
+        self._by_name: dict[str, _Deletion] = {}
 
-    def begin(self, name: str) -> Topic:
+    def begin(self, name: str) -> None:
         """Mark a topic as deleted, which hides it, and begin to delete its replicas. Raises KafkaError."""
-        topic: Topic = wait(self._topics.mark_deleted, name)
-        self.resume([topic])
-        return topic
+        self.resume([wait(self._topics.mark_deleted, name)])
 
     def resume(self, topics: Iterable[Topic] | None = None) -> None:
         """Ask for the deletion of all replicas of marked topics that are online and not deleted yet."""
-        for topic in list(self._topics.marked()) if topics is None else topics:
-            if topic.name not in self._deleted:
-                self._deleted[topic.name] = set()
-                self._asked[topic.name] = set()
+        for topic in self._topics.marked() if topics is None else topics:
+            deletion = self._by_name.get(topic.name)
+            if deletion is None:
+                deletion = self._by_name[topic.name] = _Deletion()
                 self._requests.forget_topic(topic)
-            asked, deleted = self._asked[topic.name], self._deleted[topic.name]
-            if asked:  # one of them may fail, for the reason that has just gone
-                self._again.add(topic.name)
-            due = [one for one in _replicas(topic) if one not in deleted and one not in asked]
-            due = [one for one in due if self._cluster.is_online(topic.name, *one, or_shutting_down=True)]
-            asked.update(due)
-            self._requests.delete(topic, due)
+            if deletion.asked:  # one of them may fail, for the reason that has just gone
+                deletion.again = True
+            due = [
+                (index, broker_id)
+                for index, broker_id in _replicas(topic) - deletion.deleted - deletion.asked
+                if self._cluster.is_online(topic.name, index, broker_id, or_shutting_down=True)
+            ]
+            deletion.asked.update(due)
+            for index, broker_id in sorted(due):
+                self._requests.stop((topic.name, index), TOPIC_DELETED, [broker_id], delete=True)
             if not due:
                 self._finish(topic.name)
 
-    def is_waiting(self, name: str) -> bool:
-        """Return True if a broker that is alive has not responded yet to the deletion of the topic's replicas."""
-        return bool(self._asked.get(name))
-
     def when_done(self, name: str, finished: Finished) -> None:
         """Call `finished()` when all live brokers have responded: now, or later on the controller's thread."""
-        if self.is_waiting(name):
-            self._waiting.setdefault(name, []).append(finished)
+        deletion = self._by_name.get(name)
+        if deletion is not None and deletion.asked:
+            deletion.waiting.append(finished)
         else:
             finished()
 
@@ -74,62 +84,64 @@ class Deletions:
         """Note a broker's response to a StopReplica request. Remove the nodes of topics that have no replica left."""
         names: dict[str, None] = {}
         for stop in request.stops:
-            replica = stop.partition, broker_id
-            if stop.leader_epoch != TOPIC_DELETED or replica not in self._asked.get(stop.topic, ()):
+            replica, deletion = (stop.partition, broker_id), self._by_name.get(stop.topic)
+            if stop.leader_epoch != TOPIC_DELETED or deletion is None or replica not in deletion.asked:
                 continue
-            self._asked[stop.topic].discard(replica)
+            deletion.asked.discard(replica)
             names[stop.topic] = None
             error = failures.get((stop.topic, stop.partition))
             if error is None or error.code == Errors.UNKNOWN_TOPIC_OR_PARTITION:
-                self._deleted[stop.topic].add(replica)
+                deletion.deleted.add(replica)
             else:
-                log.warning(
-                    "%s-%d is not deleted on broker %d yet: %s", stop.topic, stop.partition, broker_id, error.message
-                )
+                where = f"{stop.topic}-{stop.partition}"
+                log.warning("%s is not deleted on broker %d yet: %s", where, broker_id, error.message)
         for name in names:
             self._finish(name)
 
-    def broker_gone(self, broker_ids: Iterable[int]) -> None:
+    def broker_gone(self, broker_ids: Collection[int]) -> None:
         """Wait no longer for brokers that are gone, before they have responded."""
-        gone = set(broker_ids)
-        for name, asked in list(self._asked.items()):
-            if any(broker_id in gone for _, broker_id in asked):
-                self._asked[name] = {one for one in asked if one[1] not in gone}
+        for name, deletion in list(self._by_name.items()):
+            left = {one for one in deletion.asked if one[1] not in broker_ids}
+            if left != deletion.asked:
+                deletion.asked = left
                 self._finish(name)
 
     def _finish(self, name: str) -> None:
-        if self._asked[name]:
+        """If all brokers have responded, remove the nodes of a topic that has no replica left."""
+        deletion, topic = self._by_name[name], self._topics.marked_topic(name)
+        if deletion.asked:
             return
-        topic = self._topics.marked_topic(name)
-        if name in self._again and topic is not None:
-            self._again.discard(name)
+        if deletion.again and topic is not None:
+            deletion.again = False
             self.resume([topic])
             return
-        if topic is not None and self._deleted[name] >= set(_replicas(topic)):
-            try:
-                wait(self._topics.remove, name)
-            except KafkaError as error:
-                if error.code == Errors.NOT_CONTROLLER:
-                    raise
-                log.error("the nodes of the deleted topic %s cannot be removed yet: %s", name, error.message)
-            else:
-                log.info("topic %s deleted", name)
-                del self._deleted[name], self._asked[name]
-        elif topic is not None:
-            left = sorted({broker_id for _, broker_id in set(_replicas(topic)) - self._deleted[name]})
+        left = set() if topic is None else _replicas(topic) - deletion.deleted
+        if left:
+            brokers = sorted({broker_id for _, broker_id in left})
             log.warning(
-                "topic %s is deleted, except for its replicas on brokers %s, which are not available", name, left
+                "topic %s is deleted, except for its replicas on brokers %s, which are not available", name, brokers
             )
-        for finished in self._waiting.pop(name, ()):
-            finished()
+        elif topic is not None:
+            self._remove(name)
+        deletion.call_waiting()
+
+    def _remove(self, name: str) -> None:
+        try:
+            wait(self._topics.remove, name)
+        except KafkaError as error:
+            if error.code == Errors.NOT_CONTROLLER:
+                raise
+            log.error("the nodes of the deleted topic %s cannot be removed yet: %s", name, error.message)
+        else:
+            log.info("topic %s deleted", name)
+            del self._by_name[name]
 
     def clear(self) -> None:
         """Forget everything: the controller's term is over."""
-        self._deleted, self._asked, self._again, waiting, self._waiting = {}, {}, set(), self._waiting, {}
-        for calls in waiting.values():
-            for finished in calls:
-                finished()
+        deletions, self._by_name = self._by_name, {}
+        for deletion in deletions.values():
+            deletion.call_waiting()
 
 
-def _replicas(topic: Topic) -> list[tuple[int, int]]:
-    return [(index, broker_id) for index, replicas in topic.assignment.items() for broker_id in replicas]
+def _replicas(topic: Topic) -> set[tuple[int, int]]:
+    return {(index, broker_id) for index, replicas in topic.assignment.items() for broker_id in replicas}

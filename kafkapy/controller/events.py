@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from kafkapy.errors import Errors, KafkaError
+from kafkapy.controller.interface import not_controller
 from kafkapy.runtime.counters import Histogram
 from kafkapy.runtime.threads import Thread
 
@@ -119,5 +119,5 @@ class _Event:
             self.finished.set()
 
     def refuse(self) -> None:
-        self.error = KafkaError(Errors.NOT_CONTROLLER, "this broker is not the controller any more")
+        self.error = not_controller()
         self.finished.set()

@@ -11,12 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from kafkapy.controller.cluster import Cluster, Registered
+from kafkapy.controller.partition import Partition, TopicPartition
 from kafkapy.errors import KafkaError
 from kafkapy.metadata.cache import LEADER_DURING_DELETE, LiveBroker
-from kafkapy.metadata.roles import TOPIC_DELETED, PartitionRole, StopPartition
-from kafkapy.metadata.topic_nodes import Move, PartitionState, Topic
+from kafkapy.metadata.controller_fence import ControllerFence
+from kafkapy.metadata.roles import PartitionRole, StopPartition
+from kafkapy.metadata.topic_nodes import Move, Topic
 
-TopicPartition = tuple[str, int]
 Failures = Mapping[TopicPartition, KafkaError]
 _NO_MOVE = Move([], [])
 
@@ -75,41 +76,38 @@ class Channels(Protocol):
 class Requests:
     """Collects the requests of a change, and sends them. For the controller's thread only."""
 
-    def __init__(self, channels: Channels, cluster: Cluster, on_failures: Callable[[int, Request, Failures], object]):
-        """`on_failures(broker id, request, errors)` is called on any thread when a broker has responded."""
+    def __init__(
+        self,
+        channels: Channels,
+        fence: ControllerFence,
+        cluster: Cluster,
+        on_response: Callable[[int, Request, Failures], object],
+    ) -> None:
+        """`on_response(broker id, request, errors)` is called on any thread when a broker has responded."""
         self._channels = channels
+        self._fence = fence
         self._cluster = cluster
-        self._on_failures = on_failures
+        self._on_response = on_response
         self._roles: dict[int, dict[TopicPartition, PartitionRole]] = {}
         self._informed: set[int] = set()  # brokers that get UpdateMetadata
         self._metadata: dict[TopicPartition, PartitionRole] = {}
         self._stops: dict[int, dict[TopicPartition, StopPartition]] = {}
 
-    def role(
-        self, topic: Topic, index: int, state: PartitionState, version: int, brokers: Iterable[int], *, is_new: bool
-    ) -> None:
-        """Send the role of a partition to these brokers, and its leader to all brokers.
-
-        `version` is the partition epoch. `is_new`: the brokers have no log of the partition yet.
+    def role(self, partition: Partition, brokers: Iterable[int], *, is_new: bool = False) -> None:
+        """Send the role of a partition to these brokers, and its leader to all brokers. `is_new`: the brokers have no
+        log of the partition yet.
         """
-        role = self.inform(topic, index, state, version)
+        self.inform(partition)
         for broker_id in brokers:
             roles = self._roles.setdefault(broker_id, {})
-            known = roles.get((topic.name, index))
-            roles[topic.name, index] = role._replace(is_new=is_new or (known is not None and known.is_new))
+            known = roles.get(partition.key)
+            is_new_there = is_new or (known is not None and known.is_new)
+            roles[partition.key] = self._metadata[partition.key]._replace(is_new=is_new_there)
 
-    def inform(
-        self,
-        topic: Topic,
-        index: int,
-        state: PartitionState,
-        version: int,
-        brokers: Iterable[int] | None = None,
-    ) -> PartitionRole:
-        """Send the leader of a partition to these brokers, by default to all. Return what is sent."""
+    def inform(self, partition: Partition, brokers: Iterable[int] | None = None) -> None:
+        """Send the leader of a partition to these brokers, by default to all."""
         self.announce(brokers)
-        role = self._metadata[topic.name, index] = self._role(topic, index, state, version)
-        return role
+        self._metadata[partition.key] = self._role(partition)
 
     def announce(self, brokers: Iterable[int] | None = None) -> None:
         """Send the live brokers to these brokers, by default to all."""
@@ -123,21 +121,21 @@ class Requests:
                 topic.name, index, topic.id, LEADER_DURING_DELETE, 0, 0, (), tuple(replicas)
             )
 
-    def stop(self, topic: str, index: int, leader_epoch: int, brokers: Iterable[int], *, delete: bool) -> None:
+    def stop(self, partition: TopicPartition, leader_epoch: int, brokers: Iterable[int], *, delete: bool) -> None:
         """Have these brokers stop fetching a partition, or delete it."""
         for broker_id in brokers:
             stops = self._stops.setdefault(broker_id, {})
-            known = stops.get((topic, index))
+            known = stops.get(partition)
             delete_it = delete or (known is not None and known.delete)
-            stops[topic, index] = StopPartition(topic, index, leader_epoch, delete_it)
+            stops[partition] = StopPartition(*partition, leader_epoch, delete_it)
 
-    def delete(self, topic: Topic, replicas: Iterable[tuple[int, int]]) -> None:
-        """Have replicas (partition, broker id) of a deleted topic removed."""
-        for index, broker_id in replicas:
-            self.stop(topic.name, index, TOPIC_DELETED, [broker_id], delete=True)
+    def forget(self, broker_ids: Collection[int]) -> None:
+        """Drop the requests to brokers that are gone or have registered again."""
+        self._channels.forget(broker_ids)
 
-    def send(self, controller_epoch: int) -> None:
+    def send(self) -> None:
         """Send what was collected to the brokers that are registered, and begin a new collection."""
+        controller_epoch = self._fence.epoch
         registered = self._cluster.registered
         brokers = [one.broker for one in registered.values()]
         roles, informed, metadata, stops = self._roles, self._informed, list(self._metadata.values()), self._stops
@@ -155,10 +153,10 @@ class Requests:
             self._channels.send(one.broker, [(each, self._answer_of(broker_id, each)) for each in requests])
 
     def _answer_of(self, broker_id: int, request: Request) -> Answered:
-        return lambda failures: self._on_failures(broker_id, request, failures)
+        return lambda failures: self._on_response(broker_id, request, failures)
 
-    def _role(self, topic: Topic, index: int, state: PartitionState, version: int) -> PartitionRole:
-        replicas = topic.assignment[index]
+    def _role(self, partition: Partition) -> PartitionRole:
+        topic, index, state, replicas = partition.topic, partition.number, partition.state, partition.replicas
         move = topic.moves.get(index, _NO_MOVE)
         return PartitionRole(
             topic.name,
@@ -166,10 +164,9 @@ class Requests:
             topic.id,
             state.leader,
             state.leader_epoch,
-            version,
+            partition.version,
             tuple(state.isr),
             tuple(replicas),
-            False,
             controller_epoch=state.controller_epoch,
             adding=tuple(move.adding),
             removing=tuple(move.removing),

@@ -144,11 +144,11 @@ class KnownTopics:
 
     def without_state(self, topic: Topic) -> list[int]:
         """Return the partitions of the topic that have no state node, and therefore no leader yet."""
-        return [
-            partition
-            for partition in topic.assignment
-            if not self._tree.exists(paths.partition_state(topic.name, partition))
-        ]
+        return [partition for partition in topic.assignment if not self.has_state(topic.name, partition)]
+
+    def has_state(self, name: str, partition: int) -> bool:
+        """Return True if the partition has a state node, even if the node cannot be decoded."""
+        return self._tree.exists(paths.partition_state(name, partition))
 
     def _put(self, topic: Topic) -> None:
         before = self._by_name.get(topic.name)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkapy.controller.cluster import Registered
-from kafkapy.controller.controller import ClusterController, Settings
-from kafkapy.controller.elsewhere import ControllerElsewhere
+from kafkapy.controller.controller import ClusterController
+from kafkapy.controller.topic_changes import Settings
 from kafkapy.log.manager import LogManager
 from kafkapy.log.storage.files import Files
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint
@@ -53,6 +53,7 @@ from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.dynamic import DynamicConfig
 from kafkapy.server.config.security import check as check_security
 from kafkapy.server.config.topics import TopicSettings
+from kafkapy.server.controller_elsewhere import ControllerElsewhere
 from kafkapy.server.controllership import Controllership
 from kafkapy.server.coordinators import Coordinators
 from kafkapy.server.dispatcher import Dispatcher

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkapy.controller.requests import Answered, Failures, MetadataRequest, Request, RolesRequest
 from kafkapy.errors import Errors, KafkaError, name_of
 from kafkapy.metadata.cache import LiveBroker
+from kafkapy.runtime import collector
 from kafkapy.runtime.disk_pool import PoolStopped
 from kafkapy.runtime.threads import NoThread
 from kafkapy.server.request_encoding import API_OF, RequestEncoding
@@ -133,6 +134,7 @@ class BrokerChannels:
                 services.cache.update(request.partitions)
         elif isinstance(request, RolesRequest):
             failures = services.roles.apply(request.controller_epoch, request.roles)
+            collector.long_lived(len(request.roles))
         else:
             failures = services.roles.apply(request.controller_epoch, request.stops)
         return failures

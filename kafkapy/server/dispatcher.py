@@ -17,6 +17,7 @@ from kafkapy.network.replies import CLOSE, GATHERED, Pending, Reply, Timed, Word
 from kafkapy.protocol.headers import UnsupportedApi, read_request_header
 from kafkapy.protocol.message import Message
 from kafkapy.record.file_region import FileRegion
+from kafkapy.runtime import collector
 from kafkapy.server import handlers
 from kafkapy.server.api_table import TABLE, Served
 from kafkapy.server.call import Call, Later, as_reply
@@ -222,9 +223,12 @@ def _answer(broker: Services, call: Call) -> Any:
 def _answer_later(broker: Services, call: Call, later: Later) -> None:
     try:
         if isinstance(call.request, Undecoded):
-            frame, body = call.request
-            call.request = call.served.api.decode_request(frame, call.version, body)
-        later.complete(_answer(broker, call))
+            with collector.paused():
+                frame, body = call.request
+                call.request = call.served.api.decode_request(frame, call.version, body)
+                later.complete(_answer(broker, call))
+        else:
+            later.complete(_answer(broker, call))
     except ProtocolError as error:
         log.warning("closing the connection of %s: %s", call.connection.name, error)
         later.complete(CLOSE)

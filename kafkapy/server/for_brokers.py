@@ -72,13 +72,13 @@ def _outcome(index: int, outcome: Any, version: int) -> Any:
         if code == Errors.INELIGIBLE_REPLICA and version < _BY_ID_SINCE:  # older brokers do not know the code
             code = Errors.OPERATION_NOT_ATTEMPTED
         return make(partition_index=index, error_code=code)
-    state, partition_epoch = outcome
+    state = outcome.state
     one = make(
         partition_index=index,
         leader_id=state.leader,
         leader_epoch=state.leader_epoch,
         isr=list(state.isr),
-        partition_epoch=partition_epoch,
+        partition_epoch=outcome.version,
     )
     if version >= _RECOVERY_SINCE:
         one.leader_recovery_state = state.recovery

@@ -139,7 +139,7 @@ def _run(
     on_failure: Callable[[str], None],
 ) -> None:
     from kafkapy._ext.allocator import keep_freed
-    from kafkapy.runtime import logs
+    from kafkapy.runtime import collector, logs
     from kafkapy.runtime.threads import Thread
     from kafkapy.server.broker import BrokerServer
 
@@ -148,28 +148,13 @@ def _run(
     server = BrokerServer(config, on_failure=on_failure)
     server.start()
     try:
-        _freeze_modules()
+        collector.configure()
         Thread(_freeze_logs, "after-loading", (server,)).start()
         if not must_stop():
             print(ready_line(server.listeners, config.log_dirs), flush=True)
         wait()
     finally:
         server.stop()
-
-
-def _freeze_modules() -> None:
-    """Exclude all present objects, mostly those of imported modules, from garbage collection; then begin to collect,
-    but rarely.
-
-    A full collection stops all threads for 30 to 70 ms (measured), mostly for objects that live as long as the process.
-    Objects made for a request are freed by their reference counts as soon as it is answered
-    (tests/server/test_no_reference_cycles.py), so collections may be rare. They stay short: 20,000 new objects take 1
-    ms if they are in use, 3 ms if they are reference cycles, and the 200,000 of a second-generation collection 11 ms.
-    45 seconds under full load had two collections.
-    """
-    gc.freeze()
-    gc.set_threshold(20_000, 10, 50)
-    gc.enable()
 
 
 def _freeze_logs(server: "BrokerServer") -> None:

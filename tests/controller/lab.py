@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from kafkapy.controller.cluster import Registered
-from kafkapy.controller.controller import ClusterController, Settings
+from kafkapy.controller.controller import ClusterController
 from kafkapy.controller.outside_changes import OutsideChanges
 from kafkapy.controller.requests import MetadataRequest, RolesRequest
+from kafkapy.controller.topic_changes import Settings
 from kafkapy.errors import KafkaError
 from kafkapy.metadata.cache import LiveBroker, MetadataCache
 from kafkapy.metadata.cluster import ClusterRegistry

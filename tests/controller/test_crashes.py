@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from kafkapy.controller.cluster import Registered
-from kafkapy.controller.controller import PREFERRED, UNCLEAN, ClusterController, Settings
+from kafkapy.controller.controller import ClusterController
 from kafkapy.controller.isr_changes import IsrRequest
+from kafkapy.controller.leaders import PREFERRED, UNCLEAN
 from kafkapy.controller.requests import MetadataRequest, RolesRequest, StopRequest
+from kafkapy.controller.topic_changes import Settings
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
 from kafkapy.metadata.cache import LiveBroker

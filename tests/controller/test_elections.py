@@ -5,10 +5,10 @@ import pytest
 
 from kafkapy.controller import elections
 from kafkapy.controller.isr_changes import IsrRequest, decide
-from kafkapy.controller.partitions import Versioned
+from kafkapy.controller.partition import Partition
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.roles import NO_LEADER
-from kafkapy.metadata.topic_nodes import RECOVERED, RECOVERING, PartitionState, decode_state, encode_state
+from kafkapy.metadata.topic_nodes import RECOVERED, RECOVERING, PartitionState, Topic, decode_state, encode_state
 
 REPLICAS = [1, 2, 3]
 
@@ -106,7 +106,7 @@ def test_the_recovery_state_is_in_the_node_only_while_the_partition_recovers():
 
 
 ASKED = IsrRequest("t", 0, leader_epoch=5, partition_epoch=7, isr=[1, 2])
-PRESENT = Versioned(state(1, (1, 2, 3)), 7)
+PRESENT = Partition(Topic("t", bytes(16), {0: REPLICAS}), 0, state(1, (1, 2, 3)), 7)
 
 
 @pytest.mark.parametrize(
@@ -122,22 +122,33 @@ PRESENT = Versioned(state(1, (1, 2, 3)), 7)
     ],
 )
 def test_a_change_of_the_isr_is_refused_as_in_kafka(change, code):
-    found = decide(ASKED._replace(**change), 1, PRESENT, [1, 2, 3])
-    assert isinstance(found, KafkaError)
-    assert found.code == code
+    with pytest.raises(KafkaError) as caught:
+        decide(ASKED._replace(**change), 1, PRESENT, [1, 2, 3])
+    assert caught.value.code == code
 
 
-def test_a_change_of_the_isr_is_refused_for_a_partition_that_does_not_exist_or_another_leader():
-    assert decide(ASKED, 1, None, [1, 2]).code == Errors.UNKNOWN_TOPIC_OR_PARTITION
-    assert decide(ASKED, 2, PRESENT, [1, 2]).code == Errors.FENCED_LEADER_EPOCH
+@pytest.mark.parametrize(
+    ("asked", "broker_id", "present", "code"),
+    [
+        (ASKED, 1, None, Errors.UNKNOWN_TOPIC_OR_PARTITION),
+        (ASKED._replace(topic_id=b"another topic id"), 1, PRESENT, Errors.UNKNOWN_TOPIC_OR_PARTITION),
+        (ASKED, 2, PRESENT, Errors.FENCED_LEADER_EPOCH),
+    ],
+)
+def test_a_change_of_the_isr_is_refused_for_a_partition_that_does_not_exist_or_another_leader(
+    asked, broker_id, present, code
+):
+    with pytest.raises(KafkaError) as caught:
+        decide(asked, broker_id, present, [1, 2])
+    assert caught.value.code == code
 
 
 def test_the_wanted_isr_is_written_in_the_same_leader_epoch():
-    assert decide(ASKED, 1, PRESENT, [1, 2, 3]) == state(1, (1, 2), 5)
+    assert decide(ASKED, 1, PRESENT, [1, 2, 3]) == PRESENT.in_state(state(1, (1, 2), 5))
 
 
 @pytest.mark.parametrize("partition_epoch", [6, 7])
 def test_an_isr_that_is_written_already_is_answered_as_it_is(partition_epoch):
     """The response to the first request was lost, and the leader asks again."""
     asked = ASKED._replace(isr=[1, 2, 3], partition_epoch=partition_epoch)
-    assert decide(asked, 1, PRESENT, [1, 2, 3]) == PRESENT
+    assert decide(asked, 1, PRESENT, [1, 2, 3]) is PRESENT

@@ -222,3 +222,27 @@ def test_the_broker_goes_on_serving_clients_while_it_takes_hundreds_of_roles(con
     assert sum(1 for _ in controller.replicas) == count
     answer = controller.wire.call(METADATA, 12, METADATA.Request(topics=[], allow_auto_topic_creation=False))
     assert answer.brokers
+
+
+def test_large_requests_of_the_controller_are_handled_without_a_garbage_collection(controller, monkeypatch):
+    """It would stop all threads, and find nothing."""
+    pauses = []
+
+    class Paused:
+        def __enter__(self):
+            pauses.append("begin")
+
+        def __exit__(self, *_):
+            pauses.append("end")
+
+    apply = controller.server.services.roles.apply
+
+    def noted(*arguments):
+        pauses.append("roles")
+        return apply(*arguments)
+
+    monkeypatch.setattr("kafkapy.runtime.collector.paused", Paused)
+    monkeypatch.setattr(controller.server.services.roles, "apply", noted)
+    code, codes = controller.send_roles(partitions=range(400))
+    assert (code, set(codes.values()), len(codes)) == (Errors.NONE, {Errors.NONE}, 400)
+    assert pauses == ["begin", "roles", "end"]

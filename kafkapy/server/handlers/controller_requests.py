@@ -16,14 +16,15 @@ Differences from Kafka:
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkapy.errors import Errors
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.roles import ANY_EPOCH, PartitionRole, StopPartition
 from kafkapy.network.replies import CLOSE
 from kafkapy.protocol.apis import LEADER_AND_ISR, STOP_REPLICA
+from kafkapy.runtime import collector
 from kafkapy.server.admission import CLUSTER, Action
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
 log = logging.getLogger("kafkapy.server.controller_requests")
+
+_T = TypeVar("_T")
 
 _TOPIC_IDS_SINCE = 5
 _BY_TOPIC_SINCE = 2
@@ -48,6 +51,16 @@ def pool(broker: Services, request: Any) -> DiskPool:
 def from_broker(broker: Services, call: Call) -> list[Action]:
     """Return the action that a request between brokers must be allowed."""
     return [Action("CLUSTER_ACTION", "CLUSTER", CLUSTER)]
+
+
+def drained(items: list[_T]) -> Iterator[_T]:
+    """Yield the items of a list in order, and take each out of the list.
+
+    A list of ten thousand structs that is freed at once holds the GIL for a millisecond.
+    """
+    items.reverse()
+    while items:
+        yield items.pop()
 
 
 def refusal(broker: Services, call: Call) -> int:
@@ -112,17 +125,19 @@ def leader_and_isr(broker: Services, call: Call, request: Any) -> Any:
             request.controller_epoch,
             len(failures),
         )
+        collector.long_lived(len(roles))
     return _roles_response(call, code, roles, codes)
 
 
 def _roles(request: Any, version: int) -> Iterable[PartitionRole]:
+    """Yield the roles of a request, and take them out of it."""
     if version < _BY_TOPIC_SINCE:
-        for one in request.ungrouped_partition_states:
+        for one in drained(request.ungrouped_partition_states):
             yield _role(one.topic_name, ZERO_ID, one)
     else:
         for topic in request.topic_states:
             topic_id = topic.topic_id if version >= _TOPIC_IDS_SINCE else ZERO_ID
-            for one in topic.partition_states:
+            for one in drained(topic.partition_states):
                 yield _role(topic.topic_name, topic_id, one)
 
 
@@ -145,7 +160,7 @@ def _roles_response(call: Call, code: int, roles: list[PartitionRole], codes: di
     if call.version < _TOPIC_IDS_SINCE:
         return make(error_code=code, partition_errors=_partition_errors(make, roles, codes))
     topics: dict[bytes, Any] = {}
-    for one in roles:
+    for one in drained(roles):
         topic = topics.setdefault(one.topic_id, make.Topics(topic_id=one.topic_id, partition_errors=[]))
         topic.partition_errors.append(
             make.Topics.PartitionErrors(

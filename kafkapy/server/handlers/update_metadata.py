@@ -21,7 +21,7 @@ from kafkapy.protocol.apis import UPDATE_METADATA
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
 from kafkapy.server.deleted_topics import forget_deleted
-from kafkapy.server.handlers.controller_requests import from_broker, is_late, pool, refusal
+from kafkapy.server.handlers.controller_requests import drained, from_broker, is_late, pool, refusal
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
@@ -80,7 +80,7 @@ def _topics(request: Any, version: int) -> Iterator[TopicUpdate]:
     if version >= BY_TOPIC_SINCE:
         for topic in request.topic_states:
             topic_id = topic.topic_id if version >= TOPIC_IDS_SINCE else ZERO_ID
-            leaders = {one.partition_index: _leader(one) for one in topic.partition_states}
+            leaders = {one.partition_index: _leader(one) for one in drained(topic.partition_states)}
             yield TopicUpdate(topic.topic_name, topic_id, leaders)
         return
     topics: dict[str, dict[int, Leader]] = {}

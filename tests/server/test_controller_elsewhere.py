@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from kafkapy.controller.elsewhere import ControllerElsewhere
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.cache import Leader, LiveBroker, MetadataCache, TopicUpdate
 from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.metadata.tree import Create, TreeUnreachable
+from kafkapy.server.controller_elsewhere import ControllerElsewhere
 
 
 def check(settings):

@@ -6,11 +6,9 @@ Source: Kafka's DefaultAutoTopicCreationManager, ZkAdminManager, AdminZkClient a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Iterable, Mapping
 
-from kafkapy.controller.interface import Assignment, TopicPartition
-from kafkapy.controller.isr_changes import IsrRequest, Outcome
+from kafkapy.controller.interface import Controller
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
 from kafkapy.metadata.cache import MetadataCache
@@ -25,9 +23,9 @@ log = logging.getLogger("kafkapy.controller.topics")
 Allocate = Callable[[Callable[["range | Exception"], object]], object]
 
 
-class ControllerElsewhere:
-    """Implements kafkapy.controller.interface.Controller on a broker that is not the controller: whatever only the
-    controller may do fails with NOT_CONTROLLER.
+class ControllerElsewhere(Controller):
+    """The controller, as a broker calls it that is not the controller: whatever only the controller may do fails with
+    NOT_CONTROLLER.
     """
 
     def __init__(
@@ -48,21 +46,6 @@ class ControllerElsewhere:
         self._default_replication = default_replication
         self._allocate_producer_ids = allocate_producer_ids
 
-    def check_active(self) -> NoReturn:
-        raise KafkaError(Errors.NOT_CONTROLLER, "this broker is not the controller")
-
-    def create(
-        self,
-        name: str,
-        *,
-        partitions: int = -1,
-        replication: int = -1,
-        by_hand: Assignment | None = None,
-        overrides: Mapping[str, str] | None = None,
-        validate_only: bool = False,
-    ) -> NoReturn:
-        self.check_active()
-
     def create_on_demand(
         self,
         name: str,
@@ -80,12 +63,9 @@ class ControllerElsewhere:
         )
         self._check_settings(overrides)
         self._write(Topic(name, new_id(), assignment), overrides)
-        log.info(
-            "topic %s written for the controller, with partitions: %d, settings: %s",
-            name,
-            len(assignment),
-            overrides or "defaults",
-        )
+        settings = overrides or "defaults"
+        count = len(assignment)
+        log.info("topic %s written for the controller, with partitions: %d, settings: %s", name, count, settings)
 
     def _check_new(self, name: str) -> None:
         validate_name(name)
@@ -128,37 +108,6 @@ class ControllerElsewhere:
                     error = refusal
             errors[name] = error
         return errors
-
-    def add_partitions(
-        self, name: str, count: int, by_hand: Sequence[Sequence[int]] | None, *, validate_only: bool
-    ) -> None:
-        self.check_active()
-
-    def delete(self, name: str) -> None:
-        self.check_active()
-
-    def finish_marked(self, name: str) -> None:
-        """Do nothing: the controller finishes deletions."""
-
-    def reassign(self, name: str, index: int, target: Sequence[int] | None) -> None:
-        self.check_active()
-
-    def elect(self, kind: int, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, KafkaError | None]:
-        self.check_active()
-
-    def alter_partitions(
-        self, broker_id: int, broker_epoch: int, asked: Sequence[IsrRequest]
-    ) -> dict[TopicPartition, Outcome]:
-        self.check_active()
-
-    def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        self.check_active()
-
-    def check_registration(self, broker_id: int, broker_epoch: int) -> None:
-        self.check_active()
-
-    def settings_changed(self, name: str) -> None:
-        """Do nothing: the controller follows the settings, too."""
 
     def allocate_producer_ids(self, broker_id: int, done: Callable[[range | Exception], object]) -> None:
         self._allocate_producer_ids(done)
