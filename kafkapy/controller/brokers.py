@@ -6,7 +6,7 @@ Source: KafkaController.onBrokerStartup, onBrokerFailure, onReplicasBecomeOfflin
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kafkapy.controller import elections
 from kafkapy.controller.cluster import Cluster, Registered, replicas_on
@@ -107,30 +107,50 @@ class BrokerChanges:
             )
             self._replicas_offline([broker_id], [(topic, index) for topic, index, _ in new])
 
-    def shuts_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        """Do what Controller.controlled_shutdown describes."""
+    def begin_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """Note that a broker shuts down, and return the partitions whose leadership `move_leadership` has to move.
+
+        Raises the KafkaErrors of Controller.controlled_shutdown.
+        """
         known = self._cluster.registered.get(broker_id)
         if known is None:
             raise KafkaError(Errors.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not registered")
         if -1 < broker_epoch < known.epoch:
             raise KafkaError(Errors.STALE_BROKER_EPOCH, f"broker {broker_id} has registered again since {broker_epoch}")
         self._cluster.shutting_down.add(broker_id)
-        shutting_down = frozenset(self._cluster.shutting_down)
-        movable = [
+        return self._partitions.led_by(broker_id, self._movable(broker_id))
+
+    def _movable(self, broker_id: int) -> list[TopicPartition]:
+        return [
             (topic.name, index)
             for topic in self._topics.all()
             for index, replicas in topic.assignment.items()
             if broker_id in replicas and len(replicas) > 1
         ]
-        led = self._partitions.led_by(broker_id, movable)
+
+    def move_leadership(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
+        """Elect other leaders for those of the partitions that the broker, which shuts down, still leads."""
+        self._check_shuts_down(broker_id)
+        shutting_down = frozenset(self._cluster.shutting_down)
         self._partitions.elect(
-            led,
+            self._partitions.led_by(broker_id, partitions),
             lambda one, is_online: elections.elect_for_shutdown(one.replicas, one.state, is_online, shutting_down),
             or_shutting_down=True,
         )
+
+    def _check_shuts_down(self, broker_id: int) -> None:
+        if broker_id not in self._cluster.shutting_down:
+            raise KafkaError(Errors.BROKER_NOT_AVAILABLE, f"broker {broker_id} is gone, or has registered again")
+
+    def end_shutdown(self, broker_id: int, moved: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Take the broker out of the ISRs of the partitions that it follows, except for those `moved` to others, whose
+        ISRs it has left. Return the partitions that it still leads.
+        """
+        self._check_shuts_down(broker_id)
+        movable = self._movable(broker_id)
         left = self._partitions.led_by(broker_id, movable)
-        followed = set(movable) - set(led)  # the others are not in an ISR any more
+        followed = set(movable).difference(moved)
         self._partitions.take_offline(broker_id, [one for one in movable if one in followed])
-        moved = len(led) - len(left)
-        log.info("broker %d shuts down: partitions moved: %d, still led by it: %d", broker_id, moved, len(left))
+        count = len(moved) - len(left)
+        log.info("broker %d shuts down: partitions moved: %d, still led by it: %d", broker_id, count, len(left))
         return left

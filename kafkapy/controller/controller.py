@@ -45,6 +45,7 @@ _P = ParamSpec("_P")
 _AT_ONCE = 500
 _REPEAT_S = 1.0
 _DELETION_S = 5.0  # how long a deletion is waited for
+_MOVED_AT_ONCE = 100  # partitions that a broker that shuts down hands over at a time
 _OTHERS_S = 1.0  # how long other brokers are waited for, so that a client finds its new topic on each of them
 
 
@@ -304,9 +305,15 @@ class ClusterController(Controller):
                 errors = {key: one for key, one in failures.items() if one.code != Errors.STALE_CONTROLLER_EPOCH}
                 self._topic_changes.own_failures.update(errors)
 
-    @_event
     def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        return self._brokers.shuts_down(broker_id, broker_epoch)
+        led = self._handle(lambda: self._brokers.begin_shutdown(broker_id, broker_epoch))
+        waits = True
+        for at in range(0, len(led), _MOVED_AT_ONCE):
+            # No partition waits for its next leader while the brokers begin to lead and follow all the others.
+            self._handle(partial(self._brokers.move_leadership, broker_id, led[at : at + _MOVED_AT_ONCE]))
+            if waits and at + _MOVED_AT_ONCE < len(led):
+                waits = self._wait_for_brokers()  # no longer than once for a broker that does not respond
+        return self._handle(lambda: self._brokers.end_shutdown(broker_id, led))
 
     def check_registration(self, broker_id: int, broker_epoch: int) -> None:
         self.check_active()
@@ -412,10 +419,14 @@ class ClusterController(Controller):
         """Wait until the brokers know their roles. If this broker is the only one, return the error of a partition, if
         any.
         """
-        self._wait_for_own()
-        self._channels.wait_for_others(_OTHERS_S)
+        self._wait_for_brokers()
         failure = self._topic_changes.own_failure(name, indexes)
         return failure if self._cluster.is_alone else None
+
+    def _wait_for_brokers(self) -> bool:
+        """Wait until the brokers know what was sent to them. Return False if not all others have responded in time."""
+        self._wait_for_own()
+        return self._channels.wait_for_others(_OTHERS_S)
 
     def auto_create(self, names: Iterable[str]) -> dict[str, KafkaError]:
         errors = {}

@@ -66,9 +66,9 @@ class Channels(Protocol):
         """Drop the requests to brokers that are gone or have registered again."""
         ...
 
-    def wait_for_others(self, timeout_s: float) -> None:
+    def wait_for_others(self, timeout_s: float) -> bool:
         """Block until the other brokers have responded to all that was sent to them so far or are gone, at most for
-        `timeout_s` seconds.
+        `timeout_s` seconds. Return False if the time is over before that.
         """
         ...
 

@@ -90,12 +90,12 @@ class BrokerChannels:
             return
         done.wait()
 
-    def wait_for_others(self, timeout_s: float) -> None:
+    def wait_for_others(self, timeout_s: float) -> bool:
         with self._lock:
             channels = list(self._channels.values())
         deadline = time.monotonic() + timeout_s
-        for finished in [channel.finished() for channel in channels]:
-            finished.wait(max(deadline - time.monotonic(), 0))
+        waits = [channel.finished() for channel in channels]
+        return all(finished.wait(max(deadline - time.monotonic(), 0)) for finished in waits)
 
     def _carry_out_later(self) -> None:
         try:
