@@ -123,6 +123,7 @@ class LogLoading:
         that, or if `timeout` (seconds) has passed."""
         if not self._loading.wait(timeout):
             return False
+        self._stored = {}  # `_is_stray` is not called any more
         self._taking_over.join(timeout)
         return not self._taking_over.is_alive()
 
