@@ -12,7 +12,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from kafkapy.arrow.segments import read_segments
 from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.fetched import Isolation, isolation_level
+from kafkapy.client.security import Security
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.offline.bounds import Bound, Bounds, Time
 
@@ -41,6 +42,7 @@ def read(
     partitions: Collection[int] | None = None,
     batch_rows: int = MAX_ROWS,
     timeout_s: float = 30.0,
+    security: Security | Mapping[str, Any] | None = None,
 ) -> pa.RecordBatchReader:
     """Return a reader of the records of a topic or of segment files from `start` until before `end`.
 
@@ -58,6 +60,7 @@ def read(
         partitions: Partition numbers. None: all partitions.
         batch_rows: The largest number of rows in a batch.
         timeout_s: How long to wait for the next records from a broker.
+        security: The properties for TLS and login, if `bootstrap_servers` has addresses; as for Cluster.
     Raises:
         ValueError: An argument is invalid.
         KafkaError, ClientError: The topic or a broker fails, also during reading.
@@ -86,7 +89,10 @@ def read(
         )
     topic = os.fspath(topic_or_directory)
     owned = not isinstance(bootstrap_servers, Cluster)
-    cluster = bootstrap_servers if isinstance(bootstrap_servers, Cluster) else Cluster(bootstrap_servers)
+    if isinstance(bootstrap_servers, Cluster):
+        cluster = bootstrap_servers
+    else:
+        cluster = Cluster(bootstrap_servers, security=security)
     try:
         chosen = _chosen(cluster, topic, partitions, [*starts, *ends])
         first = _offsets(cluster, {where: starts.get(where[1], one_start) for where in chosen}, committed)

@@ -5,7 +5,7 @@ print(written.rows)
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from kafkapy.arrow.row_columns import check_schema
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.producing.record_producer import RecordProducer
 from kafkapy.client.producing.transactional_producer import TransactionalProducer
+from kafkapy.client.security import Security
 from kafkapy.record.compression import codec_of
 
 
@@ -46,6 +47,7 @@ def write(
     batch_bytes: int = 256 * 1024,
     timeout_s: float = 60.0,
     tombstones: bool = False,
+    security: Security | Mapping[str, Any] | None = None,
 ) -> Written:
     """Write each row as a record to a topic, and wait until all records are acknowledged.
 
@@ -63,6 +65,7 @@ def write(
         batch_bytes: The size of a full record batch before compression.
         timeout_s: How long a record batch may take to be acknowledged, with all retries.
         tombstones: Write rows without a column `value` as tombstones, instead of refusing them.
+        security: The properties for TLS and login, if `bootstrap_servers` has addresses; as for Cluster.
     Raises:
         TypeError: `rows` is not Arrow data.
         ValueError: A column or row is invalid. Without a transaction, earlier rows may have been written.
@@ -72,12 +75,16 @@ def write(
     reader = _reader(rows)
     check_schema(reader.schema, has_topic=topic is not None, tombstones=tombstones)
     if transactional_id is None:
-        producer = RecordProducer(bootstrap_servers, acks=acks, timeout_s=timeout_s)
+        producer = RecordProducer(bootstrap_servers, acks=acks, timeout_s=timeout_s, security=security)
     elif acks != -1:
         raise ValueError(f"a transaction needs acks=-1 (all), not {acks}")
     else:
         producer = TransactionalProducer(
-            bootstrap_servers, transactional_id, transaction_timeout_s=transaction_timeout_s, timeout_s=timeout_s
+            bootstrap_servers,
+            transactional_id,
+            transaction_timeout_s=transaction_timeout_s,
+            timeout_s=timeout_s,
+            security=security,
         )
     encoder = RowEncoder(
         producer.partition_count,

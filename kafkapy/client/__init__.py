@@ -49,6 +49,8 @@ from kafkapy.client.administration.txn_admin import TransactionAdmin
 from kafkapy.client.cluster import Broker, Cluster, Partition, Topic
 from kafkapy.client.connection import Connection
 from kafkapy.client.errors import (
+    AuthenticationFailed,
+    BadSecuritySettings,
     BrokerTimedOut,
     ClientError,
     CommitFailed,
@@ -69,6 +71,7 @@ from kafkapy.client.original.errors import ConsumerIdTaken, ConsumerTimeout, Own
 from kafkapy.client.producing.record_producer import RecordProducer
 from kafkapy.client.producing.transaction_ends import TransactionIdentity, end_transaction
 from kafkapy.client.producing.transactional_producer import TransactionalProducer
+from kafkapy.client.security import Security
 from kafkapy.extras import how_to_install
 
 if TYPE_CHECKING:
@@ -92,6 +95,8 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "Admin",
+    "AuthenticationFailed",
+    "BadSecuritySettings",
     "BatchFetcher",
     "Blacklist",
     "Broker",
@@ -135,6 +140,7 @@ __all__ = [
     "RebalanceFailed",
     "RebalanceListener",
     "RecordProducer",
+    "Security",
     "SimpleConsumer",
     "StringEncoder",
     "Topic",

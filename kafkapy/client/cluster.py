@@ -1,12 +1,14 @@
 """The metadata of a cluster (brokers, topics, leaders), and one connection to each broker that a client uses."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from kafkapy.client.addresses import parse_addresses
 from kafkapy.client.connection import Connection
 from kafkapy.client.errors import ClientError, ConnectionFailed
+from kafkapy.client.security import Security, security_of
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import METADATA
 from kafkapy.runtime.addresses import host_port
@@ -61,23 +63,6 @@ class Topic:
     error_code: int = 0
 
 
-def parse_addresses(servers: str | Iterable[str]) -> list[tuple[str, int]]:
-    """Return the (host, port) pairs of bootstrap servers, given as `"a:9092,[::1]:9093"` or as a list of addresses.
-
-    Raise ValueError for an address that is not HOST:PORT, or when no address is given.
-    """
-    texts = servers.split(",") if isinstance(servers, str) else list(servers)
-    addresses = []
-    for text in filter(None, (text.strip() for text in texts)):
-        host, colon, port = text.rpartition(":")
-        if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
-            raise ValueError(f"the address {text!r} is not HOST:PORT, as in 127.0.0.1:9092 or [::1]:9092")
-        addresses.append((host.strip("[]"), int(port)))
-    if not addresses:
-        raise ValueError("no address of a broker is given; write HOST:PORT, as in 127.0.0.1:9092")
-    return addresses
-
-
 class Cluster:
     """Caches a cluster's metadata, and keeps one shared connection to each broker that is used.
 
@@ -87,6 +72,8 @@ class Cluster:
         bootstrap_servers: The brokers to connect to first, as `"host:port,host:port"` or a list of addresses.
         timeout_s: The time limit for one request, and for all retries of one call.
         old_brokers: Accept brokers that do not know ApiVersions, as for Connection.
+        security: The properties for TLS and login by the names of Kafka's clients or librdkafka, such as
+            {"security.protocol": "SSL", "ssl.ca.location": "ca.pem"}, or a Security. None: PLAINTEXT.
     """
 
     def __init__(
@@ -96,10 +83,12 @@ class Cluster:
         client_id: str = "kafkapy",
         timeout_s: float = 30.0,
         old_brokers: bool = False,
+        security: Security | Mapping[str, Any] | None = None,
     ) -> None:
         self.client_id = client_id
         self.timeout_s = timeout_s
         self.old_brokers = old_brokers
+        self.security = security_of(security)
         self.cluster_id: str | None = None
         self.controller_id = -1
         self.brokers: dict[int, Broker] = {}
@@ -130,7 +119,13 @@ class Cluster:
         The new Cluster is for use in another thread.
         """
         servers = [host_port(host, port) for host, port in self._addresses]
-        return Cluster(servers, client_id=self.client_id, timeout_s=self.timeout_s, old_brokers=self.old_brokers)
+        return Cluster(
+            servers,
+            client_id=self.client_id,
+            timeout_s=self.timeout_s,
+            old_brokers=self.old_brokers,
+            security=self.security,
+        )
 
     def ask_first(self, bootstrap_servers: str | Sequence[str]) -> None:
         """Replace the bootstrap servers, and forget the metadata of all topics.
@@ -256,10 +251,18 @@ class Cluster:
         broker = self.brokers.get(node_id)
         if broker is None:
             raise ConnectionFailed(f"Broker {node_id} is not among the brokers of the cluster at the moment.")
-        return self._connect_to(broker.host, broker.port)
+        return self.connect_to(broker.host, broker.port)
 
-    def _connect_to(self, host: str, port: int) -> Connection:
-        return Connection(host, port, client_id=self.client_id, timeout_s=self.timeout_s, old_brokers=self.old_brokers)
+    def connect_to(self, host: str, port: int) -> Connection:
+        """Return a new connection to a broker at this address, which the caller must close."""
+        return Connection(
+            host,
+            port,
+            client_id=self.client_id,
+            timeout_s=self.timeout_s,
+            old_brokers=self.old_brokers,
+            security=self.security,
+        )
 
     def any_connection(self) -> Connection:
         """Return a connection to any broker: one that is open and has no outstanding response, else a new connection.
@@ -274,7 +277,7 @@ class Cluster:
         known = [(broker.host, broker.port) for broker in self.brokers.values()]
         for host, port in dict.fromkeys([*self._addresses, *known]):
             try:
-                self._bootstrap = self._connect_to(host, port)
+                self._bootstrap = self.connect_to(host, port)
                 return self._bootstrap
             except ConnectionFailed as error:
                 failure = failure or error
@@ -309,9 +312,18 @@ class ClusterClient:
     A Cluster of the caller stays open when the client is closed.
     """
 
-    def __init__(self, cluster: Cluster | str | Sequence[str], *, timeout_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        cluster: Cluster | str | Sequence[str],
+        *,
+        timeout_s: float = 30.0,
+        security: Security | Mapping[str, Any] | None = None,
+    ) -> None:
         self._owns_cluster = not isinstance(cluster, Cluster)
-        self.cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster, timeout_s=timeout_s)
+        if isinstance(cluster, Cluster):
+            self.cluster = cluster
+        else:
+            self.cluster = Cluster(cluster, timeout_s=timeout_s, security=security)
 
     @property
     def _timeout_ms(self) -> int:

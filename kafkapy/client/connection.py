@@ -1,6 +1,8 @@
-"""A blocking connection to one broker: framing, correlation ids, version negotiation, time-outs."""
+"""A blocking connection to one broker: framing, correlation ids, version negotiation, login, time-outs."""
 
 import errno
+import math
+import random
 import select
 import socket
 import struct
@@ -8,9 +10,18 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
 from typing import Any, NamedTuple
 
-from kafkapy.client.errors import BrokerTimedOut, ConnectionFailed, UnsupportedByBroker
+from kafkapy.client.errors import (
+    AuthenticationFailed,
+    BrokerTimedOut,
+    ConnectionFailed,
+    UnsupportedByBroker,
+)
+from kafkapy.client.login import log_in
+from kafkapy.client.security import PLAINTEXT, Security
 from kafkapy.errors import Errors, KafkaError, ProtocolError, UnsupportedVersion
 from kafkapy.protocol.apis import (
     API_VERSIONS,
@@ -21,6 +32,7 @@ from kafkapy.protocol.apis import (
     OFFSET_COMMIT,
     OFFSET_FETCH,
     PRODUCE,
+    SASL_AUTHENTICATE,
     Api,
 )
 from kafkapy.protocol.headers import read_response_header, request_frame
@@ -43,6 +55,7 @@ BEFORE_API_VERSIONS = {
 
 _SIZE = struct.Struct(">i")
 _INT16 = struct.Struct(">h")
+_TLS_ALERT = b"\x15\x03"  # the first bytes of a TLS server's complaint that the client does not speak TLS
 
 
 class SentRequest(NamedTuple):
@@ -79,8 +92,11 @@ class Connection:
         timeout_s: How long to wait for a response, unless a call says otherwise.
         connect_timeout_s: How long connecting may take for each address of the host.
         old_brokers: Assume a broker of Kafka 0.8.2 if the broker closes the connection on ApiVersions.
+        security: Whether to use TLS, and to log in. If the broker limits the session, `send` logs in again in time.
     Raises:
         ConnectionFailed: Nothing listens at the address, or the server there is no Kafka broker.
+        AuthenticationFailed: The broker refuses the login or the certificate, or has a certificate that is not trusted.
+        BadSecuritySettings: The settings in `security` cannot be used.
     """
 
     def __init__(
@@ -92,13 +108,22 @@ class Connection:
         timeout_s: float = 30.0,
         connect_timeout_s: float = 10.0,
         old_brokers: bool = False,
+        security: Security = PLAINTEXT,
     ) -> None:
         self.address = host_port(host, port)
         self.client_id = client_id
         self.timeout_s = timeout_s
+        self._host = host
+        self._security = security
+        self._tls: ModuleType | None = import_module("kafkapy.client.tls") if security.tls else None
         self._correlation_id = 0
         self._waiting: deque[SentRequest] = deque()
+        self._early: deque[memoryview] = deque()  # received responses to the first requests in _waiting
+        self._size = memoryview(bytearray(4))  # the size of the next frame, of which _size_end bytes were received
+        self._size_end = 0
+        self._is_proved = False  # the broker has sent a response, so it accepts the certificate or needs none
         self._ranges: dict[int, tuple[int, int]] = {}
+        self._log_in_at = math.inf  # a time.monotonic() time
         self._socket = self._connect(host, port, connect_timeout_s)
         try:
             self._negotiate()
@@ -107,6 +132,8 @@ class Connection:
                 raise
             self._socket = self._connect(host, port, connect_timeout_s)
             self._ranges = BEFORE_API_VERSIONS
+        if security.login:
+            self._log_in()
 
     @property
     def closed(self) -> bool:
@@ -121,8 +148,16 @@ class Connection:
         """Return the socket's file descriptor for select.poll, or -1 if the connection is closed."""
         return self._socket.fileno()
 
+    @property
+    def has_received(self) -> bool:
+        """Whether bytes of the next response were received already. Then a poll of the socket may find nothing."""
+        if self._early or self._size_end:
+            return True
+        return self._tls is not None and not self.closed and self._tls.has_buffered(self._socket)
+
     def close(self) -> None:
         self._waiting.clear()
+        self._early.clear()
         self._socket.close()
 
     def version_of(self, api: Api, at_most: int | None = None) -> int:
@@ -162,18 +197,15 @@ class Connection:
             KafkaError: INVALID_REQUEST. The request has values that cannot be encoded, such as a name of 40,000 bytes.
             UnsupportedByBroker: The broker supports no suitable version of the API.
             ConnectionFailed: The connection broke, or the broker did not take the request in time.
+            AuthenticationFailed: The session was about to end, and the broker refused the next login.
         """
         version = self.version_of(api, at_most)
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        waiting = SentRequest(api, version, self._correlation_id)
-        try:
-            frame = request_frame(api, version, waiting.correlation_id, self.client_id, request)
-        except ValueError as reason:
-            raise KafkaError(Errors.INVALID_REQUEST, f"this cannot be sent: {reason}") from reason
-        self._transmit(frame)
+        if time.monotonic() >= self._log_in_at:
+            self._log_in()
+        sent = self._write(api, version, request)
         if answer:
-            self._waiting.append(waiting)
-        return waiting
+            self._waiting.append(sent)
+        return sent
 
     def wait_for_answer(self, timeout_s: float) -> bool:
         """Return True once a response begins to arrive or the broker hangs up. Return False after `timeout_s`.
@@ -184,7 +216,29 @@ class Connection:
             return False
         waiter = select.poll()  # select.select takes no descriptor above 1023
         waiter.register(self._socket, select.POLLIN)
-        return bool(waiter.poll(max(0.0, timeout_s) * 1000))
+        deadline = time.monotonic() + timeout_s
+        while not self.has_received:
+            if not waiter.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                return False
+            if self.begins_to_receive():
+                break
+        return True
+
+    def begins_to_receive(self) -> bool:
+        """Return True if the socket, which can be read, has bytes of a response or the end of the stream.
+
+        Return False if it only had a TLS message that carries no bytes of a response, such as a key update.
+        """
+        if self._tls is None or self.has_received:
+            return True
+        try:
+            received = self._tls.receive_at_once(self._socket, self._size)
+        except OSError:
+            return True  # `receive` will get the same error
+        if received is None:
+            return False
+        self._size_end = received
+        return True
 
     def receive(self, timeout_s: float | None = None, memory: FrameMemory | None = None) -> tuple[SentRequest, Any]:
         """Receive the next response. Return its request (as `send` returned it) and the decoded response.
@@ -213,7 +267,60 @@ class Connection:
                 f"No connection to {self.address}: {_reason(error)}. Is a broker listening there?"
             ) from error
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connected
+        if self._tls is None:
+            return connected
+        try:
+            context = self._security.context()
+        except BaseException:
+            connected.close()
+            raise
+        encrypted: socket.socket = self._tls.encrypt(connected, context, host, self.address)
+        return encrypted
+
+    def _log_in(self) -> None:
+        """Log in, or log in again. If that fails, close the connection.
+
+        As in Kafka's clients, the next login comes after 85 to 95 % of the session.
+        """
+        self._log_in_at = math.inf
+        try:
+            lifetime_ms = log_in(self, self._security.mechanism(self._host))
+        except BaseException:
+            self.close()
+            raise
+        if lifetime_ms > 0:
+            self._log_in_at = time.monotonic() + lifetime_ms / 1000 * random.uniform(0.85, 0.95)
+
+    def exchange(self, api: Api, request: Any) -> Any:
+        """Send a request of a login, and return its response. Earlier responses are kept for `receive`."""
+        sent = self._write(api, self.version_of(api), request)
+        with self._closing_on_failure(sent, self.timeout_s):
+            self._receive_earlier()
+            frame = self._read_frame(time.monotonic() + self.timeout_s, None)
+            return api.decode_response(frame, sent.version, _body_of(frame, sent))
+
+    def exchange_token(self, token: bytes) -> bytes:
+        """Send a token of a login that is no request, as after SaslHandshake version 0, and return the answer to it."""
+        self._transmit(_SIZE.pack(len(token)) + token)
+        sent = SentRequest(SASL_AUTHENTICATE, 0, 0)  # for messages
+        with self._closing_on_failure(sent, self.timeout_s):
+            return bytes(self._read_frame(time.monotonic() + self.timeout_s, None, least=0))
+
+    def _receive_earlier(self) -> None:
+        """Receive the responses to all requests that wait for one."""
+        while len(self._early) < len(self._waiting):
+            self._early.append(self._read_frame(time.monotonic() + self.timeout_s, None))
+
+    def _write(self, api: Api, version: int, request: Any) -> SentRequest:
+        """Encode and send a request. Raise KafkaError INVALID_REQUEST if it has values that cannot be encoded."""
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        sent = SentRequest(api, version, self._correlation_id)
+        try:
+            frame = request_frame(api, version, sent.correlation_id, self.client_id, request)
+        except ValueError as reason:
+            raise KafkaError(Errors.INVALID_REQUEST, f"this cannot be sent: {reason}") from reason
+        self._transmit(frame)
+        return sent
 
     def _negotiate(self) -> None:
         """Send ApiVersions, and store the broker's range of supported versions for each API.
@@ -269,11 +376,8 @@ class Connection:
 
         Raise ProtocolError if the response has another correlation id, and the errors of `_read`.
         """
-        frame = self._read_frame(deadline, memory)
-        correlation_id, body = read_response_header(frame, waiting.api, waiting.version)
-        if correlation_id != waiting.correlation_id:
-            raise ProtocolError(f"correlation id {correlation_id} instead of {waiting.correlation_id}")
-        return frame, body
+        frame = self._early.popleft() if self._early else self._read_frame(deadline, memory)
+        return frame, _body_of(frame, waiting)
 
     def _transmit(self, frame: bytes) -> None:
         """Send a whole frame. If that fails, close the connection and raise ConnectionFailed or BrokerTimedOut."""
@@ -287,26 +391,30 @@ class Connection:
             ) from error
         except OSError as error:
             self.close()
-            raise ConnectionFailed(f"The connection to {self.address} broke: {_reason(error)}.") from error
+            raise self._broken(error) from error
 
-    def _read_frame(self, deadline: float, memory: FrameMemory | None) -> memoryview:
+    def _read_frame(self, deadline: float, memory: FrameMemory | None, *, least: int = 4) -> memoryview:
         """Receive a frame, which is preceded by its size, and return it without the size.
 
-        The frame is stored in `memory`, if given. Raise ProtocolError for an impossible size, and the errors of
-        `_read`.
+        The frame is stored in `memory`, if given. Raise ProtocolError for a size below `least` or above LARGEST_FRAME,
+        and the errors of `_read`.
         """
-        (size,) = _SIZE.unpack(self._read(memoryview(bytearray(4)), deadline))
-        if not 4 <= size <= LARGEST_FRAME:
-            raise ProtocolError(f"a frame of {size} bytes")
-        return self._read(memoryview(bytearray(size)) if memory is None else memory.view(size), deadline)
+        self._read(self._size, deadline, self._size_end)
+        self._size_end = 0
+        (size,) = _SIZE.unpack(self._size)
+        if not least <= size <= LARGEST_FRAME or self._size[:2] == _TLS_ALERT:
+            is_tls = self._size[:2] == _TLS_ALERT and not self._security.tls
+            raise ProtocolError("an alert of TLS; the listener needs TLS" if is_tls else f"a frame of {size} bytes")
+        frame = self._read(memoryview(bytearray(size)) if memory is None else memory.view(size), deadline)
+        self._is_proved = True
+        return frame
 
-    def _read(self, data: memoryview, deadline: float) -> memoryview:
-        """Fill `data` with bytes from the socket and return it.
+    def _read(self, data: memoryview, deadline: float, have: int = 0) -> memoryview:
+        """Fill `data`, of which `have` bytes were received before, with bytes from the socket and return it.
 
-        Raise TimeoutError if the bytes have not come by `deadline` (time.monotonic), and ConnectionFailed if the
-        connection breaks.
+        Raise TimeoutError if the bytes have not come by `deadline` (time.monotonic), ConnectionFailed if the connection
+        breaks, and AuthenticationFailed if the broker refuses the TLS certificate of this client.
         """
-        have = 0
         while have < len(data):
             left = deadline - time.monotonic()
             if left <= 0:
@@ -317,11 +425,32 @@ class Connection:
             except TimeoutError:
                 raise
             except OSError as error:
-                raise ConnectionFailed(f"The connection to {self.address} broke: {_reason(error)}.") from error
+                raise self._broken(error) from error
             if got == 0:
                 raise ConnectionFailed(f"The broker at {self.address} closed the connection.")
             have += got
         return data
+
+    def _broken(self, error: OSError) -> AuthenticationFailed | ConnectionFailed:
+        """Return the exception to raise for an error of the socket.
+
+        With TLS 1.3, a broker refuses a certificate when the client's handshake is already over.
+        """
+        if self._tls is not None and self._tls.is_refusal(error) and not self._is_proved:
+            reason = self._tls.reason_of(error)
+            return AuthenticationFailed(f"The broker at {self.address} refused the TLS connection: {reason}.")
+        return ConnectionFailed(f"The connection to {self.address} broke: {_reason(error)}.")
+
+
+def _body_of(frame: memoryview, sent: SentRequest) -> int:
+    """Return the position in the frame at which the body of the response to `sent` begins.
+
+    Raise ProtocolError if the response has another correlation id.
+    """
+    correlation_id, body = read_response_header(frame, sent.api, sent.version)
+    if correlation_id != sent.correlation_id:
+        raise ProtocolError(f"correlation id {correlation_id} instead of {sent.correlation_id}")
+    return body
 
 
 def _reason(error: Exception) -> str:

@@ -1,6 +1,6 @@
 """Errors that the client raises itself. For an error code from a broker, it raises `kafkapy.errors.KafkaError`."""
 
-from kafkapy.errors import KafkaError
+from kafkapy.errors import Errors, KafkaError
 
 
 class ClientError(Exception):
@@ -19,6 +19,26 @@ class ConnectionFailed(ClientError):
 
 class BrokerTimedOut(ConnectionFailed):
     """A broker did not respond in time. The broker may or may not have carried out the request."""
+
+
+class AuthenticationFailed(ClientError, KafkaError):
+    """A broker refused this client's login or certificate, or this client does not trust the broker's certificate.
+
+    Retrying does not help. `code` is SASL_AUTHENTICATION_FAILED, as Kafka has no other code for this.
+    """
+
+    def __init__(self, message: str) -> None:
+        KafkaError.__init__(self, Errors.SASL_AUTHENTICATION_FAILED, message)
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[type["AuthenticationFailed"], tuple[str]]:
+        return type(self), (self.message,)
+
+
+class BadSecuritySettings(ClientError, ValueError):
+    """The settings for TLS or login (`ssl.*`, `sasl.*`) cannot be used, such as a file that cannot be read."""
 
 
 class UnsupportedByBroker(ClientError):

@@ -11,13 +11,22 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from kafkapy.client.cluster import parse_addresses
+from kafkapy.client.addresses import parse_addresses
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 LONGEST = (1 << 31) - 1
+
+# The names of properties for TLS and SASL, Java's first, then librdkafka's.
+SECURITY_NAMES = (
+    ("sasl.mechanism", "sasl.mechanisms"),
+    ("ssl.keystore.certificate.chain", "ssl.certificate.pem"),
+    ("ssl.keystore.key", "ssl.key.pem"),
+    ("ssl.truststore.certificates", "ssl.ca.pem"),
+    ("ssl.truststore.location", "ssl.ca.location"),
+)
 
 # The names of all properties but those for TLS and SASL. A property that a client neither honours nor refuses has no
 # effect on the client.
@@ -27,7 +36,7 @@ _COMMON = frozenset(
     enable.metrics.push interceptor.classes metadata.max.age.ms metadata.recovery.strategy metric.reporters
     metrics.num.samples metrics.recording.level metrics.sample.window.ms receive.buffer.bytes
     reconnect.backoff.max.ms reconnect.backoff.ms request.timeout.ms retry.backoff.max.ms retry.backoff.ms
-    security.protocol security.providers send.buffer.bytes socket.connection.setup.timeout.max.ms
+    security.protocol send.buffer.bytes socket.connection.setup.timeout.max.ms
     socket.connection.setup.timeout.ms
     """.split()  # noqa: SIM905
 )
@@ -84,7 +93,7 @@ class ClientProperties:
         self._error = error
         self._cannot = cannot
         self._no_effect = no_effect
-        self._present = {name: group[0] for group in names for name in group}
+        self._present = {name: group[0] for group in (*names, *SECURITY_NAMES) for name in group}
         self._names: dict[str, str] = {}  # present name -> name as given
         self._values: dict[str, str] = {}
         for name, value in given.items():
@@ -109,6 +118,8 @@ class ClientProperties:
 
     def given_twice(self, new: str, old: str, given: Mapping[str, Any]) -> Exception:
         """Return the exception to raise when one property was given under two of its names, `new` and `old`."""
+        if is_security(new):  # the values may be secret
+            return self.bad(f"{old} is another name of {new}, which is given too; remove one of them")
         both = f"{new}={given[new]} and {old}={given[old]} are the same property"
         return self.bad(f"{old} is the old name of {new}, which is given too; remove one of them: {both}")
 
@@ -130,7 +141,7 @@ class ClientProperties:
     ) -> None:
         """Raise an error if a given property is refused or unknown. Log a warning for each property without effect.
 
-        Properties for TLS and SASL are not checked here; see `check_security`.
+        Properties for TLS and SASL are not checked here; see `kafkapy.client.security.read_security`.
 
         Args:
             honoured: The names that the client honours.
@@ -150,20 +161,6 @@ class ClientProperties:
                 hint = f"; did you mean {self._prefix}{near[0]}?" if near else ""
                 raise self.bad(f"{called} is not a property of {client}{hint}")
             self.warn(f"{called} {self._no_effect}")
-
-    def check_security(self, no_effect: str = "") -> None:
-        """Raise an error if security.protocol is not PLAINTEXT. Log a warning for each property for TLS or SASL.
-
-        `no_effect` replaces the constructor's `no_effect` words in these warnings.
-        """
-        protocol = self.text("security.protocol", "PLAINTEXT")
-        if protocol.upper() != "PLAINTEXT":
-            raise self.bad(
-                f"{self.called('security.protocol')} is {protocol!r}: kafkapy's client supports PLAINTEXT only; name a "
-                "PLAINTEXT listener of the broker"
-            )
-        for name in filter(is_security, self._values):
-            self.warn(f"{self.called(name)} {no_effect or self._no_effect}")
 
     def text(self, name: str, default: str = "") -> str:
         """Return a property's value as text, or `default` if the property is not given or empty."""
@@ -229,4 +226,4 @@ class ClientProperties:
 
 def is_security(name: str) -> bool:
     """Return True if the property with this name is for TLS or SASL."""
-    return name.startswith(("ssl.", "sasl."))
+    return name.startswith(("ssl.", "sasl.", "enable.ssl.", "enable.sasl.")) or name == "security.providers"

@@ -22,7 +22,12 @@ log = logging.getLogger(__name__)
 
 def target_cluster(settings: TargetSettings) -> Cluster:
     """Return a new Cluster for the target, with its own connections."""
-    return Cluster(settings.bootstrap_servers, client_id=settings.client_id, timeout_s=settings.request_timeout_s)
+    return Cluster(
+        settings.bootstrap_servers,
+        client_id=settings.client_id,
+        timeout_s=settings.request_timeout_s,
+        security=settings.security,
+    )
 
 
 class _Sent:

@@ -30,7 +30,10 @@ class GroupMember:
         self._settings = settings
         self._pattern = pattern_of(topics)
         self._cluster = Cluster(
-            settings.bootstrap_servers, client_id=settings.client_id, timeout_s=settings.request_timeout_s
+            settings.bootstrap_servers,
+            client_id=settings.client_id,
+            timeout_s=settings.request_timeout_s,
+            security=settings.security,
         )
         self._consumer = GroupBatches(
             self._cluster,

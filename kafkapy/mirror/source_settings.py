@@ -15,9 +15,9 @@ from typing import Literal
 from kafkapy.client.fetched import Isolation
 from kafkapy.client.original.consuming.settings import NAMES, ConsumerSettings, consumer_settings
 from kafkapy.client.properties import CONSUMER, ClientProperties
+from kafkapy.client.security import Security, read_security
 from kafkapy.metadata.zookeeper.properties import SECURITY
 from kafkapy.mirror.properties import mirror_properties
-from kafkapy.runtime.config_def import ConfigError
 
 Reset = Literal["earliest", "latest", "none"]
 
@@ -65,7 +65,7 @@ WITHOUT_EFFECT_IN_ZOOKEEPER = frozenset(
     mirror.consumer.numthreads
     """.split()  # noqa: SIM905
 )
-HONOURED_IN_ZOOKEEPER = {present for present, *_ in NAMES}.union(SECURITY).difference(
+HONOURED_IN_ZOOKEEPER = {present for present, *_ in NAMES}.union(SECURITY, {"security.protocol"}).difference(
     REFUSED_IN_ZOOKEEPER, WITHOUT_EFFECT_IN_ZOOKEEPER
 )
 
@@ -76,6 +76,7 @@ class GroupSource:
 
     file: str
     bootstrap_servers: str
+    security: Security
     group_id: str
     client_id: str
     auto_offset_reset: Reset
@@ -141,7 +142,6 @@ def _in_kafka(read: ClientProperties, file: str) -> GroupSource:
     if "bootstrap.servers" not in read:
         raise read.bad("it names no cluster; set bootstrap.servers, or zookeeper.connect for a group in ZooKeeper")
     read.check_names(honoured=HONOURED, refused=REFUSED, without_effect=CONSUMER, client="Kafka's consumer")
-    read.check_security()
     session_s = read.seconds("session.timeout.ms", 45_000)
     heartbeat_s = read.seconds("heartbeat.interval.ms", 3_000)
     if heartbeat_s >= session_s:
@@ -152,6 +152,7 @@ def _in_kafka(read: ClientProperties, file: str) -> GroupSource:
     return GroupSource(
         file=file,
         bootstrap_servers=read.servers(),
+        security=read_security(read),
         group_id=read.needed("group.id", "mirror"),
         client_id=read.text("client.id", "kafkapy-mirror"),
         auto_offset_reset=read.word("auto.offset.reset", RESETS, "earliest"),
@@ -197,10 +198,10 @@ def _in_zookeeper(read: ClientProperties, file: str) -> ZooKeeperSource:
         without_effect=WITHOUT_EFFECT_IN_ZOOKEEPER,
         client="Kafka's consumer in ZooKeeper",
     )
-    read.check_security()
-    own = {name: read.text(name) for name in read if name in HONOURED_IN_ZOOKEEPER}
+    used = HONOURED_IN_ZOOKEEPER.union(read_security(read).names)
+    own = {name: read.text(name) for name in read if name in used}
     own = {"auto.offset.reset": "smallest", **own, "auto.commit.enable": "false"}
     try:
         return ZooKeeperSource(file, consumer_settings(own), own)
-    except ConfigError as error:
+    except ValueError as error:
         raise read.bad(str(error)) from None

@@ -67,7 +67,6 @@ def read_target(given: Mapping[str, str], file: str = "the producer's properties
     """
     read = mirror_properties(given, file, NAMES)
     read.check_names(honoured=HONOURED, refused=REFUSED, without_effect=WITHOUT_EFFECT, client="Kafka's producer")
-    read.check_security()
     settings = producer_settings(read, client_id="kafkapy-mirror", delivery_timeout_ms=LONGEST)
     if settings.idempotent and settings.acks != -1:
         raise read.bad(f"enable.idempotence needs acks=all, not {read.text('acks')!r}")

@@ -257,7 +257,7 @@ def _text(option: str, path: Path) -> str:
 def _check(settings: "Settings") -> None:
     """Raise an error for invalid columns or server addresses. This is done before Spark is started, which takes
     seconds."""
-    from kafkapy.client.cluster import parse_addresses
+    from kafkapy.client.addresses import parse_addresses
     from kafkapy.spark.load.task import schema_of
 
     try:

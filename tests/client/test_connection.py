@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from kafkapy.client.cluster import parse_addresses
+from kafkapy.client.addresses import parse_addresses
 from kafkapy.client.connection import Connection
 from kafkapy.client.errors import BrokerTimedOut, ConnectionFailed, UnsupportedByBroker
 from kafkapy.errors import Errors

@@ -55,13 +55,6 @@ def test_a_name_is_honoured_refused_without_effect_or_unknown(caplog):
         check(fetch_sice=1)
 
 
-def test_properties_for_tls_are_warned_of_while_only_plaintext_is_supported(caplog):
-    read({"security.protocol": "plaintext", "ssl.key": "x"}).check_security()
-    assert [record.getMessage() for record in caplog.records] == ["f: k.ssl.key has no effect"]
-    with pytest.raises(ValueError, match=r"f: k\.security\.protocol is 'SSL': kafkapy's client supports PLAINTEXT"):
-        read({"security.protocol": "SSL"}).check_security()
-
-
 def test_consumer_and_producer_names_are_those_of_kafka():
     assert {"group.id", "client.id", "security.protocol"} < CONSUMER - {"acks"}
     assert {"acks", "client.id", "transactional.id"} < PRODUCER - {"group.id"}

@@ -80,7 +80,7 @@ def test_each_stream_has_its_own_id_if_a_client_id_is_given():
         ({**GROUP, "heartbeat.interval.ms": "45000"}, "heartbeat.interval.ms is 45000; it must be below"),
         ({**GROUP, "auto.offset.reset": "first"}, "auto.offset.reset is 'first'; it can be earliest, latest, none"),
         ({**GROUP, "partition.assignment.strategy": "my.Own"}, "partition.assignment.strategy is 'my.Own'; it can be"),
-        ({**GROUP, "security.protocol": "SSL"}, "security.protocol is 'SSL': kafkapy's client supports PLAINTEXT only"),
+        ({**GROUP, "security.protocol": "TLS"}, "security.protocol is 'TLS'; it can be PLAINTEXT, SSL"),
         ({**ZOOKEEPER, "fetch.wait.max.ms": "x"}, "src: fetch.wait.max.ms"),
     ],
 )
@@ -130,19 +130,19 @@ def test_properties_without_effect_are_logged_as_a_warning(caplog):
     read_target({"bootstrap.servers": "a:1", "retries": "3"}, "dst")
     assert [record.getMessage() for record in caplog.records] == [
         "src: max.poll.records has no effect on a mirror",
-        "src: ssl.truststore.location has no effect on a mirror",
+        "src: ssl.truststore.location has no effect with the protocol PLAINTEXT",
         "dst: retries has no effect on a mirror",
     ]
 
 
 def test_properties_without_effect_on_a_member_in_zookeeper_are_logged_and_left_out(caplog):
     source = read_source(
-        {**ZOOKEEPER, "consumer.timeout.ms": "soon", "autocommit.interval.ms": "7", "ssl.key": "x"}, "src"
+        {**ZOOKEEPER, "consumer.timeout.ms": "soon", "autocommit.interval.ms": "7", "ssl.keystore.key": "x"}, "src"
     )
     assert isinstance(source, ZooKeeperSource)
-    assert not {"consumer.timeout.ms", "auto.commit.interval.ms", "ssl.key"} & source.properties.keys()
+    assert not {"consumer.timeout.ms", "auto.commit.interval.ms", "ssl.keystore.key"} & source.properties.keys()
     assert [record.getMessage() for record in caplog.records] == [
         "src: consumer.timeout.ms has no effect on a mirror",
         "src: autocommit.interval.ms has no effect on a mirror",
-        "src: ssl.key has no effect on a mirror",
+        "src: ssl.keystore.key has no effect with the protocol PLAINTEXT",
     ]

@@ -65,8 +65,8 @@ def test_include_headers_is_accepted_as_by_sparks_own_sink() -> None:
         ({"kafka.key.serializer": "x"}, "kafka.key.serializer cannot be set: keys are written as the bytes"),
         ({"kafka.transactional.id": "x"}, "kafka.transactional.id cannot be set: each task has its own"),
         (
-            {"kafka.security.protocol": "SSL"},
-            "kafka.security.protocol is 'SSL': kafkapy's client supports PLAINTEXT only",
+            {"kafka.security.protocol": "TLS"},
+            "kafka.security.protocol is 'TLS'; it can be PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
         ),
         ({"kafka.batch.size": "-1"}, "kafka.batch.size is '-1': write a whole number, 1 or more"),
         ({"kafka.batch.size": "3000000000"}, "kafka.batch.size is '3000000000': the maximum is 2147483647"),

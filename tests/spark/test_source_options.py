@@ -148,7 +148,7 @@ def test_offsets_in_another_form_are_refused(option, wrong):
         ("kafka.isolation.level", "serializable", "write read_uncommitted or read_committed"),
         ("kafka.bootstrap.servers", "localhost", "is not HOST:PORT"),
         ("kafka.bootstrap.servers", " ", "the option kafka.bootstrap.servers is needed"),
-        ("kafka.security.protocol", "SASL_SSL", "supports PLAINTEXT only"),
+        ("kafka.security.protocol", "TLS", "it can be PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         ("kafka.request.timeout.ms", "1s", "write a whole number, 0 or more"),
     ],
 )

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.administration.descriptions import FoundOffset
@@ -12,6 +12,7 @@ from kafkapy.client.errors import ClientError
 from kafkapy.client.fetched import ConsumerRecord, Isolation, isolation_level
 from kafkapy.client.fetching.assigned import AssignedPartitions, Positions
 from kafkapy.client.fetching.fetcher import Fetcher
+from kafkapy.client.security import Security
 from kafkapy.errors import Errors, KafkaError
 
 __all__ = ["Consumer", "ConsumerRecord"]
@@ -27,6 +28,7 @@ class Consumer(ClusterClient):
         out_of_range: What to do when a position is outside the partition's log: raise KafkaError, or continue at the
             earliest or latest offset.
         isolation: With read_committed, records of open and aborted transactions are not returned.
+        security: The properties for TLS and login, if `cluster` has bootstrap servers; as for Cluster.
     """
 
     def __init__(
@@ -39,8 +41,9 @@ class Consumer(ClusterClient):
         partition_bytes: int = 1024 * 1024,
         out_of_range: Literal["raise", "earliest", "latest"] = "raise",
         isolation: Isolation = "read_uncommitted",
+        security: Security | Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(cluster)
+        super().__init__(cluster, security=security)
         self._assigned = AssignedPartitions()
         self._positions = Positions(self._assigned)
         self._admin = Admin(self.cluster)

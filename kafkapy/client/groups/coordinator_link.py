@@ -80,9 +80,7 @@ class CoordinatorLink:
                 self._coordinators.forget(self.key)
                 raise ConnectionFailed(f"Broker {node}, which coordinates {self.key!r}, is not there at the moment.")
             try:
-                self._connection = Connection(
-                    broker.host, broker.port, client_id=cluster.client_id, timeout_s=cluster.timeout_s
-                )
+                self._connection = cluster.connect_to(broker.host, broker.port)
             except ClientError:
                 self._coordinators.forget(self.key)
                 raise

@@ -13,7 +13,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
@@ -30,6 +30,7 @@ from kafkapy.client.groups.group_types import (
     with_metadata,
 )
 from kafkapy.client.groups.subscription import Subscription
+from kafkapy.client.security import Security
 from kafkapy.errors import Errors, KafkaError
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class GroupConsumer:
         max_bytes, partition_bytes: The largest size of a response, and of one partition's records in it.
         metadata_max_age_s: How often to look for new topics and partitions.
         timeout_s: The time limit for one request, and for the retries of a call other than `poll`.
+        security: The properties for TLS and login, if `cluster` has bootstrap servers; as for Cluster.
     """
 
     _fetcher_class: type[Fetcher] = Fetcher
@@ -87,6 +89,7 @@ class GroupConsumer:
         rack: str | None = None,
         client_id: str = "kafkapy",
         timeout_s: float = 30.0,
+        security: Security | Mapping[str, Any] | None = None,
     ) -> None:
         if not group_id:
             raise ValueError("the group's name is empty; give the consumers that share partitions one name")
@@ -103,7 +106,7 @@ class GroupConsumer:
         self.cluster = (
             cluster.another()
             if isinstance(cluster, Cluster)
-            else Cluster(cluster, client_id=client_id, timeout_s=timeout_s)
+            else Cluster(cluster, client_id=client_id, timeout_s=timeout_s, security=security)
         )
         self.group_id = group_id
         self._max_records = max_records

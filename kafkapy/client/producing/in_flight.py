@@ -57,13 +57,19 @@ class InFlightRequests(Generic[T]):
         oldest = {node: requests[0] for node, requests in self._by_node.items()}
         now = time.monotonic()
         overdue = {node for node, request in oldest.items() if request.is_lost or request.deadline <= now}
+        received = {node for node, request in oldest.items() if request.connection.has_received}
         for node, request in oldest.items():
             if node not in overdue:
                 poll.register(request.connection.fileno(), select.POLLIN)
-        wait_s = 0.0 if overdue else min([wait_s, *(request.deadline - now for request in oldest.values())])
+        wait_s = 0.0 if overdue or received else min([wait_s, *(request.deadline - now for request in oldest.values())])
         answered = {fd for fd, _ in poll.poll(wait_s * 1000)}
         for node, request in oldest.items():
-            if node in overdue or request.connection.fileno() in answered:
+            connection = request.connection
+            if (
+                node in overdue
+                or node in received
+                or (connection.fileno() in answered and connection.begins_to_receive())
+            ):
                 yield from self._take_responses(node)
 
     def _take_responses(self, node: int) -> list[tuple[T, Any | ClientError]]:

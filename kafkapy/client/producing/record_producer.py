@@ -5,7 +5,8 @@ came: the broker detects the duplicate by its sequence numbers (KIP-98).
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kafkapy.client.cluster import BACKOFF_S, Cluster, ClusterClient, Topic, TopicPartition
 from kafkapy.client.errors import ClientError, ConnectionFailed, ProduceFailed
@@ -13,6 +14,7 @@ from kafkapy.client.producing.outbox import Outbox
 from kafkapy.client.producing.partitioner import StickyChoice, partition_of_key
 from kafkapy.client.producing.pending_batch import Delivery, PendingBatch
 from kafkapy.client.producing.producer_id import ProducerSequences
+from kafkapy.client.security import Security
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.record.batch import BatchBuilder
 from kafkapy.record.encoded import EncodedBatch
@@ -35,6 +37,7 @@ class RecordProducer(ClusterClient):
         batch_bytes: The size of a full batch before compression.
         request_bytes: The largest size of a request with more than one batch.
         timeout_s: How long it may take until a full batch is acknowledged, with all retries.
+        security: The properties for TLS and login, if `cluster` has bootstrap servers; as for Cluster.
     """
 
     def __init__(
@@ -47,12 +50,13 @@ class RecordProducer(ClusterClient):
         batch_bytes: int = 256 * 1024,
         request_bytes: int = 1024 * 1024,
         timeout_s: float = 60.0,
+        security: Security | Mapping[str, Any] | None = None,
     ) -> None:
         if acks not in (-1, 0, 1):
             raise ValueError(f"acks is {acks}; it can be -1 (all), 0 or 1")
         if idempotent and acks != ACKS_ALL:
             raise ValueError(f"an idempotent producer needs acks=-1 (all), not {acks}")
-        super().__init__(cluster)
+        super().__init__(cluster, security=security)
         self.transactional_id: str | None = None
         self.acknowledged = 0
         self._codec = codec

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kafkapy.client.properties import ClientProperties
+from kafkapy.client.security import Security, read_security
 from kafkapy.record.compression import NAMES as CODECS
 
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
@@ -26,6 +27,7 @@ class ProducerSettings:
     """
 
     bootstrap_servers: str
+    security: Security
     client_id: str
     acks: int
     idempotent: bool
@@ -36,15 +38,19 @@ class ProducerSettings:
     delivery_timeout_s: float
 
 
-def producer_settings(read: ClientProperties, *, client_id: str, delivery_timeout_ms: int) -> ProducerSettings:
+def producer_settings(
+    read: ClientProperties, *, client_id: str, delivery_timeout_ms: int, no_security: str = ""
+) -> ProducerSettings:
     """Read a producer's settings from the properties `read`. Raise the properties' error for an invalid value.
 
+    `no_security` are the words for warnings about properties of a security protocol that is not used.
     The defaults are Kafka's, except for `client_id`, `delivery_timeout_ms` and a larger batch.size. The combination of
     enable.idempotence=true with acks other than all is not checked here; the caller refuses it.
     """
     acks = read.word("acks", ACKS, "all")
     return ProducerSettings(
         bootstrap_servers=read.servers(),
+        security=read_security(read, no_security),
         client_id=read.text("client.id", client_id),
         acks=acks,
         idempotent=read.flag("enable.idempotence", acks == -1),

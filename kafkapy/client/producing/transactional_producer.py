@@ -9,9 +9,10 @@ Source: Kafka's KafkaProducer and TransactionManager; KIP-98, KIP-360, KIP-447.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from typing import Any
 
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.errors import (
@@ -25,6 +26,7 @@ from kafkapy.client.producing.pending_batch import PendingBatch
 from kafkapy.client.producing.record_producer import RecordProducer
 from kafkapy.client.producing.transaction_ends import TransactionIdentity
 from kafkapy.client.producing.transaction_link import TransactionLink, error_for
+from kafkapy.client.security import Security
 from kafkapy.errors import Errors, KafkaError
 
 log = logging.getLogger(__name__)
@@ -52,7 +54,7 @@ class TransactionalProducer(RecordProducer):
         transactional_id: Identifies the producer across restarts. A new producer with the same id fences the old
             producer and aborts its open transaction.
         transaction_timeout_s: The coordinator aborts a transaction that takes longer than this.
-        codec, batch_bytes, request_bytes, timeout_s: As for RecordProducer.
+        codec, batch_bytes, request_bytes, timeout_s, security: As for RecordProducer.
     """
 
     def __init__(
@@ -65,11 +67,17 @@ class TransactionalProducer(RecordProducer):
         batch_bytes: int = 256 * 1024,
         request_bytes: int = 1024 * 1024,
         timeout_s: float = 60.0,
+        security: Security | Mapping[str, Any] | None = None,
     ) -> None:
         if not transactional_id:
             raise ValueError("the transactional id is empty; give each producer its own")
         super().__init__(
-            cluster, codec=codec, batch_bytes=batch_bytes, request_bytes=request_bytes, timeout_s=timeout_s
+            cluster,
+            codec=codec,
+            batch_bytes=batch_bytes,
+            request_bytes=request_bytes,
+            timeout_s=timeout_s,
+            security=security,
         )
         self.transactional_id: str = transactional_id
         self._transaction_timeout_s = transaction_timeout_s

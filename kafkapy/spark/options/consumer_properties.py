@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kafkapy.client.fetched import ISOLATION_LEVELS, Isolation
 from kafkapy.client.properties import CONSUMER
+from kafkapy.client.security import Security, read_security
 from kafkapy.spark.options.broker_properties import NO_SECURITY, KafkaOptions
 
 ISOLATION: tuple[Isolation, ...] = tuple(ISOLATION_LEVELS)
@@ -43,6 +44,7 @@ class ConsumerProperties:
 
     bootstrap_servers: str
     client_id: str | None
+    security: Security
     isolation: Isolation
     request_timeout_s: float
     api_timeout_s: float
@@ -56,7 +58,7 @@ def consumer_properties(given: Mapping[str, str]) -> ConsumerProperties:
     read = KafkaOptions(given, "consumer", "source")
     read.check_names(honoured=HONOURED, refused=REFUSED, without_effect=WITHOUT_EFFECT, client="Kafka's consumer")
     servers = read.servers()
-    read.check_security(NO_SECURITY)
+    security = read_security(read, NO_SECURITY)
     if "group.id" in read:
         read.warn(
             "kafka.group.id only names the client: the source joins no group and commits no offsets, its position "
@@ -65,6 +67,7 @@ def consumer_properties(given: Mapping[str, str]) -> ConsumerProperties:
     return ConsumerProperties(
         bootstrap_servers=servers,
         client_id=read.text("client.id") or read.text("group.id") or None,
+        security=security,
         isolation=read.word("isolation.level", {name: name for name in ISOLATION}, ISOLATION[0]),
         request_timeout_s=read.seconds("request.timeout.ms", 30_000, least=0),
         api_timeout_s=read.seconds("default.api.timeout.ms", 60_000, least=0),

@@ -47,8 +47,7 @@ def producer_properties(given: Mapping[str, str]) -> ProducerProperties:
     """
     read = KafkaOptions(given, "producer", "sink")
     read.check_names(honoured=HONOURED, refused=REFUSED, without_effect=PRODUCER, client="Kafka's producer")
-    read.check_security(NO_SECURITY)
-    settings = producer_settings(read, client_id="kafkapy-spark", delivery_timeout_ms=120_000)
+    settings = producer_settings(read, client_id="kafkapy-spark", delivery_timeout_ms=120_000, no_security=NO_SECURITY)
     if settings.idempotent and settings.acks != -1:
         raise BadOption(f"kafka.enable.idempotence is true, which needs kafka.acks=all, not {read.text('acks')}")
     return ProducerProperties(

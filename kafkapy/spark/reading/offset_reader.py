@@ -42,6 +42,7 @@ class OffsetReader:
             options.consumer.bootstrap_servers,
             client_id=options.client_id("driver"),
             timeout_s=options.consumer.request_timeout_s,
+            security=options.consumer.security,
         )
         self._admin = Admin(self._cluster)
         self._reached = False

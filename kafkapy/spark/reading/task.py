@@ -41,7 +41,7 @@ def read_range(partition: InputPartition, options: SourceOptions) -> Iterator[pa
         return
     consumer = options.consumer
     with borrowed_cluster(
-        consumer.bootstrap_servers, options.client_id("executor"), consumer.request_timeout_s
+        consumer.bootstrap_servers, options.client_id("executor"), consumer.request_timeout_s, consumer.security
     ) as cluster:
         position: int | None = partition.start
         if not _same_topic(cluster, partition, options):

@@ -158,8 +158,12 @@ def _driver(options: SinkOptions, query: str) -> Iterator[TransactionalProducer]
     Initialising the producer fences older drivers of the query, and completes or aborts their transactions.
     """
     properties = options.producer
-    servers, timeout_s = properties.bootstrap_servers, properties.request_timeout_s
-    with Cluster(servers, client_id=properties.client_id, timeout_s=timeout_s) as cluster:
+    with Cluster(
+        properties.bootstrap_servers,
+        client_id=properties.client_id,
+        timeout_s=properties.request_timeout_s,
+        security=properties.security,
+    ) as cluster:
         driver = TransactionalProducer(
             cluster, id_of_driver(options, query), transaction_timeout_s=DRIVER_TIMEOUT_S, codec=GZIP
         )

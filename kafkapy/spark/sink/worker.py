@@ -48,7 +48,10 @@ class SinkWorker:
     def __init__(self, options: SinkOptions, ids: TaskIds) -> None:
         properties = options.producer
         self.cluster = Cluster(
-            properties.bootstrap_servers, client_id=properties.client_id, timeout_s=properties.request_timeout_s
+            properties.bootstrap_servers,
+            client_id=properties.client_id,
+            timeout_s=properties.request_timeout_s,
+            security=properties.security,
         )
         self.decisions = Decisions(self.cluster, options.decision_topic)
         self._options = options

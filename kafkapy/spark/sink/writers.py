@@ -258,8 +258,13 @@ def _prepared(given: Mapping[str, str], schema: StructType) -> SinkOptions:
 
 def _prepare_decisions(options: SinkOptions) -> None:
     """Create the decision topic, or check its settings if it exists."""
-    servers, timeout_s = options.producer.bootstrap_servers, options.producer.request_timeout_s
-    with Cluster(servers, client_id=options.producer.client_id, timeout_s=timeout_s) as cluster:
+    producer = options.producer
+    with Cluster(
+        producer.bootstrap_servers,
+        client_id=producer.client_id,
+        timeout_s=producer.request_timeout_s,
+        security=producer.security,
+    ) as cluster:
         ensure_decision_topic(cluster, options.decision_topic)
 
 

@@ -131,6 +131,7 @@ class KafkaWire:
                 client_id=settings.client_id,
                 timeout_s=settings.socket_timeout_ms / 1000,
                 old_brokers=True,
+                security=settings.security,
             )
         wanted = []
         for owned in self._turns.next(partitions):

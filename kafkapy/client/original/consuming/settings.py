@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from kafkapy.client.properties import ClientProperties
+from kafkapy.client.properties import ClientProperties, is_security
+from kafkapy.client.security import PLAINTEXT, Security
+from kafkapy.client.security import read_security as read_broker_security
 from kafkapy.metadata.zookeeper.properties import SECURITY, read_security
 from kafkapy.runtime.config_def import ConfigError, parse_value
 
@@ -28,7 +30,8 @@ _NUMBER, _TEXT, _SWITCH = "LONG", "STRING", "BOOLEAN"
 class ConsumerSettings(NamedTuple):
     """The original consumer's settings. Times are in ms, sizes in bytes.
 
-    `consumer_timeout_ms` is -1 if streams wait without limit. `trust` has the TLS and SASL settings for ZooKeeper.
+    `consumer_timeout_ms` is -1 if streams wait without limit. `trust` has the TLS and SASL settings for ZooKeeper, and
+    `security` those for brokers of Kafka 0.8 and later.
     """
 
     zookeeper_connect: str
@@ -55,6 +58,7 @@ class ConsumerSettings(NamedTuple):
     offsets_channel_socket_timeout_ms: int = 10_000
     dual_commit_enabled: bool = True
     trust: Mapping[str, Any] = MappingProxyType(read_security({}))
+    security: Security = PLAINTEXT
 
     @property
     def dual_commit(self) -> bool:
@@ -113,14 +117,15 @@ def consumer_settings(properties: Mapping[str, Any]) -> ConsumerSettings:
     Log a warning for unknown properties. Raises ConfigError for invalid values.
     """
     read = _Properties(properties, names=NAMES)
-    values: dict[str, Any] = {"trust": read_security(properties)}
+    values: dict[str, Any] = {"trust": read_security(properties), "security": read_broker_security(read)}
     for field, (kind, (name, *_)) in _FIELDS.items():
         if name in read:
             values[field] = _checked(field, read.called(name), kind, read.text(name))
     for field in ("zookeeper_connect", "group_id"):
         if not values.get(field):
             raise ConfigError(_FIELDS[field][1][0], values.get(field), "must be set")
-    for name in set(read) - {present for present, *_ in NAMES} - SECURITY.keys() - set(_IGNORED):
+    known = {present for present, *_ in NAMES} | SECURITY.keys() | set(_IGNORED) | {"security.protocol"}
+    for name in sorted(name for name in read if name not in known and not is_security(name)):
         log.warning("the setting %s is not known to this consumer and has no effect", name)
     return ConsumerSettings(**values)
 

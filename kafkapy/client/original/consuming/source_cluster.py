@@ -40,7 +40,12 @@ class SourceCluster:
             settings.zookeeper_connection_timeout_ms,
         ).with_security(settings.trust)
         self.client = connected(zookeeper, zookeeper.servers + zookeeper.chroot, on_state)
-        self.tree = GroupTree(self.client, settings.group_id, timeout_s=settings.zookeeper_session_timeout_ms / 1000)
+        self.tree = GroupTree(
+            self.client,
+            settings.group_id,
+            timeout_s=settings.zookeeper_session_timeout_ms / 1000,
+            protocol=settings.security.protocol,
+        )
         self._offsets_cluster: Cluster | None = None
         self._store: OffsetStore | None = None
         try:
@@ -80,7 +85,13 @@ class SourceCluster:
             raise ConnectionFailed("no broker is registered in ZooKeeper below /brokers/ids")
         timeout_s = self._settings.offsets_channel_socket_timeout_ms / 1000
         try:
-            return Cluster(brokers, client_id=self._settings.client_id, timeout_s=timeout_s, old_brokers=True)
+            return Cluster(
+                brokers,
+                client_id=self._settings.client_id,
+                timeout_s=timeout_s,
+                old_brokers=True,
+                security=self._settings.security,
+            )
         except ValueError as error:
             raise ConnectionFailed(
                 f"what is registered in ZooKeeper below /brokers/ids cannot be used: {error}"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kafkapy.client.cluster import Partition, Topic, parse_addresses
+from kafkapy.client.addresses import parse_addresses
+from kafkapy.client.cluster import Partition, Topic
 from kafkapy.client.errors import ClientError
 from kafkapy.client.original.kafka_07.wire import ANY_PARTITION, Connection07
 from kafkapy.client.original.producing.batch_sender import BatchSender, fail
@@ -27,6 +28,7 @@ class Cluster07:
     """
 
     def __init__(self, config: ProducerConfig, discovery: ZooKeeperBrokers | None) -> None:
+        config.security.refuse_for_07()
         self.topics: dict[str, Topic] = {}
         self._timeout_s = config.request_timeout_s
         self._discovery = discovery

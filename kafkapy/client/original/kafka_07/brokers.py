@@ -27,6 +27,7 @@ class Brokers07:
     """The brokers of a Kafka 0.7 cluster: implements the protocol `fetch_wire.Brokers`."""
 
     def __init__(self, settings: ConsumerSettings, tree: ClusterTree) -> None:
+        settings.security.refuse_for_07()
         self._settings = settings
         self._tree = tree
         self._addresses: dict[int, Address] = {}

@@ -69,7 +69,11 @@ class DefaultEventHandler:
         brokers = config.brokers
         if config.zookeeper:
             self._discovery = ZooKeeperBrokers(
-                config.zookeeper, config.session_timeout_ms, config.connection_timeout_ms, config.trust
+                config.zookeeper,
+                config.session_timeout_ms,
+                config.connection_timeout_ms,
+                config.trust,
+                config.security.protocol,
             )
             try:
                 brokers = self._discovery.addresses()
@@ -82,7 +86,11 @@ class DefaultEventHandler:
             self._sender: BatchSender = BatchSender07(self._cluster, config)
         else:
             self._cluster = Cluster(
-                brokers, client_id=config.client_id, timeout_s=config.request_timeout_s + GRACE_S, old_brokers=True
+                brokers,
+                client_id=config.client_id,
+                timeout_s=config.request_timeout_s + GRACE_S,
+                old_brokers=True,
+                security=config.security,
             )
             self._sender = KafkaBatchSender(self._cluster, config)
         self._refreshed = time.monotonic()

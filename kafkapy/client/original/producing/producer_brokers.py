@@ -33,6 +33,7 @@ class ZooKeeperBrokers:
         session_timeout_ms: int,
         connection_timeout_ms: int,
         trust: Mapping[str, Any] = MappingProxyType(read_security({})),
+        protocol: str = "PLAINTEXT",
     ) -> None:
         try:
             from kafkapy.client.original.znodes.cluster_tree import cluster_tree
@@ -49,7 +50,7 @@ class ZooKeeperBrokers:
             raise ConnectionFailed(str(error)) from error
         nodes = Znodes(self._client, connection_timeout_ms / 1000)
         try:
-            self._tree: ClusterTree = self._read(lambda: cluster_tree(nodes))
+            self._tree: ClusterTree = self._read(lambda: cluster_tree(nodes, protocol))
         except ConnectionFailed:
             self.close()
             raise

@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafkapy.client.cluster import parse_addresses
+from kafkapy.client.addresses import parse_addresses
 from kafkapy.client.original.encoders import ENCODERS
 from kafkapy.client.original.partitioners import PARTITIONERS
-from kafkapy.client.properties import ClientProperties
+from kafkapy.client.properties import ClientProperties, is_security
+from kafkapy.client.security import Security
+from kafkapy.client.security import read_security as read_broker_security
 from kafkapy.metadata.zookeeper.properties import SECURITY, read_security
 from kafkapy.record import compression
 from kafkapy.runtime.addresses import host_port
@@ -78,6 +80,7 @@ class ProducerConfig:
     brokers_07: True if `brokers` are of Kafka 0.7. With ZooKeeper, the version is detected.
     max_message_size: The size of the largest message that brokers of Kafka 0.7 accept, in bytes.
     trust: TLS and SASL settings for ZooKeeper; see kafkapy.metadata.zookeeper.properties.
+    security: How to connect to brokers of Kafka 0.8 and later.
     properties: All given properties, for the user's own classes.
     """
 
@@ -103,6 +106,7 @@ class ProducerConfig:
     brokers_07: bool
     max_message_size: int
     trust: Mapping[str, Any]
+    security: Security
 
 
 def read_config(properties: Properties) -> ProducerConfig:
@@ -111,7 +115,8 @@ def read_config(properties: Properties) -> ProducerConfig:
     Raises ValueError, which names the property and its value, if one is invalid.
     """
     read = ClientProperties(properties, names=NAMES)
-    for name in sorted(set(read) - {present for present, *_ in NAMES} - SECURITY.keys()):
+    known = {present for present, *_ in NAMES} | SECURITY.keys() | {"security.protocol"}
+    for name in sorted(name for name in read if name not in known and not is_security(name)):
         if name in WITHOUT_EFFECT:
             log.info("The property %s has no effect here.", name)
         else:
@@ -154,6 +159,7 @@ def read_config(properties: Properties) -> ProducerConfig:
         brokers_07=read.word("kafkapy.broker.version", {"": False, "0.7": True}, ""),
         max_message_size=read.number("max.message.size", 1_000_000),
         trust=read_security(properties),
+        security=read_broker_security(read),
     )
 
 

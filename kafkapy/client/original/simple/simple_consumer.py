@@ -21,6 +21,7 @@ from kafkapy.client.original.kafka_07.simple_consumer import SimpleWire07
 from kafkapy.client.original.simple.messages import FetchRequest, MessageSet, MessageTooLarge
 from kafkapy.client.original.simple.wire import KafkaSimpleWire, SimpleWire
 from kafkapy.client.properties import ClientProperties
+from kafkapy.client.security import read_security
 from kafkapy.errors import Errors, KafkaError
 
 MAX_BUFFER = 64 << 20
@@ -69,12 +70,14 @@ class SimpleConsumer:
         self._reset = read.word("auto.offset.reset", _RESETS, "none")
         self._max_buffer = max_buffer
         self._wire: SimpleWire
+        security = read_security(read)
         if broker_version == "0.7":
+            security.refuse_for_07()
             self._wire = SimpleWire07(host, port, timeout_s)
         elif broker_version:
             raise ValueError(f"broker_version is {broker_version!r}; it can be 0.7, or empty for later versions")
         else:
-            self._wire = KafkaSimpleWire(host, port, client_id, timeout_s, max_wait_ms, min_bytes)
+            self._wire = KafkaSimpleWire(host, port, client_id, timeout_s, max_wait_ms, min_bytes, security)
 
     def __enter__(self) -> SimpleConsumer:
         return self

@@ -9,6 +9,7 @@ from kafkapy.client.connection import Connection
 from kafkapy.client.errors import BrokerTimedOut, ConnectionFailed
 from kafkapy.client.fetching.engine import NAMES_UNTIL, FetchedPartition, fetch_request, fetched_partitions
 from kafkapy.client.original.simple.messages import FetchRequest, MessageSet
+from kafkapy.client.security import Security
 from kafkapy.errors import Errors, KafkaError, message_of
 from kafkapy.protocol.apis import FETCH, LIST_OFFSETS, Api
 
@@ -35,11 +36,19 @@ class KafkaSimpleWire:
     """A SimpleConsumer's connection to a broker of Kafka 0.8 or later: implements the protocol `SimpleWire`."""
 
     def __init__(
-        self, host: str, port: int, client_id: str, timeout_s: float, max_wait_ms: int, min_bytes: int
+        self,
+        host: str,
+        port: int,
+        client_id: str,
+        timeout_s: float,
+        max_wait_ms: int,
+        min_bytes: int,
+        security: Security,
     ) -> None:
         self._place = host, port
         self._client_id = client_id
         self._timeout_s = timeout_s
+        self._security = security
         self._max_wait_ms = max_wait_ms
         self._min_bytes = min_bytes
         self._connection: Connection | None = None
@@ -88,7 +97,12 @@ class KafkaSimpleWire:
         if self._connection is None or self._connection.closed:
             host, port = self._place
             self._connection = Connection(
-                host, port, client_id=self._client_id, timeout_s=self._timeout_s, old_brokers=True
+                host,
+                port,
+                client_id=self._client_id,
+                timeout_s=self._timeout_s,
+                old_brokers=True,
+                security=self._security,
             )
         return self._connection
 

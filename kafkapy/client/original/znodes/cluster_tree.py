@@ -33,27 +33,29 @@ class ClusterTree(Protocol):
         """
 
     def brokers(self, watch: Watch | None = None) -> dict[int, Address]:
-        """Return the host and port of each broker's plaintext listener, by broker id in ascending order.
+        """Return the host and port of each broker, in ascending order of broker ids.
+
+        They are those of the listener with the security protocol of this tree.
 
         Malformed registrations are logged and ignored.
         """
 
 
-def cluster_tree(nodes: Znodes) -> ClusterTree:
+def cluster_tree(nodes: Znodes, protocol: str = "PLAINTEXT") -> ClusterTree:
     """Return a ClusterTree for the znode layout that the cluster uses, 0.7's or that of 0.8 and later.
 
     The first well-formed broker registration decides. Without brokers, the layout is 0.7's if there are topics and no
-    topic znode has data.
+    topic znode has data. `protocol` is the security protocol of the listeners whose addresses `brokers` returns.
     """
     for name in nodes.children(BROKERS):
         data = nodes.data(f"{BROKERS}/{name}") or b""
         try:
-            address_of(data)
+            address_of(data, protocol)
         except ValueError:
             continue
-        return _OF[layout_of_broker(data)](nodes)
+        return _OF[layout_of_broker(data)](nodes, protocol)
     held = [nodes.data(f"{TOPICS}/{name}") for name in nodes.children(TOPICS)]
-    return ClusterTree07(nodes) if held and not any(held) else ClusterTree08(nodes)
+    return (ClusterTree07 if held and not any(held) else ClusterTree08)(nodes, protocol)
 
 
 class _Shared:
@@ -61,8 +63,9 @@ class _Shared:
 
     layout: Layout
 
-    def __init__(self, nodes: Znodes) -> None:
+    def __init__(self, nodes: Znodes, protocol: str = "PLAINTEXT") -> None:
         self._nodes = nodes
+        self._protocol = protocol
 
     def topics(self, watch: Watch | None = None) -> list[str]:
         return self._nodes.children(TOPICS, watch)
@@ -75,7 +78,7 @@ class _Shared:
             if data is None:
                 continue  # the broker has stopped meanwhile
             try:
-                found[int(name)] = address_of(data)
+                found[int(name)] = address_of(data, self._protocol)
             except ValueError:
                 self._nodes.log_once(path, data, f"{data[:200]!r} has no usable broker address")
         return found
@@ -127,8 +130,10 @@ _OF: dict[Layout, type[ClusterTree08] | type[ClusterTree07]] = {
 }
 
 
-def address_of(data: bytes) -> Address:
-    """Return the host and port in the data of a broker's znode. Raise ValueError if it has no usable address.
+def address_of(data: bytes, protocol: str = "PLAINTEXT") -> Address:
+    """Return the host and port in the data of a broker's znode, of a listener with the security protocol `protocol`.
+
+    Raise ValueError if it has no usable address.
 
     The data is JSON since 0.8, and creator:host:port in 0.7.
     """
@@ -138,10 +143,16 @@ def address_of(data: bytes) -> Address:
             _, host, port = text.split(":")
             return host, int(port)
         node = json.loads(text)
-        if node.get("host") and int(node["port"]) > 0:
+        if protocol == "PLAINTEXT" and node.get("host") and int(node["port"]) > 0:
             return node["host"], int(node["port"])
-        plain = next(one for one in node["endpoints"] if one.startswith("PLAINTEXT://"))
-        host, _, port = plain.partition("://")[2].rpartition(":")
+        protocols = node.get("listener_security_protocol_map") or {}
+        for endpoint in node["endpoints"]:
+            name, _, address = endpoint.partition("://")
+            if protocols.get(name, name) == protocol:
+                break
+        else:
+            raise ValueError
+        host, _, port = address.rpartition(":")
         return host.strip("[]"), int(port)
-    except (ValueError, KeyError, TypeError, AttributeError, StopIteration, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{text[:200]!r} has no usable broker address") from None

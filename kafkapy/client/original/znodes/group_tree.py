@@ -26,8 +26,8 @@ _LARGEST = 2**63 - 1
 class GroupTree:
     """Reads and writes one group's znodes on behalf of one member of the group."""
 
-    def __init__(self, client: Any, group: str, *, timeout_s: float) -> None:
-        """Use a connected kazoo client.
+    def __init__(self, client: Any, group: str, *, timeout_s: float, protocol: str = "PLAINTEXT") -> None:
+        """Use a connected kazoo client. `protocol` is the security protocol for the brokers.
 
         Methods raise KazooTimeoutError if ZooKeeper takes over `timeout_s` to respond.
         """
@@ -35,6 +35,7 @@ class GroupTree:
         self._group = f"/consumers/{group}"
         self._ids = f"{self._group}/ids"
         self._cluster: ClusterTree | None = None
+        self._protocol = protocol
 
     @property
     def session(self) -> int | None:
@@ -45,7 +46,7 @@ class GroupTree:
     def cluster(self) -> ClusterTree:
         """The reader of the cluster's broker and topic znodes. The layout is determined on first use."""
         if self._cluster is None:
-            self._cluster = cluster_tree(self._nodes)
+            self._cluster = cluster_tree(self._nodes, self._protocol)
         return self._cluster
 
     def has_brokers(self) -> bool:
@@ -53,7 +54,7 @@ class GroupTree:
         return self._nodes.exists(BROKERS)
 
     def brokers(self) -> list[str]:
-        """Return HOST:PORT of the plaintext listener of each broker."""
+        """Return HOST:PORT of each broker's listener for the security protocol."""
         return [host_port(*address) for address in self.cluster.brokers().values()]
 
     def register(self, consumer: str, data: bytes, *, timeout_s: float = 0.0) -> int:

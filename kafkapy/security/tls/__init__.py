@@ -1,1 +1,0 @@
-"""TLS: key and trust stores with Kafka's settings, and the names in certificates."""
