@@ -1,0 +1,1 @@
+"""TLS: key and trust stores with Kafka's settings, and the names in certificates."""
