@@ -144,7 +144,7 @@ class Authority(Issued):
         kind: Kind = "ec",
         key: PrivateKey | None = None,
         since: timedelta = -DAY,
-        until: timedelta = 30 * DAY,
+        until: timedelta = 365 * DAY,
         use: Literal["server", "client"] | None = None,
     ) -> Issued:
         """Return a new certificate that this authority has signed.
@@ -244,7 +244,7 @@ def _signed(
     authority: bool = False,
     names: Sequence[str] = (),
     since: timedelta = -DAY,
-    until: timedelta = 30 * DAY,
+    until: timedelta = 365 * DAY,
     use: Literal["server", "client"] | None = None,
 ) -> x509.Certificate:
     now = datetime.now(timezone.utc)

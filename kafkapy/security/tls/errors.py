@@ -12,3 +12,7 @@ class StoreError(Exception):
         super().__init__(f"{setting}: {reason}")
         self.setting = setting
         self.reason = reason
+
+
+class NoPrivateKey(StoreError):
+    """Raised for a key store without a private key, which may be a trust store."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from kafkapy.security.tls import der, pem, pkcs12
 from kafkapy.security.tls.certificates import Certificate
-from kafkapy.security.tls.errors import StoreError
+from kafkapy.security.tls.errors import NoPrivateKey, StoreError
 from kafkapy.security.tls.settings import store_type, text
 
 KEY_STORE, TRUST_STORE = "ssl.keystore.location", "ssl.truststore.location"
@@ -83,7 +83,7 @@ def key_store(settings: Mapping[str, Any]) -> KeyStore | None:
         )
     opened = pkcs12.opened(KEY_STORE, path, data, password)
     if opened.key is None or opened.certificate is None:
-        raise StoreError(
+        raise NoPrivateKey(
             KEY_STORE, f"{path} has no private key with a certificate: is it a trust store? Use a key store"
         )
     encoded = (opened.certificate, *_ordered(opened.certificate, [one.encoded for one in opened.others]))
@@ -168,8 +168,10 @@ def _pem_certificates(setting: str, where: str, content: str) -> list[bytes]:
 
 def _pem_key(setting: str, where: str, content: str, password: str | None) -> str:
     keys = [block for block in _pem_blocks(setting, where, content) if block.is_key]
-    if len(keys) != 1:
-        raise StoreError(setting, f"{where} has {len(keys) or 'no'} private key{'s' * (len(keys) > 1)}: one is needed")
+    if not keys:
+        raise NoPrivateKey(setting, f"{where} has no private key: add it to the certificates")
+    if len(keys) > 1:
+        raise StoreError(setting, f"{where} has {len(keys)} private keys: one is needed")
     if keys[0].is_encrypted and password is None:
         raise StoreError(KEY_PASSWORD, f"not set, but the private key in {where} of {setting} is encrypted")
     return pem.text_of(keys[0])
