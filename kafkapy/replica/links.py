@@ -2,7 +2,9 @@
 
 A Link is one connection, opened with the first request and again after a failure. It is served by a network thread,
 like client connections, so no thread waits for a response. Requests are sent in the order of the calls of `ask`,
-several at a time; responses come in the same order. On each new connection an ApiVersions request is sent first.
+several at a time; responses come in the same order. On each new connection an ApiVersions request is sent first, and
+then the requests of a SASL login, if the listener needs one. Before the session ends, the link logs in again; meanwhile
+the requests wait.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkapy.errors import Errors, ProtocolError
 from kafkapy.network.replies import CLOSE, NO_REPLY, Pending, Reply
-from kafkapy.protocol.apis import API_VERSIONS, Api, Buffer
+from kafkapy.protocol.apis import API_VERSIONS, SASL_HANDSHAKE, Api, Buffer
 from kafkapy.protocol.headers import read_response_header, request_frame, request_frame_of
 from kafkapy.runtime.addresses import host_port
 from kafkapy.runtime.disk_pool import PoolStopped
@@ -27,10 +29,12 @@ from kafkapy.version import VERSION
 
 if TYPE_CHECKING:
     from kafkapy.network.connection import Connection
+    from kafkapy.security.sasl.client import ClientMechanism
 
 log = logging.getLogger("kafkapy.replica.links")
 
 _API_VERSIONS_VERSION = 3
+_FIRST_LOGIN_VERSION = {SASL_HANDSHAKE.key: 1}  # version 0 is followed by tokens without requests
 _MAX_CORRELATION_ID = 0x7FFFFFFF
 
 Address = tuple[str, int]
@@ -94,10 +98,12 @@ class Link:
         client_id: str,
         connect_timeout_s: float,
         receive_buffer: int = -1,
+        mechanism: Callable[[str], ClientMechanism] | None = None,
     ) -> None:
         """`address()` returns the broker's present address, None if the broker is not alive. `run(fn, *args)` calls a
         function that may block, such as looking up a host name, on a pool. `name` is for log lines and errors, as
         "broker 3". `receive_buffer` is the connection's SO_RCVBUF in bytes, -1 for the system's default.
+        `mechanism(host)` returns a new SASL login at the broker; it is called on the pool. None: no login.
         """
         self.name = name
         self._address = address
@@ -106,6 +112,7 @@ class Link:
         self._client_id = client_id
         self.connect_timeout_s = connect_timeout_s
         self._receive_buffer = receive_buffer
+        self._mechanism = mechanism
         self._lock = threading.Lock()
         self._queue: deque[_Request] = deque()
         self._connecting = False
@@ -117,6 +124,9 @@ class Link:
         self._last_id = 0
         self._next_check = math.inf  # when the deadlines are looked at next
         self._handled: Connection | None = None  # `handle` is being called; requests are sent when it returns
+        self._host = ""  # as the address names it
+        self._logging_in = False
+        self._refusal = ""  # why the last login failed
 
     def __repr__(self) -> str:
         return f"Link({self.name}, {self._client_id})"
@@ -191,6 +201,8 @@ class Link:
             self._open((str(found[0][4][0]), int(found[0][4][1])), address)
 
     def _open(self, address: Address, shown: Address) -> None:
+        self._host = shown[0]
+
         def opened(conn: Connection | None, error: Exception | None) -> None:
             if conn is None:
                 self._failed(f"no connection to {self.name} at {host_port(*shown)}: {error}")
@@ -222,6 +234,12 @@ class Link:
             conn.processor.close(conn)
             return
         self._ranges = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
+        if self._mechanism is None:
+            self._ready(conn)
+        else:
+            self._log_in(conn)
+
+    def _ready(self, conn: Connection) -> None:
         with self._lock:
             self._connecting = False
             self._conn = conn
@@ -230,6 +248,46 @@ class Link:
             conn.processor.close(conn)
         else:
             self._send_queued(conn)
+
+    def _log_in(self, conn: Connection) -> None:
+        """Log in, or log in again. Requests that were sent before are answered meanwhile; later ones wait."""
+        if conn.closed or self._mechanism is None:
+            return
+        from kafkapy.replica.link_login import LinkLogin, next_login_s  # imported only when needed, for a fast start
+
+        mechanism, host = self._mechanism, self._host
+
+        def ask(api: Api, message: Any, answered: Callable[[Any], None]) -> None:
+            version = min(api.max_version, self._ranges.get(api.key, (0, -1))[1])
+            if version < _FIRST_LOGIN_VERSION.get(api.key, 0):
+                done(f"it serves {api.name} up to v{version} only", 0.0)
+                return
+
+            def responded(response: Any, error: LinkError | None) -> None:
+                if error is None:  # otherwise the connection is lost, and `_lost` is called
+                    answered(response)
+
+            request = _Request(api, message, responded, (0, version), None, self.connect_timeout_s)
+            self._send(conn, request, version, self._frame(request, version))
+
+        def done(reason: str | None, lifetime_s: float) -> None:
+            self._logging_in = False
+            if reason is not None:
+                if reason != self._refusal:
+                    self._refusal = reason
+                    log.error("the login at %s failed: %s", self.name, reason)
+                conn.processor.close(conn)
+                return
+            self._refusal = ""
+            if lifetime_s > 0:
+                conn.processor.call_at(conn.processor.now + next_login_s(lifetime_s), self._log_in, conn)
+            if self._conn is conn:
+                self._send_queued(conn)
+            else:
+                self._ready(conn)
+
+        self._logging_in = True
+        LinkLogin(conn, lambda: mechanism(host), ask, self._run, done).begin()
 
     # --- on the connection's network thread
 
@@ -284,7 +342,7 @@ class Link:
         return NO_REPLY if pending is None else pending
 
     def _send_queued(self, conn: Connection) -> None:
-        while not conn.closed:
+        while not conn.closed and not self._logging_in:
             with self._lock:
                 if not self._queue:
                     return
@@ -344,7 +402,10 @@ class Link:
 
     def _lost(self, conn: Connection) -> None:
         sent, self._sent = self._sent, deque()
+        self._logging_in = False
         reason = f"the connection to {self.name} was lost"
+        if self._refusal:
+            reason = f"the login at {self.name} failed: {self._refusal}"
         for one in sent:
             _fail(one.request, reason)
         self._failed(reason)

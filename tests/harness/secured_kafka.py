@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.harness import brokers
 from tests.harness.certificates import Pki, trust_settings
+from tests.harness.kafka_tools import KafkaTools
 
 _MODULES = "org.apache.kafka.common.security"
 USERS = {"alice": 'alice\'s "secret"', "admin": "admin-secret"}
@@ -74,6 +75,16 @@ class SecuredKafka:
         path = self.directory / "command.properties"
         path.write_text("".join(f"{k}={v}\n".replace("\\", "\\\\") for k, v in settings.items()))
         return path
+
+    def add_scram_users(self, tools: KafkaTools) -> None:
+        """Give the USERS credentials for SCRAM."""
+        for user, password in USERS.items():
+            said = tools.run(
+                "kafka.admin.ConfigCommand", "--bootstrap-server", self.bootstrap("PLAINTEXT"), "--alter",
+                "--entity-type", "users", "--entity-name", user, "--add-config",
+                f"SCRAM-SHA-256=[password={password}],SCRAM-SHA-512=[password={password}]",
+            )  # fmt: skip
+            assert said.code == 0, said
 
     def close(self) -> None:
         self.broker.stop()

@@ -35,13 +35,7 @@ WAYS = [
 def kafka(tmp_path_factory: pytest.TempPathFactory, tools) -> Iterator[SecuredKafka]:
     secured = SecuredKafka(tmp_path_factory.mktemp("secured"))
     try:
-        for user, password in USERS.items():
-            said = tools.run(
-                "kafka.admin.ConfigCommand", "--bootstrap-server", secured.bootstrap("PLAINTEXT"), "--alter",
-                "--entity-type", "users", "--entity-name", user, "--add-config",
-                f"SCRAM-SHA-256=[password={password}],SCRAM-SHA-512=[password={password}]",
-            )  # fmt: skip
-            assert said.code == 0, said
+        secured.add_scram_users(tools)
         yield secured
     finally:
         secured.close()
