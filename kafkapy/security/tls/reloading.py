@@ -21,6 +21,7 @@ class _State(NamedTuple):
     marks: list[Mark]
     stores: Stores
     context: ssl.SSLContext
+    client: ssl.SSLContext | None
 
 
 class ReloadableContext:
@@ -28,7 +29,7 @@ class ReloadableContext:
 
     `context` is the one for the next connection; connections that exist keep theirs. A change is taken as a whole or
     not at all: whatever is wrong with it raises StoreError, and `context` stays as it is. The rules are those of
-    Kafka's SslFactory.
+    Kafka's SslFactory. Calls of `reload` must not overlap.
     """
 
     def __init__(
@@ -41,7 +42,8 @@ class ReloadableContext:
         """Load the stores. Raises StoreError if they cannot be used.
 
         `make` is `server_context_of` or `client_context_of`. With `between_brokers`, for the listener that brokers use
-        among themselves, the trust store must accept the key store's certificate, at the start and after each change.
+        among themselves, the trust store must accept the key store's certificate, at the start and after each change,
+        and there is a `client` context, too.
         """
         self._make = make
         self._between_brokers = between_brokers
@@ -53,6 +55,11 @@ class ReloadableContext:
     def context(self) -> ssl.SSLContext:
         """The context for new connections. Reading it is atomic."""
         return self._state.context
+
+    @property
+    def client(self) -> ssl.SSLContext | None:
+        """With `between_brokers`: the context for connections to other brokers, from the same stores as `context`."""
+        return self._state.client
 
     @property
     def certificate(self) -> Certificate | None:
@@ -86,7 +93,8 @@ class ReloadableContext:
         settings = dict(settings)
         marks = _marks(settings)  # before the files are read, so that a change meanwhile is noticed the next time
         stores = Stores.load(settings)
-        return _State(settings, marks, stores, self._make(settings, stores))
+        client = client_context_of(settings, stores) if self._between_brokers else None
+        return _State(settings, marks, stores, self._make(settings, stores), client)
 
     def _acceptable(self, settings: Mapping[str, Any]) -> _State:
         """Return the state for these settings. Raises StoreError if Kafka would not change to it."""
@@ -114,8 +122,7 @@ class ReloadableContext:
         for server, client, words in ((old, new, "present"), (new, old, "new")):
             try:
                 handshake(
-                    server_context_of(server.settings, server.stores),
-                    client_context_of({**client.settings, ENDPOINT_IDENTIFICATION: ""}, client.stores),
+                    server.context, client_context_of({**client.settings, ENDPOINT_IDENTIFICATION: ""}, client.stores)
                 )
             except TrialError as error:
                 reason = f"brokers could not connect to each other with it ({error})"

@@ -2,6 +2,8 @@
 
 import os
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,6 +117,20 @@ def test_a_jks_file_is_refused_with_the_command_that_converts_it(pki: Pki, tmp_p
     refused({"ssl.keystore.location": str(path), "ssl.keystore.password": SECRET}, "ssl.keystore.location", command)
     settings = pki.server.settings(tmp_path) | {"ssl.truststore.location": str(path), "ssl.client.auth": "required"}
     refused(settings, "ssl.truststore.location", command)
+
+
+def test_pem_needs_no_library_and_pkcs12_says_which_one_it_needs(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = pki.server.settings(tmp_path, trusted=[pki.authority], password=SECRET) | {"ssl.client.auth": "required"}
+    script = (
+        "import sys; from kafkapy.security.tls.context import server_context, client_context\n"
+        f"server_context({settings!r}); client_context({settings!r})\n"
+        "sys.exit('cryptography' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    refused(pki.server.java_settings(tmp_path, password=SECRET), "ssl.keystore.location", "pip install", "[security]")
 
 
 def test_a_wrong_password_is_named_but_not_shown(pki: Pki, tmp_path: Path) -> None:

@@ -142,7 +142,11 @@ class TestBetweenBrokers:
         refused(holder, at_once, "while it changes")
         assert holder.reload(self.settings(tmp_path / "2", old, [pki.authority, new]))
         assert holder.reload(self.settings(tmp_path / "3", replaced, [pki.authority, new]))
+        client = holder.client
         assert holder.reload(at_once)
+        assert holder.client is not None
+        assert holder.client is not client
+        handshake(holder.context, holder.client, "localhost")
 
     def test_an_expired_certificate_can_be_replaced(
         self, pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
