@@ -1,12 +1,12 @@
 """The command `kafkapy cluster`: shows the brokers of a cluster."""
 
 from kafkapy.client.cluster import Cluster
-from kafkapy.tools.common.options import DEFAULT_SERVER, Json, Servers, cluster_of
+from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Json, Servers, cluster_of
 from kafkapy.tools.common.output import counted, print_json, print_table
 from kafkapy.tools.topics.interface import Document
 
 
-def cluster(servers: Servers = DEFAULT_SERVER, as_json: Json = False) -> None:
+def cluster(servers: Servers = DEFAULT_SERVER, command_config: CommandConfig = None, as_json: Json = False) -> None:
     """Show the brokers: address, rack, controller, partitions led, replicas, and those of them that are not in sync.
 
     A broker that is not running is shown if it has replicas.
@@ -17,7 +17,7 @@ def cluster(servers: Servers = DEFAULT_SERVER, as_json: Json = False) -> None:
 
         kafkapy cluster --json
     """
-    with cluster_of(servers) as asked:
+    with cluster_of(servers, command_config) as asked:
         asked.refresh()
         found = _document(asked)
     if as_json:

@@ -6,7 +6,7 @@ import typer
 
 from kafkapy.client.administration.admin import APPEND, BROKER, DELETE, SET, SUBTRACT, TOPIC, Admin
 from kafkapy.tools.common.errors import CallError
-from kafkapy.tools.common.options import DEFAULT_SERVER, Json, Servers, cluster_of, key_values
+from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Json, Servers, cluster_of, key_values
 from kafkapy.tools.common.output import print_json, print_table
 
 app = typer.Typer(no_args_is_help=True, help="Describe and alter the settings of topics and brokers.")
@@ -25,6 +25,7 @@ def describe(
     everything: Annotated[bool, typer.Option("--all", help="Also show settings that have their default.")] = False,
     as_json: Json = False,
     servers: Servers = DEFAULT_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Show settings with their values and sources.
 
@@ -35,7 +36,7 @@ def describe(
         kafkapy configs describe --broker 0 --all --json
     """
     kind, name = _resource(topic, broker, all_brokers)
-    with Admin(cluster_of(servers)) as admin, admin.cluster:
+    with Admin(cluster_of(servers, command_config)) as admin, admin.cluster:
         entries = admin.describe_configs(kind, name, keys or None, documentation=as_json)
     shown = [entry for entry in entries if everything or keys or not entry.is_default]
     if as_json:
@@ -86,6 +87,7 @@ def alter(
         bool, typer.Option("--validate-only", help="Only check whether the values are valid.")
     ] = False,
     servers: Servers = DEFAULT_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Change settings while the broker runs.
 
@@ -105,7 +107,7 @@ def alter(
         changes += [(key, operation, value) for key, value in key_values(option, texts or ()).items()]
     if not changes:
         raise CallError("configs alter needs --set, --delete, --append or --subtract")
-    with Admin(cluster_of(servers)) as admin, admin.cluster:
+    with Admin(cluster_of(servers, command_config)) as admin, admin.cluster:
         admin.alter_configs(kind, name, changes, validate_only=validate_only)
     print("The settings are valid." if validate_only else f"Changed: {', '.join(change[0] for change in changes)}.")
 

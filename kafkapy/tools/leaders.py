@@ -7,7 +7,7 @@ import typer
 from kafkapy.client.administration.partition_admin import PartitionAdmin
 from kafkapy.client.cluster import Cluster
 from kafkapy.errors import name_of
-from kafkapy.tools.common.options import DEFAULT_SERVER, Json, Partitions, Servers, cluster_of
+from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Json, Partitions, Servers, cluster_of
 from kafkapy.tools.common.output import counted, print_json, print_table
 from kafkapy.tools.common.selection import check_selection, named_partitions
 
@@ -34,6 +34,7 @@ def elect(
         ),
     ] = False,
     servers: Servers = DEFAULT_SERVER,
+    command_config: CommandConfig = None,
     as_json: Json = False,
 ) -> None:
     """Make the first replica of each partition its leader again, where it is in sync, as after restarts of brokers.
@@ -47,7 +48,7 @@ def elect(
         kafkapy leaders elect --topic flights --partition 3 --unclean
     """
     check_selection("leaders elect", topics, partitions, every=every)
-    with cluster_of(servers) as cluster:
+    with cluster_of(servers, command_config) as cluster:
         asked = None if every else named_partitions(cluster, topics or [], partitions)
         results = PartitionAdmin(cluster).elect_leaders(asked, unclean=unclean)
         cluster.refresh(dict.fromkeys(topic for topic, _ in results))

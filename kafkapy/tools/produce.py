@@ -13,7 +13,7 @@ import typer
 from kafkapy.client.producing.record_producer import RecordProducer
 from kafkapy.record.compression import NAMES
 from kafkapy.tools.common.errors import CallError, ToolError
-from kafkapy.tools.common.options import DEFAULT_SERVER, Servers, cluster_of
+from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Servers, cluster_of
 from kafkapy.tools.common.output import progress
 from kafkapy.tools.common.record_json import RecordLine, parse_record
 
@@ -40,6 +40,7 @@ def produce(
         str, typer.Option("--acks", help="Which replicas must acknowledge a record: all, 1 (the leader) or 0 (none).")
     ] = "all",
     servers: Servers = DEFAULT_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Send lines to a topic, one record per line.
 
@@ -63,7 +64,7 @@ def produce(
     lines = _Lines(key_separator, as_json, partition)
     began = time.monotonic()
     from_file = file is not None and str(file) != "-"
-    with cluster_of(servers) as cluster:
+    with cluster_of(servers, command_config) as cluster:
         producer = RecordProducer(cluster, acks=ACKS[acks], codec=NAMES.index(codec))
         cluster.topic(topic, create=True)
         with _source(file if from_file else None) as source:

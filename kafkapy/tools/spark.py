@@ -13,7 +13,14 @@ import typer
 
 from kafkapy.tools.common.errors import CallError, ToolError
 from kafkapy.tools.common.interrupts import until_interrupted
-from kafkapy.tools.common.options import DEFAULT_SERVER, Servers, key_values, timestamp_of
+from kafkapy.tools.common.options import (
+    DEFAULT_SERVER,
+    CommandConfig,
+    Servers,
+    key_values,
+    security_of_file,
+    timestamp_of,
+)
 from kafkapy.tools.common.output import counted, print_table, progress, utf_8
 from kafkapy.tools.common.times import duration_of
 
@@ -117,6 +124,7 @@ def load(
         typer.Option("--summary", metavar="FILE", help="Also write the summary as JSON; -: to standard output."),
     ] = None,
     servers: Servers = DEFAULT_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Load topics into Parquet files, a directory for each topic and date (UTC), each record exactly once.
 
@@ -151,6 +159,7 @@ def load(
             strict=strict,
             batch_rows=batch_rows,
             file_bytes=file_mib * MIB,
+            security=security_of_file(command_config),
         )
         _check(settings)
         check_call(
@@ -271,7 +280,7 @@ def _topics_are_there(topics: list[str], settings: "Settings") -> None:
     from kafkapy.client.cluster import Cluster
     from kafkapy.spark.load.broker_side import topic_ids
 
-    with Cluster(settings.servers, timeout_s=settings.timeout_s) as cluster:
+    with Cluster(settings.servers, timeout_s=settings.timeout_s, security=settings.security) as cluster:
         topic_ids(cluster, topics)
 
 

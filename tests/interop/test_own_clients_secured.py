@@ -19,6 +19,7 @@ from kafkapy.client import (
     TransactionalProducer,
 )
 from kafkapy.client.security import Security
+from kafkapy.tools.main import main
 from tests.harness.certificates import Authority, pem, trust_settings
 from tests.harness.secured_kafka import MECHANISMS, REAUTHENTICATION_MS, USERS, SecuredKafka, jaas
 
@@ -195,3 +196,13 @@ def test_plain_text_on_a_listener_with_tls_and_the_reverse_say_so(kafka):
         ClientError, match=r"the server does not speak TLS|closed the connection during the TLS handshake"
     ):
         Cluster(kafka.bootstrap("PLAINTEXT"), security=tls).refresh([])
+
+
+def test_commands_take_the_settings_of_kafkas_tools(kafka, monkeypatch, capsys):
+    file = kafka.tool_file(kafka.client("SASL_SSL", "SCRAM-SHA-256"))
+    monkeypatch.setenv("KAFKAPY_BOOTSTRAP_SERVER", kafka.bootstrap("SASL_SSL"))
+    assert main(["topics", "create", "by-command", "--command-config", str(file)]) == 0
+    monkeypatch.setenv("KAFKAPY_COMMAND_CONFIG", str(file))
+    assert main(["topics", "list"]) == 0
+    said = capsys.readouterr()
+    assert ("by-command" in said.out, said.err) == (True, "")

@@ -77,7 +77,7 @@ def load(
     """
     check_call(topics, settings, start_ms=start_ms, end_ms=end_ms, again=again, follow_s=follow_s)
     with (
-        Cluster(settings.servers, timeout_s=settings.timeout_s) as cluster,
+        Cluster(settings.servers, timeout_s=settings.timeout_s, security=settings.security) as cluster,
         _state(Path(directory), None if state is None else Path(state)) as held,
     ):
         run = Load(

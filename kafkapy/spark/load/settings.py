@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from kafkapy.client.fetched import Isolation
+from kafkapy.client.security import PLAINTEXT, Security
 from kafkapy.spark.load.avro_schema import AvroValues
 from kafkapy.spark.load.json_schema import JsonValues
 
@@ -23,6 +24,7 @@ class Settings:
         batch_rows: The number of offsets in a batch, over all partitions.
         file_bytes: The size in bytes at which a file is full.
         timeout_s: How long to wait for a broker.
+        security: TLS and login; the files that it names must exist for every task.
     """
 
     servers: str
@@ -34,3 +36,4 @@ class Settings:
     batch_rows: int = 4_000_000
     file_bytes: int = 256 * MIB
     timeout_s: float = 60.0
+    security: Security = PLAINTEXT

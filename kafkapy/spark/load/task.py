@@ -101,7 +101,7 @@ def write_piece(piece: Piece, settings: Settings, directory: Path) -> Written:
     Raises LoadError if the records cannot be read or the files cannot be written, or as `write_rows` does.
     """
     try:
-        with Cluster(settings.servers, timeout_s=settings.timeout_s) as cluster:
+        with Cluster(settings.servers, timeout_s=settings.timeout_s, security=settings.security) as cluster:
             batches = read_partition(
                 cluster,
                 piece.topic,

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from kafkapy.client.cluster import Cluster
+from kafkapy.client.properties import ClientProperties
+from kafkapy.client.security import PLAINTEXT, Security, read_security
 from kafkapy.tools.common.errors import CallError
 
 DEFAULT_SERVER = "127.0.0.1:9092"
@@ -30,26 +32,40 @@ CommandConfig = Annotated[
     Path | None,
     typer.Option(
         "--command-config",
+        envvar="KAFKAPY_COMMAND_CONFIG",
         metavar="FILE",
-        help="With --zookeeper: a properties file with TLS and login settings for ZooKeeper.",
+        help="A properties file with TLS and login settings, as for Kafka's tools.",
     ),
 ]
 
 
-def cluster_of(servers: str) -> Cluster:
-    """Return a client of the cluster at --bootstrap-server. Raises CallError for an invalid address."""
+def cluster_of(servers: str, command_config: Path | None) -> Cluster:
+    """Return a client of the cluster at --bootstrap-server, with the TLS and login settings in --command-config. Raises
+    CallError for an invalid address, and for a file or a setting that cannot be used."""
+    security = security_of_file(command_config)
     try:
-        return Cluster(servers)
+        return Cluster(servers, security=security)
     except ValueError as error:
         raise CallError(f"--bootstrap-server: {error}") from error
 
 
-def through_zookeeper(context: typer.Context, zookeeper: str | None, file: Path | None) -> bool:
-    """Return True if --zookeeper is given. Raises CallError for options that exclude each other: --zookeeper and
-    --bootstrap-server, or --command-config without --zookeeper."""
+def security_of_file(command_config: Path | None) -> Security:
+    """Return the TLS and login settings in --command-config, PLAINTEXT without a file. Properties for other purposes
+    are not looked at, as by Kafka's tools. Raises CallError for a file or a setting that cannot be used."""
+    if command_config is None:
+        return PLAINTEXT
+    from kafkapy.server.config.properties import PropertiesError, load_properties
+
+    try:
+        properties = load_properties(command_config)
+    except (OSError, PropertiesError) as error:
+        raise CallError(f"--command-config {command_config}: {getattr(error, 'strerror', None) or error}") from error
+    return read_security(ClientProperties(properties, where=f"{command_config}: ", error=CallError))
+
+
+def through_zookeeper(context: typer.Context, zookeeper: str | None) -> bool:
+    """Return True if --zookeeper is given. Raises CallError if --bootstrap-server is given, too."""
     if zookeeper is None:
-        if file is not None:
-            raise CallError("--command-config goes with --zookeeper")
         return False
     if given(context, "servers"):
         raise CallError("say one of --bootstrap-server and --zookeeper, not both")

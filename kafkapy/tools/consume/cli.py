@@ -12,7 +12,7 @@ from kafkapy.client.cluster import Cluster
 from kafkapy.client.original.filters import TopicFilter
 from kafkapy.tools.common.errors import CallError
 from kafkapy.tools.common.interrupts import until_interrupted
-from kafkapy.tools.common.options import DEFAULT_SERVER, Servers, cluster_of, given, through_zookeeper
+from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Servers, cluster_of, given, through_zookeeper
 from kafkapy.tools.common.record_formats import ChosenFormat, Format, JsonFormat, line_maker
 from kafkapy.tools.consume.assigned import assigned_member, start_of
 from kafkapy.tools.consume.member import Member, print_records
@@ -48,6 +48,7 @@ def consume(
     as_json: JsonFormat = False,
     separator: Annotated[str, typer.Option("--key-separator", "-K", help="Between key and value.")] = "\t",
     servers: Servers = DEFAULT_SERVER,
+    command_config: CommandConfig = None,
     zookeeper: Annotated[
         str | None,
         typer.Option(
@@ -89,7 +90,7 @@ def consume(
     wanted = wanted_topics(topic, whitelist, blacklist)
     by_filter = isinstance(wanted, TopicFilter)
     show = line_maker(Format.JSON if as_json else form, separator, with_topic=by_filter)
-    in_zookeeper = through_zookeeper(context, zookeeper, None)
+    in_zookeeper = through_zookeeper(context, zookeeper)
     if consumer_config is not None and not in_zookeeper:
         raise CallError("--consumer-config goes with --zookeeper")
     member: AbstractContextManager[Member]
@@ -110,7 +111,7 @@ def consume(
             from kafkapy.tools.consume.kafka_member import kafka_member
 
             _check_group(group, start, partition)
-            cluster = opened.enter_context(cluster_of(servers))
+            cluster = opened.enter_context(cluster_of(servers, command_config))
             if isinstance(wanted, TopicFilter) and not follow:
                 matching(wanted, _all_topics(cluster))
             topics = pattern_of(wanted) if isinstance(wanted, TopicFilter) else wanted
@@ -120,7 +121,7 @@ def consume(
             begin = start_of(start)
             if by_filter and partition:
                 raise CallError("--partition goes with one TOPIC, not with --whitelist and --blacklist")
-            cluster = opened.enter_context(cluster_of(servers))
+            cluster = opened.enter_context(cluster_of(servers, command_config))
             names = matching(wanted, _all_topics(cluster)) if isinstance(wanted, TopicFilter) else [wanted]
             member = assigned_member(cluster, names, partition, begin, isolation=isolation.value, follow=follow)
         # Without a group there is nothing to commit, so Ctrl-C need not wait for the end of a step.

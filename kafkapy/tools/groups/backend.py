@@ -33,7 +33,7 @@ def group_backend(
     With `with_kafka`, the backend for ZooKeeper also handles the offsets that such groups keep in Kafka, which it
     fetches from the brokers.
     """
-    if through_zookeeper(context, zookeeper, file):
+    if through_zookeeper(context, zookeeper):
         from kafkapy.tools.groups.zookeeper import open_groups
 
         with open_groups(str(zookeeper), file, with_kafka=with_kafka) as groups:
@@ -41,5 +41,5 @@ def group_backend(
     else:
         from kafkapy.tools.groups.kafka import KafkaGroups
 
-        with cluster_of(servers) as cluster:
+        with cluster_of(servers, file) as cluster:
             yield KafkaGroups(cluster)

@@ -12,7 +12,7 @@ from kafkapy.client.administration.partition_admin import PartitionAdmin, Reassi
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.errors import KafkaError
 from kafkapy.tools.common.errors import CallError, ToolError
-from kafkapy.tools.common.options import DEFAULT_SERVER, Json, Partitions, Servers, cluster_of
+from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Json, Partitions, Servers, cluster_of
 from kafkapy.tools.common.output import counted, print_json, print_table
 from kafkapy.tools.common.selection import check_partitions, check_selection, named_partitions
 from kafkapy.tools.partitions.plan import Move, brokers_of, read_file, with_factor
@@ -55,6 +55,7 @@ def reassign(
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", "--yes", help="Do it, instead of showing the plan.")] = False,
     servers: Servers = DEFAULT_SERVER,
+    command_config: CommandConfig = None,
     as_json: Json = False,
 ) -> None:
     """Show a plan of what moves where and how many bytes are copied; with --execute, begin it.
@@ -68,7 +69,7 @@ def reassign(
         kafkapy partitions reassign move.json --execute
     """
     _check(file, topics, partitions, replicas, factor, internal, throttle)
-    with cluster_of(servers) as cluster:
+    with cluster_of(servers, command_config) as cluster:
         admin, mover = Admin(cluster), PartitionAdmin(cluster)
         cluster.refresh()
         targets = _targets(cluster, file, topics or [], partitions, replicas, factor, internal)
@@ -92,13 +93,14 @@ def status(
     wait: Annotated[bool, typer.Option("--wait", help="Return when nothing is being moved any more.")] = False,
     keep_throttle: KeepThrottle = False,
     servers: Servers = DEFAULT_SERVER,
+    command_config: CommandConfig = None,
     as_json: Json = False,
 ) -> None:
     """Show the partitions that are being moved, and how much is copied. If there are none, remove the throttle.
 
     Example: kafkapy partitions status --wait
     """
-    with cluster_of(servers) as cluster:
+    with cluster_of(servers, command_config) as cluster:
         admin, mover = Admin(cluster), PartitionAdmin(cluster)
         found = mover.reassignments()
         if found and not (wait and as_json):
@@ -126,6 +128,7 @@ def cancel(
     every: Annotated[bool, typer.Option("--all", help="All partitions that are being moved.")] = False,
     keep_throttle: KeepThrottle = False,
     servers: Servers = DEFAULT_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Cancel moves: the partitions keep the replicas that they had before, perhaps in another order.
 
@@ -136,7 +139,7 @@ def cancel(
         kafkapy partitions cancel --topic flights --partition 3
     """
     check_selection("partitions cancel", topics, partitions, every=every)
-    with cluster_of(servers) as cluster:
+    with cluster_of(servers, command_config) as cluster:
         admin, mover = Admin(cluster), PartitionAdmin(cluster)
         moving = mover.reassignments()
         chosen = {*moving} if every else {*named_partitions(cluster, topics or [], partitions)} & {*moving}

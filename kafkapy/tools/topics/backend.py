@@ -19,7 +19,7 @@ def topic_backend(
 ) -> Iterator[TopicBackend]:
     """Context manager that yields the backend that the command's options name: brokers, or with --zookeeper the nodes
     in ZooKeeper. Raises CallError for options that exclude each other."""
-    if through_zookeeper(context, zookeeper, file):
+    if through_zookeeper(context, zookeeper):
         from kafkapy.tools.topics.zookeeper import open_topics
 
         with open_topics(str(zookeeper), file) as topics:
@@ -27,5 +27,5 @@ def topic_backend(
     else:
         from kafkapy.tools.topics.kafka import KafkaTopics
 
-        with Admin(cluster_of(servers)) as admin, admin.cluster:
+        with Admin(cluster_of(servers, file)) as admin, admin.cluster:
             yield KafkaTopics(admin)

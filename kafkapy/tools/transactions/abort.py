@@ -9,7 +9,7 @@ from kafkapy.client.administration.txn_admin import ProducerState, TransactionAd
 from kafkapy.client.cluster import TopicPartition
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.tools.common.errors import CallError, ToolError
-from kafkapy.tools.common.options import DEFAULT_SERVER, Servers, cluster_of
+from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Servers, cluster_of
 from kafkapy.tools.common.partition_ranges import partitions_text
 
 # States in which a coordinator can still abort; from PrepareEpochFence it aborts by itself.
@@ -32,6 +32,7 @@ def abort(
         bool, typer.Option("--force", help="Abort in the partition even if a coordinator knows the transaction.")
     ] = False,
     servers: Servers = DEFAULT_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Abort a transaction.
 
@@ -49,10 +50,10 @@ def abort(
     if id == "":
         raise CallError("the transactional id must not be empty")
     if id is not None and in_partition == (None, None, None) and not force:
-        with cluster_of(servers) as cluster:
+        with cluster_of(servers, command_config) as cluster:
             _abort_id(TransactionAdmin(cluster), id)
     elif id is None and topic is not None and partition is not None and start_offset is not None:
-        with cluster_of(servers) as cluster:
+        with cluster_of(servers, command_config) as cluster:
             _abort_in_partition(TransactionAdmin(cluster), (topic, partition), start_offset, force)
     else:
         raise CallError("say what to abort: a transactional id, or --topic, --partition and --start-offset")

@@ -9,7 +9,7 @@ from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.coordinator.transaction_records import STATES
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.tools.common.errors import CallError, ToolError
-from kafkapy.tools.common.options import DEFAULT_SERVER, Json, Servers, cluster_of, named
+from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Json, Servers, cluster_of, named
 from kafkapy.tools.common.output import counted, print_json, print_table
 from kafkapy.tools.common.times import duration_of
 from kafkapy.tools.main import sentence_of
@@ -45,6 +45,7 @@ def list_transactions(
         typer.Option("--longer-than", metavar="TIME", help="Only transactions older than this: 90s, 15m, 1d."),
     ] = None,
     servers: Servers = DEFAULT_SERVER,
+    command_config: CommandConfig = None,
     as_json: Json = False,
 ) -> None:
     """Show the transactional ids of the cluster with the states of their transactions.
@@ -57,7 +58,7 @@ def list_transactions(
     """
     states = named("--state", state, STATES)
     longer_ms = -1 if longer_than is None else duration_of("--longer-than", longer_than)
-    with cluster_of(servers) as cluster:
+    with cluster_of(servers, command_config) as cluster:
         found = TransactionAdmin(cluster).list_transactions(
             states=states, producer_ids=producer_id or (), longer_than_ms=longer_ms
         )
@@ -87,6 +88,7 @@ def list_transactions(
 def describe_transactions(
     ids: Annotated[list[str] | None, typer.Argument(metavar="TRANSACTIONAL-ID", help="Default: all.")] = None,
     servers: Servers = DEFAULT_SERVER,
+    command_config: CommandConfig = None,
     as_json: Json = False,
 ) -> None:
     """Show the transactions of transactional ids: state, age, and the partitions in them.
@@ -95,7 +97,7 @@ def describe_transactions(
     """
     if "" in (ids or ()):
         raise CallError("a transactional id must not be empty")
-    with cluster_of(servers) as cluster:
+    with cluster_of(servers, command_config) as cluster:
         admin = TransactionAdmin(cluster)
         answers = admin.describe(ids or [one.id for one in admin.list_transactions()])
     found = [answer for answer in answers.values() if isinstance(answer, TransactionDescription)]
@@ -115,13 +117,14 @@ def describe_producers(
     partition: Partitions = None,
     broker: BrokerId = None,
     servers: Servers = DEFAULT_SERVER,
+    command_config: CommandConfig = None,
     as_json: Json = False,
 ) -> None:
     """Show the producers that a partition has state of, and where their open transactions begin.
 
     Example: kafkapy transactions describe-producers flights --partition 0
     """
-    with cluster_of(servers) as cluster:
+    with cluster_of(servers, command_config) as cluster:
         wanted = _partitions(cluster, [topic], partition, broker)
         answers = TransactionAdmin(cluster).producers(wanted, broker=broker)
     rows: list[tuple[TopicPartition, ProducerState]] = []
@@ -146,6 +149,7 @@ def find_hanging(
         str, typer.Option("--older-than", metavar="TIME", help="Only transactions without a write for this long.")
     ] = "15m",
     servers: Servers = DEFAULT_SERVER,
+    command_config: CommandConfig = None,
     as_json: Json = False,
 ) -> None:
     """Find transactions that are open in a partition but that no coordinator will end.
@@ -158,7 +162,7 @@ def find_hanging(
     if partition and len(topics or ()) != 1:
         raise CallError("--partition needs exactly one topic")
     older_ms = duration_of("--older-than", older_than)
-    with cluster_of(servers) as cluster:
+    with cluster_of(servers, command_config) as cluster:
         wanted = _partitions(cluster, topics, partition, broker)
         found = TransactionAdmin(cluster).find_hanging(wanted, older_ms, broker=broker)
     if as_json:

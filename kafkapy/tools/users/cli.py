@@ -44,7 +44,10 @@ Offline = Annotated[
 Config = Annotated[
     Path | None,
     typer.Option(
-        "--command-config", metavar="FILE", help="With --offline: the broker's file, such as server.properties."
+        "--command-config",
+        envvar="KAFKAPY_COMMAND_CONFIG",
+        metavar="FILE",
+        help="The client's TLS and login; with --offline: the broker's file, such as server.properties.",
     ),
 ]
 
@@ -200,5 +203,5 @@ def _users(servers: str, config: Path | None, *, offline: bool) -> Iterator[User
         return
     if config is not None:
         raise CallError("--command-config goes with --offline")
-    with UserAdmin(cluster_of(servers)) as admin, admin.cluster:
+    with UserAdmin(cluster_of(servers, config)) as admin, admin.cluster:
         yield admin

@@ -9,7 +9,7 @@ import typer
 from kafkapy.log.offline.files_07 import is_segment_07
 from kafkapy.record.compression import NAMES
 from kafkapy.tools.common.errors import CallError, ToolError
-from kafkapy.tools.common.options import DEFAULT_SERVER, Servers, cluster_of
+from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Servers, cluster_of
 from kafkapy.tools.common.output import print_table, progress
 from kafkapy.tools.log.import_07.broker import BrokerTarget
 from kafkapy.tools.log.import_07.directory import DirectoryTarget
@@ -59,6 +59,7 @@ def import_(
         ),
     ] = None,
     servers: Servers = DEFAULT_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Import logs of Kafka 0.7 into topics, through a running broker or into a new log directory.
 
@@ -86,7 +87,7 @@ def import_(
         raise CallError(f"--partition is for one partition, and there are {len(logs)}")
     if topic is not None and len({log.topic for log in logs}) > 1:
         raise CallError("--topic is for one topic, and there are several")
-    target = BrokerTarget(cluster_of(servers)) if to is None else DirectoryTarget(to)
+    target = BrokerTarget(cluster_of(servers, command_config)) if to is None else DirectoryTarget(to)
     with target:
         number = None if codec is None else NAMES.index(codec)
         kept = offsets_dir or (Path("kafka07-offsets") if to is None else Path(f"{to}-offsets"))
