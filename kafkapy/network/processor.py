@@ -233,10 +233,13 @@ class Processor:
         while not (self.draining and self._drained()):
             try:
                 self._poll()
+                self._serve_ready()
                 if self._messages:
                     self._process_messages()
-                self._serve_ready()
-                self._run_timers()
+                if self._patient:
+                    self._serve_patient()
+                if self._timers:
+                    self._run_timers()
                 if self._limits.exceeded:
                     self._close_excess()
                 if self._now >= self._next_upkeep:
@@ -289,8 +292,9 @@ class Processor:
     def _process_messages(self) -> None:
         """Run the calls that were posted first, at most _MESSAGES_A_TURN of them.
 
-        There is a limit because a thousand replies that are ready at the same time must not delay the requests that
-        arrive meanwhile.
+        They come after the requests of this turn, whose handlers have posted most of them: records that were appended
+        are sent to followers without another poll. There is a limit because a thousand replies that are ready at the
+        same time must not delay the requests that arrive meanwhile.
         """
         for _ in range(min(len(self._messages), _MESSAGES_A_TURN)):
             fn, args = self._messages.popleft()
@@ -300,8 +304,7 @@ class Processor:
         """Serve each connection once that was queued at the start of the call.
 
         Connections with more to do are queued again. The requests that the handler gathers from several connections are
-        answered together. Of the patient connections (see Connection) only _PATIENT_TURNS are served, about 30 µs each,
-        so that the next poll comes soon.
+        answered together.
         """
         self.together = len(self._ready) > 1
         for _ in range(len(self._ready)):
@@ -311,9 +314,14 @@ class Processor:
         if self.gathered:
             self._serving.answer_gathered()
         self.together = False
-        if self._patient:
-            for _ in range(min(len(self._patient), _PATIENT_TURNS)):
-                self._serve(self._patient.popleft())
+
+    def _serve_patient(self) -> None:
+        """Serve some of the patient connections (see Connection).
+
+        There are only _PATIENT_TURNS, about 30 µs each, so that the next poll comes soon.
+        """
+        for _ in range(min(len(self._patient), _PATIENT_TURNS)):
+            self._serve(self._patient.popleft())
 
     def _serve(self, conn: Connection) -> None:
         conn.queued = False
