@@ -9,6 +9,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t
 
 from kafkapy._ext.cursor cimport store32
+from kafkapy._ext.residency cimport read_there
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
@@ -24,6 +25,7 @@ cdef enum:
     MAX_STRING = 0x7FFF
     MAX_FRAME = 0x7FFFFFFF
     INLINE_BYTES = 4096         # records in memory up to this size are copied into the bytes around them
+    INLINE_REGIONS = 16384      # bytes of file regions that are read into a response, of up to INLINE_BYTES each
 
 
 def encode_produce_response(int version, int32_t correlation_id, topics, int32_t throttle_ms=0) -> bytes:
@@ -97,7 +99,8 @@ def encode_fetch_response(
     `topics`: [(name, topic_id, [(partition, error_code, high_watermark, last_stable_offset, log_start_offset,
     aborted, preferred_read_replica, records, tagged), ...]), ...]; aborted is None (null) or [(producer_id,
     first_offset), ...]; records is None (null), bytes-like, or any object with a `length` in bytes, such as a
-    FileRegion. That object becomes a part of its own, as do bytes above 4 KiB. tagged is None or (diverging epoch,
+    FileRegion. That object becomes a part of its own, as do bytes above 4 KiB; but small regions whose bytes are in
+    memory are read now, up to INLINE_REGIONS bytes of them in all. tagged is None or (diverging epoch,
     current leader), each of them None, (epoch, end offset) or (broker id, leader epoch); before v12 it is left out.
     `endpoints`: [(broker id, host, port, rack or None), ...]; before v16 they are left out.
     """
@@ -161,6 +164,7 @@ cdef class FrameParts:
     def __cinit__(self):
         self.begun = 0
         self.parts_size = 0
+        self.inlined = 0
         self.spans = []
 
     cdef int write_records(self, object records, bint flexible) except -1:
@@ -171,6 +175,9 @@ cdef class FrameParts:
         if not PyObject_CheckBuffer(records):
             length = records.length
             self.write_size(length, flexible)
+            if 0 < length <= INLINE_BYTES and self.inlined + length <= INLINE_REGIONS:
+                if self.read_region(records, length):
+                    return 0
             return self.add_part(records, length)
         PyObject_GetBuffer(records, &held, PyBUF_SIMPLE)
         try:
@@ -181,6 +188,20 @@ cdef class FrameParts:
         finally:
             PyBuffer_Release(&held)
         return self.add_part(records, length)
+
+    # Read a file region into the writer, and return True. Return False, and write nothing, if it has no descriptor
+    # (records that are still to be converted), was truncated, or is not in memory as a whole: the connection's sender
+    # deals with these. The GIL is kept, so no thread can truncate the file between the check and the read.
+    cdef bint read_region(self, object region, Py_ssize_t length) except -1:
+        cdef object handle = getattr(region, "handle", None)
+        if handle is None or region.is_cut:
+            return False
+        self.writer.reserve(length)
+        if read_there(handle.fd, <char *>self.writer.data + self.writer.size, length, region.position) != length:
+            return False
+        self.writer.size += length
+        self.inlined += length
+        return True
 
     cdef int write_size(self, Py_ssize_t length, bint flexible) except -1:
         if length < -1 or length > MAX_FRAME - 1:

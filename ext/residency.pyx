@@ -158,30 +158,38 @@ def read_now(int fd, buffer not None, Py_ssize_t start, Py_ssize_t end, off_t po
     Return -1 if not even the first byte is in memory. The GIL is kept while bytes are copied: read at most about 100
     KiB.
     """
-    global has_nowait
     cdef Py_buffer view
-    cdef ssize_t n = -1
-    cdef bint asked = False
+    cdef ssize_t n
     PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
     try:
         if start < 0 or end > view.len or start >= end:
             raise ValueError(f"cannot read into {start}:{end} of a buffer of {view.len} bytes")
-        if has_nowait:
-            n = c_pread_now(fd, <char *>view.buf + start, end - start, position)
-            asked = n >= 0 or (errno != EOPNOTSUPP and errno != EINVAL and errno != ENOSYS)
-            if not asked and errno == ENOSYS:
-                has_nowait = False
-        if not asked:  # the file system does not support RWF_NOWAIT: check the pages by mincore instead
-            if not readable(fd, position, end - start):
-                return -1
-            n = c_pread(fd, <char *>view.buf + start, end - start, position)
+        n = read_there(fd, <char *>view.buf + start, end - start, position)
     finally:
         PyBuffer_Release(&view)
-    if n < 0:
-        if errno == EAGAIN:
-            return -1
+    if n == FAILED:
         PyErr_SetFromErrno(OSError)
     return n
+
+
+cdef ssize_t read_there(int fd, char *to, Py_ssize_t size, off_t position) noexcept:
+    global has_nowait
+    cdef ssize_t n
+    if has_nowait:
+        n = c_pread_now(fd, to, size, position)
+        if n >= 0:
+            return n
+        if errno == EAGAIN:
+            return -1
+        if errno == ENOSYS:
+            has_nowait = False
+        elif errno != EOPNOTSUPP and errno != EINVAL:
+            return FAILED
+    # The file system does not support RWF_NOWAIT: check the pages by mincore instead.
+    if not readable(fd, position, size):
+        return -1
+    n = c_pread(fd, to, size, position)
+    return n if n >= 0 else FAILED
 
 
 def load(int fd, off_t position, Py_ssize_t length):

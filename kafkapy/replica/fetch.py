@@ -12,6 +12,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.results import Busy
 from kafkapy.network.pieces import Pieces
+from kafkapy.network.replies import Pending
 from kafkapy.record.file_region import FileRegion
 from kafkapy.replica.hosted_partition import READ_COMMITTED, READ_TO_LOG_END, HostedPartition
 from kafkapy.replica.partition import Partition
@@ -74,8 +75,9 @@ class FetchPlan:
     fetch waits: it returns the present `wanted`, an empty sequence if nothing has changed since the last call, or None
     if the wait is over. `follower` is the id of the broker that fetches as a follower, None for a consumer.
     `choose(partition, fetch_offset)` returns the id of the broker that the consumer should fetch from, None for this
-    one. `throttle` limits what followers get that are not in sync, None if no partition is throttled. `has_records` is
-    a quicker `look` for a follower's session: it returns True if there are records to send, and finds no errors.
+    one. `throttle` limits what followers get that are not in sync, None if no partition is throttled. `has_news` is for
+    the sessions of followers: it returns True if any partition that has changed since the last call has something to
+    send.
     """
 
     __slots__ = (
@@ -84,7 +86,7 @@ class FetchPlan:
         "choose",
         "cut",
         "follower",
-        "has_records",
+        "has_news",
         "isolation",
         "look",
         "max_bytes",
@@ -105,9 +107,9 @@ class FetchPlan:
         follower: int | None = None,
         choose: Callable[[Partition, int], int | None] | None = None,
         throttle: Throttle | None = None,
-        has_records: Callable[[], bool] | None = None,
+        has_news: Callable[[], bool] | None = None,
     ) -> None:
-        self.has_records = has_records
+        self.has_news = has_news
         self.throttle = throttle
         self.choose = choose
         self.follower = follower
@@ -164,33 +166,41 @@ class FetchPlan:
         if isinstance(partition, KafkaError):
             return FetchRead(partition.code)
         log = partition.log
-        log_end, has_all = -1, False
+        log_end, offset, has_all = -1, asked.fetch_offset, False
+        region, aborted = None, None
         try:
-            partition.check_epoch(asked.current_leader_epoch)
+            epoch = asked.current_leader_epoch
+            if epoch != partition.leader_epoch or partition.gone is not None:
+                partition.check_epoch(epoch)
             if self.follower is not None:
                 assert isinstance(partition, Partition)
-                partition.check_replica(self.follower, asked.current_leader_epoch)
-                log_end = log.log_end_offset  # before the read, so that later appends do not make the follower late
-                has_all = asked.fetch_offset == log_end and asked.last_fetched_epoch == log.leader_epochs.latest_epoch
+                partition.check_replica(self.follower, epoch)
+                log_end = log.end[0]  # before the read, so that later appends do not make the follower late
             if self.choose is not None and isinstance(partition, Partition):
-                preferred = self.choose(partition, asked.fetch_offset)
+                preferred = self.choose(partition, offset)
                 if preferred is not None:
                     return _without_records(log, preferred=preferred)
-            if asked.last_fetched_epoch >= 0 and not has_all:
-                diverging = _divergence(partition, asked)
-                if diverging is not None:
-                    return _without_records(log, diverging=diverging)
-            read = (None, None) if has_all else self._read_log(partition, asked, left, min_one, blocking)
-            if read is None:
-                return None
-            region, aborted = read
-            # If this role has ended during the read, the log may have been truncated, and the region may hold others.
-            if partition.gone is not None:
-                partition.check_there()
+            if asked.last_fetched_epoch >= 0:
+                if offset <= log.end[0] and asked.last_fetched_epoch == log.leader_epochs.latest_epoch:
+                    # Nothing diverges: this epoch ends at the log's end.
+                    has_all = offset == log_end and self.follower is not None
+                else:
+                    diverging = _divergence(partition, asked)
+                    if diverging is not None:
+                        return _without_records(log, diverging=diverging)
+            if not has_all:
+                read = self._read_log(partition, asked, left, min_one, blocking)
+                if read is None:
+                    return None
+                region, aborted = read
+                # If this role has ended during the read, the log may have been truncated, and the region may hold
+                # others.
+                if partition.gone is not None:
+                    partition.check_there()
             if self._arrived:
                 assert isinstance(partition, Partition)
                 assert self.follower is not None
-                partition.follower_fetched(self.follower, asked.fetch_offset, asked.log_start_offset, log_end)
+                partition.follower_fetched(self.follower, offset, asked.log_start_offset, log_end)
             if self.throttle is not None and self.holds_back(partition):
                 region = None
         except KafkaError as error:
@@ -299,20 +309,21 @@ class DelayedFetch(DelayedOperation):
     At the first check after its connection was closed, the fetch completes without a response.
     """
 
-    __slots__ = ("_cancelled", "_plan", "_respond")
+    __slots__ = ("_plan", "_reply", "_respond")
 
-    def __init__(self, plan: FetchPlan, respond: Callable[[], None], cancelled: Callable[[], bool]) -> None:
+    def __init__(self, plan: FetchPlan, respond: Callable[[], None], reply: Pending) -> None:
+        """`respond()` completes `reply`."""
         super().__init__()
         self._plan = plan
         self._respond = respond
-        self._cancelled = cancelled
+        self._reply = reply
 
     def try_complete(self) -> bool:
         plan = self._plan
-        if self._cancelled():
+        if self._reply.cancelled:
             return True
-        if plan.has_records is not None and plan.min_bytes <= 1 and plan.throttle is None and plan.has_records():
-            return True
+        if plan.has_news is not None and plan.min_bytes <= 1 and plan.throttle is None:
+            return plan.has_news()
         # Not kept in `plan.wanted`: a time-out may call `respond` on another thread at the same time, and `respond`
         # replaces `plan.wanted` for the response.
         wanted = plan.wanted if plan.look is None else plan.look()
@@ -352,5 +363,5 @@ class DelayedFetch(DelayedOperation):
         return False
 
     def on_complete(self) -> None:
-        if not self._cancelled():
+        if not self._reply.cancelled:
             self._respond()

@@ -100,18 +100,18 @@ class Purgatory:
         self._lock = threading.Lock()
         # By key: an insertion-ordered set, so that the operation that waits longest is tested first.
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
-        self._delayed = 0
-        self._watched = 0
 
     @property
     def delayed(self) -> int:
         """The number of operations that wait here (Kafka's NumDelayedOperations)."""
-        return self._delayed
+        with self._lock:
+            return len({op for operations in self._watchers.values() for op in operations})
 
     @property
     def watched(self) -> int:
         """The number of entries in all watch lists; an operation with n keys counts n times (Kafka's PurgatorySize)."""
-        return self._watched
+        with self._lock:
+            return sum(map(len, self._watchers.values()))
 
     @property
     def keys(self) -> int:
@@ -138,12 +138,11 @@ class Purgatory:
         """Call `check` on all operations under `key`. Return the number of operations that this call completed."""
         # Without the lock this can only miss an operation that is being added right now. That operation tests its
         # condition after it was added, which is after the change that this call reports.
-        if key not in self._watchers:
+        operations = self._watchers.get(key)
+        if operations is None:
             return 0
-        with self._lock:
-            operations = list(self._watchers.get(key, ()))
         completed = 0
-        for op in operations:
+        for op in list(operations):  # copying the keys is atomic
             try:
                 completed += op.check()
             except Exception:
@@ -169,20 +168,16 @@ class Purgatory:
             for key in keys:
                 watchers = self._watchers.get(key)
                 if watchers is None:
-                    watchers = self._watchers[key] = {}
-                watchers[op] = None
-            self._delayed += 1
-            self._watched += len(keys)
+                    self._watchers[key] = {op: None}
+                else:
+                    watchers[op] = None
 
     def _unwatch(self, op: DelayedOperation) -> None:
         with self._lock:
             keys, op._keys = op._keys, ()
-            if not keys:
-                return
-            self._delayed -= 1
-            self._watched -= len(keys)
             for key in keys:
                 watchers = self._watchers[key]
-                del watchers[op]
-                if not watchers:
+                if len(watchers) > 1:
+                    del watchers[op]
+                else:
                     del self._watchers[key]

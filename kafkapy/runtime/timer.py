@@ -33,7 +33,10 @@ class TimerEntry:
         """Cancel the call unless it has begun. Calling this again is harmless."""
         timer, self._timer, self.callback = self._timer, None, None
         if timer is not None:
-            timer._note_cancelled()
+            # A race between two threads may lose a count, which only delays the clean-up.
+            timer._cancelled += 1
+            if timer._cancelled >= _CLEAN_UP_FROM:
+                timer._clean_up()
 
 
 class Timer:
@@ -43,7 +46,8 @@ class Timer:
     def __init__(self, clock: Clock = SYSTEM_CLOCK, name: str = "timer") -> None:
         self._clock = clock
         self._name = name
-        self._condition = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._condition = threading.Condition(self._lock)
         self._heap: list[tuple[float, int, TimerEntry]] = []
         self._order = count()
         self._cancelled = 0
@@ -74,7 +78,7 @@ class Timer:
         the entry, which can be cancelled."""
         entry = TimerEntry(self, callback)
         due = self._clock.monotonic() + delay_s
-        with self._condition:
+        with self._lock:  # not the condition, whose methods take longer
             if not self._stopped:
                 heapq.heappush(self._heap, (due, next(self._order), entry))
                 # The thread sleeps until an earlier entry, often a cancelled one, so most calls need not wake it.
@@ -88,10 +92,8 @@ class Timer:
         with self._condition:
             return sum(entry.callback is not None for _, _, entry in self._heap)
 
-    def _note_cancelled(self) -> None:
-        # A race between two threads may lose a count, which only delays the clean-up.
-        self._cancelled += 1
-        if self._cancelled >= _CLEAN_UP_FROM and self._cancelled * 2 > len(self._heap):
+    def _clean_up(self) -> None:
+        if self._cancelled * 2 > len(self._heap):
             with self._condition:
                 self._heap = [item for item in self._heap if item[2].callback is not None]
                 heapq.heapify(self._heap)

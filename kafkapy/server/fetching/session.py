@@ -17,6 +17,7 @@ from kafkapy.replica.hosted_partition import READ_COMMITTED, READ_TO_LOG_END
 
 if TYPE_CHECKING:
     from kafkapy.log.partition_log import PartitionLog
+    from kafkapy.replica.hosted_partition import HostedPartition
 
 INITIAL_EPOCH = 0
 
@@ -36,6 +37,7 @@ class FetchPartition:
         "last_fetched_epoch",
         "log_start_offset",
         "max_bytes",
+        "partition",
         "sent_high_watermark",
         "sent_log_start",
         "session",
@@ -68,7 +70,10 @@ class FetchPartition:
         self.sent_log_start = -1
         self.session: FetchSession | None = None
         self.turn = 0  # partitions of a session are read in the order of their turns
-        self.watched: PartitionLog | None = None
+        # The partition of this broker that was found last, by a fetch in a session. Until it is gone, the next fetch
+        # need not look it up.
+        self.partition: HostedPartition | None = None
+        self.watched: PartitionLog | None = None  # the log that marks this partition as changed
 
     def key(self, uses_topic_ids: bool) -> Key:
         """Return the key of this partition in a session: (topic id or topic name, partition index)."""
@@ -87,9 +92,8 @@ class FetchPartition:
         """Return True if an incremental response must include this partition, given the result `read` of reading it: it
         has records, an error, a diverging epoch, a preferred replica, or another high watermark or log start offset
         than the last response. The two offsets are stored as sent."""
-        must = bool(read.records is not None and len(read.records) > 0)
-        if read.diverging is not None or read.preferred >= 0:
-            must = True
+        has_records = read.records is not None and read.records.length > 0
+        must = has_records or read.diverging is not None or read.preferred >= 0
         if self.sent_high_watermark != read.high_watermark:
             self.sent_high_watermark = read.high_watermark
             must = True
@@ -218,7 +222,7 @@ class FetchSession:
         for key, asked in partitions.items():
             self.add(key, asked)
 
-    # The methods from here to `take` are called with the lock held:
+    # The methods from here to `take_until_news` are called with the lock held:
 
     def add(self, key: Key, asked: FetchPartition) -> None:
         """Add a partition to the session, or update the partition if the session has it. In both cases the next fetch
@@ -260,16 +264,23 @@ class FetchSession:
                 due.add(asked)
         return sorted(due, key=_TURN)
 
-    # These two are called without the lock:
+    def take_until_news(self) -> bool:
+        """Add the partitions that logs have marked as changed to `due`, up to the first one that has something to send.
+        Return True if there is one.
 
-    def has_records(self) -> bool:
-        """Return True if a partition that is marked as changed has records beyond its fetch offset. For followers,
-        which read up to the log end offset."""
-        for asked in list(self.marked):  # copying the set is atomic
-            log = asked.watched
-            if log is not None and log.end[0] > asked.fetch_offset:
-                return True
+        For followers, which read up to the log end offset. They are not woken for a high watermark alone.
+        """
+        marked, due = self.marked, self.due
+        while marked:
+            asked = marked.pop()
+            if asked.session is self:
+                due.add(asked)
+                partition = asked.partition
+                if partition is None or partition.gone is not None or partition.log.end[0] != asked.fetch_offset:
+                    return True
         return False
+
+    # This is called without the lock:
 
     def watch(self, asked: FetchPartition, log: PartitionLog) -> None:
         """Let `log` mark the partition as changed when the log changes. Nothing is done if the partition has been

@@ -85,6 +85,16 @@ class FetchContext:
             self._answering = to_answer
             return session.take()
 
+    def has_news(self) -> bool:
+        """Return True if the waiting fetch of a follower can be answered: a partition of its session has changed since
+        the last call and has something to send, or the fetch is over."""
+        session = self.session
+        assert session is not None
+        with session.lock:
+            if self._answering or session.closed or session.epoch != self._epoch:
+                return True  # what is marked stays, see `due_now`
+            return session.take_until_news()
+
     def respond(self, reads: list[Any], now: float) -> tuple[int, int, list[tuple[FetchPartition, Any]]]:
         """Return (error code, session id, results to send) for a response, where `reads` has the result of reading each
         partition. The results to send are pairs (partition, result). Call this once per fetch."""
@@ -108,7 +118,7 @@ class FetchContext:
             for asked, read in pairs:
                 if asked.news(read):
                     to_send.append((asked, read))
-                    if read.records is not None and len(read.records) > 0:
+                    if read.records is not None and read.records.length > 0:
                         session.to_the_end(asked)
                 if asked.has_nothing_to_send(read, session.isolation):
                     session.due.discard(asked)

@@ -94,7 +94,7 @@ def _plan(broker: Services, call: Call, request: FetchRequest, context: FetchCon
     return FetchPlan(
         wanted,
         look=None if session is None else partial(_look_again, broker, call, context),
-        has_records=None if session is None or follower is None else session.has_records,
+        has_news=None if session is None or follower is None else context.has_news,
         min_bytes=min(request.min_bytes, request.max_bytes),
         max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes),
         isolation=request.isolation_level,
@@ -210,7 +210,7 @@ def _delay(
         else:
             later.complete_with(answer)
 
-    delayed = DelayedFetch(plan, respond, lambda: later.cancelled)
+    delayed = DelayedFetch(plan, respond, later.pending)
 
     def forget() -> None:
         delayed.force_complete()
@@ -312,10 +312,18 @@ def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContex
 
 
 def _wanted(broker: Services, call: Call, session: FetchSession | None, due: list[FetchPartition]) -> Wanted:
-    wanted = [(_resolve(broker, call, asked), asked) for asked in due]
-    if session is not None:
-        for partition, asked in wanted:
-            if isinstance(partition, HostedPartition) and asked.watched is not partition.log:
+    wanted: list[tuple[HostedPartition | KafkaError, FetchPartition]] = []
+    for asked in due:
+        known = asked.partition
+        if known is not None and known.gone is None:
+            wanted.append((known, asked))
+            continue
+        partition = _resolve(broker, call, asked)
+        wanted.append((partition, asked))
+        if session is not None and isinstance(partition, HostedPartition):
+            if call.version >= FROM_FOLLOWERS_SINCE and asked.topic_id in (ZERO_ID, partition.log.topic_id):
+                asked.partition = partition  # nothing that `_resolve` checks can change while this role lasts
+            if asked.watched is not partition.log:
                 session.watch(asked, partition.log)  # before the read, so that no later change is missed
     return wanted
 
