@@ -1,12 +1,13 @@
-"""Decodes Fetch responses for a follower, without building message objects.
+"""Decodes Fetch responses and encodes Fetch requests for a follower, without building message objects.
 
-The counterpart of `hotpath` on the other side of a connection; a test compares it with the codec. Versions 12 to 17,
-all of them flexible. A malformed response raises ProtocolError, as in the codec.
+The counterpart of `hotpath` on the other side of a connection; tests compare it with the codec. Versions 12 to 17, all
+of them flexible. A malformed response raises ProtocolError, as in the codec.
 """
 
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t
 
-from kafkapy._ext.cursor cimport Reader
+from kafkapy._ext.cursor cimport Reader, Writer
 
 from kafkapy._ext.cursor import ShortBuffer
 from kafkapy._ext.varint import BadVarint
@@ -16,6 +17,7 @@ cdef enum:
     FIRST = 12
     LAST = 17
     IDS_FROM = 13
+    STATE_FROM = 15  # from this version on the broker's id and epoch are in the tagged field replica_state (KIP-903)
     MAX_STRING = 0x7FFF
 
 
@@ -102,6 +104,88 @@ cdef tuple partition_of(
         else:
             reader.advance(size)
     return topic, partition, error_code, high_watermark, log_start, diverging, records
+
+
+def encode_fetch_request(
+    int version,
+    int32_t broker_id,
+    int64_t broker_epoch,
+    int32_t max_wait_ms,
+    int32_t min_bytes,
+    int32_t max_bytes,
+    int32_t partition_max_bytes,
+    int32_t session_id,
+    int32_t session_epoch,
+    dict topics not None,
+    dict forgotten not None,
+) -> bytes:
+    """Return a follower's Fetch request, without its header.
+
+    `topics`: {topic: [(partition, (leader epoch, fetch offset, last fetched epoch, log start offset)), ...]};
+    `forgotten`: {topic: [partition, ...]}. A topic is a topic id (16 bytes) from version 13 on, a name before.
+    """
+    cdef Writer writer
+    cdef object topic, offset
+    cdef list partitions
+    if not FIRST <= version <= LAST:
+        raise ValueError(f"encode_fetch_request supports the versions {FIRST} to {LAST}, not {version}")
+    writer = Writer(128)
+    if version < STATE_FROM:
+        writer.put_int32(broker_id)
+    writer.put_int32(max_wait_ms)
+    writer.put_int32(min_bytes)
+    writer.put_int32(max_bytes)
+    writer.put_int8(0)  # isolation_level, which does not matter for a follower
+    writer.put_int32(session_id)
+    writer.put_int32(session_epoch)
+    put_count(writer, len(topics))
+    for topic, partitions in topics.items():
+        put_topic(writer, topic, version)
+        put_count(writer, len(partitions))
+        for partition, (leader_epoch, offset, last_epoch, log_start) in partitions:
+            writer.put_int32(partition)
+            writer.put_int32(leader_epoch)
+            writer.put_int64(offset)
+            writer.put_int32(last_epoch)
+            writer.put_int64(log_start)
+            writer.put_int32(partition_max_bytes)
+            writer.put_int8(0)  # no tagged fields
+        writer.put_int8(0)
+    put_count(writer, len(forgotten))
+    for topic, partitions in forgotten.items():
+        put_topic(writer, topic, version)
+        put_count(writer, len(partitions))
+        for partition in partitions:
+            writer.put_int32(partition)
+        writer.put_int8(0)
+    put_count(writer, 0)  # rack_id: an empty string
+    if version < STATE_FROM:
+        writer.put_int8(0)
+    else:
+        writer.put_uvarint(1)  # one tagged field: replica_state
+        writer.put_uvarint(1)  # its tag
+        writer.put_uvarint(13)  # its size
+        writer.put_int32(broker_id)
+        writer.put_int64(broker_epoch)
+        writer.put_int8(0)
+    return PyBytes_FromStringAndSize(<char *>writer.data, writer.size)
+
+
+# The length of an array, or of a string in bytes.
+cdef int put_count(Writer writer, Py_ssize_t count) except -1:
+    return writer.put_uvarint(<uint32_t>(count + 1))
+
+
+cdef int put_topic(Writer writer, object topic, int version) except -1:
+    cdef bytes name
+    if version >= IDS_FROM:
+        name = topic
+        if len(name) != 16:
+            raise ValueError(f"{topic!r} is not a topic id (16 bytes)")
+    else:
+        name = topic.encode()
+        put_count(writer, len(name))
+    return writer.put_bytes(name)
 
 
 cdef object skip_offset(Reader reader):

@@ -94,6 +94,7 @@ class Processor:
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._woken = False
         self._messages: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._left_now = 0  # how many replies `complete_now` may still send in this iteration of the loop
         self._connections: dict[int, Connection] = {}  # by descriptor
         self._ready: deque[Connection] = deque()
         self._patient: deque[Connection] = deque()
@@ -166,6 +167,18 @@ class Processor:
     def post_completion(self, conn: Connection, pending: Pending) -> None:
         self._messages.append((self._serving.complete, (conn, pending)))
         self.wake()
+
+    def complete_now(self, conn: Connection, pending: Pending) -> None:
+        """Send the reply of a completed Pending: now if this is the processor's thread, otherwise as `post_completion`.
+
+        At most _MESSAGES_A_TURN replies are sent now in an iteration of the loop. One whose Pending the handler has not
+        returned yet is posted, too.
+        """
+        if self._left_now and conn.pending is pending and threading.get_ident() == self._thread_id:
+            self._left_now -= 1
+            self._serving.complete(conn, pending)
+        else:
+            self.post_completion(conn, pending)
 
     def post_frame_unused(self, conn: Connection, pending: Pending) -> None:
         self._messages.append((self._serving.frame_unused, (conn, pending)))
@@ -262,6 +275,7 @@ class Processor:
             before, self._now = self._now, self._clock.monotonic()
             self.sleeping_s += self._now - before
         self.turns += 1
+        self._left_now = _MESSAGES_A_TURN
         for fd, flags in events:
             conn = self._connections.get(fd)
             if conn is None:

@@ -94,15 +94,21 @@ class Pending:
         self.keeps_buffer = False  # in case the handler has not returned yet
         self._connection.processor.post_frame_unused(self._connection, self)
 
-    def complete(self, reply: Reply) -> bool:
+    def complete(self, reply: Reply, *, at_once: bool = False) -> bool:
         """Set the reply, which must not be a Pending, and have it sent. Return True.
 
-        Return False, without effect, if the Pending was already completed. May be called from any thread.
+        Return False, without effect, if the Pending was already completed. May be called from any thread. With
+        `at_once`, a caller on the connection's processor, such as the handler of another connection, sends it before
+        this method returns, unless many were sent so in this iteration of the loop. Such a caller must hold no lock,
+        because sending may close the connection.
         """
         if not self._claim.acquire(blocking=False):
             return False
         self.reply = reply
-        self._connection.processor.post_completion(self._connection, self)
+        if at_once:
+            self._connection.processor.complete_now(self._connection, self)
+        else:
+            self._connection.processor.post_completion(self._connection, self)
         return True
 
     def complete_with(self, make: Callable[[], Reply]) -> bool:

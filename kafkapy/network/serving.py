@@ -159,10 +159,10 @@ class Serving:
     def _handle(self, conn: Connection, frames: list[memoryview]) -> None:
         try:
             replies = conn.handler.handle(conn, frames)
-            if isinstance(replies, Word):
-                assert replies is GATHERED
+            if replies is GATHERED:
                 count = len(frames)
             else:
+                assert not isinstance(replies, Word)
                 count = len(replies)
                 if count and isinstance(replies[-1], Pending):
                     count += replies[-1].covers - 1

@@ -8,6 +8,7 @@ header v0, so that a client can read the response to a version that the broker d
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from kafkapy.errors import ProtocolError
@@ -20,6 +21,7 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _CONTROLLED_SHUTDOWN = 7
 NO_TAGGED_FIELDS = b"\x00"
+_ONE_PIECE = 4 << 10  # frames with less bytes are joined
 # Kafka defines none so far. A frame has room for fifty million, which would keep a network thread busy for a minute.
 _MAX_TAGGED_FIELDS = 1000
 
@@ -107,19 +109,26 @@ def request_frame_of(
     api: Api, version: int, correlation_id: int, client_id: str | None, encoded: Sequence[Buffer]
 ) -> list[Buffer]:
     """Return a whole request frame, in pieces: size, request header, and the message in pieces, which is encoded
-    already."""
+    already. A small frame is one piece."""
     header = _request_header(api, version, correlation_id, client_id)
-    return [_INT32.pack(len(header) + sum(map(len, encoded))) + header, *encoded]
+    size = len(header) + sum(map(len, encoded))
+    pieces = [_INT32.pack(size), header, *encoded]
+    return [b"".join(pieces)] if size < _ONE_PIECE else pieces
 
 
 def _request_header(api: Api, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    head = _REQUEST.pack(api.key, version, correlation_id)
+    return _REQUEST.pack(api.key, version, correlation_id) + _after_correlation_id(api, version, client_id)
+
+
+@lru_cache(64)  # a connection's requests have the same client id
+def _after_correlation_id(api: Api, version: int, client_id: str | None) -> bytes:
+    rest = b""
     if api.key != _CONTROLLED_SHUTDOWN or version > 0:
         client = None if client_id is None else client_id.encode("utf-8", "replace")
-        head += b"\xff\xff" if client is None else _INT16.pack(len(client)) + client
+        rest = b"\xff\xff" if client is None else _INT16.pack(len(client)) + client
     if version >= api.flexible_from:
-        head += NO_TAGGED_FIELDS
-    return head
+        rest += NO_TAGGED_FIELDS
+    return rest
 
 
 def response_frame(api: Api, version: int, correlation_id: int, message: Any) -> bytes:

@@ -6,14 +6,14 @@ Source: org.apache.kafka.clients.FetchSessionHandler.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from kafkapy._ext.fetched import encode_fetch_request
 from kafkapy.errors import Errors
-from kafkapy.protocol.apis import FETCH
 from kafkapy.replica.fetch_state import FetchState, Position
+from kafkapy.replica.links import Encoded
 
 IDS_FROM = 13  # from this version on Fetch names topics by their ids (KIP-516)
-_STATE_FROM = 15  # from this version on the broker id and the broker epoch are in replica_state (KIP-903)
 _LAST_EPOCH = 0x7FFFFFFF
 
 Key = tuple[bytes | str, int]  # topic id or name, and partition index
@@ -73,30 +73,19 @@ class FetchSession:
         settings: FetchSettings,
         broker_id: int,
         broker_epoch: int,
-    ) -> Any:
+    ) -> Encoded:
         """Return the next Fetch request, and note in `sent` what it says.
 
         Adds the partitions `changed` whose position is not the one that the leader knows, and takes those in `gone` out
         of the session.
         """
-        added: dict[bytes | str, list[Any]] = {}
-        make = FETCH.Request.Topics.Partitions
-        sent, size = self.sent, settings.partition_bytes
+        added: dict[bytes | str, list[tuple[int, Position]]] = {}
+        sent = self.sent
         for state in changed:
             key, position = self.key(state), state.ahead or state.position
             if sent.get(key) != (state, position):
                 sent[key] = state, position
-                epoch, offset, last_epoch, log_start = position
-                added.setdefault(key[0], []).append(
-                    make(
-                        partition=key[1],
-                        current_leader_epoch=epoch,
-                        fetch_offset=offset,
-                        last_fetched_epoch=last_epoch,
-                        log_start_offset=log_start,
-                        partition_max_bytes=size,
-                    )
-                )
+                added.setdefault(key[0], []).append((key[1], position))
         forgotten: dict[bytes | str, list[int]] = {}
         for state in gone:
             key = self.key(state)
@@ -105,24 +94,20 @@ class FetchSession:
                 del sent[key]
                 if self._epoch:
                     forgotten.setdefault(key[0], []).append(key[1])
-        name = "topic_id" if self._by_id else "topic"
-        request = FETCH.Request(
-            max_wait_ms=settings.wait_ms,
-            min_bytes=settings.min_bytes,
-            max_bytes=settings.response_bytes,
-            session_id=self._id,
-            session_epoch=self._epoch,
-            topics=[FETCH.Request.Topics(**{name: topic, "partitions": parts}) for topic, parts in added.items()],
-            forgotten_topics_data=[
-                FETCH.Request.ForgottenTopicsData(**{name: topic, "partitions": indexes})
-                for topic, indexes in forgotten.items()
-            ],
+        request = encode_fetch_request(
+            version,
+            broker_id,
+            broker_epoch,
+            settings.wait_ms,
+            settings.min_bytes,
+            settings.response_bytes,
+            settings.partition_bytes,
+            self._id,
+            self._epoch,
+            added,
+            forgotten,
         )
-        if version >= _STATE_FROM:
-            request.replica_state = FETCH.Request.ReplicaState(replica_id=broker_id, replica_epoch=broker_epoch)
-        else:
-            request.replica_id = broker_id
-        return request
+        return Encoded((request,))
 
     def answered(self, session_id: int) -> None:
         """Continue the session after a response without an error. Session id 0: the leader keeps no session."""

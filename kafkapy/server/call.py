@@ -107,12 +107,12 @@ class MeteredPending(Pending):
         self.on_complete: Callable[[], None] | None = None
         self.timed: Callable[[Reply], Reply] | None = None
 
-    def complete(self, reply: Reply) -> bool:
+    def complete(self, reply: Reply, *, at_once: bool = False) -> bool:
         if self.on_complete is not None:
             self.on_complete()
         if self.timed is not None:
             reply = self.timed(reply)
-        return super().complete(reply)
+        return super().complete(reply, at_once=at_once)
 
     def complete_with(self, make: Callable[[], Reply]) -> bool:
         if self.on_complete is not None:

@@ -1,4 +1,4 @@
-"""The follower's decoder of Fetch responses agrees with the codec, on valid and on broken bytes."""
+"""A follower's decoder of Fetch responses and encoder of Fetch requests agree with the codec, also on broken bytes."""
 
 import random
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkapy._ext.fetched import decode_fetch_response
+from kafkapy._ext.fetched import decode_fetch_response, encode_fetch_request
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.apis import FETCH
 
@@ -120,3 +120,65 @@ def test_broken_bytes_are_refused_where_the_codec_refuses_them(version, seed):
 def test_other_versions_are_not_decoded():
     with pytest.raises(ValueError, match="12 to 17, not 11"):
         decode_fetch_response(b"", 11, 0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@given(seed=st.integers(0, 2**32))
+def test_a_followers_requests_are_encoded_as_by_the_codec(version, seed):
+    rng = random.Random(seed)
+    by_id, has_state = version >= 13, version >= 15
+    names = [rng.randbytes(16) if by_id else "täglich"[: rng.randrange(1, 8)] for _ in range(rng.randrange(4))]
+    topics = {
+        name: [
+            (
+                rng.randrange(1 << 31),
+                (rng.randrange(9), rng.randrange(1 << 62), rng.randrange(-1, 9), rng.randrange(99)),
+            )
+            for _ in range(rng.randrange(1, 4))
+        ]
+        for name in names
+    }
+    forgotten = {name: [rng.randrange(1 << 31) for _ in range(rng.randrange(1, 4))] for name in names[:2]}
+    broker, broker_epoch, session, epoch = rng.randrange(9), rng.randrange(-1, 1 << 62), rng.randrange(1 << 31), 7
+    make, field = FETCH.Request, "topic_id" if by_id else "topic"
+    message = make(
+        replica_id=-1 if has_state else broker,
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=1 << 24,
+        session_id=session,
+        session_epoch=epoch,
+        topics=[
+            make.Topics(
+                **{field: name},
+                partitions=[
+                    make.Topics.Partitions(
+                        partition=index,
+                        current_leader_epoch=leader_epoch,
+                        fetch_offset=offset,
+                        last_fetched_epoch=last_epoch,
+                        log_start_offset=start,
+                        partition_max_bytes=1 << 20,
+                    )
+                    for index, (leader_epoch, offset, last_epoch, start) in partitions
+                ],
+            )
+            for name, partitions in topics.items()
+        ],
+        forgotten_topics_data=[
+            make.ForgottenTopicsData(**{field: name}, partitions=indexes) for name, indexes in forgotten.items()
+        ],
+    )
+    if has_state:
+        message.replica_state = make.ReplicaState(replica_id=broker, replica_epoch=broker_epoch)
+    request = encode_fetch_request(
+        version, broker, broker_epoch, 500, 1, 1 << 24, 1 << 20, session, epoch, topics, forgotten
+    )
+    assert request == FETCH.encode_request(message, version)
+
+
+def test_requests_of_other_versions_and_with_wrong_topic_ids_are_refused():
+    with pytest.raises(ValueError, match="12 to 17, not 11"):
+        encode_fetch_request(11, 1, 1, 500, 1, 1, 1, 0, 0, {}, {})
+    with pytest.raises(ValueError, match="not a topic id"):
+        encode_fetch_request(13, 1, 1, 500, 1, 1, 1, 0, 0, {b"short": []}, {})

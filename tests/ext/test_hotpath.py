@@ -1,7 +1,9 @@
 """The hand-made Produce and Fetch paths against the codec: same values, same bytes, errors in the same places."""
 
 import gc
+import os
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy._ext import hotpath
+from kafkapy._ext.hotpath import encode_fetch_response
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol import headers
 from kafkapy.protocol.apis import FETCH, MAX_REQUEST_ELEMENTS, METADATA, PRODUCE, Api
 from kafkapy.protocol.compiler import ZERO_UUID
+from kafkapy.record.file_region import CutOff, FileHandle, FileRegion
 from tests.harness.examples import examples
 from tests.protocol.random_messages import layout_of, mutate, random_message
 
@@ -389,3 +393,39 @@ def test_a_string_that_could_not_be_written_again_is_refused() -> None:
         else:
             with pytest.raises(ProtocolError, match=r"a string before byte \d+ that is not UTF-8"):
                 hotpath.decode_produce_frame(frame)
+
+
+def region_of(path, content, position=0, length=None):
+    path.write_bytes(content)
+    handle = FileHandle(os.open(path, os.O_RDONLY), path)
+    handle.cut_off = CutOff()
+    return FileRegion(handle, position, len(content) if length is None else length)
+
+
+def fetched(*records):
+    partitions = [(index, 0, 9, 9, 0, None, -1, one, None) for index, one in enumerate(records)]
+    return encode_fetch_response(12, 1, 0, 0, 7, [("t", bytes(16), partitions)])
+
+
+def test_small_regions_in_memory_are_read_into_the_response(tmp_path):
+    content = bytes(range(200))
+    region = region_of(tmp_path / "log", content, 50, 100)
+    assert fetched(region) == fetched(content[50:150])
+    assert b"".join(fetched(region, b"more")) == b"".join(fetched(content[50:150], b"more"))
+
+
+def test_the_regions_that_a_response_holds_in_memory_are_limited(tmp_path):
+    region = region_of(tmp_path / "log", bytes(4096))
+    parts = fetched(*[region] * 10)
+    assert sum(part is region for part in parts) == 6
+    assert fetched(region_of(tmp_path / "large", bytes(4097)))[1].length == 4097
+
+
+@pytest.mark.parametrize("what", ["truncated", "shorter than the region", "of records to convert"])
+def test_other_regions_are_left_to_the_sender(tmp_path, what):
+    region = region_of(tmp_path / "log", bytes(100), 0, 101 if what == "shorter than the region" else None)
+    if what == "truncated":
+        region.handle.cut_off.truncated(50)
+    elif what == "of records to convert":
+        region = SimpleNamespace(length=100)
+    assert fetched(region)[1] is region

@@ -342,3 +342,64 @@ def test_a_handler_that_answers_no_frame_closes_the_connection(serve: Serve) -> 
     client = serve(Nothing()).connect()
     client.send(b"hello?")
     assert client.is_closed()
+
+
+class Acks(Later):
+    """A frame "done" completes all pending requests at once. The replies to other frames come when that was handled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent_before: list[int] = []
+
+    def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
+        if bytes(frames[0]) == b"done":
+            outgoing = connection.processor
+            before = outgoing.bytes_out
+            for frame, pending in list(self.pending.items()):
+                pending.complete([framed(frame)], at_once=True)
+                self.sent_before.append(outgoing.bytes_out - before)
+        return super().handle(connection, frames)
+
+
+def test_a_reply_that_is_completed_at_once_is_sent_before_the_handler_returns(serve: Serve) -> None:
+    running = serve(Acks())
+    waiting, other = running.connect(), running.connect()
+    waiting.send(b"p1")
+    running.handler.wait()
+    other.send(b"done")
+    assert (waiting.frame(), other.frame()) == (b"p1", b"done")
+    assert running.handler.sent_before == [len(framed(b"p1"))]
+
+
+def test_only_some_replies_are_sent_at_once_and_the_others_soon_after(serve: Serve) -> None:
+    running = serve(Acks())
+    waiting = {f"p{number}".encode(): running.connect() for number in range(20)}
+    for frame, client in waiting.items():
+        client.send(frame)
+    running.handler.wait(20)
+    other = running.connect()
+    other.send(b"done")
+    assert other.frame() == b"done"
+    assert [client.frame() for client in waiting.values()] == list(waiting)
+    assert len(set(running.handler.sent_before)) == 16  # from then on nothing more is sent during the call
+
+
+def test_a_thread_of_its_own_may_complete_a_request_at_once(serve: Serve) -> None:
+    running = serve(Acks())
+    client = running.connect()
+    client.send(b"p1")
+    running.handler.wait()
+    assert running.handler.pending[b"p1"].complete([framed(b"from afar")], at_once=True)
+    assert client.frame() == b"from afar"
+
+
+def test_a_request_that_is_completed_at_once_before_it_is_pending_is_answered(serve: Serve) -> None:
+    class Early(Later):
+        def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
+            pending = Pending(connection)
+            pending.complete([framed(b"early")], at_once=True)
+            return [pending]
+
+    client = serve(Early()).connect()
+    client.send(b"any")
+    assert client.frame() == b"early"

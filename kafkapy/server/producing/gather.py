@@ -258,7 +258,9 @@ class Asked:
         def replicated(slot: Slot, result: AppendResult, error: KafkaError | None) -> None:
             self.fill(slot, result if error is None else error)
             if self._awaited.pop():
-                pending.complete(self._reply())
+                # The network thread handles a follower's fetch, of which more is to be done than to note the offset.
+                # An error may come from a thread that holds locks, see `Pending.complete`.
+                pending.complete(self._reply(), at_once=error is None)
 
         for partition, slot, result in waits:
             done = partial(replicated, slot, result)
