@@ -3,6 +3,7 @@
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -212,6 +213,76 @@ def test_abort_of_a_batch_also_ends_transactions_of_attempts_without_a_message(r
         run.task(0, task)
     abort_epoch(run.options, run.query, 0, [], replayable=False)
     run.expect()
+
+
+def test_an_aborted_batch_has_no_transaction_whenever_its_attempts_run_and_are_killed(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver aborts a batch before any request of an attempt, and Spark kills the attempt before any later one."""
+    for aborted_at in count(1):
+        for killed_at in count(aborted_at + 1):
+            run.query = str(uuid.uuid4())
+            attempt = Attempt(run, aborted_at, killed_at)
+            attempt.run(monkeypatch)
+            if not attempt.aborted:
+                abort_epoch(run.options, run.query, 0, [], replayable=False)
+            assert run.open_transactions() == [], (aborted_at, killed_at)
+            if not attempt.killed:
+                break
+        if not attempt.aborted:
+            break
+    run.expect()
+    assert aborted_at > 5
+
+
+class Attempt:
+    """An attempt of a batch's task: before one of its requests the driver aborts the batch, before another one Spark
+    kills the attempt."""
+
+    def __init__(self, run: Run, aborted_at: int, killed_at: int) -> None:
+        self._run, self._aborted_at, self._killed_at = run, aborted_at, killed_at
+        self._sent = 0
+        self.aborted = self.killed = False
+
+    def run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        send, close = Connection.send, TransactionalProducer.close
+
+        def counting(connection: Connection, *args: Any, **kwargs: Any) -> Any:
+            self._sent += 1
+            if self._sent == self._aborted_at:
+                self.aborted = True
+                with monkeypatch.context() as patch:
+                    patch.setattr(Connection, "send", send)
+                    abort_epoch(self._run.options, self._run.query, 0, [], replayable=False)
+            if self._sent == self._killed_at:
+                self.killed = True
+                raise Killed
+            return send(connection, *args, **kwargs)
+
+        def close_unless_killed(producer: TransactionalProducer) -> None:
+            if not self.killed:  # a killed process aborts nothing
+                close(producer)
+
+        with monkeypatch.context() as patch, suppress(Killed, EpochExpired):
+            patch.setattr(Connection, "send", counting)
+            patch.setattr(TransactionalProducer, "close", close_unless_killed)
+            self._run.task(0, 0)
+
+
+def test_the_abort_of_a_batch_cut_off_at_any_request_can_be_repeated(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def abort(messages: list[Written]) -> None:
+        abort_epoch(run.options, run.query, 0, shares_of(messages[:1]), replayable=False)
+
+    for nth in count(1):
+        run.query = str(uuid.uuid4())
+        messages = [run.task(0, task) for task in range(TASKS)]
+        cut_off = killed_at(monkeypatch, nth, False, lambda: abort(messages))  # noqa: B023
+        abort(messages)
+        assert run.open_transactions() == []
+        run.expect()
+        if not cut_off:
+            break
+    assert nth > 5
 
 
 def test_an_abort_that_is_late_leaves_the_replay_alone(run: Run) -> None:

@@ -2,8 +2,9 @@
 
 The topic is compacted and has one partition. A record's key is the query and the epoch; its value lists the
 transactions and says whether all have been committed ("done"). When an epoch is done, the record of the previous epoch
-is deleted, so that a query leaves one record. Records are written in transactions of the query's driver (epochs.py)
-and read with read_committed, so writes of a fenced driver are never seen.
+is deleted, so that a streaming query leaves one record. A batch query leaves a record ("done", too) only if it was
+aborted. Records are written in transactions of the query's driver (epochs.py) and read with read_committed, so writes
+of a fenced driver are never seen.
 
 Queries share the topic. With read_committed, a reader stops at the first open transaction, also at that of another
 query: if the other query's driver has stopped within a transaction, later records are not visible until the
@@ -55,7 +56,7 @@ class Share(NamedTuple):
 class Decision:
     """The driver's decision to commit an epoch of a query: the transactions that belong to the epoch.
 
-    `done` is True when all of these transactions have been committed.
+    `done` is True when all of these transactions have been committed, or when a batch was aborted.
     """
 
     query: str

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -85,19 +86,25 @@ def write_exactly_once(options: SinkOptions, query: str, epoch: int, batches: "I
 def _begun(options: SinkOptions, query: str, epoch: int) -> TransactionalProducer | None:
     """Return a producer with a begun transaction for a task.
 
-    Return None if the driver has already decided which transactions belong to the epoch.
+    Return None if the driver has already decided which transactions belong to the epoch, or has aborted a batch.
     """
     try:
-        if _decided(options, query, epoch):
-            return None
-        return worker_of(options).transactional_producer(query, epoch)
+        # The decisions are read after the producer is initialised: the driver that aborts a batch writes that, and then
+        # fences the producers that it finds. This producer is found, or what the driver has written is read here.
+        producer = worker_of(options).transactional_producer(query, epoch)
+        with ExitStack() as unused:
+            unused.callback(producer.drop)
+            if _decided(options, query, epoch):
+                return None
+            unused.pop_all()
+        return producer
     except (ClientError, KafkaError):
         forget(options)  # a connection may have failed since the last task
         raise
 
 
 def _decided(options: SinkOptions, query: str, epoch: int) -> bool:
-    """Return True if the decision topic says which transactions belong to the epoch."""
+    """Return True if the decision topic says which transactions belong to the epoch, or that the epoch is done."""
     decisions = worker_of(options).decisions
     decisions.refresh()
     return decisions.of(query, epoch) is not None

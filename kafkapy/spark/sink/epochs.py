@@ -20,6 +20,7 @@ from kafkapy.spark.retries import with_retries
 from kafkapy.spark.sink.decisions import Decision, Decisions, Share, key_of, value_of
 
 OPEN = "Ongoing"
+INITIALISED = "Empty"  # the producer has an id and an epoch, but no transaction yet
 DRIVER_TIMEOUT_S = 60.0  # the driver's own transactions take milliseconds
 
 # Errors for a transaction that the coordinator has aborted or no longer knows.
@@ -103,7 +104,8 @@ def abort_epoch(
 
     Args:
         replayable: Spark may run the epoch again, perhaps has already. If False, no other driver has transactions of
-            the query, so the transactions of attempts without a share are aborted, too.
+            the query, so the transactions of attempts without a share are aborted, too, and attempts that still run
+            can begin none.
     """
     with_retries(lambda: _abort(options, query, epoch, shares, replayable), options.producer.delivery_timeout_s)
 
@@ -143,12 +145,13 @@ def _abort(options: SinkOptions, query: str, epoch: int, shares: Sequence[Share]
     """Abort the transactions in `shares`, without retries, unless it was already decided to commit the epoch."""
     with _driver(options, query) as driver:
         latest = _latest(options, driver.cluster, query)
-        if latest is not None and latest.epoch >= epoch:
+        if latest is not None and latest.epoch >= epoch and (replayable or not latest.done):
             return
-        left = [identity_of(share) for share in shares]
         if not replayable:
-            left += _open_transactions(driver.cluster, id_of_driver(options, query) + "-")
-        _abort_each(driver.cluster, dict.fromkeys(left))
+            _write(options, driver, [(key_of(query, epoch), value_of(Decision(query, epoch, done=True)))])
+        _abort_each(driver.cluster, map(identity_of, shares))
+        if not replayable:
+            _fence_each(driver.cluster, id_of_driver(options, query) + "-")
 
 
 @contextmanager
@@ -208,6 +211,27 @@ def _abort_each(cluster: Cluster, left: Iterable[TransactionIdentity]) -> None:
         except TransactionFailed as error:
             if error.code != Errors.INVALID_TXN_STATE:  # INVALID_TXN_STATE: it was committed
                 log.warning("An open transaction of another attempt was not aborted: %s", error)
+
+
+def _fence_each(cluster: Cluster, prefix: str) -> None:
+    """Abort the open transactions whose transactional ids begin with `prefix`, and fence all producers with such ids.
+
+    Spark does not wait for the end of attempts that it kills. If such an attempt has initialised its producer before
+    this call, it is fenced before it begins a transaction, or its transaction is aborted. If it does so later, it reads
+    that the epoch is done, because the caller has written that before this call.
+    """
+    admin = TransactionAdmin(cluster)
+    try:
+        listed = admin.list_transactions(states=[INITIALISED, OPEN])
+    except UnsupportedByBroker:  # before Kafka 3.0: the transactions end by their time-outs
+        return
+    for one in listed:
+        if one.id.startswith(prefix):
+            try:
+                admin.abort(one.id)
+            except KafkaError as error:
+                if error.code != Errors.TRANSACTIONAL_ID_NOT_FOUND:  # TRANSACTIONAL_ID_NOT_FOUND: the id has expired
+                    log.warning("An open transaction of another attempt was not aborted: %s", error)
 
 
 def _open_transactions(cluster: Cluster, prefix: str) -> list[TransactionIdentity]:

@@ -23,11 +23,11 @@ PythonStreamingWrite, V2TableWriteExec)
 
 Exactly once
 ------------
-1. A task reads the new records of the *decision topic* (decisions.py). If its epoch is decided, it writes nothing and
-   says so in its message.
-2. The task takes a transactional id that no other attempt uses, begins a transaction, writes its rows, waits until all
-   are stored, reads the decisions again (a late attempt aborts), and leaves the transaction **open**. Its message is
-   its share: transactional id, producer id, producer epoch, rows. (delivery.py, worker.py)
+1. A task takes a transactional id that no other attempt uses, initialises its producer, and reads the new records of
+   the *decision topic* (decisions.py). If its epoch is decided, it writes nothing and says so in its message.
+2. The task begins a transaction, writes its rows, waits until all are stored, reads the decisions again (a late attempt
+   aborts), and leaves the transaction **open**. Its message is its share: transactional id, producer id, producer
+   epoch, rows. (delivery.py, worker.py)
 3. The driver initialises a producer with the query's transactional id. Older drivers are fenced, and their transactions
    are completed or aborted. The driver reads the decisions to the end of the topic, which includes all of this query.
    If another query's driver has stopped while it wrote a decision, this driver waits for the end of that transaction.
@@ -66,7 +66,10 @@ Failures
 - *The broker:* every step is retried for kafka.delivery.timeout.ms.
 
 A batch query is one epoch of a query with its own id. It is not replayed: if its driver stops between steps 4 and 5,
-the uncommitted transactions are aborted by their time-out.
+the uncommitted transactions are aborted by their time-out. When a task fails, Spark kills the others without waiting
+for their end, and calls `abort`, so an attempt may begin its transaction after the others were aborted. Therefore
+`abort` writes that the epoch is done, and then fences the producers of all attempts. An attempt whose producer was
+initialised before that is fenced; one that comes later finds the epoch done in step 1.
 """
 
 import uuid
