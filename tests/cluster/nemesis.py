@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kazoo.exceptions import NoNodeError
 
 from tests.harness.cluster import LAG_MS, SESSION_MS, Cluster, Member
-from tests.harness.zookeeper import eventually
+from tests.harness.waiting import eventually
 
 BEYOND_TIMEOUTS_S = max(LAG_MS, SESSION_MS) / 1000 + 2.5
 WITHIN_SESSION_S = SESSION_MS / 1000 / 2

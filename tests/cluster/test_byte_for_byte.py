@@ -16,7 +16,7 @@ from tests.harness.brokers import KAFKA_POM, KAFKA_VERSION, Process
 from tests.harness.cluster import Cluster
 from tests.harness.kafka_tools import complaints, kafka_dump
 from tests.harness.raw_sets import gzipped, message
-from tests.harness.zookeeper import eventually
+from tests.harness.waiting import eventually
 
 pytestmark = [pytest.mark.other_runtime, pytest.mark.timeout(300)]
 LEADER, FOLLOWER = 1, 2

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.cluster.replicas import differences
 from tests.harness.cluster import Cluster
-from tests.harness.zookeeper import eventually
+from tests.harness.waiting import eventually
 
 pytestmark = [pytest.mark.other_runtime, pytest.mark.timeout(300)]
 LEADER = 1

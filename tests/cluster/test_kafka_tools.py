@@ -19,7 +19,8 @@ from kafkapy.client.administration.descriptions import NewTopic
 from tests.harness import toolchain
 from tests.harness.brokers import KAFKA_POM, KAFKA_VERSION, Process
 from tests.harness.kafka_tools import KafkaTools, run_old_tool
-from tests.harness.zookeeper import eventually, jars_in
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import jars_in
 
 pytestmark = pytest.mark.other_runtime
 

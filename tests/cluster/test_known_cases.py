@@ -17,9 +17,9 @@ from tests.cluster.replicas import differences
 from tests.cluster.segments import read_batches, read_epochs
 from tests.harness.cluster import Cluster
 from tests.harness.raw import Connection
+from tests.harness.waiting import eventually
 from tests.harness.wire import Producer as Sender
 from tests.harness.wire import Wire
-from tests.harness.zookeeper import eventually
 
 pytestmark = [pytest.mark.other_runtime, pytest.mark.timeout(300)]
 KAFKAPY, CONTROLLER, OTHER = 1, 2, 3

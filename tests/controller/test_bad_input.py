@@ -10,7 +10,8 @@ from kafkapy.metadata import paths
 from kafkapy.metadata.tree import Create, Set
 from kafkapy.protocol import apis
 from tests.controller.lab import Lab
-from tests.harness.wire import Wire, eventually
+from tests.harness.waiting import eventually
+from tests.harness.wire import Wire
 from tests.server.requests import start_broker
 
 REFUSED = KafkaError(Errors.UNKNOWN_SERVER_ERROR, "the broker answers UNKNOWN_SERVER_ERROR")

@@ -14,7 +14,7 @@ from kafkapy.metadata.roles import PartitionRole
 from kafkapy.metadata.topic_nodes import Move, PartitionState, Topic
 from kafkapy.metadata.tree import Create, wait
 from kafkapy.tools.topics.zookeeper import ZooKeeperTopics
-from tests.harness.wire import eventually
+from tests.harness.waiting import eventually
 from tests.server.requests import batch, start_broker
 
 

@@ -18,7 +18,8 @@ from kafkapy.record.batch import build, records_of
 from kafkapy.record.legacy import iter_entries
 from tests.faults.rounds import rounds
 from tests.harness.brokers import KafkapyBroker
-from tests.harness.wire import NOT_YET, Wire, eventually
+from tests.harness.waiting import eventually
+from tests.harness.wire import NOT_YET, Wire
 from tests.server.requests import request
 
 pytestmark = pytest.mark.not_quick

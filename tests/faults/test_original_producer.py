@@ -16,7 +16,7 @@ import pytest
 from kafkapy.client import Admin, SimpleConsumer
 from tests.faults.rounds import rounds
 from tests.harness.brokers import KafkapyBroker, Process, free_port
-from tests.harness.zookeeper import eventually
+from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.not_quick
 

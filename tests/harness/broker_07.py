@@ -21,7 +21,7 @@ from kazoo.client import KazooClient
 from tests.harness import toolchain
 from tests.harness.brokers import LOG4J, Process, free_port
 from tests.harness.frame_server import FrameServer
-from tests.harness.zookeeper import eventually
+from tests.harness.waiting import eventually
 
 BROKER_ID = 8
 REGISTERED = f"/brokers/ids/{BROKER_ID}"

@@ -23,8 +23,9 @@ from tests.harness.brokers import KAFKA_POM, KAFKA_VERSION, LOG4J, READY, Proces
 from tests.harness.disk_faults import DiskFaults
 from tests.harness.moved_clock import MovedClock
 from tests.harness.network import Network
+from tests.harness.waiting import eventually
 from tests.harness.wire import Wire
-from tests.harness.zookeeper import Ensemble, eventually
+from tests.harness.zookeeper import Ensemble
 
 PORT = 9092
 ZOOKEEPER_HOST = 100

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 from tests.harness.clients.base import Client, Received, Record
@@ -77,11 +77,3 @@ def assert_same(wanted: Sequence[Record], got: dict[int, list[Received]], *, rea
                 assert since_ms - 1000 <= received.timestamp <= now, where
             else:
                 assert received.timestamp == sent.timestamp, where
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait until the condition is true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.02)

@@ -6,17 +6,16 @@ from __future__ import annotations
 import itertools
 import socket
 import struct
-import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.protocol.apis import Api
 from kafkapy.protocol.headers import read_response_header, request_frame
+from tests.harness.waiting import eventually
 
 TopicPartition = tuple[str, int]
-T = TypeVar("T")
 
 TRANSACTION = 1
 NOT_YET = {
@@ -247,12 +246,3 @@ def _codes(topics: Collection[Any], partitions: Iterable[TopicPartition]) -> lis
         for one in topic.results_by_partition
     }
     return [found[one] for one in partitions]
-
-
-def eventually(look: Callable[[], T | None], timeout: float = 30, what: Callable[[], object] | None = None) -> T:
-    """Call `look` until it returns something that is true; return that. `what` returns what to say if it does not."""
-    deadline = time.monotonic() + timeout
-    while not (found := look()):
-        assert time.monotonic() < deadline, what() if what is not None else f"{look} found nothing within {timeout} s"
-        time.sleep(0.01)
-    return found

@@ -2,15 +2,13 @@
 
 import re
 import socket
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from tests.harness import toolchain
 from tests.harness.brokers import KAFKA_POM, KAFKA_VERSION, Process, free_port
+from tests.harness.waiting import eventually
 
-T = TypeVar("T")
 TICK_MS = 100
 SESSION_MS = 2000
 CONFIG = """\
@@ -180,12 +178,3 @@ def jars_in(directory: Path) -> Path:
     for jar in map(Path, toolchain.maven_classpath(KAFKA_POM, KAFKA_VERSION).split(":")):
         (directory / jar.name).symlink_to(jar)
     return directory
-
-
-def eventually(condition: Callable[[], T], *, seconds: float = 20, what: str = "") -> T:
-    """Wait until the condition returns something that is true; return that."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what or f"not within {seconds:.0f} s"
-        time.sleep(0.01)
-    return found

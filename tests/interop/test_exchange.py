@@ -7,7 +7,8 @@ import pytest
 
 from tests.harness.clients.base import Client, Record
 from tests.harness.clients.registry import KINDS, Clients
-from tests.harness.scenario import KEEP, PARTITIONS, T0, assert_same, end_offsets, records_for, wait_until
+from tests.harness.scenario import KEEP, PARTITIONS, T0, assert_same, end_offsets, records_for
+from tests.harness.waiting import eventually
 
 WRITERS = [(kind.name, codec) for kind in KINDS.values() if "produce" in kind.abilities for codec in kind.codecs]
 
@@ -117,7 +118,7 @@ def test_writes_with_fewer_acknowledgements(client: Client, acks: int, admin: Cl
     admin.create_topic(topic_name, 1)
     sent = [client.express(Record(b"%d" % number, partition=0)) for number in range(50)]
     client.produce(topic_name, sent, acks=acks)
-    wait_until(lambda: admin.watermarks(topic_name, [0])[0] == (0, 50))  # acks=0 returns before the broker has it
+    eventually(lambda: admin.watermarks(topic_name, [0])[0] == (0, 50))  # acks=0 returns before the broker has it
     got = admin.fetch(topic_name, {0: 0}, {0: 50})
     assert [each.value for each in got[0]] == [record.value for record in sent]
 

@@ -5,7 +5,6 @@ Both must show the same for the same groups, and each must see the other's chang
 
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from kafkapy.client.groups.group_types import OffsetAndMetadata
 from tests.harness import brokers
 from tests.harness.commands import kafkapy, kafkapy_json
 from tests.harness.kafka_tools import KafkaTools, Said
+from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.other_runtime
 
@@ -172,19 +172,12 @@ def live(bench: Bench) -> Iterator[str]:
         return group["state"] == "Stable" and len(owners) == 2 and all(o["lag"] == 0 for o in group["offsets"])
 
     try:
-        until(lambda: bool(bench.our_json("list")))
-        until(settled)
+        eventually(lambda: bool(bench.our_json("list")))
+        eventually(settled)
         yield "live"
     finally:
         for member in members:
             member.stop()
-
-
-def until(condition: Callable[[], bool], timeout: float = 60) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that in time"
-        time.sleep(0.05)
 
 
 def dash(value: object) -> str:

@@ -7,7 +7,7 @@ Kafka does.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from kafkapy.protocol.apis import (
     Api,
 )
 from tests.harness import brokers
+from tests.harness.waiting import eventually
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -225,7 +226,7 @@ def gather(members: Sequence[Member]) -> list[Member]:
     if others:
         for member in others:
             member.send_join()
-        until(lambda: len(first.clients.describe().members) == len(members))
+        eventually(lambda: len(first.clients.describe().members) == len(members))
         first.send_join()
         assert {member.joined().error_code for member in members} == {Errors.NONE}
     assert len({member.generation for member in members}) == 1
@@ -236,13 +237,6 @@ def gather(members: Sequence[Member]) -> list[Member]:
         answer = member.answer()
         assert (answer.error_code, answer.assignment) == (Errors.NONE, str(number).encode())
     return list(members)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SOON
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def versions(api: Api) -> pytest.MarkDecorator:
@@ -461,7 +455,7 @@ def test_the_protocol_with_the_most_votes_is_chosen(group: Clients) -> None:
     members[0].join()
     for member in reversed(members):  # the first once more, when the others have begun a rebalance
         member.send_join()
-        until(lambda known=member: known.id in {one.member_id for one in group.describe().members})
+        eventually(lambda known=member: known.id in {one.member_id for one in group.describe().members})
     assert {member.joined().protocol_name for member in members} == {"b"}
 
 
@@ -502,7 +496,7 @@ def test_a_member_missing_from_the_assignment_gets_nothing(group: Clients) -> No
     second.take_an_id()
     first.join()
     second.send_join()
-    until(lambda: len(group.describe().members) == 2)
+    eventually(lambda: len(group.describe().members) == 2)
     first.send_join()
     assert first.joined().generation_id == second.joined().generation_id
     second.send_sync()
@@ -519,7 +513,7 @@ def test_members_that_never_sync_are_removed(group: Clients) -> None:
     first.send_join()
     assert first.joined().generation_id == second.joined().generation_id
     assert first.sync({first.id: b"1", second.id: b"2"}).error_code == Errors.NONE
-    until(lambda: first.heartbeat() == Errors.REBALANCE_IN_PROGRESS)
+    eventually(lambda: first.heartbeat() == Errors.REBALANCE_IN_PROGRESS)
     assert second.heartbeat() == Errors.UNKNOWN_MEMBER_ID
     assert first.join().error_code == Errors.NONE
 
@@ -541,10 +535,10 @@ def test_a_rebalance_ends_the_wait_for_an_assignment(group: Clients) -> None:
 
 def test_a_member_without_heartbeats_is_removed(group: Clients) -> None:
     first, second = group.stable([None, None], session_ms=1000)
-    until(lambda: first.heartbeat() != Errors.NONE)
+    eventually(lambda: first.heartbeat() != Errors.NONE)
     assert second.heartbeat() == Errors.UNKNOWN_MEMBER_ID
     assert first.join().error_code == Errors.NONE
-    until(lambda: group.describe().group_state == "Empty")
+    eventually(lambda: group.describe().group_state == "Empty")
     assert first.heartbeat() == Errors.UNKNOWN_MEMBER_ID
 
 

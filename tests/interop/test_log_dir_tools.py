@@ -10,7 +10,8 @@ import pytest
 from tests.harness import brokers
 from tests.harness.brokers import Broker
 from tests.harness.kafka_tools import KafkaTools, Said
-from tests.harness.wire import Wire, eventually
+from tests.harness.waiting import eventually
+from tests.harness.wire import Wire
 from tests.server.requests import batch, produce
 
 pytestmark = pytest.mark.other_runtime

@@ -3,7 +3,7 @@
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -21,17 +21,9 @@ from kafkapy.client.cluster import TopicPartition
 from kafkapy.client.fetched import ConsumerRecord
 from kafkapy.errors import Errors, KafkaError
 from tests.harness.brokers import Broker
+from tests.harness.waiting import eventually
 
-PATIENCE_S = 30.0
 QUICKLY = {"heartbeat_interval_s": 0.05, "session_timeout_s": 6.0, "max_poll_interval_s": 6.0}
-
-
-def wait_for(condition: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S:.0f} s: {what}"
-        time.sleep(0.005)
-    return found
 
 
 class Events(RebalanceListener):
@@ -142,7 +134,7 @@ def take(consumer: GroupConsumer, count: int) -> list[ConsumerRecord]:
         records.extend(consumer.poll(0.2))
         return len(records) >= count
 
-    wait_for(enough, f"{count} records")
+    eventually(enough, what=f"{count} records")
     return records
 
 
@@ -154,16 +146,18 @@ def test_every_record_is_read_once_while_members_join_and_leave(rig: Rig, assign
     rig.topic(4)
     rig.send(range(100))
     first = rig.polling(assignors=assignors)
-    wait_for(lambda: len(first.records) == 100, "the first member reads all")
+    eventually(lambda: len(first.records) == 100, what="the first member reads all")
     second = rig.polling(assignors=assignors)
-    wait_for(lambda: len(first.partitions) == len(second.partitions) == 2, "two members have two partitions each")
+    eventually(
+        lambda: len(first.partitions) == len(second.partitions) == 2, what="two members have two partitions each"
+    )
     assert first.partitions | second.partitions == {0, 1, 2, 3}
     rig.send(range(100, 200))
-    wait_for(lambda: len(first.records) + len(second.records) >= 200, "both read what is new")
+    eventually(lambda: len(first.records) + len(second.records) >= 200, what="both read what is new")
     first.stop()
-    wait_for(lambda: len(second.partitions) == 4, "the one that stays has all partitions")
+    eventually(lambda: len(second.partitions) == 4, what="the one that stays has all partitions")
     rig.send(range(200, 300))
-    wait_for(lambda: len(first.records) + len(second.records) >= 300, "the one that stays reads on")
+    eventually(lambda: len(first.records) + len(second.records) >= 300, what="the one that stays reads on")
     assert values(first.records, second.records) == list(range(300))
     assert first.failure is second.failure is None
 
@@ -171,14 +165,14 @@ def test_every_record_is_read_once_while_members_join_and_leave(rig: Rig, assign
 def test_a_cooperative_member_keeps_reading_partitions_that_stay_assigned(rig: Rig) -> None:
     rig.topic(4)
     first = rig.polling(assignors=["cooperative-sticky"])
-    wait_for(lambda: len(first.partitions) == 4, "the first member has all partitions")
+    eventually(lambda: len(first.partitions) == 4, what="the first member has all partitions")
     second = rig.consumer(assignors=["cooperative-sticky"])
     second.subscribe([rig.name])
     second.poll(0)  # joins, and then does not answer for a while: the group waits for it
     rig.send(range(40))
-    wait_for(lambda: len(first.records) >= 10, "the first member reads while the group rebalances")
-    wait_for(lambda: second.poll(0.05) or len(second.assignment) == 2, "the second member gets its share")
-    wait_for(lambda: len(first.partitions) == 2, "the first member has let go of two")
+    eventually(lambda: len(first.records) >= 10, what="the first member reads while the group rebalances")
+    eventually(lambda: second.poll(0.05) or len(second.assignment) == 2, what="the second member gets its share")
+    eventually(lambda: len(first.partitions) == 2, what="the first member has let go of two")
     (revoked,) = first.events.all("revoked")
     assert {index for _, index in second.assignment} == revoked
     assert first.partitions == {0, 1, 2, 3} - revoked
@@ -187,9 +181,9 @@ def test_a_cooperative_member_keeps_reading_partitions_that_stay_assigned(rig: R
 def test_an_eager_member_revokes_all_partitions_first(rig: Rig) -> None:
     rig.topic(2)
     first = rig.polling(assignors=["range"])
-    wait_for(lambda: len(first.partitions) == 2, "the first member has all partitions")
+    eventually(lambda: len(first.partitions) == 2, what="the first member has all partitions")
     second = rig.polling(assignors=["range"])
-    wait_for(lambda: len(second.partitions) == len(first.partitions) == 1, "both have one partition")
+    eventually(lambda: len(second.partitions) == len(first.partitions) == 1, what="both have one partition")
     assert first.events.all("revoked")[0] == {0, 1}
     assert first.events.calls[:2] == [("assigned", {0, 1}), ("revoked", {0, 1})]
 
@@ -198,10 +192,10 @@ def test_a_pattern_includes_topics_that_are_created_later(rig: Rig) -> None:
     rig.topic(1)
     polling = rig.polling(re.compile(f"^{re.escape(rig.name)}"), metadata_max_age_s=0.1)
     rig.send(range(5))
-    wait_for(lambda: len(polling.records) == 5, "the topic that was there")
+    eventually(lambda: len(polling.records) == 5, what="the topic that was there")
     other = rig.admin.create_topic(f"{rig.name}-more", 2).name
     rig.send(range(5, 10), other)
-    wait_for(lambda: len(polling.records) == 10, "the topic that was made later")
+    eventually(lambda: len(polling.records) == 10, what="the topic that was made later")
     assert values(polling.records) == list(range(10))
     assert polling.consumer.assignment == {(rig.name, 0), (other, 0), (other, 1)}
 
@@ -209,16 +203,18 @@ def test_a_pattern_includes_topics_that_are_created_later(rig: Rig) -> None:
 def test_added_partitions_are_assigned(rig: Rig) -> None:
     rig.topic(1)
     members = [rig.polling(metadata_max_age_s=0.1) for _ in range(2)]
-    wait_for(lambda: sum(len(member.partitions) for member in members) == 1, "one of the members has the partition")
+    eventually(
+        lambda: sum(len(member.partitions) for member in members) == 1, what="one of the members has the partition"
+    )
     rig.admin.create_partitions(rig.name, 4)
-    wait_for(lambda: all(len(member.partitions) == 2 for member in members), "each has two")
+    eventually(lambda: all(len(member.partitions) == 2 for member in members), what="each has two")
 
 
 def test_a_topic_created_after_the_consumer_is_read(rig: Rig) -> None:
     polling = rig.polling(metadata_max_age_s=0.1)
     rig.topic(2)
     rig.send(range(10))
-    wait_for(lambda: len(polling.records) >= 10, "the records")
+    eventually(lambda: len(polling.records) >= 10, what="the records")
 
 
 def test_the_next_consumer_begins_at_the_committed_offsets(rig: Rig) -> None:
@@ -249,7 +245,7 @@ def test_asynchronous_commits_call_their_callback(rig: Rig) -> None:
     consumer.commit_async(callback=lambda offsets, error: calls.append((offsets, error)))
     consumer.commit_async({(topic, 0): 1}, callback=lambda offsets, error: calls.append((offsets, error)))
     consumer.commit_async({(topic, 77): 1}, callback=lambda offsets, error: calls.append((offsets, error)))
-    wait_for(lambda: consumer.poll(0.05) or len(calls) == 3, "three callbacks")
+    eventually(lambda: consumer.poll(0.05) or len(calls) == 3, what="three callbacks")
     assert calls[0] == ({(topic, 0): OffsetAndMetadata(3)}, None)
     assert calls[1] == ({(topic, 0): OffsetAndMetadata(1)}, None)
     assert isinstance(calls[2][1], KafkaError)
@@ -261,7 +257,7 @@ def test_a_commit_with_too_much_metadata_is_refused(rig: Rig) -> None:
     topic = rig.topic(1)
     consumer = rig.consumer(auto_commit=False)
     consumer.subscribe([topic])
-    wait_for(lambda: consumer.poll(0.05) or consumer.assignment, "the assignment")
+    eventually(lambda: consumer.poll(0.05) or consumer.assignment, what="the assignment")
     with pytest.raises(KafkaError) as error:
         consumer.commit({(topic, 0): OffsetAndMetadata(0, "x" * 5000)})
     assert error.value.code == Errors.OFFSET_METADATA_TOO_LARGE
@@ -276,7 +272,9 @@ def test_offsets_are_committed_automatically(rig: Rig) -> None:
     consumer = rig.consumer(auto_commit_interval_s=0.05)
     consumer.subscribe([topic])
     take(consumer, 3)
-    wait_for(lambda: consumer.poll(0.05) or consumer.committed([(topic, 0)]) == {(topic, 0): (3, "", -1)}, "the commit")
+    eventually(
+        lambda: consumer.poll(0.05) or consumer.committed([(topic, 0)]) == {(topic, 0): (3, "", -1)}, what="the commit"
+    )
 
 
 def test_without_a_committed_offset_a_consumer_begins_at_the_earliest_record(rig: Rig) -> None:
@@ -292,7 +290,7 @@ def test_without_a_committed_offset_a_consumer_begins_at_the_end(rig: Rig) -> No
     rig.send(range(2))
     consumer = rig.consumer(auto_offset_reset="latest")
     consumer.subscribe([topic])
-    wait_for(lambda: consumer.poll(0) or consumer.positions(), "a position")
+    eventually(lambda: consumer.poll(0) or consumer.positions(), what="a position")
     rig.send(range(2, 4))
     assert values(take(consumer, 2)) == [2, 3]
 
@@ -302,7 +300,7 @@ def test_without_a_committed_offset_a_consumer_can_raise(rig: Rig) -> None:
     consumer = rig.consumer(auto_offset_reset="none")
     consumer.subscribe([topic])
     with pytest.raises(KafkaError, match=f"no committed offset in {topic}-0; seek to one, or choose"):
-        wait_for(lambda: consumer.poll(0.05), "the refusal")
+        eventually(lambda: consumer.poll(0.05), what="the refusal")
 
 
 def test_a_consumer_can_seek_pause_and_resume(rig: Rig) -> None:
@@ -344,7 +342,7 @@ def test_an_offset_out_of_range_is_reset_or_raised(rig: Rig) -> None:
     strict = rig.consumer(auto_offset_reset="none")
     strict.subscribe([topic])
     with pytest.raises(KafkaError, match=f"{topic}-0 at offset 2: .*Seek to one of them") as error:
-        wait_for(lambda: strict.poll(0.05), "the refusal")
+        eventually(lambda: strict.poll(0.05), what="the refusal")
     assert error.value.code == Errors.OFFSET_OUT_OF_RANGE
 
 
@@ -352,14 +350,14 @@ def test_a_static_member_rejoins_without_a_rebalance(rig: Rig) -> None:
     rig.topic(4)
     stays = rig.polling(instance_id="stays")
     goes = rig.polling(instance_id="goes")
-    wait_for(lambda: len(stays.partitions) == len(goes.partitions) == 2, "two members have two partitions each")
+    eventually(lambda: len(stays.partitions) == len(goes.partitions) == 2, what="two members have two partitions each")
     had, events = goes.partitions, list(stays.events.calls)
     generation = stays.consumer.group_metadata().generation
     goes.stop()
     back = rig.polling(instance_id="goes")
-    wait_for(lambda: back.partitions == had, "it has what it had")
+    eventually(lambda: back.partitions == had, what="it has what it had")
     rig.send(range(50))
-    wait_for(lambda: len(stays.records) + len(back.records) == 50, "both read")
+    eventually(lambda: len(stays.records) + len(back.records) == 50, what="both read")
     assert stays.events.calls == events
     assert back.consumer.group_metadata().generation == generation
 
@@ -367,10 +365,10 @@ def test_a_static_member_rejoins_without_a_rebalance(rig: Rig) -> None:
 def test_a_second_member_with_the_same_instance_id_fences_the_first(rig: Rig) -> None:
     rig.topic(1)
     first = rig.polling(instance_id="twin")
-    wait_for(lambda: first.partitions, "the first has the partition")
+    eventually(lambda: first.partitions, what="the first has the partition")
     second = rig.polling(instance_id="twin")
-    wait_for(lambda: second.partitions, "the second has the partition")
-    failure = wait_for(lambda: first.failure, "the first is told")
+    eventually(lambda: second.partitions, what="the second has the partition")
+    failure = eventually(lambda: first.failure, what="the first is told")
     assert isinstance(failure, GroupFailed)
     assert failure.code == Errors.FENCED_INSTANCE_ID
     assert "'twin'; give each consumer an instance id of its own" in str(failure)
@@ -396,11 +394,11 @@ def test_a_caller_that_does_not_poll_for_too_long_loses_its_partitions(rig: Rig)
     slow.subscribe([topic], events)
     take(slow, 4)
     other = rig.polling()
-    wait_for(lambda: len(other.partitions) == 2, "the other one has all partitions")
+    eventually(lambda: len(other.partitions) == 2, what="the other one has all partitions")
     with pytest.raises(CommitFailed, match="poll more often") as error:
         slow.commit()
     assert error.value.code == Errors.UNKNOWN_MEMBER_ID
-    wait_for(lambda: slow.poll(0.05) or len(slow.assignment) == 1, "it is a member again")
+    eventually(lambda: slow.poll(0.05) or len(slow.assignment) == 1, what="it is a member again")
     assert events.calls[:2] == [("assigned", {0, 1}), ("lost", {0, 1})]
     assert events.calls[-1][0] == "assigned"
 
@@ -409,19 +407,19 @@ def test_a_dead_members_partitions_are_reassigned_when_its_session_expires(rig: 
     rig.topic(2)
     dies = rig.consumer(session_timeout_s=0.6, auto_commit=False)
     dies.subscribe([rig.name])
-    wait_for(lambda: dies.poll(0.05) or len(dies.assignment) == 2, "the first has all partitions")
+    eventually(lambda: dies.poll(0.05) or len(dies.assignment) == 2, what="the first has all partitions")
     dies._session.close()  # no more heartbeats, and no leave request to the coordinator
     heir = rig.polling()
-    wait_for(lambda: len(heir.partitions) == 2, "the heir has all partitions")
+    eventually(lambda: len(heir.partitions) == 2, what="the heir has all partitions")
     dies._session.subscription = None  # nothing to leave
 
 
 def test_members_without_a_common_assignor_are_refused(rig: Rig) -> None:
     rig.topic(1)
     first = rig.polling(assignors=["range"])
-    wait_for(lambda: first.partitions, "the first is a member")
+    eventually(lambda: first.partitions, what="the first is a member")
     second = rig.polling(assignors=["sticky"])
-    failure = wait_for(lambda: second.failure, "the second is refused")
+    failure = eventually(lambda: second.failure, what="the second is refused")
     assert isinstance(failure, GroupFailed)
     assert failure.code == Errors.INCONSISTENT_GROUP_PROTOCOL
     assert "no assignor in common" in str(failure)
@@ -432,7 +430,7 @@ def test_a_session_time_out_that_the_broker_does_not_allow_is_refused(rig: Rig) 
     consumer = rig.consumer(session_timeout_s=4000.0)
     consumer.subscribe([rig.name])
     with pytest.raises(GroupFailed, match=r"session_timeout_s is not between what .* allow"):
-        wait_for(lambda: consumer.poll(0.05), "the refusal")
+        eventually(lambda: consumer.poll(0.05), what="the refusal")
 
 
 def test_unsubscribing_revokes_all_partitions(rig: Rig) -> None:
@@ -440,14 +438,14 @@ def test_unsubscribing_revokes_all_partitions(rig: Rig) -> None:
     consumer = rig.consumer()
     events = Events()
     consumer.subscribe([rig.name], events)
-    wait_for(lambda: consumer.poll(0.05) or len(consumer.assignment) == 2, "all partitions")
+    eventually(lambda: consumer.poll(0.05) or len(consumer.assignment) == 2, what="all partitions")
     consumer.unsubscribe()
     assert consumer.assignment == frozenset()
     assert events.calls == [("assigned", {0, 1}), ("revoked", {0, 1})]
     with pytest.raises(ValueError, match="nothing is subscribed"):
         consumer.poll(0)
     heir = rig.polling()
-    wait_for(lambda: len(heir.partitions) == 2, "another one has them at once")
+    eventually(lambda: len(heir.partitions) == 2, what="another one has them at once")
 
 
 def test_wrong_calls_raise_an_error_with_the_reason(rig: Rig) -> None:

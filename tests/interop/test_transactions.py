@@ -5,7 +5,7 @@ import pytest
 from tests.harness.clients.base import ClientError, Received, Record
 from tests.harness.clients.confluent import Confluent
 from tests.harness.clients.registry import KINDS, Clients
-from tests.harness.scenario import wait_until
+from tests.harness.waiting import eventually
 
 PARTITIONS = 3
 WRITERS = [kind.name for kind in KINDS.values() if "transact" in kind.abilities]
@@ -106,7 +106,7 @@ def test_an_open_transaction_holds_back_what_follows_it(
     assert admin.watermarks(topic_name, [0]) == {0: (0, 3)}
     client.finish(topic_name, "commit")
     client.close_transactional(topic_name)
-    wait_until(lambda: admin.stable_offsets(topic_name, [0]) == {0: 4})  # the marker is written after the response
+    eventually(lambda: admin.stable_offsets(topic_name, [0]) == {0: 4})  # the marker is written after the response
     read = admin.read_until(topic_name, [0], b"after", committed=True)
     assert [each.value for each in read] == [b"before", b"inside", b"after"]
 
@@ -145,13 +145,13 @@ def test_results_and_offsets_are_committed_together_or_not_at_all(
     assert admin.committed(topic_name, topic_name) == {}
     kept = client.copy_in_transaction(topic_name, topic_name, topic_name, target, 9, "commit")
     assert values(kept) == values(regretted) == values_of(sent)
-    wait_until(lambda: admin.committed(topic_name, topic_name) == {0: 3, 1: 3, 2: 3})
+    eventually(lambda: admin.committed(topic_name, topic_name) == {0: 3, 1: 3, 2: 3})
     more = some("other", 3)
     admin.produce(topic_name, more)
     assert values(client.copy_in_transaction(topic_name, topic_name, topic_name, target, 3, "commit")) == values_of(
         more
     )
-    wait_until(lambda: admin.committed(topic_name, topic_name) == {0: 4, 1: 4, 2: 4})
+    eventually(lambda: admin.committed(topic_name, topic_name) == {0: 4, 1: 4, 2: 4})
     client.close_transactional(topic_name)
     last = end_with(admin, target)
     read = admin.read_until(target, range(PARTITIONS), b"last", committed=True)

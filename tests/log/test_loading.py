@@ -11,7 +11,7 @@ from kafkapy.log.directories import clean_shutdown
 from kafkapy.log.directories.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
 from kafkapy.log.storage.files import Files
 from tests.harness.gated_files import GatedFiles
-from tests.harness.wire import eventually
+from tests.harness.waiting import eventually
 
 from .support import batch, values_of
 from .test_manager import CONFIG, TOPIC_ID, Broker

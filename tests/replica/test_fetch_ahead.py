@@ -17,7 +17,7 @@ from kafkapy.replica.fetch_state import Position
 from kafkapy.replica.fetched import NO_RECORDS, FetchedPartition
 from kafkapy.replica.truncation import EpochEnd
 from tests.harness.stand_in_leader import LeaderOfLogs, StandInLeader
-from tests.harness.wire import eventually
+from tests.harness.waiting import eventually
 from tests.log.support import Bench, batch
 from tests.replica.follower_bench import FollowerBench
 

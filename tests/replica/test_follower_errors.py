@@ -15,7 +15,7 @@ from kafkapy.errors import Errors
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.protocol.apis import FETCH, LIST_OFFSETS
 from tests.harness.stand_in_leader import LeaderOfLogs, StandInLeader
-from tests.harness.wire import eventually
+from tests.harness.waiting import eventually
 from tests.log.support import Bench, batch
 from tests.replica.follower_bench import FollowerBench
 

@@ -10,7 +10,7 @@ import pytest
 
 from kafkapy.protocol.apis import FETCH, LIST_OFFSETS
 from tests.harness.stand_in_leader import LeaderOfLogs, StandInLeader
-from tests.harness.wire import eventually
+from tests.harness.waiting import eventually
 from tests.log.support import Bench, batch
 from tests.replica.follower_bench import BROKER_EPOCH, ME, FollowerBench
 

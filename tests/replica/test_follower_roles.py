@@ -15,7 +15,7 @@ from kafkapy.metadata.roles import NO_LEADER
 from kafkapy.protocol.apis import FETCH
 from kafkapy.replica.fetchers import fetcher_index
 from tests.harness.stand_in_leader import LeaderOfLogs, StandInLeader
-from tests.harness.wire import eventually
+from tests.harness.waiting import eventually
 from tests.log.support import Bench, batch
 from tests.replica.follower_bench import LEADER, FollowerBench
 

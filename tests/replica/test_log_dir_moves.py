@@ -12,7 +12,7 @@ from kafkapy.replica import log_dir_moves
 from kafkapy.replica.log_dir_moves import LogDirMoves
 from kafkapy.replica.throttles import Throttle
 from kafkapy.runtime.clock import SYSTEM_CLOCK
-from tests.harness.wire import eventually
+from tests.harness.waiting import eventually
 from tests.log.support import ManualScheduler, batch, values_of
 
 TOPIC_ID = bytes(range(16))

@@ -7,7 +7,7 @@ import pytest
 
 from kafkapy.runtime.clock import ManualClock
 from kafkapy.runtime.scheduler import Scheduler
-from tests.harness.wire import eventually
+from tests.harness.waiting import eventually
 
 
 class Runs:

@@ -13,7 +13,8 @@ from kafkapy.protocol.headers import request_frame
 from kafkapy.record.batch import build
 from kafkapy.server.api_table import TABLE
 from tests.harness.group_wire import GroupWire
-from tests.harness.wire import Wire, eventually
+from tests.harness.waiting import eventually
+from tests.harness.wire import Wire
 from tests.server.requests import start_broker
 
 NOW = time.time_ns() // 1_000_000

@@ -2,26 +2,18 @@
 
 import subprocess
 import sys
-import time
 
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import CREATE_TOPICS
 from kafkapy.record.batch import build
+from tests.harness.waiting import eventually
 from tests.harness.wire import Wire
 from tests.server.requests import make_topic, produce, start_broker
 
 FAST = {"log_cleaner_backoff_ms": "20", "broker_id": 0}
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "2000", "min.cleanable.dirty.ratio": "0.01"}
-
-
-def until(condition, seconds=30.0):
-    """Wait for another thread. The time is only a limit."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.005)
 
 
 def gauges(server):
@@ -64,8 +56,8 @@ def test_a_compacted_topic_is_cleaned_and_the_metrics_show_it(tmp_path):
         make_compacted(wire)
         write(wire, "compacted", 60)
         log = server.services.log_manager.get("compacted", 0)
-        until(lambda: log.env.cleaner_offsets.get(("compacted", 0)) == log.segments.active.base_offset > 0)
-        until(lambda: gauges(server)[("log_cleaner_max_dirty_percent",)] == 0)
+        eventually(lambda: log.env.cleaner_offsets.get(("compacted", 0)) == log.segments.active.base_offset > 0)
+        eventually(lambda: gauges(server)[("log_cleaner_max_dirty_percent",)] == 0)
         found = gauges(server)
         assert 0 < found[("log_cleaner_cleaner_recopy_percent",)] < 50
         assert found[("log_cleaner_dead_thread_count",)] == 0
@@ -93,7 +85,7 @@ def test_settings_of_the_cleaner_change_while_it_runs(tmp_path):
         alter(server, log_cleaner_io_buffer_size="100000")
         assert compaction.settings.io_buffer == 100_000
         make_compacted(wire)
-        until(lambda: compaction.cleaner is not None and compaction.cleaner.threads)
+        eventually(lambda: compaction.cleaner is not None and compaction.cleaner.threads)
         alter(server, log_cleaner_threads="2", log_cleaner_io_max_bytes_per_second="1000000")
         assert len(compaction.cleaner.threads) == 2
         assert compaction.cleaner.throttle.take(1_000_000) == pytest.approx(1.0, abs=0.5)
@@ -102,7 +94,7 @@ def test_settings_of_the_cleaner_change_while_it_runs(tmp_path):
                 alter(server, log_cleaner_threads=threads)
         write(wire, "compacted", 60)
         log = server.services.log_manager.get("compacted", 0)
-        until(lambda: log.env.cleaner_offsets.get(("compacted", 0)))
+        eventually(lambda: log.env.cleaner_offsets.get(("compacted", 0)))
     finally:
         wire.close()
         server.stop()

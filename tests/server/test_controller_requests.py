@@ -8,7 +8,8 @@ from kafkapy.errors import Errors
 from kafkapy.log.storage.files import Files
 from kafkapy.metadata.cache import LiveBroker
 from kafkapy.protocol.apis import LEADER_AND_ISR, METADATA, STOP_REPLICA, UPDATE_METADATA
-from tests.harness.wire import Wire, eventually
+from tests.harness.waiting import eventually
+from tests.harness.wire import Wire
 from tests.server.requests import start_broker
 
 ME, OTHER, SUCCESSOR = 0, 7, 8

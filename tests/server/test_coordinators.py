@@ -27,7 +27,8 @@ from kafkapy.record.batch import build
 from kafkapy.server.adoption.adopt import adopt
 from kafkapy.server.adoption.knowledge import Knowledge
 from kafkapy.server.broker import BrokerServer
-from tests.harness.wire import Wire, eventually
+from tests.harness.waiting import eventually
+from tests.harness.wire import Wire
 from tests.server.requests import start_broker
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"

@@ -9,7 +9,8 @@ from kafkapy.metadata.roles import PartitionRole
 from kafkapy.protocol.apis import FETCH, PRODUCE
 from kafkapy.replica.throttles import UNLIMITED
 from kafkapy.server.new_followers import NewFollowers
-from tests.harness.wire import Wire, eventually
+from tests.harness.waiting import eventually
+from tests.harness.wire import Wire
 from tests.server.requests import (
     FETCH_VERSION,
     VERSION,

@@ -12,7 +12,8 @@ from kafkapy.protocol.apis import DELETE_RECORDS, FETCH, LIST_OFFSETS, OFFSET_FO
 from kafkapy.replica.partition import Partition
 from kafkapy.replica.read_replica import RACK_AWARE
 from tests.harness.followers import follower_at
-from tests.harness.wire import Wire, eventually
+from tests.harness.waiting import eventually
+from tests.harness.wire import Wire
 from tests.server.requests import batch, fetch_request, lead_with, make_topic, metrics_address, request, start_broker
 
 ME, OTHER, THIRD = 0, 1, 2

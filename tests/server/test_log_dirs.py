@@ -12,7 +12,8 @@ from kafkapy.protocol.apis import (
     FETCH,
     INCREMENTAL_ALTER_CONFIGS,
 )
-from tests.harness.wire import Wire, eventually
+from tests.harness.waiting import eventually
+from tests.harness.wire import Wire
 
 from .requests import batch, produce, start_broker
 

@@ -10,7 +10,7 @@ from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.metadata.tree import Delete
 from kafkapy.server.membership import Membership
-from tests.harness.wire import eventually
+from tests.harness.waiting import eventually
 
 ME = 3
 

@@ -7,7 +7,7 @@ import pytest
 from kafkapy.errors import Errors
 from kafkapy.protocol.apis import FETCH
 from kafkapy.server.new_followers import DELAYS_S, NewFollowers
-from tests.harness.wire import eventually
+from tests.harness.waiting import eventually
 from tests.server.requests import FETCH_VERSION, fetch_request, lead_with, make_topic
 
 ME, OTHER = 0, 1

@@ -14,7 +14,7 @@ from kafkapy.protocol import apis
 from kafkapy.record.batch import build
 from kafkapy.record.legacy import build_set
 from tests.harness.reference_cycles import objects_left_in_cycles
-from tests.harness.wire import eventually
+from tests.harness.waiting import eventually
 from tests.server.lab import NOW, Lab, batch, busy, cold, fetch_of, produce_of, receive, send
 
 TIMES = 20

@@ -10,7 +10,8 @@ from kafkapy.protocol.headers import request_frame
 from kafkapy.replica import stall
 from kafkapy.server.producing import gather as produce_gather
 from tests.harness.followers import follower_at
-from tests.harness.wire import Wire, eventually
+from tests.harness.waiting import eventually
+from tests.harness.wire import Wire
 from tests.server.lab import held
 from tests.server.requests import (
     VERSION,

@@ -10,7 +10,8 @@ from kafkapy.metadata.cache import LiveBroker
 from kafkapy.metadata.roles import PartitionRole, StopPartition
 from kafkapy.protocol.apis import FETCH, PRODUCE
 from kafkapy.replica.isr_changes import WrittenIsr
-from tests.harness.wire import Wire, eventually
+from tests.harness.waiting import eventually
+from tests.harness.wire import Wire
 from tests.server.requests import batch, end_offset, fetch_request, request, start_broker
 
 LAG_MS = 2000

@@ -18,7 +18,8 @@ from kafkapy.protocol.apis import (
 )
 from kafkapy.server.metrics.broker import METRICS
 from tests.harness.gated_files import GatedFiles
-from tests.harness.wire import Wire, eventually
+from tests.harness.waiting import eventually
+from tests.harness.wire import Wire
 from tests.server.requests import batch, fetch, fetch_request, fetch_values, make_topic, produce, start_broker
 
 WAIT_S = 60

@@ -12,7 +12,8 @@ import pytest
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.server.broker import BrokerServer
-from tests.harness.wire import Producer, Wire, eventually
+from tests.harness.waiting import eventually
+from tests.harness.wire import Producer, Wire
 from tests.server.requests import start_broker
 
 

@@ -12,7 +12,8 @@ from kafkapy.protocol.headers import request_frame_of
 from kafkapy.runtime.disk_pool import PoolStopped
 from kafkapy.runtime.threads import NoThread
 from kafkapy.server.handlers import metadata
-from tests.harness.wire import Wire, eventually
+from tests.harness.waiting import eventually
+from tests.harness.wire import Wire
 from tests.server.requests import start_broker
 
 ME, OTHER, INSIDE_ONLY, DEAD = 0, 7, 8, 9

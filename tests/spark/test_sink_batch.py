@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from kafkapy.client import Cluster, Consumer, TransactionAdmin
 from tests.harness.brokers import Broker, free_port
 from tests.harness.spark_topics import Record, consume, make_topic, produce
-from tests.harness.zookeeper import eventually
+from tests.harness.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,7 +8,8 @@ import kafkapy
 from kafkapy.client import Admin, Consumer, RecordProducer
 from kafkapy.testing.broker import BrokerFailed
 from kafkapy.testing.zookeeper import DEBIAN_JARS, JARS_VARIABLE, ZooKeeperFailed, class_path
-from tests.harness.zookeeper import ZooKeeper, eventually, jars_in
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import ZooKeeper, jars_in
 
 
 @pytest.fixture(scope="module")

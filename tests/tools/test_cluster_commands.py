@@ -9,7 +9,8 @@ from kafkapy.client import Admin, GroupConsumer, RecordProducer
 from kafkapy.client.administration.admin import BROKER, SET, TOPIC
 from kafkapy.client.administration.descriptions import NewTopic
 from kafkapy.tools.partitions.throttle import FOLLOWERS, LEADERS, RATES
-from tests.harness.zookeeper import eventually, jars_in
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import jars_in
 
 pytestmark = pytest.mark.other_runtime
 

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 
 import pytest
@@ -17,6 +16,7 @@ from kafkapy.client import Admin, NewTopic, RecordProducer
 from kafkapy.client.producing.transactional_producer import TransactionalProducer
 from kafkapy.testing.broker import Broker
 from kafkapy.tools.consume import kafka_member
+from tests.harness.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -93,13 +93,6 @@ def member(group_broker, tmp_path):
         child.stderr.close()
 
 
-def until(condition, timeout=30):
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that in time"
-        time.sleep(0.02)
-
-
 def offsets(run, group):
     """Return the group's committed offsets by partition."""
     (described,) = json.loads(run("groups", "describe", group, "--json"))
@@ -141,7 +134,7 @@ def test_no_group_is_created_for_a_topic_that_does_not_exist(run, fails):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_member_commits_and_leaves(run, topic, member, number):
     child = member(topic, "interrupted")
-    until(lambda: len(child.lines()) == 30)
+    eventually(lambda: len(child.lines()) == 30)
     child.send_signal(number)
     assert child.wait(20) == 130
     assert child.stderr.read() == b""
@@ -157,14 +150,14 @@ def test_members_share_the_partitions_and_each_record_is_printed_once(run, topic
         (described,) = json.loads(run("groups", "describe", "shares", "--members", "--json"))
         return sorted(len(one["partitions"]) for one in described["members"]) == [1, 2]
 
-    until(lambda: "shares" in run("groups", "list", "--state", "stable"))
-    until(shared)
+    eventually(lambda: "shares" in run("groups", "list", "--state", "stable"))
+    eventually(shared)
     send(group_broker, topic, range(10, 20))
-    until(lambda: sum(len(child.lines()) for child in members) >= 60)
+    eventually(lambda: sum(len(child.lines()) for child in members) >= 60)
     members[0].send_signal(signal.SIGINT)
     assert members[0].wait(20) == 130
     send(group_broker, topic, range(20, 30))
-    until(lambda: sum(len(child.lines()) for child in members) >= 90)
+    eventually(lambda: sum(len(child.lines()) for child in members) >= 90)
     members[1].send_signal(signal.SIGINT)
     members[1].wait(20)
     printed = Counter(line for child in members for line in child.lines())
@@ -182,11 +175,11 @@ def test_a_member_survives_a_restart_of_a_killed_broker(tmp_path, monkeypatch, m
     with broker:
         send(broker, "endures", range(10))
         child = member("endures", "endures", address)
-        until(lambda: len(child.lines()) == 30)
+        eventually(lambda: len(child.lines()) == 30)
         broker.kill()
         broker.start()
         send(broker, "endures", range(10, 20))
-        until(lambda: set(child.lines()) == everything(range(20)))
+        eventually(lambda: set(child.lines()) == everything(range(20)))
         child.send_signal(signal.SIGINT)
         assert child.wait(20) == 130
         assert child.stderr.read() == b""
@@ -215,8 +208,8 @@ def test_records_of_open_and_aborted_transactions_can_be_left_out(run, topic, gr
 
 def test_a_group_is_shown_with_its_members_and_its_lag(run, topic, member, group_broker):
     child = member(topic, "shown")
-    until(lambda: len(child.lines()) == 30)
-    until(lambda: offsets(run, "shown") == {0: 10, 1: 10, 2: 10})
+    eventually(lambda: len(child.lines()) == 30)
+    eventually(lambda: offsets(run, "shown") == {0: 10, 1: 10, 2: 10})
     head, columns, *rows = run("groups", "describe", "shown").splitlines()
     coordinator = f"1001 ({group_broker.bootstrap_servers})"
     assert head == f"Group shown: Stable, 1 member, range assignor, coordinator {coordinator}, lag 0"

@@ -36,8 +36,9 @@ from kafkapy.protocol import apis
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config.broker_config import BrokerConfig
 from tests.harness.brokers import QUICK, KafkaBroker, free_port
+from tests.harness.waiting import eventually
 from tests.harness.wire import Wire
-from tests.harness.zookeeper import ZooKeeper, eventually
+from tests.harness.zookeeper import ZooKeeper
 from tests.harness.zookeeper_proxy import ZooKeeperProxy
 from tests.server.requests import batch, produce
 

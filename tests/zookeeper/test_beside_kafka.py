@@ -15,8 +15,9 @@ from kafkapy.protocol import apis
 from kafkapy.server.broker import BrokerServer, StartError
 from tests.harness.brokers import QUICK, KafkaBroker, free_port
 from tests.harness.records import consume, create, produce
+from tests.harness.waiting import eventually
 from tests.harness.wire import Wire
-from tests.harness.zookeeper import ZooKeeper, eventually
+from tests.harness.zookeeper import ZooKeeper
 from tests.zookeeper.conftest import Start
 
 KAFKA, OURS = 1, 2

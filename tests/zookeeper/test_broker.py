@@ -21,8 +21,9 @@ from kafkapy.server.broker import BrokerServer, StartError
 from kafkapy.tools.main import sentence_of
 from tests.harness.brokers import KafkapyBroker
 from tests.harness.tcp_proxy import TcpProxy
+from tests.harness.waiting import eventually
 from tests.harness.wire import Wire
-from tests.harness.zookeeper import ZooKeeper, eventually
+from tests.harness.zookeeper import ZooKeeper
 from tests.zookeeper.conftest import OpenTree, Start
 
 

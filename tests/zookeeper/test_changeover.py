@@ -9,7 +9,8 @@ from kazoo.client import KazooClient
 
 from tests.harness.brokers import QUICK, KafkaBroker, KafkapyBroker
 from tests.harness.records import committed, consume, create, produce
-from tests.harness.zookeeper import ZooKeeper, eventually
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import ZooKeeper
 
 SETTINGS = {
     **QUICK,

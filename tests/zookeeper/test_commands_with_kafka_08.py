@@ -12,7 +12,7 @@ from kafkapy.client import KeyedMessage, Producer
 from kafkapy.tools.main import main
 from tests.harness.broker_08 import Kafka08Broker
 from tests.harness.original import Member, kafka
-from tests.harness.zookeeper import eventually
+from tests.harness.waiting import eventually
 
 GROUP, TOPIC = "old", "flights"
 IN_KAFKA = {"offsets.storage": "kafka", "dual.commit.enabled": "false"}

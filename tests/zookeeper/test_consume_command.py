@@ -16,7 +16,8 @@ from kazoo.exceptions import NoNodeError
 from kafkapy.tools.main import main
 from tests.harness.group_bench import OTHER, PARTITIONS, RECORDS, TOPIC, Bench, group_bench
 from tests.harness.original import Member
-from tests.harness.zookeeper import ZooKeeper, eventually
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import ZooKeeper
 
 ALL = {f"{partition}-{number}" for partition in range(PARTITIONS) for number in range(RECORDS)}
 RAIN = {f"rain-{number}" for number in range(RECORDS)}

@@ -19,7 +19,8 @@ from kafkapy.metadata.tree import Create, Delete, Set, Tree, TreeUnavailable, wa
 from kafkapy.metadata.zookeeper import batches
 from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from tests.harness.tcp_proxy import TcpProxy
-from tests.harness.zookeeper import ZooKeeper, eventually
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import ZooKeeper
 from tests.zookeeper.conftest import OpenTree, Start
 
 EPOCH = "/controller_epoch"

@@ -17,7 +17,8 @@ from kazoo.client import KazooClient
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.metadata.ids import encode_id
 from tests.harness.brokers import QUICK, KafkaBroker
-from tests.harness.zookeeper import ZooKeeper, eventually
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import ZooKeeper
 from tests.replica.follower_bench import ME, FollowerBench
 
 SETTINGS = {

@@ -14,7 +14,8 @@ from kafkapy.metadata.zookeeper.client import ZooKeeperSettings
 from kafkapy.metadata.zookeeper.session import Session
 from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from tests.harness.tcp_proxy import TcpProxy
-from tests.harness.zookeeper import SESSION_MS, ZooKeeper, eventually
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import SESSION_MS, ZooKeeper
 from tests.zookeeper.conftest import Start
 
 STATE = "/brokers/topics/t/partitions/{}/state"

@@ -12,7 +12,8 @@ import pytest
 from kafkapy.tools.main import main
 from tests.harness.group_bench import OTHER, TOPIC, Bench, group_bench
 from tests.harness.original import Member, kafka
-from tests.harness.zookeeper import ZooKeeper, eventually
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import ZooKeeper
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,8 @@ from kafkapy.metadata.zookeeper.client import ZooKeeperError, ZooKeeperSettings
 from kafkapy.metadata.zookeeper.session import Session
 from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from tests.harness.tcp_proxy import TcpProxy
-from tests.harness.zookeeper import SESSION_MS, ZooKeeper, eventually
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import SESSION_MS, ZooKeeper
 
 OpenTree = Callable[..., ZooKeeperTree]
 

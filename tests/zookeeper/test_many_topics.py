@@ -8,7 +8,7 @@ import pytest
 from kafkapy.metadata.tree import Create, Tree
 from kafkapy.metadata.zookeeper.session import Session
 from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
-from tests.harness.zookeeper import eventually
+from tests.harness.waiting import eventually
 from tests.zookeeper.conftest import Start
 
 MANY = 60

@@ -25,7 +25,8 @@ from kafkapy.server.unadopted import EXPORTED
 from kafkapy.tools.main import main
 from tests.harness.brokers import QUICK, KafkaBroker, KafkapyBroker
 from tests.harness.records import committed, consume, create, produce
-from tests.harness.zookeeper import ZooKeeper, eventually
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import ZooKeeper
 
 Call = Callable[..., tuple[int, str, str]]
 SETTINGS = {

@@ -8,7 +8,8 @@ import pytest
 from kafkapy.metadata.tree import Tree
 from kafkapy.server.broker import BrokerServer
 from tests.harness.kafka_tools import run_old_tool
-from tests.harness.zookeeper import SESSION_MS, eventually
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import SESSION_MS
 from tests.zookeeper.conftest import Start
 
 

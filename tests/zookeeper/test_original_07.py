@@ -17,7 +17,8 @@ from kafkapy.client.original.filters import Whitelist
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.runtime.config_def import ConfigError
 from tests.harness.golden_07 import GOLDEN_07, TOPICS_07, expected
-from tests.harness.zookeeper import SESSION_MS, eventually
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import SESSION_MS
 
 Open = Callable[..., ConsumerConnector]
 

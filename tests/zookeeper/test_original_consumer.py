@@ -24,7 +24,8 @@ from kafkapy.client.original.znodes.layouts import Layout
 from kafkapy.client.original.znodes.subscriptions import Subscription
 from kafkapy.errors import KafkaError
 from kafkapy.metadata.zookeeper.client import ZooKeeperError
-from tests.harness.zookeeper import SESSION_MS, eventually
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import SESSION_MS
 from tests.zookeeper.conftest import Start
 
 TOPIC = "t"

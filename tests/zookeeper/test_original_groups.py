@@ -20,7 +20,8 @@ from kafkapy.client.original.assignment import STRATEGIES
 from kafkapy.client.original.znodes.subscriptions import read_subscription
 from kafkapy.errors import KafkaError
 from tests.harness.original import OWN, Member, Place
-from tests.harness.zookeeper import SESSION_MS, eventually
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import SESSION_MS
 from tests.zookeeper.conftest import Start
 
 TOPIC = "t"

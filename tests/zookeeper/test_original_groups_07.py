@@ -22,7 +22,7 @@ from kafkapy.client.original.znodes.subscriptions import read_subscription
 from tests.harness import original_child, toolchain
 from tests.harness.broker_07 import REAL, Broker07
 from tests.harness.brokers import Process
-from tests.harness.zookeeper import eventually
+from tests.harness.waiting import eventually
 
 TOPIC = "sent"
 PARTITIONS = ["8-0", "8-1"]

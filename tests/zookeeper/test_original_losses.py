@@ -15,7 +15,8 @@ from kafkapy.client.original.consuming.streams import SLICE
 from tests.harness import original_child
 from tests.harness.brokers import Process
 from tests.harness.tcp_proxy import TcpProxy
-from tests.harness.zookeeper import SESSION_MS, ZooKeeper, eventually
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import SESSION_MS, ZooKeeper
 from tests.zookeeper.conftest import Start
 
 TOPIC = "t"

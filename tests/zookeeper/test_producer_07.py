@@ -15,7 +15,8 @@ from kafkapy.log.offline.sets_07 import sets_of_07
 from kafkapy.record.legacy import iter_entries, messages_of
 from kafkapy.record.records import Record
 from tests.harness.broker_07 import BROKER_ID, Broker07, start_broker_07
-from tests.harness.zookeeper import SESSION_MS, eventually
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import SESSION_MS
 
 Open = Callable[..., Producer]
 

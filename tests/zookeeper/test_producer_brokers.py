@@ -11,7 +11,8 @@ from kafkapy.client.original.producing.producer import Producer
 from kafkapy.client.original.producing.producer_brokers import ZooKeeperBrokers
 from kafkapy.client.original.producing.producer_messages import KeyedMessage
 from kafkapy.testing.broker import Broker
-from tests.harness.zookeeper import ZooKeeper, eventually
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import ZooKeeper
 
 OF_0_8 = b'{"jmx_port":-1,"timestamp":"1","host":"a.example","version":1,"port":9092}'
 OF_0_7 = b"b.example-1:b.example:9093"

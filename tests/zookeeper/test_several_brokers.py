@@ -16,8 +16,9 @@ from kafkapy.protocol import apis
 from kafkapy.server.broker import BrokerServer
 from tests.harness.records import consume, produce
 from tests.harness.tcp_proxy import TcpProxy
+from tests.harness.waiting import eventually
 from tests.harness.wire import Wire
-from tests.harness.zookeeper import ZooKeeper, eventually
+from tests.harness.zookeeper import ZooKeeper
 from tests.zookeeper.conftest import Start
 
 QUICK = {

@@ -11,7 +11,8 @@ from kafkapy.metadata.tree import Create, Operation, Set, Tree
 from kafkapy.server.broker import BrokerServer
 from kafkapy.tools.main import main
 from kafkapy.tools.topics.zookeeper import ZooKeeperTopics
-from tests.harness.zookeeper import SESSION_MS, eventually
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import SESSION_MS
 from tests.zookeeper.conftest import Start
 
 Call = Callable[..., tuple[int, str, str]]

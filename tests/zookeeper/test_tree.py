@@ -7,7 +7,8 @@ import pytest
 from kafkapy.metadata.tree import Create, Delete, Tree
 from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from tests.harness.tree_suite import Reopen, TreeSuite
-from tests.harness.zookeeper import ZooKeeper, eventually
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import ZooKeeper
 
 OpenTree = Callable[..., ZooKeeperTree]
 

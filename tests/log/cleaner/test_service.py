@@ -2,7 +2,6 @@
 
 import errno
 import threading
-import time
 
 import pytest
 
@@ -14,19 +13,12 @@ from kafkapy.log.cleaner.throttle import Throttle
 from kafkapy.log.config import LogConfig
 from kafkapy.log.manager import LogManager
 from kafkapy.runtime.clock import SYSTEM_CLOCK, ManualClock
+from tests.harness.waiting import eventually
 from tests.log.support import ManualScheduler, batch
 
 from .support import CleanerBench, UnsyncedFiles, pairs
 
 FAST = CleanerSettings(backoff_ms=5, dedupe_buffer=1 << 20, io_buffer=16384)
-
-
-def until(condition, seconds=30.0):
-    """Wait for another thread. The time is only a limit."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.002)
 
 
 @pytest.fixture
@@ -60,12 +52,12 @@ def cleaned_to(bench):
 def test_a_dirty_log_is_cleaned_and_its_checkpoint_updated(tmp_path, serve):
     bench = filled(tmp_path)
     cleaner = serve(bench)
-    until(lambda: cleaned_to(bench) == 60)
+    eventually(lambda: cleaned_to(bench) == 60)
     assert pairs(bench.log) == ({b"key %d" % key: b"value 19" * 10 for key in range(3)}, [57, 58, 59])
     assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 60\n"
-    until(lambda: cleaner.last_stats)
+    eventually(lambda: cleaner.last_stats)
     assert cleaner.last_stats[0].records_kept == 3
-    until(lambda: cleaner.dirtiest_ratio == 0.0)
+    eventually(lambda: cleaner.dirtiest_ratio == 0.0)
     assert cleaner.dead_threads == 0
 
 
@@ -96,8 +88,8 @@ def test_a_log_that_cannot_be_cleaned_is_marked_and_not_tried_again(tmp_path, se
     data[200] ^= 1
     path.write_bytes(data)
     cleaner = serve(bench, healthy)
-    until(lambda: cleaner.uncleanable_in(str(tmp_path / "a")))
-    until(lambda: cleaned_to(healthy) == 60)
+    eventually(lambda: cleaner.uncleanable_in(str(tmp_path / "a")))
+    eventually(lambda: cleaned_to(healthy) == 60)
     assert cleaner.uncleanable_in(str(tmp_path / "a")) == [bench.log]
     assert cleaner.uncleanable_in(str(tmp_path / "b")) == []
     assert cleaner.uncleanable_bytes_in(str(tmp_path / "a")) == sum(one.size for one in bench.log.segments)
@@ -118,8 +110,8 @@ def test_a_log_that_cannot_be_examined_does_not_keep_others_from_being_cleaned(t
     first = broken.log.segments.items[0]
     first.files.pwritev(first.handle(), [bytes(100)], 0)
     cleaner = serve(broken, other)
-    until(lambda: cleaned_to(other) is not None)
-    until(lambda: cleaner.uncleanable_in(broken.env.log_dir) == [broken.log])
+    eventually(lambda: cleaned_to(other) is not None)
+    eventually(lambda: cleaner.uncleanable_in(broken.env.log_dir) == [broken.log])
     assert cleaner.dead_threads == 0
 
 
@@ -135,9 +127,9 @@ def test_a_retention_policy_that_fails_stops_neither_the_cleaner_nor_the_retenti
     broken.log.retention = OutOfOrder()
     cleaner = serve(broken, other)
     for bench in (broken, other):
-        until(lambda bench=bench: cleaned_to(bench) is not None)
+        eventually(lambda bench=bench: cleaned_to(bench) is not None)
     other.log.delete_records(other.log.segments.active.base_offset)
-    until(lambda: len(other.log.segments) == 1)
+    eventually(lambda: len(other.log.segments) == 1)
     assert cleaner.dead_threads == 0
 
 
@@ -163,11 +155,11 @@ def test_a_full_disk_delays_the_cleaning(tmp_path, serve, caplog):
     clock = ManualClock()
     bench = filled(tmp_path, files=files)
     cleaner = serve(bench, clock=clock)
-    until(lambda: "is cleaned later" in caplog.text)
+    eventually(lambda: "is cleaned later" in caplog.text)
     assert bench.env.failure is None
     assert cleaner.choose() is None
     files.full = False
-    until(lambda: clock.advance(61) or cleaned_to(bench) == 60)
+    eventually(lambda: clock.advance(61) or cleaned_to(bench) == 60)
 
 
 def test_a_broken_disk_takes_the_directory_offline(tmp_path, serve):
@@ -177,7 +169,7 @@ def test_a_broken_disk_takes_the_directory_offline(tmp_path, serve):
 
     bench = filled(tmp_path, files=Broken())
     cleaner = serve(bench)
-    until(lambda: bench.failures)
+    eventually(lambda: bench.failures)
     assert bench.env.failure is not None
     assert cleaner.uncleanable_in(str(tmp_path)) == []
     assert cleaner.dead_threads == 0
@@ -205,7 +197,7 @@ def test_a_truncation_or_deletion_interrupts_the_cleaning(tmp_path, serve, chang
     assert files.reading.wait(30)
     changing = threading.Thread(target=lambda: log.truncate_to(7) if change == "truncate" else log.abandon())
     changing.start()
-    until(lambda: log.upkeep._wanted)
+    eventually(lambda: log.upkeep._wanted)
     files.may_continue.set()
     changing.join(30)
     assert not changing.is_alive()
@@ -258,7 +250,7 @@ def test_the_cleaner_deletes_segments_before_the_start_of_a_compacted_log(tmp_pa
     bench = filled(tmp_path)
     bench.log.delete_records(60)
     serve(bench)
-    until(lambda: len(bench.log.segments) == 1)
+    eventually(lambda: len(bench.log.segments) == 1)
     assert bench.log.segments.items[0].base_offset == 60
 
 
@@ -267,11 +259,11 @@ def test_the_limit_on_bytes_a_second_can_be_waited_out(tmp_path, serve):
     bench = filled(tmp_path)
     crawl = CleanerSettings(backoff_ms=5, max_bytes_per_second=1.0)
     cleaner = serve(bench, settings=crawl)
-    until(lambda: not bench.log.upkeep.try_begin() or bench.log.upkeep.end())
+    eventually(lambda: not bench.log.upkeep.try_begin() or bench.log.upkeep.end())
     bench.log.truncate_to(50)
-    until(lambda: not bench.log.upkeep.try_begin() or bench.log.upkeep.end())
+    eventually(lambda: not bench.log.upkeep.try_begin() or bench.log.upkeep.end())
     cleaner.reconfigure(FAST)
-    until(lambda: cleaned_to(bench) == bench.log.segments.active.base_offset)
+    eventually(lambda: cleaned_to(bench) == bench.log.segments.active.base_offset)
     assert len(cleaner.threads) == 1
     cleaner.reconfigure(CleanerSettings(threads=3, backoff_ms=5))
     assert len(cleaner.threads) == 3
@@ -316,7 +308,7 @@ def test_the_cleaner_starts_with_the_first_compacted_log(manager):
     log.set_high_watermark(10)
     scheduler.run("log-cleaner-start")
     assert logs.compaction.cleaner is not None
-    until(lambda: log.env.cleaner_offsets.get(("t", 0)) == 10)
+    eventually(lambda: log.env.cleaner_offsets.get(("t", 0)) == 10)
     scheduler.run("log-retention")
     logs.delete("t", 0)
     assert log.env.cleaner_offsets.get(("t", 0)) is None
