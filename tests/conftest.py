@@ -46,6 +46,8 @@ _JVM_FIXTURES = {"zookeeper", "secure", "spark_session", "oldest"}
 for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
+# SIGTERM, which `timeout` sends, ends the tests like Ctrl-C: the fixtures then end the brokers.
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _group(nodeid: str) -> str:

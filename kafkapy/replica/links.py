@@ -118,6 +118,7 @@ class Link:
         self._connecting = False
         self._closed = False
         self._conn: Connection | None = None  # set when the versions are known
+        self._opening: Connection | None = None  # set until the versions are known
         # Only the connection's network thread uses these.
         self._sent: deque[_Sent] = deque()
         self._ranges: dict[int, tuple[int, int]] = {}
@@ -171,7 +172,7 @@ class Link:
         """Close the connection for good. Requests that have no response yet, and later ones, fail with LinkError."""
         with self._lock:
             self._closed = True
-            conn = self._conn
+            conn = self._conn or self._opening
         if conn is not None:
             conn.processor.post(conn.processor.close, conn)
 
@@ -213,6 +214,12 @@ class Link:
 
     def _opened(self, conn: Connection) -> None:
         conn.on_close = lambda: self._lost(conn)
+        with self._lock:
+            self._opening = conn
+            closed = self._closed
+        if closed:
+            conn.processor.close(conn)
+            return
         self._next_check = math.inf
         hello = API_VERSIONS.Request(client_software_name="kafkapy", client_software_version=VERSION)
         version = _API_VERSIONS_VERSION
@@ -242,7 +249,7 @@ class Link:
     def _ready(self, conn: Connection) -> None:
         with self._lock:
             self._connecting = False
-            self._conn = conn
+            self._conn, self._opening = conn, None
             closed = self._closed
         if closed:
             conn.processor.close(conn)
@@ -414,7 +421,7 @@ class Link:
         """Fail all requests that were not sent yet, with LinkError. The next call of `ask` connects again."""
         with self._lock:
             queue, self._queue = self._queue, deque()
-            self._conn = None
+            self._conn = self._opening = None
             self._connecting = False
         for request in queue:
             _fail(request, reason)

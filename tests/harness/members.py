@@ -44,6 +44,7 @@ class Host:
 
     def __init__(self, kind: str, bootstrap: str) -> None:
         self.kind = kind
+        self.living: set[str] = set()  # its members that have not ended
         self.hear: dict[str, Callable[[dict[str, Any]], None]] = {}
         self._complaints: list[str] = []
         self.child = subprocess.Popen(
@@ -66,6 +67,8 @@ class Host:
             event = json.loads(line) if line.endswith("\n") else {"member": None}  # cut short by SIGKILL
             if event["member"] in self.hear:
                 self.hear[event["member"]](event)
+            if event.get("event") in ("left", "failed"):
+                self.living.discard(event["member"])
 
     def _read_complaints(self) -> None:
         assert self.child.stderr is not None
@@ -82,8 +85,16 @@ class Host:
     def tell(self, op: str, member: str, **arguments: Any) -> None:
         """Send a command to the process."""
         assert self.child.stdin is not None
+        if op == "join":
+            self.living.add(member)
         self.child.stdin.write(json.dumps({"op": op, "member": member, **arguments}) + "\n")
         self.child.stdin.flush()
+
+    def empty(self) -> None:
+        """Tell the members that have not ended to leave."""
+        if self.child.poll() is None:
+            for member in list(self.living):
+                self.tell("leave", member)
 
     def kill(self) -> None:
         """Kill the process; its earlier events have been received when this returns."""
@@ -134,6 +145,18 @@ class Hosts:
         """Start a new host, which a test may kill."""
         self._own.append(Host(kind, self._bootstrap))
         return self._own[-1]
+
+    def end_test(self) -> None:
+        """Make the members that a test has left behind leave, and end the hosts that only the test used: they would
+        take CPU time until the end of the session."""
+        for host in self._shared.values():
+            host.empty()
+        for host in self._own:
+            if host.child.poll() is None:
+                host.child.kill()
+        for host in self._own:
+            host.kill()
+        self._own.clear()
 
     def close(self) -> None:
         """End all hosts."""

@@ -80,11 +80,18 @@ def coordinated(coordinator: brokers.Broker) -> Iterator[Clients]:
 
 
 @pytest.fixture(scope="session")
-def hosts(coordinator: brokers.Broker) -> Iterator[Hosts]:
-    """Return processes with group members, by kind of client."""
+def shared_hosts(coordinator: brokers.Broker) -> Iterator[Hosts]:
+    """Return the processes behind the fixture `hosts`."""
     running = Hosts(coordinator.bootstrap)
     yield running
     running.close()
+
+
+@pytest.fixture
+def hosts(shared_hosts: Hosts) -> Iterator[Hosts]:
+    """Return processes with group members, by kind of client; no member outlives the test."""
+    yield shared_hosts
+    shared_hosts.end_test()
 
 
 @pytest.fixture

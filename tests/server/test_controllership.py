@@ -53,10 +53,10 @@ def test_a_request_that_comes_while_the_controller_changes_is_not_taken_for_anot
 
 
 def test_a_request_that_the_former_controller_does_not_answer_is_sent_to_the_next_one(tmp_path: Path) -> None:
-    """The former one may be frozen, or cut off from ZooKeeper: its response would be waited for during
-    controller.socket.timeout.ms, and the ISR of a partition could not change meanwhile.
+    """The former one may be frozen, or cut off from ZooKeeper: its response, here to ApiVersions, would be waited for
+    until a time-out, and the ISR of a partition could not change meanwhile.
     """
-    server = start_broker(tmp_path, broker_id=0)
+    server = start_broker(tmp_path, broker_id=0, socket_connection_setup_timeout_ms="60000")
     cache = server.services.cache
     with socket.create_server(("127.0.0.1", 0)) as former, socket.create_server(("127.0.0.1", 0)) as successor:
         addresses = {7: former.getsockname()[:2], 8: successor.getsockname()[:2]}
@@ -69,7 +69,7 @@ def test_a_request_that_the_former_controller_does_not_answer_is_sent_to_the_nex
             with former.accept()[0] as connection:
                 assert connection.recv(1)
                 cache.set_brokers(8, cache.live_brokers())
-                successor.settimeout(20)  # which is less than controller.socket.timeout.ms
+                successor.settimeout(20)  # which is less than the time-outs
                 with successor.accept()[0] as another:
                     assert another.recv(1)
                 connection.settimeout(20)
