@@ -8,7 +8,8 @@ from collections.abc import Callable
 def objects_left_in_cycles(step: Callable[[], object], times: int, warm: int = 3) -> Counter[str]:
     """Run `step` `times` times; return the types of the objects in reference cycles that remain, with their numbers.
 
-    Earlier objects are frozen: a collection that also walked through pytest's heap would take most of the test's time.
+    Earlier objects are frozen, and stay so: a collection that also walked through pytest's heap would take most of the
+    test's time.
     """
     for _ in range(warm):
         step()
@@ -23,7 +24,6 @@ def objects_left_in_cycles(step: Callable[[], object], times: int, warm: int = 3
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
-        gc.unfreeze()
         gc.enable()
 
 
