@@ -14,6 +14,7 @@ from kafkapy.runtime.addresses import host_port
 from kafkapy.runtime.logs import fields
 
 if TYPE_CHECKING:
+    from kafkapy.network.logins import Login
     from kafkapy.network.processor import Processor
     from kafkapy.network.replies import Handler
     from kafkapy.network.sends import Sender
@@ -25,8 +26,8 @@ ANONYMOUS = "User:ANONYMOUS"  # Kafka's principal of a connection without authen
 class Connection:
     """The state of one connection.
 
-    Handlers may use `id`, `name`, `peer`, `listener`, `outgoing`, `handler`, `principal`, `largest_frame`, `session`,
-    `patient`, `on_close` and `closed`. The other attributes are internal to this package.
+    Handlers may use `id`, `name`, `peer`, `listener`, `outgoing`, `handler`, `principal`, `login`, `largest_frame`,
+    `session`, `patient`, `on_close` and `closed`. The other attributes are internal to this package.
 
     A handler may set six of these attributes. `handler` handles the next frames, and `principal` is the user who sends
     them; both change when a client has authenticated. `largest_frame` is the largest size that the next frames may
@@ -54,6 +55,7 @@ class Connection:
         "largest_frame",
         "last_active",
         "listener",
+        "login",
         "muted_until",
         "on_close",
         "outbox",
@@ -104,6 +106,7 @@ class Connection:
         self.handler = handler
         self.largest_frame = largest_frame
         self.principal = ANONYMOUS
+        self.login: Login | None = None  # the client has to authenticate, and has not done so yet
         self.muted_until = 0.0  # nothing is received before this monotonic time; 0: not muted. See Processor.mute
         self.session: Any = None
         self.on_close: Callable[[], object] | None = None

@@ -27,6 +27,7 @@ from kafkapy.network.cold import ColdReads
 from kafkapy.network.connection import Connection
 from kafkapy.network.idle import IdleConnections
 from kafkapy.network.limits import ConnectionLimits
+from kafkapy.network.logins import LoginCounts, Logins
 from kafkapy.network.outgoing import Opened, Opening, Openings
 from kafkapy.network.pieces import PieceMaker
 from kafkapy.network.receive import Receiver
@@ -73,6 +74,7 @@ class Processor:
         clock: Clock,
         pages: Residency,
         prepare: Mapping[str, Prepare],
+        login_counts: LoginCounts,
     ) -> None:
         self.index = index
         self._limits = limits
@@ -88,6 +90,12 @@ class Processor:
         self._prepare = prepare
         self._serving = Serving(self, handler, self._receiver, self._cold, maker, pages)
         self._idle = IdleConnections(settings.connections_max_idle_ms / 1000)
+        self.logins = Logins(
+            self,
+            login_counts,
+            settings.authentication_timeout_ms / 1000,
+            max(1, settings.max_connections_authenticating // settings.num_network_threads),
+        )
         self._openings = Openings(self)
         self._epoll = select.epoll()
         self._epoll_fd = self._epoll.fileno()
@@ -222,6 +230,10 @@ class Processor:
     @property
     def bytes_out(self) -> int:
         return self._sender.bytes_out
+
+    @property
+    def authenticating(self) -> int:
+        return len(self.logins)
 
     @property
     def cold_reads(self) -> int:
@@ -442,6 +454,8 @@ class Processor:
             return
         conn.closed = True
         del self._connections[conn.fd]
+        if conn.login is not None:
+            self.logins.closed(conn)
         if conn.transport is not None:
             try:
                 if not conn.broken:

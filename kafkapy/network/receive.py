@@ -7,6 +7,8 @@ own from the pool, and the rest of the frame is received directly into that buff
 
 from __future__ import annotations
 
+import sys
+
 from kafkapy._ext.frames import split
 from kafkapy._ext.syscalls import unread
 from kafkapy.network.buffers import Buffer, BufferPool, rounded
@@ -171,7 +173,9 @@ class Receiver:
             return
         rest = self._view[self._position : self._end]
         if self._needed > there and self._needed > BIG:
-            conn.big = buffer = self._pool.take(self._needed, there)
+            # A peer that has not authenticated must not hold a large buffer: the pool may have one of many MiB free.
+            largest = sys.maxsize if conn.login is None else rounded(self._needed)
+            conn.big = buffer = self._pool.take(self._needed, there, largest)
             buffer.view[:there] = rest
             conn.big_end = there
             conn.big_needed = self._needed

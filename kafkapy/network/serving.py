@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_TLS_HANDSHAKES = range(0x160300, 0x160305)  # the first three bytes of a TLS client: a record's type and version
+
 
 class Serving:
     """Serves the connections of one processor, on the processor's thread."""
@@ -84,6 +86,8 @@ class Serving:
         match error:
             case PeerClosed():
                 pass
+            case BadFrameSize(size=size) if size >> 8 in _TLS_HANDSHAKES and conn.transport is None:
+                log.warning("closed a connection: the peer speaks TLS, but this listener is plain text", extra=conn.who)
             case BadFrameSize():
                 log.warning("closed a connection for %s", error, extra=conn.who)
             case RegionEnded():

@@ -56,6 +56,8 @@ class NetworkSettings(NamedTuple):
     # ahead (8 MiB), reading before the kernel costs a third of the rate (measured: 1.06 GiB/s; 1.51 with 2 MiB or 0).
     read_ahead_bytes: int = 2 << 20
     read_ahead_max_bytes: int = 64 << 20  # kafkapy.read.ahead.max.bytes: for all readers together
+    authentication_timeout_ms: int = 30_000  # kafkapy.authentication.timeout.ms: TLS handshake and SASL login together
+    max_connections_authenticating: int = 2000  # kafkapy.max.connections.authenticating
     max_frames_a_turn: int = 64  # frames of a connection that one call of the handler gets
     buffer_pool_bytes: int = 32 << 20  # free receive buffers that a processor keeps
     drain_s: float = 5.0  # how long a stop waits for replies that are in progress

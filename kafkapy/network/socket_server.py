@@ -13,6 +13,7 @@ from kafkapy.network import metrics
 from kafkapy.network.acceptor import Acceptor
 from kafkapy.network.limits import ConnectionLimits
 from kafkapy.network.listeners import open_listener
+from kafkapy.network.logins import LoginCounts
 from kafkapy.network.outgoing import Opened
 from kafkapy.network.processor import Processor
 from kafkapy.network.replies import Handler
@@ -60,6 +61,7 @@ class SocketServer:
         self._counters = counters
         self.limits = ConnectionLimits(settings, self._listeners)
         self.limits.on_exceeded = self._wake_processors
+        login_counts = LoginCounts(counters, clock)
         self._processors = [
             Processor(
                 index,
@@ -71,6 +73,7 @@ class SocketServer:
                 clock,
                 pages or PageCache(),
                 prepare or {},
+                login_counts,
             )
             for index in range(settings.num_network_threads)
         ]

@@ -1,0 +1,184 @@
+"""Connections that have not authenticated yet: their time limit, their largest number, and what is counted and logged.
+
+A login is everything between the accept of a connection and its principal: a TLS handshake, a SASL login, or one after
+the other. A Prepare function (see `kafkapy.network.transports`) begins the login of a connection with
+`processor.logins.begin(conn)`. Whoever authenticates the client then calls `conn.login.succeed` or `conn.login.fail`.
+Connections of a plain listener have no login.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kafkapy.network.metrics import METRICS
+
+if TYPE_CHECKING:
+    from kafkapy.network.connection import Connection
+    from kafkapy.network.processor import Processor
+    from kafkapy.runtime.clock import Clock
+    from kafkapy.runtime.counters import Labels, Metric, Registry
+
+log = logging.getLogger(__name__)
+
+TLS = "TLS"  # the mechanism of a login that is only a TLS handshake
+LINES_OF_AN_ADDRESS = 3  # log lines a second
+LINES = 20  # log lines a second, of all addresses together
+
+_SUCCEEDED = METRICS["network_authentications"]
+_FAILED = METRICS["network_authentication_failures"]
+_SILENT = METRICS["network_connections_without_data"]
+
+
+class LoginCounts:
+    """Counts the logins of all listeners, and logs those that failed. For all threads.
+
+    At most LINES_OF_AN_ADDRESS lines a second are logged for each peer address, and LINES for all. The next line tells
+    how many failures were not logged.
+    """
+
+    def __init__(self, counters: Registry, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._counts: Counter[tuple[Metric, Labels]] = Counter()
+        self._second = -1
+        self._lines: Counter[str] = Counter()  # logged in this second, by address
+        self._left_out = 0
+        counters.register_reader([_SUCCEEDED, _FAILED, _SILENT], self._read)
+
+    def succeeded(self, listener: str, mechanism: str) -> None:
+        self._count(_SUCCEEDED, listener, mechanism)
+
+    def failed(self, conn: Connection, reason: str, mechanism: str) -> None:
+        """Count a failed login, and log it with the peer and the reason."""
+        self._count(_FAILED, conn.listener, mechanism)
+        self.warn(conn, "authentication failed", f"{mechanism}: {reason}" if mechanism != TLS else reason)
+
+    def silent(self, listener: str) -> None:
+        """Count a connection that was closed by its peer before it sent anything, such as a health check."""
+        self._count(_SILENT, listener)
+
+    def warn(self, conn: Connection, what: str, reason: str) -> None:
+        """Log a warning about a peer that may cause many of them, unless there were too many in this second."""
+        with self._lock:
+            second = int(self._clock.monotonic())
+            if second != self._second:
+                self._second = second
+                self._lines.clear()
+            address = conn.peer[0]
+            if self._lines[address] >= LINES_OF_AN_ADDRESS or self._lines.total() >= LINES:
+                self._left_out += 1
+                return
+            self._lines[address] += 1
+            left_out, self._left_out = self._left_out, 0
+        more = f" ({left_out} such lines were left out)" if left_out else ""
+        log.warning("%s: %s%s", what, reason, more, extra=conn.who)
+
+    def _count(self, metric: Metric, *labels: str) -> None:
+        with self._lock:
+            self._counts[metric, labels] += 1
+
+    def _read(self) -> Iterator[tuple[Metric, Labels, float]]:
+        with self._lock:
+            counts = dict(self._counts)
+        for (metric, labels), count in counts.items():
+            yield metric, labels, count
+
+
+class Login:
+    """The login of one connection, in `Connection.login` until it succeeds. Only the connection's processor uses it.
+
+    `stage` is what is done now, for log lines. `has_sent` is whether the peer has sent anything.
+    """
+
+    __slots__ = ("_logins", "conn", "deadline", "has_failed", "has_sent", "stage")
+
+    def __init__(self, logins: Logins, conn: Connection, deadline: float) -> None:
+        self._logins = logins
+        self.conn = conn
+        self.deadline = deadline
+        self.stage = "the login"
+        self.has_sent = False
+        self.has_failed = False
+
+    def succeed(self, mechanism: str) -> None:
+        """End the login: the client has authenticated by `mechanism`, a SASL mechanism or TLS."""
+        self._logins.counts.succeeded(self.conn.listener, mechanism)
+        self._logins.end(self)
+
+    def fail(self, reason: str, mechanism: str) -> None:
+        """Count and log that the login has failed, once. The caller has the connection closed, at once or later."""
+        if not self.has_failed:
+            self.has_failed = True
+            self._logins.counts.failed(self.conn, reason, mechanism)
+
+
+class Logins:
+    """The logins in progress on one processor. All methods run on its thread.
+
+    If there are more than `most`, the oldest is given up: a client that really logs in is done in milliseconds, so the
+    oldest is most likely that of a peer which only holds its connection open.
+    """
+
+    def __init__(self, processor: Processor, counts: LoginCounts, timeout_s: float, most: int) -> None:
+        self._processor = processor
+        self.counts = counts
+        self._timeout_s = timeout_s
+        self._most = most
+        self._waiting: dict[int, Login] = {}  # by connection id, the oldest first
+        self._timer_is_set = False
+
+    def __len__(self) -> int:
+        """Return the number of connections that have not authenticated yet."""
+        return len(self._waiting)
+
+    def begin(self, conn: Connection) -> None:
+        """Begin the login of a new connection. It is closed if the login is not over in time."""
+        if len(self._waiting) >= self._most:
+            self._give_up(
+                next(iter(self._waiting.values())),
+                f"more than {self._most} connections are authenticating (kafkapy.max.connections.authenticating), and "
+                "this is the oldest",
+            )
+        conn.login = login = Login(self, conn, self._processor.now + self._timeout_s)
+        self._waiting[conn.id] = login
+        if not self._timer_is_set:
+            self._set_timer(login)
+
+    def end(self, login: Login) -> None:
+        del self._waiting[login.conn.id]
+        login.conn.login = None
+
+    def closed(self, conn: Connection) -> None:
+        """End the login of a connection that is being closed, and count and log it unless that was done before."""
+        login = conn.login
+        assert login is not None
+        if not login.has_failed and not self._processor.draining:
+            if login.has_sent or conn.carry is not None or conn.big is not None:
+                login.fail(f"the connection was closed during {login.stage}", TLS if conn.transport else "SASL")
+            else:
+                self.counts.silent(conn.listener)
+        self.end(login)
+
+    def _set_timer(self, login: Login) -> None:
+        self._timer_is_set = True
+        self._processor.call_at(login.deadline, self._give_up_late_ones)
+
+    def _give_up_late_ones(self) -> None:
+        self._timer_is_set = False
+        while self._waiting:
+            oldest = next(iter(self._waiting.values()))
+            if oldest.deadline > self._processor.now:
+                self._set_timer(oldest)
+                return
+            self._give_up(
+                oldest,
+                f"{oldest.stage} was not over within {self._timeout_s:g} s (kafkapy.authentication.timeout.ms)",
+            )
+
+    def _give_up(self, login: Login, reason: str) -> None:
+        login.fail(reason, TLS if login.conn.transport else "SASL")
+        self._processor.close(login.conn)

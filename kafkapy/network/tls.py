@@ -1,0 +1,488 @@
+"""TLS on connections from clients and to other servers: the handshake, the records and the end of the stream.
+
+OpenSSL never sees a socket here: `TlsTransport` receives into a buffer that all connections of a thread share, cuts the
+bytes into records, and passes whole records to OpenSSL through a MemoryBIO. So OpenSSL keeps no incomplete record, and
+an idle connection has no buffer but the two MemoryBIOs, which keep the size of the largest record. What OpenSSL has
+encrypted is sent by one sendmsg for up to 128 KiB. A socket BIO would be slower: it sends each record by itself.
+
+A handshake costs as much CPU time as 10 to 40 small requests, so its steps run on a pool of few threads: a thousand
+clients that reconnect at once wait for each other there, and delay no other connection.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kafkapy._ext.syscalls import recv_into, recv_into_long, sendmsg
+from kafkapy.network.logins import TLS
+from kafkapy.runtime.disk_pool import PoolStopped
+from kafkapy.runtime.threads import NoThread
+
+if TYPE_CHECKING:
+    from kafkapy.network.connection import Connection
+    from kafkapy.runtime.disk_pool import DiskPool
+
+log = logging.getLogger(__name__)
+
+RECORD = 16 << 10  # the most data that a record has
+HEADER = 5  # bytes before a record: its type, its version and its length
+MOST_OVERHEAD = 2048  # bytes that a record may have beyond its data (RFC 5246, 6.2.3)
+TURN = 128 << 10  # bytes that are encrypted, and then sent, at a time
+# Shorter parts of a reply are joined into one record. Measured: a record by itself costs about as much as to copy and
+# encrypt 4 KiB.
+JOIN_BELOW = 4 << 10
+LONG = 64 << 10  # a receive for more bytes than that, so for a large frame, releases the GIL
+# Records that a handshake of a peer may have. Those of clients with long certificate chains have about ten.
+MOST_HANDSHAKE_RECORDS = 64
+# Records without data, such as key updates, that a peer may send beyond one for each record with data. Each costs CPU
+# time, and gets an answer.
+MOST_EMPTY_RECORDS = 64
+
+# Returns the principal of a client whose certificate has this DER encoding; None: the client has none. Called on a pool
+# thread. Raises an exception, whose text is the reason for the log, if the client must not log in.
+PrincipalOf = Callable[["bytes | None"], str]
+
+
+class TlsFailed(ConnectionError):
+    """Raised when a connection has to be closed because of its peer's TLS records. The reason was logged."""
+
+
+class _Bad(Exception):
+    """Raised for bytes that are no TLS records. The text is the reason."""
+
+
+class _Shared(threading.local):
+    """The receive buffer of this thread. It holds bytes only while one connection is being read."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(TURN + RECORD + MOST_OVERHEAD))
+
+
+_shared = _Shared()
+
+
+class TlsListener:
+    """Makes the transports of a listener's connections.
+
+    `context()` returns the present SSLContext: connections that are opened later use a later one. `principal_of` is
+    None if the handshake does not authenticate the clients, because a SASL login follows.
+    """
+
+    def __init__(
+        self, context: Callable[[], ssl.SSLContext], pool: DiskPool, principal_of: PrincipalOf | None = None
+    ) -> None:
+        self._context = context
+        self._pool = pool
+        self._principal_of = principal_of
+
+    def prepare(self, conn: Connection) -> TlsTransport:
+        """Return the transport of a new connection, see `kafkapy.network.transports.Prepare`."""
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = self._context().wrap_bio(incoming, outgoing, server_side=True)
+        return TlsTransport(conn, tls, incoming, outgoing, self._pool, self._principal_of)
+
+
+class TlsDialer:
+    """Makes the transports of connections to other servers. `context()` returns the present SSLContext."""
+
+    def __init__(self, context: Callable[[], ssl.SSLContext], pool: DiskPool) -> None:
+        self._context = context
+        self._pool = pool
+
+    def prepare(self, conn: Connection, host: str) -> TlsTransport:
+        """Return the transport of a new connection to `host`: the name or address that the certificate must have, if
+        the context checks that."""
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = self._context().wrap_bio(incoming, outgoing, server_hostname=host)
+        return TlsTransport(conn, tls, incoming, outgoing, self._pool)
+
+
+class TlsTransport:
+    """TLS on one connection, see `kafkapy.network.transports.Transport`.
+
+    The connection's processor calls all methods. `_step` alone runs on the pool; until it is over (`_is_stepping`),
+    nothing else uses OpenSSL's objects.
+    """
+
+    __slots__ = (
+        "_conn",
+        "_empty",
+        "_ended",
+        "_fed",
+        "_handshake_records",
+        "_holds",
+        "_incoming",
+        "_is_drained",
+        "_is_open",
+        "_is_stepping",
+        "_outcome",
+        "_outgoing",
+        "_plain",
+        "_pool",
+        "_principal_of",
+        "_read",
+        "_rest",
+        "_skip",
+        "_tls",
+        "_unsent",
+        "_used",
+        "_waits_for_first_step",
+        "_write",
+        "wants_write",
+    )
+
+    def __init__(
+        self,
+        conn: Connection,
+        tls: ssl.SSLObject,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        pool: DiskPool,
+        principal_of: PrincipalOf | None = None,
+    ) -> None:
+        self._conn = conn
+        self._tls = tls
+        self._read: Callable[[int, memoryview], int] = tls.read  # type: ignore[assignment]
+        self._write = tls.write
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._pool = pool
+        self._principal_of = principal_of
+        # The handshake.
+        self._is_open = False
+        self._is_stepping = False
+        self._waits_for_first_step = not tls.server_side
+        self._outcome: str | Exception | None = None  # of the last step; the text is the client's principal
+        self._handshake_records = 0
+        # Receiving. `_rest` has received bytes that OpenSSL has not got yet.
+        self._rest: bytes | memoryview = b""
+        self._is_drained = False  # in this call of `recv_into`, the socket had no more bytes
+        self._holds = False  # OpenSSL may hold records, or the rest of one
+        self._plain = b""  # decrypted by `is_more`
+        self._ended = False  # the peer sends no more
+        self._fed = 0  # records that OpenSSL has got since it held none
+        self._used = 0  # those of them that had data
+        self._empty = 0  # records without data, minus records with data
+        # Sending. `_unsent` has encrypted bytes; of the first, `_skip` bytes were sent.
+        self._unsent: list[bytes] = []
+        self._skip = 0
+        self.wants_write = False
+        if conn.login is not None:
+            conn.login.stage = "the TLS handshake"
+
+    # --- Transport
+
+    def recv_into(self, fd: int, buffer: memoryview, start: int, end: int) -> int:
+        self._is_drained = False
+        if self.wants_write and not self.write():
+            return -1
+        if not self._is_open and not self._shake_hands(fd):
+            return 0 if self._ended else -1
+        position = start
+        if self._plain:
+            size = min(len(self._plain), end - start)
+            buffer[start : start + size] = self._plain[:size]
+            self._plain = self._plain[size:]
+            position += size
+        try:
+            while position < end:
+                if self._holds:
+                    position += self._decrypt(buffer, position, end)
+                elif self._ended or not self._feed(fd, end - position):
+                    break
+        except (ssl.SSLError, _Bad) as error:
+            self._fail(error)
+        finally:
+            self._keep_rest()
+        if position == start:
+            return 0 if self._ended else -1
+        if self._ended:
+            self._conn.gone = True
+        return position - start
+
+    def send(self, buffers: Sequence[bytes | bytearray | memoryview]) -> int:
+        if not self._is_open:
+            return -1
+        taken = 0
+        short: list[bytes | bytearray | memoryview] = []
+        short_size = 0
+        for buffer in buffers:
+            size = min(len(buffer), TURN - taken)
+            if size < JOIN_BELOW:
+                if short_size + size > RECORD:
+                    self._encrypt(b"".join(short))
+                    short, short_size = [], 0
+                short.append(buffer if size == len(buffer) else memoryview(buffer)[:size])
+                short_size += size
+            else:
+                if short:
+                    self._encrypt(b"".join(short))
+                    short, short_size = [], 0
+                view = memoryview(buffer)
+                for begin in range(0, size, RECORD):
+                    self._encrypt(view[begin : min(begin + RECORD, size)])
+            taken += size
+            if taken == TURN:
+                break
+        if short:
+            self._encrypt(short[0] if len(short) == 1 else b"".join(short))
+        self.write()
+        return taken
+
+    def write(self) -> bool:
+        unsent = self._unsent
+        while unsent:
+            sent = sendmsg(self._conn.fd, unsent, 0, len(unsent), self._skip)
+            if sent < 0:
+                self.wants_write = True
+                return False
+            sent += self._skip
+            count = 0
+            while count < len(unsent) and sent >= len(unsent[count]):
+                sent -= len(unsent[count])
+                count += 1
+            del unsent[:count]
+            self._skip = sent
+        self.wants_write = False
+        return True
+
+    def is_more(self) -> bool:
+        """Return whether there is data after records that have none, such as a close_notify: these look alike until
+        they are decrypted."""
+        if not self._plain and self._is_open:
+            buffer = bytearray(RECORD)
+            received = self.recv_into(self._conn.fd, memoryview(buffer), 0, RECORD)
+            self._plain = bytes(buffer[: max(0, received)])
+        return bool(self._plain)
+
+    def close(self) -> None:
+        if self._is_open and not self._is_stepping and not self._unsent:
+            with suppress(ssl.SSLError):  # the peer's close_notify is not waited for
+                self._tls.unwrap()
+            self._send_own()
+
+    # --- records
+
+    def _encrypt(self, data: bytes | bytearray | memoryview) -> None:
+        if data:  # OpenSSL takes an empty write for an error
+            self._write(data)
+            self._unsent.append(self._outgoing.read())
+
+    def _decrypt(self, buffer: memoryview, position: int, end: int) -> int:
+        """Decrypt the rest of a record, or the next record, into the buffer. Return the number of bytes, perhaps 0.
+
+        Raises _Bad if the peer sends too many records without data.
+        """
+        room = end - position
+        try:
+            got = self._read(room, buffer[position:end])
+        except ssl.SSLWantReadError:
+            self._holds = False
+            self._count_empty_records()
+            self._send_own()
+            return 0
+        except ssl.SSLZeroReturnError:
+            got = 0
+        if not got:  # close_notify
+            self._holds = False
+            self._ended = True
+            self._rest = b""
+        elif got < room or not self._tls.pending():  # so all of that record was read
+            self._used += 1
+            if not self._incoming.pending:
+                self._holds = False
+                self._count_empty_records()
+        return got
+
+    def _count_empty_records(self) -> None:
+        """Compare how many records OpenSSL got with how many had data, when it holds none any more."""
+        self._empty = max(0, self._empty + self._fed - 2 * self._used)
+        self._fed = self._used = 0
+        if self._empty > MOST_EMPTY_RECORDS:
+            raise _Bad("it sent too many records without data, such as key updates")
+
+    def _feed(self, fd: int, room: int) -> bool:
+        """Pass the next whole records, about RECORD bytes, to OpenSSL. Return False if there are none.
+
+        Then the socket is empty, or the stream has ended (`_ended`). Raises _Bad for bytes that are no records.
+        """
+        while True:
+            size, count = _whole_records(self._rest)
+            if count:
+                self._incoming.write(self._rest[:size])
+                self._rest = self._rest[size:]
+                self._fed += count
+                self._holds = True
+                return True
+            if self._is_drained:
+                return False
+            view = _shared.view
+            held = len(self._rest)
+            view[:held] = self._rest
+            stop = min(len(view), held + max(room, RECORD) + MOST_OVERHEAD)
+            received = (recv_into_long if room > LONG else recv_into)(fd, view, held, stop)
+            if received <= 0:
+                self._ended = received == 0
+                self._rest = view[:held]
+                return False
+            self._rest = view[: held + received]
+            # A receive that returned less than it had room for has emptied the socket, see Connection.readable.
+            self._is_drained = held + received < stop and not self._conn.gone
+            if self._conn.login is not None:
+                self._conn.login.has_sent = True
+
+    def _keep_rest(self) -> None:
+        """Copy the rest out of the buffer that the connections share."""
+        if type(self._rest) is memoryview:
+            self._rest = bytes(self._rest)
+
+    def _send_own(self) -> None:
+        """Send what OpenSSL itself has to say: its part of the handshake, alerts, answers to key updates."""
+        if self._outgoing.pending:
+            self._unsent.append(self._outgoing.read())
+            self.write()
+
+    def _fail(self, error: Exception) -> None:
+        """Send the alert that says what is wrong, log it, and raise TlsFailed, which closes the connection."""
+        self._is_open = False  # there will be no close_notify
+        with suppress(OSError):
+            self._send_own()
+        reason = _reason(error)
+        conn = self._conn
+        if conn.login is not None:
+            conn.login.fail(reason, TLS)
+        elif conn.outgoing:
+            log.warning("TLS failed: %s", reason, extra=conn.who)
+        else:
+            conn.processor.logins.counts.warn(conn, "closed a TLS connection", reason)
+        raise TlsFailed(reason) from error
+
+    # --- the handshake
+
+    def _shake_hands(self, fd: int) -> bool:
+        """Continue the handshake as far as the received records allow. Return True if it is over."""
+        if self._is_stepping:
+            return False
+        outcome, self._outcome = self._outcome, None
+        self._send_own()  # in any case: what a failed step wants to say is an alert
+        if isinstance(outcome, Exception):
+            self._fail(outcome)
+        if outcome is not None:
+            self._open(str(outcome))
+            return True
+        if self.wants_write:
+            return False
+        if self._waits_for_first_step:
+            self._waits_for_first_step = False
+            self._begin_step()
+            return False
+        try:
+            is_fed = self._feed(fd, RECORD)
+            self._handshake_records, self._fed = self._handshake_records + self._fed, 0
+            if self._handshake_records > MOST_HANDSHAKE_RECORDS:
+                raise _Bad(f"its handshake has more than {MOST_HANDSHAKE_RECORDS} records")
+        except _Bad as error:
+            self._fail(error)
+        finally:
+            self._keep_rest()
+        if is_fed:
+            self._begin_step()
+        return False
+
+    def _begin_step(self) -> None:
+        self._is_stepping = True
+        try:
+            self._pool.submit(self._step)
+        except (PoolStopped, NoThread) as error:
+            self._is_stepping = False
+            self._fail(error)
+
+    def _step(self) -> None:
+        """Take one step of the handshake, and find out who the client is when it is over. Runs on the pool."""
+        try:
+            self._tls.do_handshake()
+            principal = ""
+            if self._principal_of is not None:
+                principal = self._principal_of(self._tls.getpeercert(binary_form=True))
+            self._outcome = principal
+        except ssl.SSLWantReadError:
+            pass
+        except Exception as error:
+            self._outcome = error.with_traceback(None)  # the traceback refers to this object: a reference cycle
+        self._is_stepping = False
+        self._conn.processor.post_ready(self._conn)
+
+    def _open(self, principal: str) -> None:
+        self._is_open = True
+        self._holds = True  # requests may have come with the end of the handshake
+        if self._principal_of is not None:
+            self._conn.principal = principal
+        login = self._conn.login
+        if login is not None:
+            if self._principal_of is not None:
+                login.succeed(TLS)
+            else:
+                login.stage = "the login"
+
+
+def _whole_records(data: bytes | memoryview) -> tuple[int, int]:
+    """Return the size and number of the first whole records in `data`: as many as begin in the first RECORD bytes.
+
+    Raises _Bad if `data` does not begin with TLS records.
+    """
+    position = count = 0
+    while position < RECORD:
+        if len(data) - position < HEADER:
+            if len(data) > position:
+                _check_type(data, position)
+            break
+        _check_type(data, position)
+        length = data[position + 3] << 8 | data[position + 4]
+        if length > RECORD + MOST_OVERHEAD:
+            raise _Bad(f"it sent a record of {length} bytes, more than TLS allows")
+        if position + HEADER + length > len(data):
+            break
+        position += HEADER + length
+        count += 1
+    return position, count
+
+
+def _check_type(data: bytes | memoryview, position: int) -> None:
+    """Raise _Bad, with a guess at what the peer speaks, if no record begins at `position`."""
+    if 20 <= data[position] <= 24 and (len(data) < position + 2 or data[position + 1] == 3):
+        return
+    begin = bytes(data[position : position + 8])
+    if begin[:1] == b"\0":
+        guess = "a request in plain text, perhaps of a client with security.protocol=PLAINTEXT or SASL_PLAINTEXT"
+    elif begin.split(b" ")[0] in (b"GET", b"POST", b"HEAD", b"PUT", b"OPTIONS", b"CONNECT", b"PRI"):
+        guess = "an HTTP request"
+    else:
+        guess = f"bytes that are not TLS: {begin.hex(' ')}"
+    raise _Bad(f"it sent {guess}")
+
+
+_REASONS = {
+    "NO_SHARED_CIPHER": "it offers no cipher suite that this listener has (ssl.cipher.suites)",
+    "UNSUPPORTED_PROTOCOL": "it offers no TLS version that this listener has (ssl.enabled.protocols)",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it has sent no certificate (ssl.client.auth=required)",
+    "DECRYPTION_FAILED_OR_BAD_RECORD_MAC": "it sent a record whose authentication code is wrong",
+    "NO_RENEGOTIATION": "it wants to renegotiate, which is not allowed",
+}
+
+
+def _reason(error: Exception) -> str:
+    """Return the reason for the log line of a connection that fails with `error`."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        reason = error.reason or str(error)
+        if "_ALERT_" in reason:
+            alert = reason.partition("_ALERT_")[2].lower().replace("_", " ")
+            return f"it refuses the connection: alert {alert}"
+        return _REASONS.get(reason) or reason.lower().replace("_", " ")
+    return str(error) or type(error).__name__
