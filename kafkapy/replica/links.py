@@ -29,6 +29,7 @@ from kafkapy.version import VERSION
 
 if TYPE_CHECKING:
     from kafkapy.network.connection import Connection
+    from kafkapy.network.transports import Prepare
     from kafkapy.security.sasl.client import ClientMechanism
 
 log = logging.getLogger("kafkapy.replica.links")
@@ -59,7 +60,14 @@ class Network(Protocol):
     """The part of the network server that opens outgoing connections: see SocketServer.open."""
 
     def open(
-        self, address: Address, handler: Any, done: Callable[..., object], timeout_s: float, *, receive_buffer: int
+        self,
+        address: Address,
+        handler: Any,
+        done: Callable[..., object],
+        timeout_s: float,
+        *,
+        receive_buffer: int,
+        prepare: Prepare | None,
     ) -> None: ...
 
 
@@ -99,11 +107,13 @@ class Link:
         connect_timeout_s: float,
         receive_buffer: int = -1,
         mechanism: Callable[[str], ClientMechanism] | None = None,
+        prepare: Callable[[str], Prepare | None] | None = None,
     ) -> None:
         """`address()` returns the broker's present address, None if the broker is not alive. `run(fn, *args)` calls a
         function that may block, such as looking up a host name, on a pool. `name` is for log lines and errors, as
         "broker 3". `receive_buffer` is the connection's SO_RCVBUF in bytes, -1 for the system's default.
         `mechanism(host)` returns a new SASL login at the broker; it is called on the pool. None: no login.
+        `prepare(host)` returns what prepares a connection to the host that `address()` names, such as its TLS.
         """
         self.name = name
         self._address = address
@@ -113,6 +123,7 @@ class Link:
         self.connect_timeout_s = connect_timeout_s
         self._receive_buffer = receive_buffer
         self._mechanism = mechanism
+        self._prepare = prepare
         self._lock = threading.Lock()
         self._queue: deque[_Request] = deque()
         self._connecting = False
@@ -210,7 +221,10 @@ class Link:
             else:
                 self._opened(conn)
 
-        self._network.open(address, self, opened, self.connect_timeout_s, receive_buffer=self._receive_buffer)
+        prepare = self._prepare(shown[0]) if self._prepare is not None else None
+        self._network.open(
+            address, self, opened, self.connect_timeout_s, receive_buffer=self._receive_buffer, prepare=prepare
+        )
 
     def _opened(self, conn: Connection) -> None:
         conn.on_close = lambda: self._lost(conn)

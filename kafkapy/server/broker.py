@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +31,7 @@ from kafkapy.replica.manager import ReplicaManager
 from kafkapy.replica.partition import Partition
 from kafkapy.replica.roles import Roles
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
+from kafkapy.runtime.config_def import ConfigError
 from kafkapy.runtime.counters import Registry
 from kafkapy.runtime.descriptors import raise_descriptor_limit
 from kafkapy.runtime.disk_pool import DiskPool, PoolStopped
@@ -52,6 +53,7 @@ from kafkapy.server.config.apply import (
 from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.dynamic import DynamicConfig
 from kafkapy.server.config.security import check as check_security
+from kafkapy.server.config.security import warnings as security_warnings
 from kafkapy.server.config.topics import TopicSettings
 from kafkapy.server.controller_elsewhere import ControllerElsewhere
 from kafkapy.server.controllership import Controllership
@@ -71,6 +73,7 @@ from kafkapy.server.producer_id_requests import ask_for_producer_ids
 from kafkapy.server.services import Services
 
 if TYPE_CHECKING:
+    from kafkapy.network.transports import Prepare
     from kafkapy.server.shared_cluster import SharedCluster
 
 __all__ = ["BrokerServer", "StartError"]
@@ -162,7 +165,7 @@ class BrokerServer:
         check_security(services.config)
         check_libraries(services.config)  # before anything is created in log.dirs
         raise_descriptor_limit()
-        for line in services.config.warnings():
+        for line in (*services.config.warnings(), *security_warnings(services.config)):
             log.warning(line)
         self._timer.start()
         logs = self._open_directories()
@@ -250,7 +253,19 @@ class BrokerServer:
             services.disk_pool,
             services.read_pools,
             services.clock,
+            prepare=self._secure(),
         )
+
+    def _secure(self) -> Mapping[str, Prepare]:
+        """Load the key and trust stores of the listeners. Return what prepares the connections of those with TLS or
+        SASL, by their names."""
+        services = self.services
+        if all(one.protocol == "PLAINTEXT" for one in services.config.listeners):
+            return {}  # and the start needs no TLS library
+        from kafkapy.server.secured_listeners import SecuredListeners
+
+        services.secured = SecuredListeners(services.config)
+        return services.secured.prepare()
 
     def _make_replicas(self, tree: Tree, fence: ControllerFence) -> None:
         services = self.services
@@ -426,9 +441,20 @@ class BrokerServer:
             max_connections_per_ip=config.max_connections_per_ip,
             overrides=config.max_connections_per_ip_overrides,
         )
+        self.reload_stores()
         self.services.topic_settings.refresh_all()
         if self._following is not None:
             self._following.resize()
+
+    def reload_stores(self) -> None:
+        """Use the key and trust stores that have changed, also if only a file has changed, for later connections.
+
+        If one of them cannot be used, log that and change nothing."""
+        if self.services.secured is not None:
+            try:
+                self.services.secured.reload(self.services.config)
+            except ConfigError as error:
+                log.error("the new key and trust stores are not used: %s", error)
 
     def _directory_failed(self, directory: Path, error: BaseException) -> None:
         if hasattr(self.services, "replicas"):
@@ -478,6 +504,8 @@ class BrokerServer:
             self._network.stop()
             if hasattr(self.services, "replicas"):
                 self.services.replicas.end_long_work()
+        if self.services.secured is not None:
+            self.services.secured.stop()
         if self._metrics is not None:
             self._metrics.stop()
         if self._isr_changes is not None:

@@ -70,6 +70,7 @@ class Peers:
             client_id=f"broker-{services.broker_id}-{purpose}",
             connect_timeout_s=services.config["socket.connection.setup.timeout.ms"] / 1000,
             receive_buffer=receive_buffer,
+            prepare=None if services.secured is None else services.secured.prepare_dial,
         )
 
     def address(self, broker_id: int) -> Address | None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
 _MANY = 100  # fewest partitions of a request that is encoded before the network thread sends it
-_PLAINTEXT = 0
+_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}  # SecurityProtocol.java
 _INT64 = struct.Struct(">q")
 # The versions that carry topic ids, which every broker since Kafka 2.8 serves.
 API_OF: dict[type, tuple[Api, tuple[int, int]]] = {
@@ -134,7 +134,7 @@ def _metadata_message(services: Services, request: MetadataRequest, version: int
         controller_epoch=request.controller_epoch,
         broker_epoch=request.broker_epoch,
         topic_states=_topic_states(make, request.partitions, partial(_leader, make.TopicStates.PartitionStates)),
-        live_brokers=[_live(make.LiveBrokers, one) for one in request.brokers],
+        live_brokers=[_live(services, make.LiveBrokers, one) for one in request.brokers],
     )
 
 
@@ -151,9 +151,15 @@ def _leader(make: Any, role: PartitionRole) -> Any:
     )
 
 
-def _live(make: Any, broker: LiveBroker) -> Any:
+def _live(services: Services, make: Any, broker: LiveBroker) -> Any:
+    # A listener name has the same protocol at all brokers, as clients and Kafka expect it.
     endpoints = [
-        make.Endpoints(port=port, host=host, listener=listener, security_protocol=_PLAINTEXT)
+        make.Endpoints(
+            port=port,
+            host=host,
+            listener=listener,
+            security_protocol=_PROTOCOLS[services.config.protocol_of(listener)],
+        )
         for listener, (host, port) in broker.endpoints.items()
     ]
     return make(id=broker.id, endpoints=endpoints, rack=broker.rack)

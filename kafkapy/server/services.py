@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kafkapy.server.following import Following
     from kafkapy.server.metrics.requests import RequestMeters
     from kafkapy.server.peers import Peers
+    from kafkapy.server.secured_listeners import SecuredListeners
 
 
 class Services:
@@ -74,6 +75,7 @@ class Services:
     read_pools: ReadPools
     replicas: ReplicaManager
     roles: Roles
+    secured: SecuredListeners | None = None  # None: all listeners are PLAINTEXT
     this: LiveBroker  # this broker, as its own clients see it
     throttles: ReplicationThrottles
     timer: Timer

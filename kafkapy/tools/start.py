@@ -87,13 +87,15 @@ def config_of(file: str | Path | None, overrides: dict[str, str], given_by: str 
 
 def serve(file: str | None, overrides: dict[str, str]) -> int:
     """Run a broker until the first SIGTERM or SIGINT, and return the exit code. A second signal ends the process at
-    once. Prints a line when the broker is ready.
+    once. Prints a line when the broker is ready. If it has a listener with TLS, SIGHUP has it load the key and trust
+    stores again.
 
     Raises ToolError when a running broker fails. If the broker cannot start, raises the error of the start.
     """
     gc.disable()  # until the broker is ready: collections during the imports would take a tenth of the start
     failures: list[str] = []
     signals: list[int] = []
+    hangups: list[int] = []
     # The interpreter writes to this pipe at the moment of a signal. Without it, a signal that comes just before the
     # main thread begins to wait would not wake it: Python's handlers run in the main thread only, between two of its
     # bytecodes.
@@ -112,14 +114,23 @@ def serve(file: str | None, overrides: dict[str, str]) -> int:
     def must_stop() -> bool:
         return bool(signals or failures)
 
-    def wait() -> None:
+    def on_hangup(number: int, frame: FrameType | None) -> None:
+        hangups.append(number)
+
+    def wait(reload: Callable[[], None]) -> None:
         while not must_stop():
             os.read(woken, 1)
+            if hangups:
+                hangups.clear()
+                reload()
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
     wake_before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     try:
-        _run(config_of(file, overrides), must_stop, wait, on_failure)
+        config = config_of(file, overrides)
+        if any(listener.has_tls for listener in config.listeners):
+            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, on_hangup)
+        _run(config, must_stop, wait, on_failure)
     finally:
         gc.enable()
         signal.set_wakeup_fd(wake_before)
@@ -135,7 +146,7 @@ def serve(file: str | None, overrides: dict[str, str]) -> int:
 def _run(
     config: "BrokerConfig",
     must_stop: Callable[[], bool],
-    wait: Callable[[], None],
+    wait: Callable[[Callable[[], None]], None],
     on_failure: Callable[[str], None],
 ) -> None:
     from kafkapy._ext.allocator import keep_freed
@@ -152,7 +163,7 @@ def _run(
         Thread(_freeze_logs, "after-loading", (server,)).start()
         if not must_stop():
             print(ready_line(server.listeners, config.log_dirs), flush=True)
-        wait()
+        wait(server.reload_stores)
     finally:
         server.stop()
 

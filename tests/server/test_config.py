@@ -122,10 +122,10 @@ def test_log_dir_stands_in_for_log_dirs() -> None:
 
 
 def test_unknown_settings_and_those_without_effect_are_named_once_each() -> None:
-    config = BrokerConfig({"no.such": "1", "num.io.threads": "4", "listener.name.in.ssl.keystore.location": "/k"})
+    config = BrokerConfig({"no.such": "1", "num.io.threads": "4", "listener.name.in.num.network.threads": "4"})
     assert config.warnings() == [
         "unknown settings, ignored: no.such",
-        "settings without effect in this broker: listener.name.in.ssl.keystore.location, num.io.threads",
+        "settings without effect in this broker: listener.name.in.num.network.threads, num.io.threads",
     ]
 
 
@@ -174,8 +174,8 @@ def test_passwords_and_unknown_values_are_not_shown() -> None:
         ({"log.cleaner.dedupe.buffer.size": "1048576"}, r"log\.cleaner\.dedupe\.buffer\.size=1048576: must be over"),
         ({"listeners": ""}, r"listeners=: must have a listener"),
         (
-            {"listeners": "SSL://:9092"},
-            r"listeners=SSL:.*: SSL is not supported: this broker only speaks PLAINTEXT",
+            {"listeners": "SASL_SSL://:9092"},
+            r"listeners=SASL_SSL:.*: SASL_SSL is not supported: this broker has no login by SASL yet",
         ),
         ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, r"clients cannot connect to 0\.0\.0\.0"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, r"advertised\.listeners=.*clients cannot connect"),

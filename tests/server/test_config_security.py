@@ -13,7 +13,7 @@ from tests.server.requests import start_broker
 
 EVERYTHING = "lets every client read, change and delete everything"
 NO_LOGIN = "lets every client in without a login"
-PLAIN = "everything as plain text"
+UNKNOWN_TLS = "this broker does not know this setting of TLS"
 NO_POLICY = "makes every topic and every change that a client asks for"
 
 
@@ -26,16 +26,13 @@ NO_POLICY = "makes every topic and every change that a client asks for"
         ("sasl.enabled.mechanisms", "SCRAM-SHA-256", NO_LOGIN),
         ("sasl.kerberos.service.name", "kafka", NO_LOGIN),
         ("sasl.of.a.newer.kafka", "1", NO_LOGIN),
+        ("ssl.of.a.newer.kafka", "1", UNKNOWN_TLS),
+        ("listener.name.external.ssl.of.a.newer.kafka", "1", UNKNOWN_TLS),
         ("create.topic.policy.class.name", "com.example.Policy", NO_POLICY),
         ("alter.config.policy.class.name", "com.example.Policy", NO_POLICY),
         ("principal.builder.class", "com.example.Builder", NO_LOGIN),
         ("connections.max.reauth.ms", "3600000", NO_LOGIN),
         ("delegation.token.secret.key", "xyzzy", NO_LOGIN),
-        ("ssl.keystore.location", "/etc/kafka/keystore.jks", PLAIN),
-        ("ssl.keystore.password", "xyzzy", PLAIN),
-        ("ssl.client.auth", "required", PLAIN),
-        ("listener.name.external.ssl.client.auth", "required", PLAIN),
-        ("listener.name.external.ssl.truststore.password", "xyzzy", PLAIN),
         ("listener.name.external.scram-sha-256.sasl.jaas.config", "xyzzy", NO_LOGIN),
         ("listener.name.external.oauthbearer.sasl.oauthbearer.jwks.endpoint.url", "https://h/", NO_LOGIN),
         ("listener.name.external.sasl.enabled.mechanisms", "PLAIN", NO_LOGIN),
@@ -78,14 +75,13 @@ def test_settings_that_protect_nothing_are_accepted(settings: dict[str, str]) ->
     [
         (
             {"listeners": "EXTERNAL://:9093", "listener.security.protocol.map": "EXTERNAL:SASL_SSL"},
-            "listeners=EXTERNAL://:9093: SASL_SSL is not supported: this broker only speaks PLAINTEXT, without "
-            "encryption and without a login; use PLAINTEXT if that is acceptable",
+            "listeners=EXTERNAL://:9093: SASL_SSL is not supported: this broker has no login by SASL yet; use SSL, or "
+            "PLAINTEXT if that is acceptable",
         ),
-        ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol=SSL: SSL is not supported: "),
         ({"security.inter.broker.protocol": "sasl_ssl"}, "security.inter.broker.protocol=sasl_ssl: "),
     ],
 )
-def test_only_the_protocol_plaintext_passes(settings: dict[str, str], message: str) -> None:
+def test_protocols_with_sasl_are_refused(settings: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         BrokerConfig(settings)
     assert str(refused.value).startswith(message)
@@ -95,26 +91,22 @@ def test_one_sentence_names_all_refused_security_settings() -> None:
     with pytest.raises(ConfigError) as refused:
         check(
             BrokerConfig(
-                {"authorizer.class.name": "Acl", "num.partitions": "3", "super.users": "User:a", "ssl.protocol": "TLS"}
+                {"authorizer.class.name": "Acl", "num.partitions": "3", "super.users": "User:a", "ssl.new": "x"}
             )
         )
     assert str(refused.value) == (
         "authorizer.class.name=Acl: authorization is not supported: this broker lets every client read, change and "
-        "delete everything; remove it if that is acceptable, and the other settings of that kind: super.users, "
-        "ssl.protocol"
+        "delete everything; remove it if that is acceptable, and the other settings of that kind: super.users, ssl.new"
     )
 
 
 @pytest.mark.parametrize(
     ("name", "value", "meaning"),
     [
-        ("ssl.client.auth", "required", PLAIN),
         ("sasl.enabled.mechanisms", "PLAIN", NO_LOGIN),
         ("principal.builder.class", "com.example.Builder", NO_LOGIN),
         ("super.users", "User:admin", EVERYTHING),
-        ("listener.name.plaintext.ssl.client.auth", "required", PLAIN),
         ("listener.name.plaintext.sasl.enabled.mechanisms", "PLAIN", NO_LOGIN),
-        ("listener.name.plaintext.ssl.keystore.password", "xyzzy", PLAIN),
         ("sasl.of.a.newer.kafka", "xyzzy", NO_LOGIN),
     ],
 )
@@ -152,9 +144,9 @@ def test_a_stored_security_setting_refuses_the_start(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("name", "is_refused"),
     [
-        ("ssl.keystore.location", True),
-        ("listener.name.in.ssl.keystore.location", True),
-        ("listener.name.external.ssl.keystore.location", False),  # a listener of another broker
+        ("sasl.enabled.mechanisms", True),
+        ("listener.name.in.sasl.enabled.mechanisms", True),
+        ("listener.name.external.sasl.enabled.mechanisms", False),  # a listener of another broker
         ("listener.name.internal.sasl.enabled.mechanisms", False),
     ],
 )

@@ -10,6 +10,7 @@ from kafkapy.metadata.cache import LiveBroker
 from kafkapy.metadata.roles import PartitionRole
 from kafkapy.protocol.apis import LEADER_AND_ISR, UPDATE_METADATA, Api
 from kafkapy.replica.links import Encoded
+from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.request_encoding import RequestEncoding
 
 BROKERS = [LiveBroker(one, {"PLAINTEXT": ("localhost", 9092 + one)}) for one in (1, 2)]
@@ -17,7 +18,8 @@ BROKERS = [LiveBroker(one, {"PLAINTEXT": ("localhost", 9092 + one)}) for one in 
 
 @pytest.fixture
 def encoding() -> RequestEncoding:
-    services: Any = SimpleNamespace(broker_id=0, config=SimpleNamespace(inter_broker_listener="PLAINTEXT"))
+    config = BrokerConfig({"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,EXTERNAL:SSL"})
+    services: Any = SimpleNamespace(broker_id=0, config=config)
     return RequestEncoding(services)
 
 
@@ -56,3 +58,10 @@ def test_large_roles_are_encoded_and_small_requests_are_not(encoding: RequestEnc
     assert [one.partition_index for one in request.topic_states[0].partition_states] == list(range(1000))
     for small in (RolesRequest(7, 11, roles(1), BROKERS), MetadataRequest(7, 11, BROKERS, roles(1))):
         assert not isinstance(encoding.of(small)(7), Encoded)
+
+
+def test_the_endpoints_of_an_update_have_the_protocols_of_their_listeners(encoding: RequestEncoding) -> None:
+    broker = LiveBroker(1, {"PLAINTEXT": ("inside", 9092), "EXTERNAL": ("outside", 9093)})
+    message = encoding.of(MetadataRequest(7, 1, [broker], roles(1)))(7)
+    endpoints = [(one.listener, one.security_protocol) for one in message.live_brokers[0].endpoints]
+    assert endpoints == [("PLAINTEXT", 0), ("EXTERNAL", 1)]

@@ -103,6 +103,8 @@ def network_settings(config: BrokerConfig) -> NetworkSettings:
         max_connections_per_ip_overrides=config.max_connections_per_ip_overrides,
         connections_max_idle_ms=config.connections_max_idle_ms,
         inter_broker_listener=config.inter_broker_listener,
+        authentication_timeout_ms=config["kafkapy.authentication.timeout.ms"],
+        max_connections_authenticating=config["kafkapy.max.connections.authenticating"],
         zero_copy=config.kafkapy_zero_copy_enable,
         read_ahead_bytes=config.kafkapy_read_ahead_bytes,
         read_ahead_max_bytes=config.kafkapy_read_ahead_max_bytes,

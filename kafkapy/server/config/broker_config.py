@@ -14,9 +14,20 @@ from kafkapy.log.config import LogConfig
 from kafkapy.log.versions import format_can_be_chosen, newest_format
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.config import rules as config_rules
-from kafkapy.server.config.keys import BROKER_KEYS, DEFAULT_VALUES, key_of, listener_base, rivals, shown
+from kafkapy.server.config.keys import (
+    BROKER_KEYS,
+    DEFAULT_VALUES,
+    LISTENER_PREFIX,
+    key_of,
+    listener_base,
+    rivals,
+    shown,
+)
 from kafkapy.server.config.listeners import Listener, parse_listeners, parse_per_ip, parse_protocol_map
 from kafkapy.server.config.properties import PropertiesError, load_properties
+
+# Settings that can be set for one listener begin with one of these. Others have no effect with a listener's prefix.
+EFFECTIVE_PER_LISTENER = ("ssl.",)
 
 __all__ = ["BrokerConfig", "ConfigError", "PropertiesError"]
 
@@ -111,6 +122,29 @@ class BrokerConfig:
         """Return the parsed value of a setting. Raise KeyError for an unknown name."""
         return self.values[name]
 
+    def given(self, name: str) -> str | None:
+        """Return the text that a setting was given, None if its default applies."""
+        return self._given.get(name)
+
+    def of_listener(self, listener: str, name: str, mechanism: str = "") -> Any:
+        """Return the parsed value of a setting for one listener, and one SASL mechanism if it is given.
+
+        That is the value of `listener.name.LISTENER.MECHANISM.NAME`, else of `listener.name.LISTENER.NAME`, else of
+        `NAME`.
+        """
+        text = self._given.get(self.name_in_use(listener, name, mechanism))
+        return self.values[name] if text is None else BROKER_KEYS[name].parse(text)
+
+    def name_in_use(self, listener: str, name: str, mechanism: str = "") -> str:
+        """Return the name under which a setting is given for one listener; `name` if it has no value of its own."""
+        prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+        names = (f"{prefix}{mechanism.lower()}.{name}", f"{prefix}{name}") if mechanism else (f"{prefix}{name}",)
+        return next((one for one in names if one in self._given), name)
+
+    def protocol_of(self, listener: str) -> str:
+        """Return the security protocol of a listener name, PLAINTEXT if the name is unknown."""
+        return self._protocols.get(listener.upper(), "PLAINTEXT")
+
     def is_set(self, name: str) -> bool:
         """Return True if the setting was given a value, False if it was not, so that its default applies."""
         return name in self._given
@@ -139,7 +173,7 @@ class BrokerConfig:
         value = key.parse(text)
         if base is None and name in BROKER_KEYS:
             self.values[name] = value
-        if base is not None or not key.effect:
+        if not key.effect or (base is not None and not base.startswith(EFFECTIVE_PER_LISTENER)):
             self.inert.append(name)
 
     def _derive(self) -> None:
@@ -157,6 +191,7 @@ class BrokerConfig:
         controllers = {name.strip().upper() for name in (self.values["controller.listener.names"] or "").split(",")}
         for name in controllers:
             protocols.setdefault(name, "PLAINTEXT")
+        self._protocols = protocols
         listeners = parse_listeners("listeners", self.values["listeners"], protocols)
         advertised = listeners
         if self.values["advertised.listeners"] is not None:

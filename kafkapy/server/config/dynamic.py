@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
 from kafkapy.metadata.configs import BROKERS, ConfigRegistry
 from kafkapy.metadata.tree import wait
+from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.config.alter import check_broker
 from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.dynamic_keys import fitting
@@ -74,6 +76,14 @@ class DynamicConfig:
         registry = self._registry
         return fitting(self._services.config, registry.broker_default(), registry.broker(self._services.broker_id))
 
+    def _check_stores(self, config: BrokerConfig) -> None:
+        """Raise KafkaError INVALID_REQUEST if a key or trust store of `config` has changed and cannot be used."""
+        if self._services.secured is not None:
+            try:
+                self._services.secured.check(config)
+            except ConfigError as error:
+                raise KafkaError(Errors.INVALID_REQUEST, str(error)) from None
+
     def alter(self, change: Change, *, per_broker: bool, validate_only: bool) -> None:
         """Replace this broker's dynamic settings, or the cluster-wide ones if `per_broker` is False, with the result of
         `change(current settings)`. This blocks until the settings are stored in the metadata tree.
@@ -85,7 +95,8 @@ class DynamicConfig:
             before, _ = self._with_stored()
             current = before.dynamic_broker if per_broker else before.dynamic_default
             values = change(current)
-            check_broker(before, values, per_broker=per_broker)
+            after = check_broker(before, values, per_broker=per_broker)
+            self._check_stores(after)
             if validate_only:
                 return
             # Stored settings that are ignored, such as a password that Kafka has encrypted, are kept unless changed.

@@ -12,7 +12,7 @@ from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.keys import DYNAMIC_ONLY_KEYS, key_of, listener_base, shown
 from kafkapy.server.config.security import protection
 
-# Key stores and trust stores can be replaced for one listener only.
+# Key stores and trust stores can be replaced for one listener only (SslConfigs.RECONFIGURABLE_CONFIGS).
 _PER_LISTENER = frozenset(
     {
         "ssl.key.password",
@@ -58,6 +58,8 @@ def problem(name: str, text: str, *, per_broker: bool) -> str | None:
         one_broker_only = key.mode == UpdateMode.PER_BROKER
     else:
         one_broker_only = base not in _LISTENER_DEFAULTS
+    if (base or name).startswith("ssl.") and base not in _PER_LISTENER:
+        return "cannot be changed while the broker runs"
     if one_broker_only and not per_broker:
         return "can only be changed for one broker; name the broker"
     if key.sensitive:

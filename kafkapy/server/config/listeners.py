@@ -9,8 +9,10 @@ from kafkapy.runtime.addresses import host_port
 from kafkapy.runtime.config_def import ConfigError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+TLS_PROTOCOLS = frozenset({"SSL", "SASL_SSL"})
+SASL_PROTOCOLS = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 # The protocols that this broker supports.
-SUPPORTED_PROTOCOLS = frozenset({"PLAINTEXT"})
+SUPPORTED_PROTOCOLS = frozenset({"PLAINTEXT", "SSL"})
 ANY_ADDRESSES = frozenset({"0.0.0.0", "::"})
 
 
@@ -22,6 +24,10 @@ class Listener(NamedTuple):
     host: str
     port: int
     protocol: str
+
+    @property
+    def has_tls(self) -> bool:
+        return self.protocol in TLS_PROTOCOLS
 
     def __str__(self) -> str:
         return f"{self.name}://{host_port(self.host, self.port)}"

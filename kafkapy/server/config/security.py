@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kafkapy.runtime.config_def import ConfigError
-from kafkapy.server.config.keys import LISTENER_PREFIX, key_of, listener_base, shown
-from kafkapy.server.config.listeners import SUPPORTED_PROTOCOLS
+from kafkapy.server.config.keys import BROKER_KEYS, LISTENER_PREFIX, key_of, listener_base, shown
+from kafkapy.server.config.listeners import SASL_PROTOCOLS, SUPPORTED_PROTOCOLS, Listener
 
 if TYPE_CHECKING:
     from kafkapy.server.config.broker_config import BrokerConfig
 
 _AUTHORIZATION = "authorization is not supported: this broker lets every client read, change and delete everything"
 _AUTHENTICATION = "authentication is not supported: this broker lets every client in without a login"
-_ENCRYPTION = "TLS is not supported: this broker sends and takes everything as plain text, and lets every client in"
+_UNKNOWN_TLS = "this broker does not know this setting of TLS, and cannot protect its clients in that way"
 _POLICIES = "policies in Java are not supported: this broker makes every topic and every change that a client asks for"
 _BY_NAME = {
     "authorizer.class.name": _AUTHORIZATION,
@@ -32,7 +32,9 @@ _BY_NAME = {
     "delegation.token.secret.key": _AUTHENTICATION,
     "delegation.token.master.key": _AUTHENTICATION,
 }
-_BY_FAMILY = {"sasl": _AUTHENTICATION, "ssl": _ENCRYPTION}
+_BY_FAMILY = {"sasl": _AUTHENTICATION, "ssl": _UNKNOWN_TLS}
+CLIENT_AUTH = "ssl.client.auth"
+_LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1", re.IGNORECASE)
 _FAMILY = re.compile(r"\b(sasl|ssl)\.")
 
 
@@ -87,8 +89,8 @@ def check_protocol(key: str, value: str, protocol: str) -> None:
         raise ConfigError(
             key,
             value,
-            f"{protocol} is not supported: this broker only speaks PLAINTEXT, without encryption and without a login; "
-            "use PLAINTEXT if that is acceptable",
+            f"{protocol} is not supported: this broker has no login by SASL yet; use SSL, or PLAINTEXT if that is "
+            "acceptable",
         )
 
 
@@ -102,4 +104,43 @@ def protection(name: str, text: str) -> str | None:
     if rule is None or not text.strip():
         return None
     key = key_of(name)
+    if key is not None and rule is _UNKNOWN_TLS:
+        return None
     return rule if key is None or key.parse(text) != key.default else None
+
+
+def tls_settings(config: BrokerConfig, listener: Listener) -> dict[str, Any]:
+    """Return the TLS settings of a listener, by their names without a prefix.
+
+    A SASL_SSL listener asks clients for certificates only if `listener.name.NAME.ssl.client.auth` says so, as in Kafka
+    (ChannelBuilders).
+    """
+    names = [name for name in BROKER_KEYS if name.startswith("ssl.") or name == "security.providers"]
+    settings = {name: config.of_listener(listener.name, name) for name in names}
+    if listener.protocol in SASL_PROTOCOLS and config.name_in_use(listener.name, CLIENT_AUTH) == CLIENT_AUTH:
+        settings[CLIENT_AUTH] = "none"
+    return settings
+
+
+def warnings(config: BrokerConfig) -> list[str]:
+    """Return lines to log at the start about what is not protected, though the settings look as if it were."""
+    lines = []
+    for listener in config.listeners:
+        ignores_client_auth = (
+            listener.protocol == "SASL_SSL"
+            and config[CLIENT_AUTH] != "none"
+            and config.name_in_use(listener.name, CLIENT_AUTH) == CLIENT_AUTH
+        )
+        if ignores_client_auth:
+            own = f"{LISTENER_PREFIX}{listener.name.lower()}.{CLIENT_AUTH}"
+            lines.append(
+                f"{CLIENT_AUTH}={config[CLIENT_AUTH]} does not count for the listener {listener.name}, because its "
+                f"protocol is SASL_SSL: set {own} if clients shall need certificates, too"
+            )
+        if not listener.has_tls and not _LOOPBACK.fullmatch(listener.host):
+            who = "" if listener.protocol in SASL_PROTOCOLS else ", and its clients need no login"
+            lines.append(
+                f"listener {listener} is open to other machines in plain text{who}: docs/security.md says how to "
+                "protect it"
+            )
+    return lines

@@ -31,6 +31,10 @@ CLASS_NAME = Rule("MODULE:CLASS or empty", _class_problem)
 ROWS: tuple[Row, ...] = (
     ("kafkapy.zero.copy.enable", T.BOOLEAN, True, None, MEDIUM, "E",
      "Whether fetched records are sent with sendfile; if not, they are read into memory and sent from there."),
+    ("kafkapy.authentication.timeout.ms", T.INT, 30000, Range(1), MEDIUM, "E",
+     "Time for the TLS handshake and the SASL login of a new connection together."),
+    ("kafkapy.max.connections.authenticating", T.INT, 2000, Range(1), MEDIUM, "E",
+     "Most connections that have not authenticated yet; of more, the oldest is closed."),
     ("kafkapy.metrics.listen", T.STRING, "", HOST_AND_PORT, MEDIUM, "E",
      "HOST:PORT on which metrics are served over HTTP in Prometheus format; empty: nowhere."),
     ("kafkapy.disk.pool.threads", T.INT, 4, Range(1, 256), MEDIUM, "E",
