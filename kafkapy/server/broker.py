@@ -264,7 +264,7 @@ class BrokerServer:
             return {}  # and the start needs no TLS library
         from kafkapy.server.secured_listeners import SecuredListeners
 
-        services.secured = SecuredListeners(services.config)
+        services.secured = SecuredListeners(services.config, services.counters)
         return services.secured.prepare()
 
     def _make_replicas(self, tree: Tree, fence: ControllerFence) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 import os
-import ssl
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
 
 from kafkapy.network.connection import ANONYMOUS
 from kafkapy.network.tls import TlsDialer, TlsListener
@@ -19,18 +21,20 @@ from kafkapy.runtime.config_def import ConfigError
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.logs import fields
 from kafkapy.security.tls.certificates import peer_name
-from kafkapy.security.tls.context import client_context, server_context
+from kafkapy.security.tls.context import client_context_of
 from kafkapy.security.tls.errors import StoreError
 from kafkapy.security.tls.mapping import SETTING as MAPPING_RULES
 from kafkapy.security.tls.mapping import PrincipalMapper
-from kafkapy.security.tls.stores import files_of
+from kafkapy.security.tls.reloading import ReloadableContext
 from kafkapy.server.config.keys import shown
-from kafkapy.server.config.listeners import SASL_PROTOCOLS, TLS_PROTOCOLS
+from kafkapy.server.config.listeners import SASL_PROTOCOLS
 from kafkapy.server.config.security import tls_settings
+from kafkapy.server.metrics.tls import METRICS
 
 if TYPE_CHECKING:
     from kafkapy.network.connection import Connection
     from kafkapy.network.transports import Prepare, Transport
+    from kafkapy.runtime.counters import Registry
     from kafkapy.server.config.broker_config import BrokerConfig
     from kafkapy.server.config.listeners import Listener
 
@@ -40,99 +44,96 @@ log = logging.getLogger("kafkapy.server.secured_listeners")
 HANDSHAKE_THREADS = max(1, (os.cpu_count() or 1) // 2)
 
 
-class _Loaded(NamedTuple):
-    """What the settings and files of one listener gave. `source` tells whether they have changed since."""
+class _Tls:
+    """The TLS of one listener: the context for its clients, and for the listener that brokers use among themselves also
+    the context for this broker's connections to the others."""
 
-    source: tuple[object, ...]
-    server: ssl.SSLContext
-    client: ssl.SSLContext | None  # for connections to other brokers
-    mapper: PrincipalMapper
+    def __init__(self, config: BrokerConfig, listener: Listener) -> None:
+        """Load the stores. Raises StoreError if they cannot be used."""
+        self.listener = listener
+        between_brokers = listener.name == config.inter_broker_listener
+        settings = tls_settings(config, listener)
+        self.server = ReloadableContext(settings, between_brokers=between_brokers)
+        self.client = ReloadableContext(settings, client_context_of) if between_brokers else None
+        self.mapper = PrincipalMapper(settings[MAPPING_RULES])
+
+    def check(self, config: BrokerConfig) -> None:
+        settings = tls_settings(config, self.listener)
+        self.server.check(settings)
+        if self.client is not None:
+            self.client.check(settings)
+
+    def reload(self, config: BrokerConfig) -> bool:
+        settings = tls_settings(config, self.listener)
+        if self.client is not None:
+            self.client.reload(settings)
+        return self.server.reload(settings)
+
+    def principal_of(self, certificate: bytes | None) -> str:
+        """Return the principal of a client with this certificate. Raises NoMatchingRule if the client must not log in
+        because no mapping rule matches."""
+        return ANONYMOUS if certificate is None else f"User:{self.mapper.name_of(peer_name(certificate))}"
 
 
 class SecuredListeners:
-    """The TLS contexts of the listeners, and the pool for handshakes. `stop` ends the pool's threads.
+    """The TLS contexts of the listeners, and the pool for handshakes. `stop` ends the pool's threads."""
 
-    Any thread may call all methods, but only one at a time `reload`.
-    """
-
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, counters: Registry) -> None:
         """Load all key and trust stores. Raises ConfigError, which names the setting, for one that cannot be used."""
         self._pool = DiskPool(HANDSHAKE_THREADS, "handshake")
         self._protocols = {one.name: one.protocol for one in config.listeners if one.protocol != "PLAINTEXT"}
         self._between_brokers = config.inter_broker_listener
-        self._loaded: dict[str, _Loaded] = {}
-        self._loaded = self._load_changed(config)
+        self._reloading = threading.Lock()
+        self._tls: dict[str, _Tls] = {}
+        for listener in config.listeners:
+            if listener.has_tls:
+                with _named(config, listener):
+                    tls = self._tls[listener.name] = _Tls(config, listener)
+                counters.register(METRICS["tls_certificate_days_left"], partial(_days_left, tls), listener.name)
 
     def check(self, config: BrokerConfig) -> None:
-        """Raise ConfigError if the stores of a listener have changed and cannot be used."""
-        self._load_changed(config)
+        """Raise ConfigError if a key or trust store has changed, and the change is not allowed or cannot be used."""
+        for tls in self._tls.values():
+            with _named(config, tls.listener):
+                tls.check(config)
 
     def reload(self, config: BrokerConfig) -> None:
         """Use the stores of `config` for later connections, also if only a file has changed.
 
         Raises ConfigError if one of them cannot be used; then nothing changes.
         """
-        changed = self._load_changed(config)
-        self._loaded.update(changed)
-        for name in changed:
-            log.info("later connections use the new key and trust stores", extra=fields(listener=name))
-
-    def _load_changed(self, config: BrokerConfig) -> dict[str, _Loaded]:
-        """Return what is loaded of the listeners whose settings or files have changed, by their names."""
-        changed = {}
-        for listener in config.listeners:
-            if listener.has_tls:
-                settings = tls_settings(config, listener)
-                source = _source(settings)
-                before = self._loaded.get(listener.name)
-                if before is None or before.source != source:
-                    try:
-                        changed[listener.name] = _Loaded(
-                            source,
-                            server_context(settings),
-                            client_context(settings) if listener.name == config.inter_broker_listener else None,
-                            PrincipalMapper(settings[MAPPING_RULES]),
-                        )
-                    except StoreError as error:
-                        raise _config_error(config, listener, error) from None
-        return changed
+        with self._reloading:
+            self.check(config)
+            for tls in self._tls.values():
+                with _named(config, tls.listener):
+                    if tls.reload(config):
+                        log.info("new connections use the new key and trust stores",
+                                 extra=fields(listener=tls.listener.name))  # fmt: skip
 
     def prepare(self) -> dict[str, Prepare]:
         """Return the functions that prepare new connections, by the names of the listeners that are not plain."""
         return {name: self._prepare(name, protocol) for name, protocol in self._protocols.items()}
 
     def _prepare(self, name: str, protocol: str) -> Prepare:
-        tls: TlsListener | None = None
-        if protocol in TLS_PROTOCOLS:
-            principal_of = None if protocol in SASL_PROTOCOLS else self._principal_of(name)
-            tls = TlsListener(lambda: self._loaded[name].server, self._pool, principal_of)
+        tls = self._tls.get(name)
+        handshakes: TlsListener | None = None
+        if tls is not None:
+            principal_of = None if protocol in SASL_PROTOCOLS else tls.principal_of
+            handshakes = TlsListener(lambda: tls.server.context, self._pool, principal_of)
 
         def prepare(conn: Connection) -> Transport | None:
             conn.processor.logins.begin(conn)
-            return tls.prepare(conn) if tls is not None else None
+            return handshakes.prepare(conn) if handshakes is not None else None
 
         return prepare
 
-    def _principal_of(self, name: str) -> Callable[[bytes | None], str]:
-        def principal_of(certificate: bytes | None) -> str:
-            if certificate is None:
-                return ANONYMOUS
-            return f"User:{self._loaded[name].mapper.name_of(peer_name(certificate))}"
-
-        return principal_of
-
     def prepare_dial(self, host: str) -> Prepare | None:
         """Return the function that prepares a connection to another broker at `host`. None: plain text."""
-        name = self._between_brokers
-        if self._protocols.get(name) not in TLS_PROTOCOLS:
+        tls = self._tls.get(self._between_brokers)
+        if tls is None or tls.client is None:
             return None
-
-        def context() -> ssl.SSLContext:
-            client = self._loaded[name].client
-            assert client is not None
-            return client
-
-        dialer = TlsDialer(context, self._pool)
+        client = tls.client
+        dialer = TlsDialer(lambda: client.context, self._pool)
         return lambda conn: dialer.prepare(conn, host)
 
     def stop(self) -> None:
@@ -140,20 +141,18 @@ class SecuredListeners:
         self._pool.stop()
 
 
-def _source(settings: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return the settings, and what tells whether a file of them has changed, for comparisons."""
-    files: list[tuple[object, ...]] = []
-    for path in files_of(settings):
-        try:
-            found = os.stat(path)
-            files.append((path, found.st_mtime_ns, found.st_size, found.st_ino))
-        except OSError:
-            files.append((path,))  # the error that matters comes when it is read
-    return repr(sorted(settings.items())), tuple(files)
+def _days_left(tls: _Tls) -> float:
+    days = tls.server.days_left()
+    return float("nan") if days is None else days
 
 
-def _config_error(config: BrokerConfig, listener: Listener, error: StoreError) -> ConfigError:
-    """Return the error with the name that the setting has in the file."""
-    name = config.name_in_use(listener.name, error.setting)
-    value = config.given(name)
-    return ConfigError(name, shown(name, value) if value is not None else "", error.reason)
+@contextmanager
+def _named(config: BrokerConfig, listener: Listener) -> Iterator[None]:
+    """Context manager that raises ConfigError for a StoreError, with the name that the setting has in the file."""
+    try:
+        yield
+    except StoreError as error:
+        name = config.name_in_use(listener.name, error.setting)
+        value = config.given(name)
+        shown_value = shown(name, value) if value is not None else ""
+        raise ConfigError(name, shown_value, f"{error.reason} (listener {listener.name})") from None

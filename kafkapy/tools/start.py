@@ -163,7 +163,7 @@ def _run(
         Thread(_freeze_logs, "after-loading", (server,)).start()
         if not must_stop():
             print(ready_line(server.listeners, config.log_dirs), flush=True)
-        wait(server.reload_stores)
+        wait(lambda: server.reload_stores())  # looked up when it is needed
     finally:
         server.stop()
 

@@ -1,5 +1,7 @@
 """docs/metrics.md compared with the pages that brokers and mirrors serve."""
 
+import socket
+import ssl
 import urllib.request
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from kafkapy.mirror.counts import Counts
 from kafkapy.mirror.metrics import metrics_page
 from kafkapy.protocol.apis import FETCH
 from kafkapy.tools.metrics_docs import BROKER_TABLES, MIRROR_TABLE, page
+from tests.harness.certificates import Pki, pem
 from tests.harness.wire import Wire
 from tests.server.requests import batch, fetch_request, make_topic, metrics_address, produce, start_broker
 
@@ -27,9 +30,15 @@ def test_no_metric_is_in_two_tables():
 
 
 def test_a_broker_serves_the_metrics_of_its_tables_and_no_others(tmp_path):
-    server = start_broker(tmp_path, kafkapy_metrics_listen="127.0.0.1:0")
+    pki = Pki()
+    stores = {name.replace(".", "_"): value for name, value in pki.server.settings(tmp_path / "stores").items()}
+    listeners = "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"
+    server = start_broker(tmp_path / "data", listeners=listeners, kafkapy_metrics_listen="127.0.0.1:0", **stores)
     try:
-        wire = Wire(server.bootstrap_servers)
+        plain, secured = server.bootstrap_servers.split(",")
+        for sent in (b"", b"no TLS", None):
+            connect(secured, pki, sent)
+        wire = Wire(plain)
         make_topic(wire, "t")
         produce(wire, "t", batch(b"value"))
         produce(wire, "unknown", batch(b"value"))
@@ -39,6 +48,22 @@ def test_a_broker_serves_the_metrics_of_its_tables_and_no_others(tmp_path):
     finally:
         server.stop()
     assert shown == defined(BROKER)
+
+
+def connect(address, pki, sent):
+    """Connect to a TLS listener and send some bytes, or do the handshake if `sent` is None. Return when the broker has
+    closed the connection, or has finished the handshake."""
+    host, _, port = address.partition(":")
+    with socket.create_connection((host, int(port))) as plain:
+        if sent is None:
+            context = ssl.create_default_context(cadata=pem(pki.authority.certificate))
+            with context.wrap_socket(plain, server_hostname=host) as tls:
+                tls.sendall(b"\xff\xff\xff\xff")  # not a frame
+                assert tls.recv(1) == b""
+        else:
+            plain.sendall(sent)
+            plain.shutdown(socket.SHUT_WR)
+            assert plain.recv(1) == b""
 
 
 def test_a_mirror_serves_the_metrics_of_its_table_and_no_others():

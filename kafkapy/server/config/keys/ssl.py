@@ -7,9 +7,9 @@ from kafkapy.runtime.config_def import OneOf
 from kafkapy.server.config.keys.row import LOW, MEDIUM, Row
 
 ROWS: tuple[Row, ...] = (
-    ("ssl.allow.dn.changes", T.BOOLEAN, False, None, LOW, "",
+    ("ssl.allow.dn.changes", T.BOOLEAN, False, None, LOW, "E",
      "Whether a new key store may have a different distinguished name."),
-    ("ssl.allow.san.changes", T.BOOLEAN, False, None, LOW, "",
+    ("ssl.allow.san.changes", T.BOOLEAN, False, None, LOW, "E",
      "Whether a new key store may have different alternative names."),
     ("ssl.cipher.suites", T.LIST, [], None, MEDIUM, "EB", "Cipher suites to offer; empty: those of the TLS library."),
     ("ssl.client.auth", T.STRING, "none", OneOf("required", "requested", "none"), MEDIUM, "EB",

@@ -1,0 +1,286 @@
+"""Brokers with TLS listeners: each listener's settings, principals, addresses, certificates changed at run time."""
+
+import signal
+import socket
+import ssl
+import threading
+from pathlib import Path
+
+import pytest
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol.apis import DESCRIBE_CONFIGS, METADATA
+from kafkapy.runtime.config_def import ConfigError
+from kafkapy.server.broker import BrokerServer
+from kafkapy.server.config.alter import SET, broker_operations
+from kafkapy.server.config.broker_config import BrokerConfig
+from kafkapy.server.config.security import warnings
+from tests.harness import brokers
+from tests.harness.certificates import Issued, Pki, pem
+from tests.harness.wire import Wire
+from tests.server.requests import batch, make_topic, produce
+
+BOTH = "PLAINTEXT://127.0.0.1:0,SSL://localhost:0"
+
+
+@pytest.fixture(scope="module")
+def pki():
+    return Pki()
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Return a function that starts a broker with these settings."""
+    servers = []
+
+    def begin(settings):
+        server = BrokerServer(BrokerConfig({"log.dirs": str(tmp_path / "data"), "broker.id": "0", **settings}))
+        servers.append(server)
+        server.start()
+        server.wait_until_loaded()
+        return server
+
+    yield begin
+    for server in servers:
+        server.stop()
+
+
+def context_of(pki, directory, issued=None):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=pem(pki.authority.certificate))
+    if issued is not None:
+        context.load_cert_chain(issued.settings(directory, name=f"{id(issued)}")["ssl.keystore.location"])
+    return context
+
+
+def address_of(server, listener):
+    return next(one.partition("://")[2] for one in server.listeners if one.startswith(f"{listener}:"))
+
+
+def shown_certificate(address, context):
+    host, _, port = address.rpartition(":")
+    with (
+        socket.create_connection((host, int(port))) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as tls,
+    ):
+        return tls.getpeercert(binary_form=True)
+
+
+class TlsWire(Wire):
+    """A connection with TLS."""
+
+    def __init__(self, address, context):
+        super().__init__(address)
+        self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
+
+
+@pytest.fixture
+def principals(monkeypatch):
+    """Return a list to which the principal of each request is added."""
+    found = []
+
+    def noted(call, request):
+        found.append(call.connection.principal)
+
+    from kafkapy.server.handlers import metadata
+
+    handle = metadata._look_up
+
+    def look_up(broker, call, request):
+        noted(call, request)
+        return handle(broker, call, request)
+
+    monkeypatch.setattr(metadata, "_look_up", look_up)
+    return found
+
+
+def test_a_client_gets_the_addresses_of_its_own_listener(start, pki, tmp_path):
+    server = start({"listeners": BOTH, **pki.server.settings(tmp_path)})
+    with (
+        Wire(address_of(server, "PLAINTEXT")) as plain,
+        TlsWire(address_of(server, "SSL"), context_of(pki, tmp_path)) as tls,
+    ):
+        make_topic(plain, "t")
+        for wire, listener in ((plain, "PLAINTEXT"), (tls, "SSL")):
+            assert produce(wire, "t", batch(b"value")).error_code == Errors.NONE
+            (node,) = wire.call(METADATA, 12, METADATA.Request()).brokers
+            assert f"{node.host}:{node.port}" == address_of(server, listener)
+
+
+def test_each_listener_has_its_own_settings(start, pki, tmp_path, principals):
+    """IN needs certificates, and maps them to names; OUT asks for none; FREE takes what comes."""
+    other = pki.authority.issue("CN=outside", names=["localhost"])
+    out = {f"listener.name.out.{name}": value for name, value in other.settings(tmp_path / "out").items()}
+    settings = {
+        "listeners": "IN://localhost:0,OUT://localhost:0,FREE://localhost:0",
+        "listener.security.protocol.map": "IN:SSL,OUT:SSL,FREE:SSL",
+        "inter.broker.listener.name": "IN",
+        "ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": r"RULE:^CN=([^,]+),OU=Test.*$/$1/U,DEFAULT",
+        "listener.name.out.ssl.client.auth": "none",
+        "listener.name.free.ssl.client.auth": "requested",
+        "listener.name.free.ssl.principal.mapping.rules": "DEFAULT",
+        **pki.server.settings(tmp_path, trusted=[pki.authority]),
+        **out,
+    }
+    server = start(settings)
+    anybody, alice = context_of(pki, tmp_path), context_of(pki, tmp_path, pki.client)
+    assert shown_certificate(address_of(server, "IN"), alice) == pki.server.der
+    assert shown_certificate(address_of(server, "OUT"), anybody) == other.der
+    for listener, context in (("IN", alice), ("OUT", alice), ("FREE", alice), ("FREE", anybody)):
+        with TlsWire(address_of(server, listener), context) as wire:
+            wire.call(METADATA, 12, METADATA.Request())
+    assert principals == ["User:ALICE", "User:ANONYMOUS", "User:CN=alice,OU=Test,O=Acme", "User:ANONYMOUS"]
+    with pytest.raises(OSError, match=r"(?i)alert|reset"), TlsWire(address_of(server, "IN"), anybody) as wire:
+        wire.call(METADATA, 12, METADATA.Request())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, r"ssl\.keystore\.location=: not set"),
+        ({"ssl.keystore.location": "/none"}, r"ssl\.keystore\.location=/none: .*/none cannot be read.*listener SSL"),
+        (
+            {"ssl.keystore.location": "/none", "listener.name.ssl.ssl.keystore.location": "/nor.this"},
+            r"listener\.name\.ssl\.ssl\.keystore\.location=/nor\.this: ",
+        ),
+        ({"ssl.keystore.password": "xyzzy"}, r"ssl\.keystore\.password=(?!xyzzy).*: set, but"),
+    ],
+)
+def test_stores_that_cannot_be_used_refuse_the_start(start, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        start({"listeners": BOTH, **settings})
+
+
+def test_mapping_rules_that_cannot_be_used_refuse_the_start(start, pki, tmp_path):
+    with pytest.raises(ConfigError, match=r"ssl\.principal\.mapping\.rules=RULE:\(/x/: "):
+        start({"listeners": BOTH, "ssl.principal.mapping.rules": "RULE:(/x/", **pki.server.settings(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"listeners": "PLAINTEXT://127.0.0.1:9092"}, None),
+        ({"listeners": "PLAINTEXT://localhost:9092"}, None),
+        ({"listeners": "PLAINTEXT://[::1]:9092"}, None),
+        ({"listeners": "SSL://:9092", "security.inter.broker.protocol": "SSL"}, None),
+        ({"listeners": "PLAINTEXT://:9092"}, "PLAINTEXT://:9092 is open to other machines in plain text, and its "),
+        ({"listeners": "PLAINTEXT://10.0.0.7:9092"}, "PLAINTEXT://10.0.0.7:9092 is open to other machines"),
+    ],
+)
+def test_a_plain_listener_for_other_machines_is_a_warning(settings, message):
+    lines = warnings(BrokerConfig(settings))
+    assert lines == [] if message is None else len(lines) == 1 and message in lines[0]
+
+
+def test_certificates_change_with_an_alteration_of_the_listener_s_settings(start, pki, tmp_path):
+    prefix = "listener.name.ssl."
+    first = {prefix + name: value for name, value in pki.server.settings(tmp_path).items()}
+    server = start({"listeners": BOTH, **first})
+    address, context = address_of(server, "SSL"), context_of(pki, tmp_path)
+
+    def alter(*operations, validate_only=False):
+        server.services.dynamic_config.alter(
+            lambda current: broker_operations(current, [(prefix + name, SET, value) for name, value in operations]),
+            per_broker=True,
+            validate_only=validate_only,
+        )
+
+    renewed = pki.authority.issue("CN=broker,OU=Test,O=Acme", names=["localhost", "127.0.0.1", "::1"])
+    path = renewed.settings(tmp_path / "renewed")["ssl.keystore.location"]
+    with TlsWire(address, context) as before:
+        alter(("ssl.keystore.location", path), validate_only=True)
+        assert shown_certificate(address, context) == pki.server.der
+        alter(("ssl.keystore.location", path))
+        assert shown_certificate(address, context) == renewed.der
+        # The same path again, with another file behind it.
+        again = pki.authority.issue("CN=broker,OU=Test,O=Acme", names=["localhost", "127.0.0.1", "::1"])
+        replace(path, again)
+        alter(("ssl.keystore.location", path))
+        assert shown_certificate(address, context) == again.der
+        for location, reason in (
+            ("/none", "cannot be read"),
+            (write(tmp_path, pki.stranger), "the new certificate is for"),
+        ):
+            with pytest.raises(KafkaError, match=reason) as refused:
+                alter(("ssl.keystore.location", location))
+            assert refused.value.code == Errors.INVALID_REQUEST
+            assert shown_certificate(address, context) == again.der
+            assert server.services.config.dynamic_broker == {prefix + "ssl.keystore.location": path}
+        before.call(METADATA, 12, METADATA.Request())
+    server.stop()
+    server = start({"listeners": BOTH, **first})  # the stored setting counts
+    assert shown_certificate(address_of(server, "SSL"), context) == again.der
+
+
+def replace(path: str, issued: Issued) -> None:
+    new = Path(path).with_suffix(".new")
+    new.write_text(issued.pem())
+    new.replace(path)
+
+
+def write(directory: Path, issued: Issued) -> str:
+    return issued.settings(directory / "other")["ssl.keystore.location"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("listener.name.ssl.ssl.client.auth", "required", "cannot be changed while the broker runs"),
+        ("ssl.client.auth", "required", "cannot be changed while the broker runs"),
+        ("ssl.keystore.location", "/k", "can only be changed for one listener"),
+    ],
+)
+def test_settings_that_need_a_restart_are_refused(start, pki, tmp_path, name, value, message):
+    server = start({"listeners": BOTH, **pki.server.settings(tmp_path)})
+    with pytest.raises(KafkaError, match=message):
+        server.services.dynamic_config.alter(
+            lambda current: broker_operations(current, [(name, SET, value)]), per_broker=True, validate_only=False
+        )
+
+
+def test_described_settings_hide_passwords(start, pki, tmp_path):
+    settings = pki.server.settings(tmp_path, password="xyzzy")
+    server = start({"listeners": BOTH, **settings, "listener.name.ssl.ssl.key.password": "xyzzy"})
+    with TlsWire(address_of(server, "SSL"), context_of(pki, tmp_path)) as wire:
+        make = DESCRIBE_CONFIGS.Request
+        response = wire.call(
+            DESCRIBE_CONFIGS,
+            4,
+            make(resources=[make.Resources(resource_type=4, resource_name="0")], include_synonyms=True),
+        )
+    found = {one.name: one for one in response.results[0].configs}
+    assert found["listener.name.ssl.ssl.key.password"].is_sensitive
+    assert found["ssl.keystore.location"].value == settings["ssl.keystore.location"]
+    assert "xyzzy" not in repr(response)
+
+
+def test_sighup_loads_certificates_again(pki, tmp_path):
+    """Also while clients are connected, and not if the new file is damaged."""
+    settings = pki.server.settings(tmp_path)
+    broker = brokers.KafkapyBroker(tmp_path / "broker", {"listeners": BOTH, **settings})
+    try:
+        address, context = broker.ready["addresses"].rpartition("://")[2], context_of(pki, tmp_path)
+        assert shown_certificate(address, context) == pki.server.der
+        renewed = pki.authority.issue("CN=broker,OU=Test,O=Acme", names=["localhost", "127.0.0.1", "::1"])
+        with TlsWire(address, context) as before:
+            replace(settings["ssl.keystore.location"], renewed)
+            broker.process.child.send_signal(signal.SIGHUP)
+            until(lambda: shown_certificate(address, context) == renewed.der)
+            before.call(METADATA, 12, METADATA.Request())
+        Path(settings["ssl.keystore.location"]).write_text("damaged")
+        broker.process.child.send_signal(signal.SIGHUP)
+        until(lambda: "the new key and trust stores are not used" in broker.process.output)
+        assert shown_certificate(address, context) == renewed.der
+    finally:
+        broker.stop()
+
+
+def until(condition):
+    """Return when the condition is true, for changes by another process."""
+    pause = threading.Event()
+    for _ in range(2000):
+        if condition():
+            return
+        pause.wait(0.01)
+    raise AssertionError("it did not come true")
