@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,6 @@ from kafkapy.runtime.config_def import ConfigError
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.logs import fields
 from kafkapy.security.tls.certificates import peer_name
-from kafkapy.security.tls.context import client_context_of
 from kafkapy.security.tls.errors import StoreError
 from kafkapy.security.tls.mapping import SETTING as MAPPING_RULES
 from kafkapy.security.tls.mapping import PrincipalMapper
@@ -45,29 +45,14 @@ HANDSHAKE_THREADS = max(1, (os.cpu_count() or 1) // 2)
 
 
 class _Tls:
-    """The TLS of one listener: the context for its clients, and for the listener that brokers use among themselves also
-    the context for this broker's connections to the others."""
+    """The TLS of one listener."""
 
     def __init__(self, config: BrokerConfig, listener: Listener) -> None:
         """Load the stores. Raises StoreError if they cannot be used."""
         self.listener = listener
-        between_brokers = listener.name == config.inter_broker_listener
         settings = tls_settings(config, listener)
-        self.server = ReloadableContext(settings, between_brokers=between_brokers)
-        self.client = ReloadableContext(settings, client_context_of) if between_brokers else None
+        self.stores = ReloadableContext(settings, between_brokers=listener.name == config.inter_broker_listener)
         self.mapper = PrincipalMapper(settings[MAPPING_RULES])
-
-    def check(self, config: BrokerConfig) -> None:
-        settings = tls_settings(config, self.listener)
-        self.server.check(settings)
-        if self.client is not None:
-            self.client.check(settings)
-
-    def reload(self, config: BrokerConfig) -> bool:
-        settings = tls_settings(config, self.listener)
-        if self.client is not None:
-            self.client.reload(settings)
-        return self.server.reload(settings)
 
     def principal_of(self, certificate: bytes | None) -> str:
         """Return the principal of a client with this certificate. Raises NoMatchingRule if the client must not log in
@@ -95,7 +80,7 @@ class SecuredListeners:
         """Raise ConfigError if a key or trust store has changed, and the change is not allowed or cannot be used."""
         for tls in self._tls.values():
             with _named(config, tls.listener):
-                tls.check(config)
+                tls.stores.check(tls_settings(config, tls.listener))
 
     def reload(self, config: BrokerConfig) -> None:
         """Use the stores of `config` for later connections, also if only a file has changed.
@@ -106,7 +91,7 @@ class SecuredListeners:
             self.check(config)
             for tls in self._tls.values():
                 with _named(config, tls.listener):
-                    if tls.reload(config):
+                    if tls.stores.reload(tls_settings(config, tls.listener)):
                         log.info("new connections use the new key and trust stores",
                                  extra=fields(listener=tls.listener.name))  # fmt: skip
 
@@ -119,7 +104,7 @@ class SecuredListeners:
         handshakes: TlsListener | None = None
         if tls is not None:
             principal_of = None if protocol in SASL_PROTOCOLS else tls.principal_of
-            handshakes = TlsListener(lambda: tls.server.context, self._pool, principal_of)
+            handshakes = TlsListener(lambda: tls.stores.context, self._pool, principal_of)
 
         def prepare(conn: Connection) -> Transport | None:
             conn.processor.logins.begin(conn)
@@ -130,10 +115,14 @@ class SecuredListeners:
     def prepare_dial(self, host: str) -> Prepare | None:
         """Return the function that prepares a connection to another broker at `host`. None: plain text."""
         tls = self._tls.get(self._between_brokers)
-        if tls is None or tls.client is None:
+        if tls is None:
             return None
-        client = tls.client
-        dialer = TlsDialer(lambda: client.context, self._pool)
+
+        def context() -> ssl.SSLContext:
+            assert tls.stores.client is not None
+            return tls.stores.client
+
+        dialer = TlsDialer(context, self._pool)
         return lambda conn: dialer.prepare(conn, host)
 
     def stop(self) -> None:
@@ -142,7 +131,7 @@ class SecuredListeners:
 
 
 def _days_left(tls: _Tls) -> float:
-    days = tls.server.days_left()
+    days = tls.stores.days_left()
     return float("nan") if days is None else days
 
 
