@@ -386,6 +386,7 @@ def test_many_records_of_a_handshake_end_it(serve_tls: ServeTls, caplog: pytest.
     with suppress(ConnectionError):
         for at in range(len(hello)):
             client.sock.sendall(b"\x16\3\1\0\1" + hello[at : at + 1])
+    until(lambda: failures(running) == 1)
     until(lambda: running.server.connections == 0)
     assert lines(caplog) == ["authentication failed: its handshake has more than 64 records"]
 
