@@ -381,6 +381,14 @@ def test_a_trust_store_trusts_what_it_holds_also_an_intermediate_authority_or_a_
         handshake(context, client_context(trust_settings(tmp_path / str(number), [trusted])), "localhost")
 
 
+def test_a_trusted_certificate_of_a_server_cannot_vouch_for_others(tmp_path: Path) -> None:
+    server = Authority.root().issue("CN=broker", names=["localhost"])
+    forged = Authority(server.certificate, server.key).issue("CN=forged", names=["localhost"])
+    client = client_context(trust_settings(tmp_path, [server]))
+    with pytest.raises(TrialError, match="the client refuses the server"):
+        handshake(server_context(forged.settings(tmp_path)), client, "localhost")
+
+
 def test_a_key_store_as_trust_store_trusts_its_certificate_but_not_the_authorities_above(tmp_path: Path) -> None:
     """As in Java: whoever uses the key store as trust store would otherwise trust all that its authority signed."""
     root = Authority.root()
