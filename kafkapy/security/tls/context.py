@@ -5,7 +5,7 @@ import os
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -76,23 +76,24 @@ def server_context_of(settings: Mapping[str, Any], stores: Stores) -> ssl.SSLCon
     context = _context(ssl.PROTOCOL_TLS_SERVER, settings)
     if stores.keys is None:
         raise StoreError(KEY_STORE, "not set: a TLS listener needs a private key with a certificate")
-    _use(context, stores.keys)
-    if any(cipher["name"].startswith("DHE-") for cipher in context.get_ciphers()) and text(settings, SUITES):
-        with _in_memory(_DH_PARAMETERS) as path:
-            context.load_dh_params(path)
     auth = (text(settings, CLIENT_AUTH) or "none").lower()
     if auth not in _VERIFY_MODES:
         raise StoreError(CLIENT_AUTH, f"{auth!r} is none of {', '.join(_VERIFY_MODES)}")
+    _use(context, stores.keys if auth == "none" else _with_issuers(stores.keys, stores.trust))
+    if any(cipher["name"].startswith("DHE-") for cipher in context.get_ciphers()) and text(settings, SUITES):
+        with _in_memory(_DH_PARAMETERS) as path:
+            context.load_dh_params(path)
     context.verify_mode = _VERIFY_MODES[auth]
-    if auth != "none" and stores.trust is None:
-        log.warning(
-            "%s is %s, but %s is not set: clients with a certificate of any authority that this system trusts can "
-            "connect, as with Apache Kafka",
-            CLIENT_AUTH,
-            auth,
-            TRUST_STORE,
-        )
-    _trust(context, stores.trust, ssl.Purpose.CLIENT_AUTH, needed=auth != "none")
+    if auth != "none":
+        if stores.trust is None:
+            log.warning(
+                "%s is %s, but %s is not set: clients with a certificate of any authority that this system trusts can "
+                "connect, as with Apache Kafka",
+                CLIENT_AUTH,
+                auth,
+                TRUST_STORE,
+            )
+        _trust(context, stores.trust, ssl.Purpose.CLIENT_AUTH)
     return context
 
 
@@ -106,9 +107,25 @@ def client_context_of(settings: Mapping[str, Any], stores: Stores) -> ssl.SSLCon
     context.check_hostname = algorithm == "https"
     context.verify_mode = ssl.CERT_REQUIRED
     if stores.keys is not None:
-        _use(context, stores.keys)
-    _trust(context, stores.trust, ssl.Purpose.SERVER_AUTH, needed=True)
+        _use(context, _with_issuers(stores.keys, stores.trust))
+    _trust(context, stores.trust, ssl.Purpose.SERVER_AUTH)
     return context
+
+
+def _with_issuers(keys: KeyStore, trust: TrustStore | None) -> KeyStore:
+    """Return the key store. If its chain is only one certificate, the issuers that the trust store has come after it.
+
+    OpenSSL would look for them, and verify the chain, in every handshake: a quarter more CPU time with an EC key.
+    """
+    if len(keys.chain) > 1 or trust is None:
+        return keys
+    issuers = {one.subject_der: one for one in trust.certificates}
+    chain = [keys.chain[0]]
+    while not chain[-1].is_self_issued and chain[-1].issuer_der in issuers:
+        chain.append(issuers.pop(chain[-1].issuer_der))
+    if len(chain) > 2 and chain[-1].is_self_issued:
+        del chain[-1]  # the other side has the root
+    return replace(keys, chain=tuple(chain))
 
 
 def _context(protocol: int, settings: Mapping[str, Any]) -> ssl.SSLContext:
@@ -121,10 +138,9 @@ def _context(protocol: int, settings: Mapping[str, Any]) -> ssl.SSLContext:
     return context
 
 
-def _trust(context: ssl.SSLContext, trust: TrustStore | None, purpose: ssl.Purpose, *, needed: bool) -> None:
+def _trust(context: ssl.SSLContext, trust: TrustStore | None, purpose: ssl.Purpose) -> None:
     if trust is None:
-        if needed:
-            context.load_default_certs(purpose)
+        context.load_default_certs(purpose)
         return
     try:
         context.load_verify_locations(cadata=b"".join(one.der for one in trust.certificates))

@@ -1,5 +1,6 @@
 """TLS contexts from Kafka's settings: stores in every form, what is offered, who is trusted, and what is refused."""
 
+import _ssl
 import os
 import ssl
 import subprocess
@@ -345,6 +346,29 @@ class TestClientCertificates:
         for client in (pki.stranger, pki.authority.expired("CN=old"), self_signed("CN=alice"), server_only):
             with pytest.raises(TrialError, match="the server refuses the client"):
                 self.connect(pki, tmp_path, version, auth, client)
+
+
+def test_the_chain_that_is_sent_has_the_issuers_that_the_trust_store_has(tmp_path: Path) -> None:
+    """A context with a trust store and a single certificate would verify the chain in each handshake to find them."""
+    root = Authority.root("Root")
+    middle = root.intermediate("Middle")
+    low, high = (authority.issue("CN=broker", names=["localhost"]) for authority in (middle, root))
+    alone = Issued(low.certificate, low.key)
+    for number, (issued, trusted, auth, expected) in enumerate(
+        [
+            (high, [root], "none", ["CN=broker"]),
+            (high, [root], "requested", ["CN=broker", "CN=Root"]),
+            (high, [middle], "requested", ["CN=broker"]),
+            (low, [root], "requested", ["CN=broker", "CN=Middle"]),
+            (alone, [root, middle], "requested", ["CN=broker", "CN=Middle"]),
+            (alone, [root, middle], "none", ["CN=broker"]),
+        ]
+    ):
+        settings = issued.settings(tmp_path / str(number), trusted=trusted) | {"ssl.client.auth": auth}
+        client = client_context(trust_settings(tmp_path, [root, middle]))
+        end = _client_end(server_context(settings), client, None)
+        sent = end._sslobj.get_unverified_chain()  # type: ignore[attr-defined]
+        assert [peer_name(one.public_bytes(_ssl.ENCODING_DER)) for one in sent] == expected, number
 
 
 def test_a_client_verifies_the_server(pki: Pki, tmp_path: Path) -> None:
