@@ -93,6 +93,8 @@ class MetadataCache:
         self.on_deleted: Callable[[str, Collection[int]], object] = lambda topic, partitions: None
         # Called with the id of a controller after another broker has taken its place.
         self.on_controller_replaced: Callable[[int], object] = lambda controller_id: None
+        # Called with the ids of brokers that are not alive any more.
+        self.on_brokers_gone: Callable[[Collection[int]], object] = lambda broker_ids: None
         self._lock = threading.Lock()
         self._brokers = _Brokers()
         self._waiting: dict[Callable[[], object], None] = {}  # called in this order when brokers are known
@@ -176,12 +178,15 @@ class MetadataCache:
         found = _Brokers(brokers)
         with self._lock:
             before = self.controller_id
+            gone = self._brokers.by_id.keys() - found.by_id.keys()
             self.controller_id, self._brokers = controller_id, found
             waiting: dict[Callable[[], object], None] = {}
             if found.by_id:
                 waiting, self._waiting = self._waiting, {}
         if before not in (NO_CONTROLLER, controller_id):
             self.on_controller_replaced(before)
+        if gone:
+            self.on_brokers_gone(gone)
         for call in waiting:
             try:
                 call()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from kafkapy.errors import Errors, KafkaError, name_of
 from kafkapy.log.partition_log import PartitionLog
@@ -85,6 +85,7 @@ class InSyncReplicas:
     __slots__ = (
         "_broker_id",
         "_env",
+        "_ineligible",
         "_leader_epoch",
         "_lock",
         "_log",
@@ -116,6 +117,7 @@ class InSyncReplicas:
         # with this lock may take the log's short locks, such as that of the high watermark, but never the log's lock.
         self._lock = threading.Lock()
         self._pending: IsrChange | None = None  # the change that the controller is asked for
+        self._ineligible: frozenset[int] = frozenset()  # followers that the controller refuses, as they shut down
         self.epoch_start = epoch_start
         self.replicas = tuple(replicas)
         self.state = IsrState(tuple(isr), partition_epoch)
@@ -230,10 +232,21 @@ class InSyncReplicas:
                 return False, False
             (env.expansions if len(change.isr) > len(self.state.isr) else env.shrinks).add()
             self.state = IsrState(tuple(result.isr), result.partition_epoch)
+            self._ineligible = self._ineligible.difference(result.isr)
             self._pending = None
             moved = self._advance_locked(end)
         log.info("%s: the ISR is %s now", self._log.name, list(result.isr))
         return moved, False
+
+    def brokers_gone(self, broker_ids: Collection[int], end: int) -> bool:
+        """Advance the high watermark as far as `end` if it has waited for followers on these brokers, which are not
+        alive any more, to join the ISR. Return True if it moved.
+        """
+        if self.followers.keys().isdisjoint(broker_ids):
+            return False
+        with self._lock:
+            self._ineligible = self._ineligible.difference(broker_ids)  # as new brokers they may join
+            return self._advance_locked(end)
 
     def is_pending(self, change: IsrChange) -> bool:
         """Return True if the controller has not decided on this change yet."""
@@ -258,6 +271,8 @@ class InSyncReplicas:
     def _refused(self, error: KafkaError) -> bool:
         """Apply the controller's error for the pending change. Return True if the controller must be asked again."""
         if error.code in _NOT_MADE:
+            if error.code == Errors.INELIGIBLE_REPLICA and self._pending is not None:
+                self._ineligible = self._ineligible.union(self._pending.isr).difference(self.state.isr)
             self.state = self.state._replace(proposed=None)
             self._pending = None
             return False
@@ -266,11 +281,16 @@ class InSyncReplicas:
             log.warning("%s: the change of the ISR fails with %s: retrying", self._log.name, name_of(error.code))
         return again
 
+    def _is_eligible(self, broker_id: int) -> bool:
+        """Return False for a follower that cannot join the ISR soon: acks=all need not wait until it has caught up."""
+        return broker_id not in self._ineligible and self._env.is_alive(broker_id)
+
     def _advance_locked(self, end: int) -> bool:
         partition_log, env = self._log, self._env
         before = partition_log.high_watermark
+        now, is_eligible = env.clock.monotonic(), self._is_eligible
         offset = new_high_watermark(
-            self.state, before, end, self.followers, self.min_isr, env.clock.monotonic(), env.max_lag_s, env.is_alive
+            self.state, before, end, self.followers, self.min_isr, now, env.max_lag_s, is_eligible
         )
         if offset <= before:
             return False

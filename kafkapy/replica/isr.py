@@ -123,14 +123,15 @@ def new_high_watermark(
     min_isr: int,
     now: float,
     max_lag_s: float,
-    is_alive: Callable[[int], bool] = lambda broker_id: True,
+    is_eligible: Callable[[int], bool] = lambda broker_id: True,
 ) -> int:
     """Return the new high watermark: the smallest log end offset of the replicas that count, but never lower than
     `current`.
 
-    These are the leader, the maximal ISR, and followers that are alive and caught up: such followers are about to join
-    the ISR, and could not if the high watermark ran away from them. With a committed ISR smaller than `min_isr` the
-    high watermark does not advance. `leader_end` is the end of the flushed part if acknowledgements wait for a flush.
+    These are the leader, the maximal ISR, and followers that are caught up and can join the ISR, as
+    `is_eligible(broker_id)` says: such followers are about to, and could not if the high watermark ran away from them.
+    With a committed ISR smaller than `min_isr` the high watermark does not advance. `leader_end` is the end of the
+    flushed part if acknowledgements wait for a flush.
     """
     if len(state.isr) < min_isr:
         return current
@@ -138,7 +139,7 @@ def new_high_watermark(
     maximal = state.maximal
     for broker_id, follower in followers.items():
         if follower.end_offset < lowest and (
-            broker_id in maximal or (is_caught_up(follower, leader_end, now, max_lag_s) and is_alive(broker_id))
+            broker_id in maximal or (is_caught_up(follower, leader_end, now, max_lag_s) and is_eligible(broker_id))
         ):
             lowest = follower.end_offset
     return max(current, lowest)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -336,6 +336,11 @@ class ReplicaManager:
         """
         for partition in self:
             partition.shrink_isr()
+
+    def brokers_gone(self, broker_ids: Collection[int]) -> None:
+        """Advance high watermarks that have waited for followers on these brokers, which are not alive any more."""
+        for partition in self:
+            partition.brokers_gone(broker_ids)
 
     def make_follower(self, role: PartitionRole, config: LogConfig, reason: KafkaError) -> FollowedPartition:
         """Make this broker a follower of the partition, creating the log if there is none, and return the new

@@ -5,7 +5,7 @@ Source: kafka.cluster.Partition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -190,6 +190,15 @@ class Partition(HostedPartition):
             change = self.in_sync.shrink()
             if change is not None:
                 self._ask_controller(change)
+
+    def brokers_gone(self, broker_ids: Collection[int]) -> None:
+        """Wait no longer for followers on these brokers, which are not alive any more."""
+        if self.in_sync is None or self.gone is not None:
+            return
+        if self.in_sync.brokers_gone(broker_ids, self._end()):
+            self._high_watermark_moved()
+        if self._isr_env is not None and self._isr_env.deletions.delayed:  # the low watermark is that of live replicas
+            self._isr_env.deletions.check((self.topic, self.index))
 
     def advance(self) -> None:
         """Advance the high watermark as far as possible."""

@@ -322,6 +322,7 @@ class BrokerServer:
         services.replicas.on_followed = following.follow
         services.replicas.on_unfollowed = following.stop
         services.cache.on_deleted = self._topic_deleted
+        services.cache.on_brokers_gone = services.replicas.brokers_gone
         settings.load_throttles()
 
     def _ask_for_roles(self) -> None:

@@ -146,3 +146,14 @@ def test_a_call_that_stops_waiting_for_brokers_is_not_made() -> None:
     cache.set_brokers(1, [LiveBroker(1, {})])
     assert called == ["a", "c"]
     assert not cache.stop_waiting(calls["a"])
+
+
+def test_the_brokers_that_are_gone_are_named_when_they_are_not_alive_any_more() -> None:
+    cache = MetadataCache()
+    gone: list[tuple[set[int], list[int]]] = []
+    cache.on_brokers_gone = lambda ids: gone.append((set(ids), [one for one in (1, 2, 3) if cache.is_alive(one)]))
+    cache.set_brokers(1, [LiveBroker(one, {}) for one in (1, 2, 3)])
+    assert gone == []
+    cache.set_brokers(1, [LiveBroker(1, {})])
+    cache.set_brokers(1, [LiveBroker(1, {}), LiveBroker(2, {})])
+    assert gone == [({2, 3}, [1])]

@@ -203,6 +203,50 @@ def test_a_refused_change_lets_the_high_watermark_pass_the_follower_that_was_to_
     assert (leader.high_watermark, outcome) == (1, [0])
 
 
+def test_acks_do_not_wait_for_a_follower_that_may_not_join_the_isr(tmp_path: Path) -> None:
+    """A broker that shuts down fetches from the next leader for a moment, and then stops."""
+    leader = Leader(tmp_path, isr=(0, 1))
+    leader.fetch(2, 0)
+    leader.answer(Errors.INELIGIBLE_REPLICA)
+    leader.append()
+    outcome = leader.wait(1)
+    leader.fetch(1, 1)
+    assert (leader.high_watermark, outcome) == (1, [0])
+    leader.fetch(2, 1)  # it was live after all
+    leader.answer()
+    assert leader.isr == (0, 1, 2)
+    leader.append()
+    leader.fetch(1, 2)
+    assert leader.high_watermark == 1
+
+
+def test_acks_wait_no_longer_for_a_follower_whose_broker_is_gone(tmp_path: Path) -> None:
+    leader = Leader(tmp_path, isr=(0, 1))
+    leader.fetch(2, 0)
+    leader.answer(Errors.OPERATION_NOT_ATTEMPTED)
+    leader.append()
+    outcome = leader.wait(1)
+    leader.fetch(1, 1)
+    assert (leader.high_watermark, outcome) == (0, [])  # broker 2 is about to join
+    leader.dead = {2}
+    leader.partition.brokers_gone({9})
+    assert outcome == []
+    leader.partition.brokers_gone({2})
+    assert (leader.high_watermark, outcome) == (1, [0])
+
+
+def test_a_follower_that_was_refused_is_waited_for_after_its_broker_has_registered_again(tmp_path: Path) -> None:
+    leader = Leader(tmp_path, isr=(0, 1))
+    leader.fetch(2, 0)
+    leader.answer(Errors.INELIGIBLE_REPLICA)
+    leader.partition.brokers_gone({2})
+    leader.refuses = True  # a change of another partition is under way
+    leader.append()
+    leader.fetch(2, 0)
+    leader.fetch(1, 1)
+    assert leader.high_watermark == 0
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -439,7 +483,7 @@ def test_the_next_epoch_of_the_same_leader_knows_the_followers_and_ignores_older
 def test_a_follower_outside_the_isr_does_not_hold_the_next_epoch_back_before_it_fetches(tmp_path: Path) -> None:
     leader = Leader(tmp_path, isr=(0, 1))
     leader.fetch(2, 0)
-    leader.answer(Errors.INELIGIBLE_REPLICA)
+    leader.answer(Errors.OPERATION_NOT_ATTEMPTED)
     leader.append()
     leader.fetch(1, 1)
     assert leader.high_watermark == 0  # broker 2 is caught up, and about to join
