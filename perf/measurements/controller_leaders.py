@@ -27,7 +27,7 @@ TOGETHER = 50  # partitions in one request
 SIZE = 100
 WARM = 500  # requests
 PRODUCED_TO = 8  # partitions during the controlled shutdown
-BESIDE_S = 1.0  # the producer begins so long before the shutdown, and ends so long after it
+BESIDE_S = 1.0  # the producer begins so long before the shutdown, and ends so long after it, with an ack everywhere
 ONE, MANY = "one", "many"
 
 
@@ -151,4 +151,6 @@ def _shutdown(running: Cluster, partitions: int) -> Figures:
         running.stop(VICTIM)
         seconds = time.perf_counter() - began
         time.sleep(BESIDE_S)
+        ended = time.perf_counter()
+        wait_for(lambda: all(acks[-1] > ended for acks in producer.acks.values()), "no acks after the shutdown")
     return {"controller.shutdown": seconds, "controller.shutdown.gap": producer.longest_gap(began) * 1e3}

@@ -85,7 +85,7 @@ def test_a_follower_about_to_join_the_isr_holds_the_high_watermark_back_if_it_is
     behind = isr.after_fetch(Follower(), fetch_offset=5, start_offset=0, now=10.0, leader_end=5)
     how = {"min_isr": 1, "now": 11.0, "max_lag_s": 30.0}
     assert isr.new_high_watermark(state, 3, 8, {1: behind}, **how) == 5
-    assert isr.new_high_watermark(state, 3, 8, {1: behind}, **how, is_alive=lambda _: False) == 8
+    assert isr.new_high_watermark(state, 3, 8, {1: behind}, **how, is_eligible=lambda _: False) == 8
     assert isr.new_high_watermark(state, 6, 8, {1: behind}, **how) == 6
     assert isr.new_high_watermark(state, 3, 8, {1: behind}, **{**how, "min_isr": 2}) == 3
 
