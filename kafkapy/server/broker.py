@@ -117,7 +117,7 @@ class BrokerServer:
         services.read_pools = ReadPools(config.kafkapy_read_threads_per_disk)
         services.append_pool = DiskPool(config.kafkapy_append_pool_threads, "append")
         services.conversion_pool = DiskPool(CONVERSION_THREADS, "conversion")
-        services.controller_pool = DiskPool(2, "controller")
+        services.controller_pool = DiskPool(4, "controller")  # a controlled shutdown needs a thread until its end
         services.cluster_pool = DiskPool(1, "cluster")  # one thread keeps the controller's requests in order
         # Rolled segments are synced on separate threads: many small segments must not delay the appends and the
         # administrative requests that use the disk pool.

@@ -17,6 +17,7 @@ from kafkapy.metadata.cache import LiveBroker
 from kafkapy.metadata.roles import PartitionRole
 from kafkapy.protocol.apis import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Api
 from kafkapy.replica.links import Encoded
+from kafkapy.runtime.collector import drained
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
@@ -58,7 +59,7 @@ class RequestEncoding:
             return Encoded(pieces)
         if len(request.roles if isinstance(request, RolesRequest) else request.stops) < _MANY:
             return None
-        return Encoded([API_OF[type(request)][0].encode_request(message(version), version)])
+        return Encoded([_encode(API_OF[type(request)][0], message(version), version)])
 
     def _metadata(self, request: MetadataRequest, version: int, message: Callable[[int], Any]) -> bytes:
         if self._last is not None:
@@ -66,9 +67,18 @@ class RequestEncoding:
             is_same = last.partitions is request.partitions and last.brokers is request.brokers
             if is_same and last.controller_epoch == request.controller_epoch:
                 return encoded
-        encoded = UPDATE_METADATA.encode_request(message(version), version)
+        encoded = _encode(UPDATE_METADATA, message(version), version)
         self._last = request, encoded
         return encoded
+
+
+def _encode(api: Api, message: Any, version: int) -> bytes:
+    """Return the encoded message, whose partitions are then freed one by one."""
+    encoded = api.encode_request(message, version)
+    for topic in message.topic_states:
+        for _ in drained(topic.partition_states):
+            pass
+    return encoded
 
 
 @lru_cache(maxsize=4)

@@ -1,6 +1,7 @@
 """Garbage collection in a broker's process."""
 
 import gc
+import weakref
 
 import pytest
 
@@ -52,3 +53,18 @@ def test_the_collector_of_a_users_process_is_left_alone(monkeypatch):
         assert gc.isenabled() == was_enabled
     collector.long_lived(10 * collector._AT_ONCE)
     assert gc.get_freeze_count() == frozen
+
+
+def test_a_drained_list_frees_each_item_when_the_next_one_is_asked_for():
+    class Item:
+        pass
+
+    items = [Item() for _ in range(3)]
+    first, *_, last = (weakref.ref(one) for one in items)
+    drained = collector.drained(items)
+    one = next(drained)
+    assert one is first()
+    one = next(drained)
+    assert first() is None
+    assert last() is next(drained)
+    assert list(drained) == items == []

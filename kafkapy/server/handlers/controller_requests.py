@@ -16,8 +16,8 @@ Differences from Kafka:
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors
 from kafkapy.metadata.ids import ZERO_ID
@@ -25,6 +25,7 @@ from kafkapy.metadata.roles import ANY_EPOCH, PartitionRole, StopPartition
 from kafkapy.network.replies import CLOSE
 from kafkapy.protocol.apis import LEADER_AND_ISR, STOP_REPLICA
 from kafkapy.runtime import collector
+from kafkapy.runtime.collector import drained
 from kafkapy.server.admission import CLUSTER, Action
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
 log = logging.getLogger("kafkapy.server.controller_requests")
-
-_T = TypeVar("_T")
 
 _TOPIC_IDS_SINCE = 5
 _BY_TOPIC_SINCE = 2
@@ -51,16 +50,6 @@ def pool(broker: Services, request: Any) -> DiskPool:
 def from_broker(broker: Services, call: Call) -> list[Action]:
     """Return the action that a request between brokers must be allowed."""
     return [Action("CLUSTER_ACTION", "CLUSTER", CLUSTER)]
-
-
-def drained(items: list[_T]) -> Iterator[_T]:
-    """Yield the items of a list in order, and take each out of the list.
-
-    A list of ten thousand structs that is freed at once holds the GIL for a millisecond.
-    """
-    items.reverse()
-    while items:
-        yield items.pop()
 
 
 def refusal(broker: Services, call: Call) -> int:

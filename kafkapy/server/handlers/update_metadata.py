@@ -18,10 +18,11 @@ from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.tree import TreeError
 from kafkapy.network.replies import CLOSE
 from kafkapy.protocol.apis import UPDATE_METADATA
+from kafkapy.runtime.collector import drained
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
 from kafkapy.server.deleted_topics import forget_deleted
-from kafkapy.server.handlers.controller_requests import drained, from_broker, is_late, pool, refusal
+from kafkapy.server.handlers.controller_requests import from_broker, is_late, pool, refusal
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
