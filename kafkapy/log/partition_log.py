@@ -625,13 +625,14 @@ class PartitionLog:
         above the end offset.
         """
         self.env.check()
-        try:
-            return self._looked_up(
-                f"reading {self.name} at offset {offset}",
-                lambda: log_reader.read(self, offset, max_bytes, min_one, cut, max_offset, not blocking),
-            )
-        except BlockingIOError:
-            return BUSY
+        while True:
+            segments, env = self.segments, self.env
+            try:
+                return log_reader.read(self, offset, max_bytes, min_one, cut, max_offset, not blocking)
+            except BlockingIOError:
+                return BUSY
+            except OSError as error:
+                self._check_still_there(f"reading {self.name} at offset {offset}", error, segments, env)
 
     def down_convert(self, region: FileRegion, magic: int, first_offset: int) -> DownConversion | None:
         """Return the conversion of a region for a client that knows formats up to `magic`, None if it needs none.
@@ -656,11 +657,7 @@ class PartitionLog:
     def _looked_up(self, doing: str, look: Callable[[], _T]) -> _T:
         """Return the result of `look`, which reads the log's files without the lock.
 
-        `doing` names the operation in errors.
-
-        Meanwhile another thread may delete a segment or the whole log. A segment leaves the list before its file is
-        renamed. So if a file is missing and the list has changed, `look` is called again with the new list; if the list
-        is the same, the disk has lost the file. Raises LogDirFailure, KafkaError.
+        `doing` names the operation in errors. Raises LogDirFailure, KafkaError.
         """
         while True:
             segments, env = self.segments, self.env  # the log may move to another directory meanwhile
@@ -668,12 +665,21 @@ class PartitionLog:
                 return look()
             except BlockingIOError:
                 raise
-            except FileNotFoundError as error:
-                self.check_open()
-                if self.segments is segments:
-                    raise env.disk_error(doing, error) from error
             except OSError as error:
-                raise env.disk_error(doing, error) from error
+                self._check_still_there(doing, error, segments, env)
+
+    def _check_still_there(self, doing: str, error: OSError, segments: SegmentList, env: Environment) -> None:
+        """Raise the error of a look-up in `segments` of the log, without the lock. Return if it should be repeated.
+
+        Another thread may have deleted a segment or the whole log meanwhile. A segment leaves the list before its file
+        is renamed. So if a file is missing and the list has changed, the look-up is repeated with the new list; if the
+        list is the same, the disk has lost the file. Raises LogDirFailure, KafkaError.
+        """
+        if isinstance(error, FileNotFoundError):
+            self.check_open()
+            if self.segments is not segments:
+                return
+        raise env.disk_error(doing, error) from error
 
     def aborted_transactions(
         self, offset: int, read: ReadResult, *, blocking: bool = True

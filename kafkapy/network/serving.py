@@ -58,7 +58,27 @@ class Serving:
         Raises nothing: an error closes this connection only.
         """
         try:
-            self._serve(conn)
+            if conn.parked:
+                if conn.broken:
+                    self._close(conn)
+                return
+            if conn.outbox.parts and not self._send(conn) and (conn.parked or not conn.outgoing):
+                return
+            if conn.closing or (self._processor.draining and conn.pending is None):
+                self._close(conn)
+            elif conn.pending is not None:
+                self._close_if_dead(conn)
+            elif conn.muted_until:
+                if conn.broken:
+                    self._close(conn)
+            elif conn.readable or conn.carries_frames or (conn.transport is not None and conn.transport.wants_write):
+                frames = self._receiver.receive(conn)
+                if frames:
+                    self._handle(conn, frames)
+                elif conn.readable:
+                    self._processor.queue(conn)
+                elif conn.outbox.parts:
+                    self._send(conn)  # the transport may have finished its handshake
         except Exception as error:
             self._failed(conn, error)
 
@@ -136,29 +156,6 @@ class Serving:
         """Release the receive buffer that a pending request has kept, before the reply is ready."""
         if conn.pending is pending:
             self._receiver.release_kept(conn, reuse=True)
-
-    def _serve(self, conn: Connection) -> None:
-        if conn.parked:
-            if conn.broken:
-                self._close(conn)
-            return
-        if conn.outbox.parts and not self._send(conn) and (conn.parked or not conn.outgoing):
-            return
-        if conn.closing or (self._processor.draining and conn.pending is None):
-            self._close(conn)
-        elif conn.pending is not None:
-            self._close_if_dead(conn)
-        elif conn.muted_until:
-            if conn.broken:
-                self._close(conn)
-        elif conn.readable or conn.carries_frames or (conn.transport is not None and conn.transport.wants_write):
-            frames = self._receiver.receive(conn)
-            if frames:
-                self._handle(conn, frames)
-            elif conn.readable:
-                self._processor.queue(conn)
-            elif conn.outbox.parts:
-                self._send(conn)  # the transport may have finished its handshake
 
     def _handle(self, conn: Connection, frames: list[memoryview]) -> None:
         try:

@@ -148,15 +148,15 @@ class FetchPlan:
                     log.log_start_offset,
                     log_end_offset=log.log_end_offset,
                 )
-            if read.error_code != Errors.NONE or read.diverging is not None or read.preferred >= 0:
-                urgent = True
+            reads.append(read)
             if read.records is not None:
                 size = read.records.length
                 if size:
                     min_one = False
                 total += size
                 left = max(0, left - size)
-            reads.append(read)
+            elif read.error_code or read.diverging is not None or read.preferred >= 0:
+                urgent = True
         self._arrived = False
         return reads, total, urgent
 
@@ -240,10 +240,10 @@ class FetchPlan:
         """
         log = partition.log
         while True:
-            segments = log.segments
+            segments, limit = log.segments, asked.max_bytes
             result = partition.read(
                 asked.fetch_offset,
-                min(asked.max_bytes, left),
+                limit if limit < left else left,
                 self.isolation,
                 min_one=min_one,
                 cut=self.cut,

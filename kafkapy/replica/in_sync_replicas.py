@@ -182,11 +182,13 @@ class InSyncReplicas:
                 return False, None
             follower = after_fetch(before, fetch_offset, start_offset, env.clock.monotonic(), leader_end)
             self.followers[broker_id] = follower
-            change = None
-            if may_join(self.state, broker_id, follower, self._log.high_watermark, self.epoch_start) and env.is_alive(
-                broker_id
+            change, state = None, self.state
+            if (
+                broker_id not in state.isr
+                and may_join(state, broker_id, follower, self._log.high_watermark, self.epoch_start)
+                and env.is_alive(broker_id)
             ):
-                change = self._propose((*self.state.isr, broker_id))
+                change = self._propose((*state.isr, broker_id))
             return before.end_offset != fetch_offset and self._advance_locked(end), change
 
     def shrink(self) -> IsrChange | None:

@@ -179,7 +179,7 @@ class Partition(HostedPartition):
             self._high_watermark_moved()
         if change is not None:
             self._ask_controller(change)
-        if self._isr_env is not None and self._isr_env.deletions.delayed:  # the follower's log start may have moved
+        if self._isr_env is not None and self._isr_env.deletions.keys:  # the follower's log start may have moved
             self._isr_env.deletions.check((self.topic, self.index))
 
     def shrink_isr(self) -> None:
@@ -298,8 +298,9 @@ class Partition(HostedPartition):
         """
         # The end is read first: records that another thread appends before `is_flush_due` is read may need a flush,
         # and are then not below this end.
-        end = self.log.end[0]
-        return None if self.log.is_flush_due else end
+        log = self.log
+        end = log.end[0]
+        return None if log.is_flush_due else end
 
     def _end(self) -> int:
         """Return the offset up to which this leader may acknowledge records now."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkapy._ext.segment_scan import Scan, scan_buffer
@@ -78,14 +79,15 @@ def write_followed(log: PartitionLog, data: memoryview, leader_epoch: int, block
             return Followed(written, log.end[0], True)
         # Without `blocking`, `_may_wait` has found that the first batches have room in the active segment.
         segment = _room(log, first_offset, size, rest) if blocking or written else log.segments.active
-        room = min(log.config.segment_bytes - segment.size, (segment.entries_left() - 1) * segment.index_interval)
-        found = _scan(log, segment, rest[: max(size, room)])
+        if size < len(rest):
+            rest = rest[: max(size, _bytes_left(log, segment))]
+        found = _scan(log, segment, rest)
         if found.batches:
-            _check_epochs(log, found, leader_epoch)
-            if not (blocking or written) and _begins_epoch(log, found):
+            begun = _begun_epochs(log, found, leader_epoch)
+            if begun and not (blocking or written):
                 return BUSY
             count = found.valid_end - segment.size
-            _write(log, segment, rest[:count], found)
+            _write(log, segment, rest[:count], found, begun)
             written += count
         if not found.batches or (found.stopped_by is not None and not (found.incomplete or found.too_far)):
             raise KafkaError(Errors.CORRUPT_MESSAGE, f"the leader's data for {log.name}: {found.stopped_by}")
@@ -110,9 +112,12 @@ def _may_wait(log: PartitionLog, data: memoryview) -> bool:
         return True
     if _BATCH_EPOCH.unpack_from(data)[0] != log.leader_epochs.latest_epoch:
         return True
-    room = min(log.config.segment_bytes - segment.size, (segment.entries_left() - 1) * segment.index_interval)
     first_offset = _HEAD.unpack_from(data)[0]
-    if len(data) > room or first_offset - segment.base_offset > MAX_RELATIVE_OFFSET or _is_old(log, segment, data):
+    if (
+        len(data) > _bytes_left(log, segment)
+        or first_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        or _is_old(log, segment, data)
+    ):
         return True
     now_ms = log.clock.time_ms()
     if now_ms - log.appended_ms > _IN_USE_MS:
@@ -122,9 +127,9 @@ def _may_wait(log: PartitionLog, data: memoryview) -> bool:
     return False
 
 
-def _begins_epoch(log: PartitionLog, found: Scan) -> bool:
-    latest = log.leader_epochs.latest_epoch
-    return any(epoch > latest for epoch, _ in _EPOCH.iter_unpack(found.epochs))
+def _bytes_left(log: PartitionLog, segment: Segment) -> int:
+    """Return how many bytes of batches have room in the segment, and their index entries in its indexes."""
+    return min(log.config.segment_bytes - segment.size, (segment.entries_left() - 1) * segment.index_interval)
 
 
 def _room(log: PartitionLog, first_offset: int, size: int, data: memoryview) -> Segment:
@@ -163,18 +168,29 @@ def _scan(log: PartitionLog, segment: Segment, data: memoryview) -> Scan:
     )
 
 
-def _check_epochs(log: PartitionLog, found: Scan, leader_epoch: int) -> None:
+def _begun_epochs(log: PartitionLog, found: Scan, leader_epoch: int) -> list[tuple[int, int]]:
+    """Return (epoch, first offset) of each leader epoch that begins with these batches, in the order of the batches.
+
+    Raises KafkaError CORRUPT_MESSAGE if one is later than `leader_epoch`.
+    """
+    latest = log.leader_epochs.latest_epoch
+    begun: list[tuple[int, int]] = []
     for epoch, offset in _EPOCH.iter_unpack(found.epochs):
         if epoch > leader_epoch:
             raise KafkaError(
                 Errors.CORRUPT_MESSAGE,
                 f"offset {offset} of {log.name} is of leader epoch {epoch}, it was fetched in {leader_epoch}",
             )
+        if epoch > latest:
+            begun.append((epoch, offset))
+    return begun
 
 
-def _write(log: PartitionLog, segment: Segment, data: memoryview, found: Scan) -> None:
+def _write(
+    log: PartitionLog, segment: Segment, data: memoryview, found: Scan, begun: Sequence[tuple[int, int]]
+) -> None:
     first_offset, _, position = log.end
-    for epoch, offset in _EPOCH.iter_unpack(found.epochs):
+    for epoch, offset in begun:
         if epoch > log.leader_epochs.latest_epoch:
             log.leader_epochs.assign(epoch, offset)  # in the file before a record of the epoch is in the log (KIP-101)
     if data[_MAGIC_AT] < 2 and log.leader_epochs.entries:

@@ -93,7 +93,7 @@ class FetchContext:
         with session.lock:
             if self._answering or session.closed or session.epoch != self._epoch:
                 return True  # what is marked stays, see `due_now`
-            return session.take_until_news()
+            return bool(session.marked) and session.take_until_news()
 
     def respond(self, reads: list[Any], now: float) -> tuple[int, int, list[tuple[FetchPartition, Any]]]:
         """Return (error code, session id, results to send) for a response, where `reads` has the result of reading each

@@ -87,7 +87,7 @@ def handle(broker: Services, call: Call, request: FetchRequest) -> Any:
 
 
 def _plan(broker: Services, call: Call, request: FetchRequest, context: FetchContext) -> FetchPlan:
-    session, follower = context.session, _follower(request)
+    session, follower = context.session, request.replica_id if request.replica_id >= 0 else None
     wanted = _wanted(broker, call, session, context.partitions)
     if broker.authorizer is not None:  # asked once: as in Kafka, a fetch that waits keeps the rights that it began with
         wanted = _readable(broker, call, request, wanted)
@@ -116,11 +116,6 @@ def _chooser(broker: Services, call: Call, request: FetchRequest) -> Callable[[P
         return None if node is None else node.rack
 
     return lambda partition, offset: replica_in_rack(partition, offset, request.rack_id, rack_of)
-
-
-def _follower(request: FetchRequest) -> int | None:
-    """Return the id of the broker that fetches as a follower, None for a consumer."""
-    return request.replica_id if request.replica_id >= 0 else None
 
 
 def _answers_now(broker: Services, request: FetchRequest, context: FetchContext, plan: FetchPlan, outcome: Any) -> bool:
@@ -295,7 +290,7 @@ def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContex
     forgotten = [
         (topic_id if ids else name, index) for name, topic_id, indexes in request.forgotten for index in indexes
     ]
-    is_follower = _follower(request) is not None
+    is_follower = request.replica_id >= 0
     return broker.fetch_sessions.context(
         request.session_id,
         request.session_epoch,
@@ -363,7 +358,7 @@ def _resolve(broker: Services, call: Call, asked: FetchPartition) -> HostedParti
         followed = broker.replicas.followed(asked.topic, asked.index)
         if followed is None or followed.gone is not None:
             return error
-        if _follower(call.request) is not None or call.version < FROM_FOLLOWERS_SINCE:
+        if call.request.replica_id >= 0 or call.version < FROM_FOLLOWERS_SINCE:
             try:  # a wrong leader epoch is reported rather than the wrong broker
                 followed.check_epoch(asked.current_leader_epoch)
             except KafkaError as wrong_epoch:
@@ -388,7 +383,7 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
             topics.append((name or "", topic_id, []))
         code = read.error_code
         leader = None
-        if code != Errors.NONE:
+        if code:
             broker.meters.error("Fetch", code)
             if call.version >= NAMES_LEADER_SINCE and code in WRONG_LEADER and name is not None:
                 leader, node = current_leader(broker, name, asked.index, call.connection.listener)
