@@ -138,7 +138,7 @@ class Security:
             from kafkapy.security.tls.errors import StoreError
 
             try:
-                context = client_context(self._tls_settings())
+                context = client_context(self.tls_settings())
             except (StoreError, OSError) as error:
                 raise BadSecuritySettings(f"TLS cannot be set up: {error}") from error
             if self._settings.get("enable.ssl.certificate.verification", "true").lower() == "false":
@@ -156,7 +156,7 @@ class Security:
         except (ValueError, OSError) as error:
             raise BadSecuritySettings(f"the login cannot be set up: {error}") from error
 
-    def _tls_settings(self) -> dict[str, str]:
+    def tls_settings(self) -> dict[str, str]:
         """Return the TLS properties by Java's names.
 
         librdkafka has the certificate and the key in two PEM files; Java has them in one, or in two properties.

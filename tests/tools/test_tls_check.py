@@ -184,6 +184,16 @@ class TestListener:
         for words in ("CN=broker", "TLSv1.2: ECDHE-ECDSA-AES256", "TLSv1.3: TLS_AES_256_GCM", "No problems found."):
             assert words in said.out
 
+    def test_the_settings_may_have_the_names_of_librdkafka(self, pki: Pki, tmp_path: Path) -> None:
+        (tmp_path / "ca").write_text(pem(pki.authority.certificate))
+        (tmp_path / "key").write_text(pki.client.key_pem("secret"))
+        (tmp_path / "mine").write_text(pki.client.chain)
+        names = {"ssl.ca.location": "ca", "ssl.key.location": "key", "ssl.certificate.location": "mine"}
+        client = {name: str(tmp_path / file) for name, file in names.items()} | {"ssl.key.password": "secret"}
+        settings = pki.server.settings(tmp_path, trusted=[pki.authority]) | {"ssl.client.auth": "required"}
+        with listener(server_context(settings)) as port:
+            assert findings(f"127.0.0.1:{port}", "--command-config", properties(tmp_path / "client", client)) == []
+
     def test_the_chain_and_the_versions_are_shown(self, tmp_path: Path) -> None:
         root = Authority.root()
         issued = root.intermediate("Middle").issue("CN=broker", names=["127.0.0.1"])

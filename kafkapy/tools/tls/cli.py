@@ -1,10 +1,12 @@
 """The command `kafkapy tls`: checks certificates in files and those that a listener shows."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from kafkapy.client.security import security_of
 from kafkapy.server.config.properties import load_properties
 from kafkapy.tools.common.errors import CallError
 from kafkapy.tools.common.options import Json
@@ -69,7 +71,7 @@ def check(
             raise CallError("name a file, HOST:PORT, or a properties file with --command-config")
         documents = check_settings(str(command_config), settings, days)
     elif (address := _address(target)) is not None:
-        documents = [check_listener(*address, settings, host, days)]
+        documents = [check_listener(*address, _of_client(settings), host, days)]
     else:
         documents = check_file(Path(target), settings, days)
     if as_json:
@@ -91,6 +93,15 @@ def _address(target: str) -> tuple[str, int] | None:
     if not 0 < int(port) < 65536:
         raise CallError(f"{target!r} has no valid port")
     return name.strip("[]"), int(port)
+
+
+def _of_client(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the TLS settings among a client's properties, which may have the names of librdkafka."""
+    given = {name: value for name, value in properties.items() if name.startswith(("ssl.", "enable.ssl."))}
+    try:
+        return security_of({**given, "security.protocol": "SSL"}).tls_settings()
+    except (OSError, ValueError) as error:
+        raise CallError(f"--command-config: {error}") from error
 
 
 def _show(document: dict[str, Any]) -> None:
