@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from kafkapy.security.tls.context import server_context
+from kafkapy.testing.broker import Broker
 from kafkapy.tools.main import main
 from tests.harness.certificates import Authority, Issued, Pki, pem, self_signed, trust_settings
 from tests.harness.kafka_tools import Said
@@ -245,3 +246,14 @@ def test_a_certificate_of_a_listener_that_has_expired_is_found(pki: Pki, tmp_pat
         found = findings(f"127.0.0.1:{port}", "--command-config", config)
     assert "CN=old expired on" in found[0][1]
     assert ("error", "a client refuses the listener: certificate has expired") in found
+
+
+def test_a_broker_is_checked(pki: Pki, tmp_path: Path) -> None:
+    settings = pki.server.settings(tmp_path, trusted=[pki.authority]) | {"ssl.client.auth": "required"}
+    settings |= {"listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"}
+    client = trust_settings(tmp_path, [pki.authority]) | pki.client.settings(tmp_path, name="client")
+    config = properties(tmp_path / "client.properties", client)
+    with Broker(config=settings) as broker:
+        plain, secured = (one.partition("://")[2] for one in sorted(broker.listeners))
+        assert findings(secured, "--command-config", config) == []
+        assert "is it a listener without TLS?" in check(plain, "--command-config", config).err
