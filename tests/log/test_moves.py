@@ -21,6 +21,7 @@ from kafkapy.log.moves.copying import copy_piece
 from kafkapy.log.settings import LogSettings
 from kafkapy.log.storage.files import Files
 from kafkapy.runtime.clock import ManualClock
+from tests.harness.examples import some
 from tests.harness.power_cut import Loss, Platter, RecordingFiles, UnsyncedFiles
 
 from .support import GOLDEN, NOW, FailingFiles, ManualScheduler, batch, idempotent, values_of
@@ -656,7 +657,7 @@ def test_after_a_power_cut_at_any_point_of_a_move_no_flushed_record_is_lost(tmp_
     end = len(files.journal)
     host.kill()
     platter, rng = Platter(files.journal), random.Random()
-    for moment in range(begun[0] + rng.randrange(2), end + 1, 2):
+    for moment in some(range(begun[0] + rng.randrange(2), end + 1, 2)):
         platter.play(moment)
         target = tmp_path / f"cut-{moment}"
         loss = rng.choice(list(Loss))
@@ -677,7 +678,7 @@ def test_after_a_power_cut_at_any_point_of_a_move_no_flushed_record_is_lost(tmp_
 def test_a_failing_disk_at_any_point_of_a_move_costs_no_record(tmp_path, error):
     """With an error of the disk that the log is moved to or away from, or of a full disk, the log in use is whole."""
     points = points_of(Host(tmp_path / "whole", files=FailingFiles()))
-    for point in points[random.randrange(STEP) :: STEP]:
+    for point in some(points[random.randrange(STEP) :: STEP]):
         host = Host(tmp_path / str(point), files=FailingFiles(point, error))
         try:
             life(host)

@@ -64,6 +64,7 @@ def leader(tmp_path: Path) -> Iterator[TwoLogs]:
 @pytest.fixture
 def follower(tmp_path: Path, leader: Any) -> Iterator[FollowerBench]:
     bench = FollowerBench(tmp_path / "follower", leader.server.address)
+    bench.settings = bench.settings._replace(wait_ms=50)
     yield bench
     bench.close()
 

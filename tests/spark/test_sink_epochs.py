@@ -275,7 +275,7 @@ def test_the_abort_of_a_batch_cut_off_at_any_request_can_be_repeated(run: Run, m
 
     for nth in count(1):
         run.query = str(uuid.uuid4())
-        messages = [run.task(0, task) for task in range(TASKS)]
+        messages = [run.task(0, task) for task in range(2)]
         cut_off = killed_at(monkeypatch, nth, False, lambda: abort(messages))  # noqa: B023
         abort(messages)
         assert run.open_transactions() == []

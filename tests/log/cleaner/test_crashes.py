@@ -9,6 +9,7 @@ import pytest
 from kafkapy.log.failures import LogDirFailure
 from kafkapy.record.batch import records_of
 from tests.harness.batches import iter_batches
+from tests.harness.examples import some
 
 from .support import CleanerBench, UnsyncedFiles, data_records, pairs
 
@@ -141,9 +142,7 @@ def test_a_crash_at_any_step_loses_nothing(template, tmp_path, torn):
     steps, final = steps_of_a_cleaning(template, tmp_path)
     assert {"create", "write", "truncate", "sync", "date", "rename", "sync_dir", "unlink"} <= set(steps)
     _, table, records = template
-    for at, step in enumerate(steps, 1):
-        if torn and step != "write":
-            continue
+    for at, step in some([(at, step) for at, step in enumerate(steps, 1) if step == "write" or not torn]):
         files = CrashingFiles(torn=torn)
         bench = opened(template, tmp_path, f"{at}", files)
         files.crash_at = at
