@@ -61,7 +61,11 @@ def tree(open_tree: OpenTree) -> ZooKeeperTree:
 
 @pytest.fixture
 def start(connect: str, tmp_path: Path) -> Iterator[Start]:
-    """Return a function that starts a broker in this process. Each id has its directory; settings: `log_dirs="..."`."""
+    """Return a function that starts a broker in this process. Each id has its directory; settings: `log_dirs="..."`.
+
+    The session expires soon only if the broker reaches ZooKeeper by another way (`where`), which can be cut. Otherwise
+    it must not expire because the machine is busy.
+    """
     running: list[BrokerServer] = []
 
     def starter(broker_id: int = 0, where: str = connect, on_failure: Any = None, **settings: str) -> BrokerServer:
@@ -71,7 +75,7 @@ def start(connect: str, tmp_path: Path) -> Iterator[Start]:
                 "log.dirs": str(tmp_path / str(broker_id)),
                 "listeners": "PLAINTEXT://127.0.0.1:0",
                 "zookeeper.connect": where,
-                "zookeeper.session.timeout.ms": str(SESSION_MS),
+                "zookeeper.session.timeout.ms": str(10 * SESSION_MS if where == connect else SESSION_MS),
                 **{name.replace("_", "."): value for name, value in settings.items()},
             }
         )

@@ -153,7 +153,7 @@ def test_nodes_that_cannot_be_parsed_are_logged_and_affect_nothing_else(
     assert held == {"good", "odd-settings"}
     for path in ("/brokers/topics/bad", "/brokers/topics/odd-state/partitions/0/state", "/config/topics/odd-settings"):
         assert path in caplog.text
-    assert "its replicas are on brokers [7], live are [0]" in caplog.text
+    assert "its replicas are on brokers [7], ISR (); live are [0]" in caplog.text
     assert not list((tmp_path / "0").glob("*-stray"))
     tree.commit([Create("/brokers/topics/worse", b"\xff")])
     eventually(lambda: "/brokers/topics/worse" in caplog.text)

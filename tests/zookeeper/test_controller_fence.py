@@ -250,7 +250,7 @@ def test_a_partly_created_topic_is_completed(
 ) -> None:
     """The second transaction fails. The first has left a topic as another tool might have created it."""
     monkeypatch.setattr(batches, "_MAX_OPERATIONS", 7)
-    server = start(zookeeper_session_timeout_ms="20000")  # it must not expire on a busy machine
+    server = start()
     submit, seen = server.services.topics._tree.submit, []
 
     def second_fails(operations: Any, done: Any) -> None:

@@ -50,6 +50,7 @@ def test_only_the_controller_keeps_and_watches_topics_and_no_broker_watches_stat
 ) -> None:
     brokers = [start(one) for one in (0, 1)]
     first, second = brokers
+    eventually(lambda: len(first.services.cache.live_brokers()) == 2, what="the controller does not know both brokers")
     first.services.controller.create("t", partitions=3, replication=2)
     eventually(lambda: second.services.replicas.log_manager.get("t", 2) is not None)
     trees: list[Any] = [one.services.topics._tree for one in brokers]

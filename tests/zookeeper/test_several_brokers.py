@@ -63,6 +63,15 @@ class Brokers:
         found = {one.services.cache.leader(name, index) for one in self.running.values()}
         return found.pop() if len(found) == 1 else None
 
+    def wait_until_known(self, name: str, index: int = 0, **wanted: Any) -> None:
+        """Wait until all brokers say the same of the partition's leader, with these values of the fields."""
+
+        def known() -> bool:
+            found = self.leader(name, index)
+            return found is not None and all(getattr(found, field) == value for field, value in wanted.items())
+
+        eventually(known, what=lambda: f"{name}-{index} is {self.leader(name, index)}, not {wanted}")
+
     def state(self, name: str, index: int = 0) -> Any:
         return json.loads(self.tree.get(f"/brokers/topics/{name}/partitions/{index}/state").data)
 
@@ -104,7 +113,7 @@ def test_leadership_moves_when_a_broker_stops_and_returns_by_a_preferred_electio
     brokers.wait_for("t", 3, [2, 3])
     make = apis.ELECT_LEADERS.Request
     asked = make(topic_partitions=[make.TopicPartitions(topic="t", partitions=[0, 1, 2, 7])], timeout_ms=30_000)
-    eventually(lambda: len(brokers.leader("t", 1).isr) == 2)
+    brokers.wait_for("t", 1, [1, 2], index=1)
     (topic,) = brokers.ask(apis.ELECT_LEADERS, 2, asked).replica_election_results
     assert [one.error_code for one in topic.partition_result] == [
         Errors.NONE,
@@ -151,7 +160,7 @@ def test_a_partition_moves_with_its_records_and_its_old_log_is_deleted(brokers: 
     answer = brokers.ask(apis.ALTER_PARTITION_REASSIGNMENTS, 0, make(topics=[make.Topics(name="t", partitions=[part])]))
     assert answer.responses[0].partitions[0].error_code == Errors.NONE
     brokers.wait_for("t", 3, [2, 3])
-    eventually(lambda: brokers.leader("t").replicas == (3, 2))
+    brokers.wait_until_known("t", replicas=(3, 2))
     eventually(lambda: brokers.running[1].services.log_manager.get("t", 0) is None)
 
     def is_complete() -> bool:
@@ -244,7 +253,7 @@ def test_a_leader_is_elected_from_outside_the_isr_only_if_that_is_allowed(broker
     )
     brokers.wait_for("u", second, [second])
     assert brokers.state("u").get("leader_recovery_state", 0) == 1
-    assert brokers.leader("t").id == -1
+    brokers.wait_until_known("t", id=-1)
     assert services.controller.elect(1, [("t", 0)]) == {("t", 0): None}
     brokers.wait_for("t", second, [second])
 
@@ -266,7 +275,7 @@ def test_a_failed_log_directory_costs_its_broker_the_leadership(brokers: Brokers
             brokers.wait_for("t", other, [other], index)
         else:
             brokers.wait_for("t", loses, sorted((loses, other)), index)
-    assert brokers.leader("t", min(failed)).offline == (loses,)
+    brokers.wait_until_known("t", min(failed), offline=(loses,))
     eventually(lambda: not brokers.tree.children("/log_dir_event_notification"))
 
 
@@ -317,11 +326,11 @@ def test_a_leader_whose_disk_is_full_gives_way_and_follows_when_there_is_room(
     monkeypatch.setattr(logs, "create", full)
     brokers.create("t", {0: [short, other], 1: [other, short]})
     for index in (0, 1):
-        eventually(lambda index=index: getattr(brokers.leader("t", index), "id", None) == other)
+        brokers.wait_until_known("t", index, id=other)
     produce(brokers.controller.bootstrap_servers, "t", ["a"], acks="1")  # the follower without space is in the ISR
     monkeypatch.undo()
     for index in (0, 1):
         brokers.wait_for("t", other, sorted((short, other)), index)
-    assert brokers.leader("t").offline == ()
+    brokers.wait_until_known("t", offline=())
     assert brokers.controller.services.controller.elect(0, [("t", 0)]) == {("t", 0): None}
     brokers.wait_for("t", short, sorted((short, other)))
