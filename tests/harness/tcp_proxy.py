@@ -7,15 +7,19 @@ import threading
 
 class TcpProxy:
     """Forwards from `port` to 127.0.0.1:`target` until `close`. Between `cut` and `mend` it forwards nothing and keeps
-    all connections open, as a network does that has lost a switch."""
+    all connections open, as a network does that has lost a switch. With `record`, `streams` has what was forwarded, one
+    bytearray for each direction of each connection."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, *, record: bool = False) -> None:
         self._target = target
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self.address = f"127.0.0.1:{self.port}"
         self._pairs: dict[socket.socket, socket.socket] = {}
         self._lock = threading.Lock()
+        self._record = record
+        self._stream_of: dict[socket.socket, bytearray] = {}
+        self.streams: list[bytearray] = []
         self._cut = False
         self._closed = False
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -66,6 +70,9 @@ class TcpProxy:
                 near.close()
                 return
             self._pairs[near], self._pairs[far] = far, near
+            if self._record:
+                self._stream_of[near], self._stream_of[far] = bytearray(), bytearray()
+                self.streams += [self._stream_of[near], self._stream_of[far]]
 
     def _forward(self, source: socket.socket) -> None:
         with self._lock:
@@ -75,6 +82,8 @@ class TcpProxy:
             try:
                 data = source.recv(65536)
                 if data:
+                    if self._record:
+                        self._stream_of[source] += data
                     other.sendall(data)
                     return
             except OSError:

@@ -1,0 +1,159 @@
+"""Brokers that talk to each other over TLS only, with certificates on both sides."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
+
+from kafkapy.testing.zookeeper import ZooKeeper
+from tests.harness.brokers import QUICK, KafkapyBroker, free_port
+from tests.harness.certificates import Authority, Pki
+from tests.harness.tcp_proxy import TcpProxy
+from tests.harness.waiting import eventually
+from tests.harness.zookeeper import jars_in
+
+pytestmark = pytest.mark.other_runtime
+
+
+class TlsCluster:
+    """Brokers with a plain listener for clients and a TLS listener for each other; each has a certificate of its own.
+
+    Brokers reach a broker's TLS listener through a proxy, which notes what passes.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.pki = Pki()
+        self.directory = directory
+        self.zookeeper = ZooKeeper(directory / "zookeeper", jars_in(directory / "jars"))
+        self.brokers: dict[int, KafkapyBroker] = {}
+        self.proxies: dict[int, TcpProxy] = {}
+        self.ports = {number: (free_port(), free_port()) for number in (1, 2, 3)}
+
+    def start(self, number: int, authority: Authority | None = None) -> None:
+        """Start a broker whose certificate is signed by `authority`, by default the one that all brokers trust."""
+        clients, others = self.ports[number]
+        trusted = [self.pki.authority] if authority is None else [self.pki.authority, authority]
+        issued = trusted[-1].issue(f"CN=broker-{number}", names=["localhost"])
+        if number not in self.proxies:
+            self.proxies[number] = TcpProxy(others, record=True)
+        settings = {
+            **QUICK,
+            "broker.id": str(number),
+            "zookeeper.connect": self.zookeeper.address,
+            "zookeeper.session.timeout.ms": "6000",
+            "listeners": f"PLAINTEXT://127.0.0.1:{clients},BROKERS://127.0.0.1:{others}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{clients},BROKERS://localhost:{self.proxies[number].port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:SSL",
+            "inter.broker.listener.name": "BROKERS",
+            "ssl.client.auth": "required",
+            "replica.lag.time.max.ms": "3000",
+            "replica.fetch.backoff.ms": "200",
+            "offsets.topic.replication.factor": "3",
+            "transaction.state.log.replication.factor": "3",
+            **issued.settings(self.directory / f"stores-{number}", trusted=trusted),
+        }
+        self.brokers[number] = KafkapyBroker(self.directory / f"broker-{number}", settings)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    def isr(self, topic: str) -> set[int]:
+        return set(self._partition(topic).isrs)
+
+    def leader(self, topic: str) -> int:
+        leader: int = self._partition(topic).leader
+        return leader
+
+    def _partition(self, topic: str) -> PartitionMetadata:
+        asked = self.brokers[min(self.brokers)].bootstrap  # not a broker that the others do not let in
+        return AdminClient({"bootstrap.servers": asked}).list_topics(topic, timeout=10).topics[topic].partitions[0]
+
+    def stop(self) -> None:
+        for broker in self.brokers.values():
+            broker.kill()
+        for proxy in self.proxies.values():
+            proxy.close()
+        self.zookeeper.stop()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[TlsCluster]:
+    running = TlsCluster(tmp_path)
+    yield running
+    running.stop()
+
+
+def test_replication_over_tls_with_new_certificates_and_elections(cluster: TlsCluster) -> None:
+    """What passes between the brokers is TLS records only. A broker with a foreign certificate gets no data."""
+    for number in (1, 2, 3):
+        cluster.start(number)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    eventually(lambda: len(admin.list_topics(timeout=10).brokers) == 3)
+    for future in admin.create_topics([NewTopic("t", 1, 3)]).values():
+        future.result(30)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    secret = b"what nobody may read "
+    sent: list[bytes] = []
+
+    def produce(count: int) -> None:
+        for _ in range(count):
+            sent.append(secret + b"%d " % len(sent) + b"x" * (200_000 if len(sent) % 100 == 7 else 20))
+            producer.produce("t", sent[-1])
+        assert producer.flush(60) == 0
+
+    produce(300)
+    assert eventually(lambda: cluster.isr("t") == {1, 2, 3})
+
+    for number in (1, 2, 3):
+        renewed = cluster.pki.authority.issue(f"CN=broker-{number}", names=["localhost"])
+        renewed.settings(cluster.directory / f"stores-{number}")
+        cluster.brokers[number].process.child.send_signal(signal.SIGHUP)
+        produce(10)
+    leader = cluster.leader("t")
+    cluster.brokers.pop(leader).kill()
+    produce(200)
+    cluster.start(leader)
+    assert eventually(lambda: cluster.isr("t") == {1, 2, 3}, seconds=60)
+    assert read("t", cluster.bootstrap, len(sent)) == sent
+
+    cluster.brokers.pop(3).stop()
+    cluster.start(3, Authority.root("Foreign CA"))
+    eventually(
+        lambda: any("its certificate is not accepted" in cluster.brokers[one].process.output for one in (1, 2)),
+        seconds=60,
+    )
+    assert 3 not in cluster.isr("t")
+    for proxy in cluster.proxies.values():
+        assert proxy.streams
+        for stream in proxy.streams:
+            assert secret not in stream
+            check_records(stream)
+
+
+def read(topic: str, bootstrap: str, count: int) -> list[bytes]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[bytes] = []
+
+    def all_read() -> bool:
+        found.extend(message.value() for message in consumer.consume(1000, 0.1))
+        return len(found) >= count
+
+    eventually(all_read, seconds=60)
+    consumer.close()
+    return found
+
+
+def check_records(stream: bytearray) -> None:
+    """Raise AssertionError unless the bytes are TLS records, the last of which may be incomplete."""
+    at = 0
+    while at + 5 <= len(stream):
+        assert stream[at] in (20, 21, 22, 23), stream[at : at + 20]
+        assert stream[at + 1] == 3
+        at += 5 + int.from_bytes(stream[at + 3 : at + 5], "big")
