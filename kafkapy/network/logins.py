@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TLS = "TLS"  # the mechanism of a login that is only a TLS handshake
+# The stages of a login, for log lines.
+HANDSHAKE = "the TLS handshake"
+LOGIN = "the login"
 LINES_OF_AN_ADDRESS = 3  # log lines a second
 LINES = 20  # log lines a second, of all addresses together
 
@@ -91,7 +94,7 @@ class LoginCounts:
 class Login:
     """The login of one connection, in `Connection.login` until it succeeds. Only the connection's processor uses it.
 
-    `stage` is what is done now, for log lines. `has_sent` is whether the peer has sent anything.
+    `stage` is HANDSHAKE or LOGIN: what is done now. `has_sent` is whether the peer has sent anything.
     """
 
     __slots__ = ("_logins", "conn", "deadline", "has_failed", "has_sent", "stage")
@@ -100,7 +103,7 @@ class Login:
         self._logins = logins
         self.conn = conn
         self.deadline = deadline
-        self.stage = "the login"
+        self.stage = LOGIN
         self.has_sent = False
         self.has_failed = False
 
@@ -109,11 +112,14 @@ class Login:
         self._logins.counts.succeeded(self.conn.listener, mechanism)
         self._logins.end(self)
 
-    def fail(self, reason: str, mechanism: str) -> None:
-        """Count and log that the login has failed, once. The caller has the connection closed, at once or later."""
+    def fail(self, reason: str, mechanism: str = "") -> None:
+        """Count and log that the login has failed, once. The caller has the connection closed, at once or later.
+
+        `mechanism` is a SASL mechanism or TLS; by default TLS until the handshake is over, then SASL.
+        """
         if not self.has_failed:
             self.has_failed = True
-            self._logins.counts.failed(self.conn, reason, mechanism)
+            self._logins.counts.failed(self.conn, reason, mechanism or (TLS if self.stage == HANDSHAKE else "SASL"))
 
 
 class Logins:
@@ -158,7 +164,7 @@ class Logins:
         assert login is not None
         if not login.has_failed and not self._processor.draining:
             if login.has_sent or conn.carry is not None or conn.big is not None:
-                login.fail(f"the connection was closed during {login.stage}", TLS if conn.transport else "SASL")
+                login.fail(f"the connection was closed during {login.stage}")
             else:
                 self.counts.silent(conn.listener)
         self.end(login)
@@ -180,5 +186,5 @@ class Logins:
             )
 
     def _give_up(self, login: Login, reason: str) -> None:
-        login.fail(reason, TLS if login.conn.transport else "SASL")
+        login.fail(reason)
         self._processor.close(login.conn)

@@ -106,10 +106,14 @@ class Serving:
         match error:
             case PeerClosed():
                 pass
-            case BadFrameSize(size=size) if size >> 8 in _TLS_HANDSHAKES and conn.transport is None:
-                log.warning("closed a connection: the peer speaks TLS, but this listener is plain text", extra=conn.who)
-            case BadFrameSize():
-                log.warning("closed a connection for %s", error, extra=conn.who)
+            case BadFrameSize(size=size):
+                reason = f"it sent {error}"
+                if size >> 8 in _TLS_HANDSHAKES and conn.transport is None:
+                    reason = "the peer speaks TLS, but this listener is plain text"
+                if conn.login is not None:
+                    conn.login.fail(reason)
+                else:
+                    log.warning("closed a connection: %s", reason, extra=conn.who)
             case RegionEnded():
                 log.error("closed a connection in the middle of a reply: %s", error, extra=conn.who)
             case OSError(errno=errno.ENOMEM):

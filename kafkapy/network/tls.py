@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkapy._ext.syscalls import recv_into, recv_into_long, sendmsg
-from kafkapy.network.logins import TLS
+from kafkapy.network.logins import HANDSHAKE, LOGIN, TLS
 from kafkapy.runtime.disk_pool import PoolStopped
 from kafkapy.runtime.threads import NoThread
 
@@ -173,7 +173,7 @@ class TlsTransport:
         self._skip = 0
         self.wants_write = False
         if conn.login is not None:
-            conn.login.stage = "the TLS handshake"
+            conn.login.stage = HANDSHAKE
 
     # --- Transport
 
@@ -427,7 +427,7 @@ class TlsTransport:
             if self._principal_of is not None:
                 login.succeed(TLS)
             else:
-                login.stage = "the login"
+                login.stage = LOGIN
 
 
 def _whole_records(data: bytes | memoryview) -> tuple[int, int]:
