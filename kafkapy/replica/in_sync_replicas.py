@@ -288,12 +288,14 @@ class InSyncReplicas:
         return broker_id not in self._ineligible and self._env.is_alive(broker_id)
 
     def _advance_locked(self, end: int) -> bool:
-        partition_log, env = self._log, self._env
+        partition_log, env, followers = self._log, self._env, self.followers
         before = partition_log.high_watermark
+        for broker_id in self.state.isr:
+            follower = followers.get(broker_id)
+            if follower is not None and follower.end_offset <= before:
+                return False  # as after each append: the high watermark waits for this member, whatever the others do
         now, is_eligible = env.clock.monotonic(), self._is_eligible
-        offset = new_high_watermark(
-            self.state, before, end, self.followers, self.min_isr, now, env.max_lag_s, is_eligible
-        )
+        offset = new_high_watermark(self.state, before, end, followers, self.min_isr, now, env.max_lag_s, is_eligible)
         if offset <= before:
             return False
         partition_log.advance_high_watermark(offset, self._leader_epoch)
