@@ -136,7 +136,8 @@ class Partition(HostedPartition):
             self._waits.add(offset, timeout_s, done)
             # Between the comparison and `add`, another thread may have advanced the high watermark, or removed the
             # partition. That thread did not find this wait, so check again.
-            self._complete_waits()
+            if self.log.high_watermark >= offset or self._last_epoch().gone is not None:
+                self._complete_waits()
         else:
             last = self if self.gone is None else self._last_epoch()  # after the high watermark was read
             done(last.gone or last._isr_error())
