@@ -110,7 +110,7 @@ class Processor:
         # `gathered` holds what the handler keeps of their requests until all of them were read.
         self.together = False
         self.gathered: list[tuple[Connection, Any]] = []
-        self._timers: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []  # a heap by time
+        self._timers: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []  # a heap by time
         self._timer_numbers = itertools.count()  # the order of timers of the same time
         self._now = clock.monotonic()
         self._next_upkeep = 0.0
@@ -494,7 +494,7 @@ class Processor:
             conn.muted_until = 0.0
             self.queue(conn)
 
-    def call_at(self, when: float, fn: Callable[..., None], *args: Any) -> None:
+    def call_at(self, when: float, fn: Callable[..., object], *args: Any) -> None:
         """Call `fn(*args)` at the monotonic time `when`, or soon after. There is no way to cancel the call."""
         heapq.heappush(self._timers, (when, next(self._timer_numbers), fn, args))
 

@@ -4,7 +4,8 @@ A reply is one of
   a send              a list of buffers (of bytes), FileRegions and Pieces: whole frames with their sizes. The network
                       owns the list afterwards. No part may be a view of the request's frame, whose memory is reused
                       after the call
-  Timed(send, done)   the same, and `done()` is called when the kernel has taken its last byte
+  Last(send)          the same, and then the connection is closed
+  Timed(send, done)   a send, and `done()` is called when the kernel has taken its last byte
   NO_REPLY            nothing is sent (acks=0)
   CLOSE               the replies before it are sent, then the connection is closed. The memory of the frames is not
                       reused: a handler that failed may already have passed them to another thread
@@ -58,6 +59,15 @@ class Timed:
     def __init__(self, parts: Send, on_sent: Callable[[], object]) -> None:
         self.parts = parts
         self.on_sent = on_sent
+
+
+class Last:
+    """A send after which the connection is closed, such as the response to a login that failed."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Send) -> None:
+        self.parts = parts
 
 
 class Pending:
@@ -125,7 +135,7 @@ class Pending:
         return True
 
 
-Reply: TypeAlias = Send | Timed | Word | Pending
+Reply: TypeAlias = Send | Last | Timed | Word | Pending
 
 
 class Handler(Protocol):

@@ -21,7 +21,7 @@ from kafkapy.network.connection import Connection
 from kafkapy.network.pieces import PieceMaker, Pieces
 from kafkapy.network.read_ahead import ReadAhead
 from kafkapy.network.receive import PeerClosed, Receiver
-from kafkapy.network.replies import CLOSE, GATHERED, NO_REPLY, Handler, Pending, Reply, Timed, Word
+from kafkapy.network.replies import CLOSE, GATHERED, NO_REPLY, Handler, Last, Pending, Reply, Timed, Word
 from kafkapy.network.sends import BLOCKED, COLD, DONE, LATER, UNMADE, RegionEnded, Residency
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class Serving:
             self._processor.queue(conn)
 
     def answer(self, conn: Connection, reply: Reply) -> None:
-        """Take one reply of the handler: add it to the outbox, or remember that it is a Pending or CLOSE.
+        """Take one reply of the handler: add it to the outbox, or remember that it is a Pending, CLOSE or Last.
 
         Raises TypeError for an object that is not a reply.
         """
@@ -218,6 +218,9 @@ class Serving:
         elif isinstance(reply, Pending):
             conn.pending = reply
         elif reply is CLOSE:
+            conn.closing = True
+        elif type(reply) is Last:
+            conn.outbox.add(reply.parts)
             conn.closing = True
         elif reply is not NO_REPLY:
             raise TypeError(f"a handler gave {reply!r}, which is no reply")

@@ -52,6 +52,7 @@ from kafkapy.server.config.apply import (
 )
 from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.dynamic import DynamicConfig
+from kafkapy.server.config.listeners import SASL_PROTOCOLS
 from kafkapy.server.config.security import check as check_security
 from kafkapy.server.config.security import warnings as security_warnings
 from kafkapy.server.config.topics import TopicSettings
@@ -245,18 +246,19 @@ class BrokerServer:
 
     def _make_network(self) -> SocketServer:
         services, config = self.services, self.services.config
+        dispatcher = Dispatcher(services)
         return SocketServer(
             [Listener(one.name, one.host, one.port) for one in config.listeners],
-            Dispatcher(services),
+            dispatcher,
             network_settings(config),
             services.counters,
             services.disk_pool,
             services.read_pools,
             services.clock,
-            prepare=self._secure(),
+            prepare=self._secure(dispatcher),
         )
 
-    def _secure(self) -> Mapping[str, Prepare]:
+    def _secure(self, dispatcher: Dispatcher) -> Mapping[str, Prepare]:
         """Load the key and trust stores of the listeners. Return what prepares the connections of those with TLS or
         SASL, by their names."""
         services = self.services
@@ -265,7 +267,14 @@ class BrokerServer:
         from kafkapy.server.secured_listeners import SecuredListeners
 
         services.secured = SecuredListeners(services.config, services.counters)
-        return services.secured.prepare()
+        prepare = services.secured.prepare()
+        with_login = [one.name for one in services.config.listeners if one.protocol in SASL_PROTOCOLS]
+        if with_login:
+            from kafkapy.server.logins.listeners import SaslLogins
+
+            services.logins = logins = SaslLogins(services, dispatcher)
+            prepare |= {name: logins.prepare(name, prepare[name]) for name in with_login}
+        return prepare
 
     def _make_replicas(self, tree: Tree, fence: ControllerFence) -> None:
         services = self.services
@@ -443,6 +452,8 @@ class BrokerServer:
             overrides=config.max_connections_per_ip_overrides,
         )
         self.reload_stores()
+        if self.services.logins is not None:
+            self.services.logins.configure(config)
         self.services.topic_settings.refresh_all()
         if self._following is not None:
             self._following.resize()
@@ -507,6 +518,8 @@ class BrokerServer:
                 self.services.replicas.end_long_work()
         if self.services.secured is not None:
             self.services.secured.stop()
+        if self.services.logins is not None:
+            self.services.logins.stop()
         if self._metrics is not None:
             self._metrics.stop()
         if self._isr_changes is not None:

@@ -79,7 +79,7 @@ class Dispatcher:
                     return replies
                 calls = []
             try:
-                call = _decode(connection, served, frame, others)
+                call = decode(connection, served, frame, others)
             except ProtocolError as error:
                 if not calls or self._handle_joined(calls, replies, since):
                     log.warning("closing the connection of %s: %s", connection.name, error)
@@ -182,7 +182,7 @@ class Dispatcher:
         return self._meters.handled(served.api.name, 1, since, started, reply)
 
 
-def _decode(connection: Connection, served: Served | None, frame: memoryview, others: bool) -> Call:
+def decode(connection: Connection, served: Served | None, frame: memoryview, others: bool) -> Call:
     """Decode the header and the request of a frame, and return the call. Raise ProtocolError, which names the API and
     the version.
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kafkapy.server.coordinators import Coordinators
     from kafkapy.server.fetching.sessions import FetchSessionCache
     from kafkapy.server.following import Following
+    from kafkapy.server.logins.listeners import SaslLogins
     from kafkapy.server.metrics.requests import RequestMeters
     from kafkapy.server.peers import Peers
     from kafkapy.server.secured_listeners import SecuredListeners
@@ -68,6 +69,7 @@ class Services:
     is_topic_gone: Callable[[str, bytes], bool]  # see topics.look_if_gone
     log_dir_moves: LogDirMoves
     log_manager: LogManager
+    logins: SaslLogins | None = None  # None: no listener has SASL
     meters: RequestMeters
     peers: Peers
     producer_ids: ProducerIds

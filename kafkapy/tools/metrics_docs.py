@@ -8,7 +8,7 @@ from kafkapy.mirror import metrics as mirror
 from kafkapy.network import metrics as network
 from kafkapy.runtime.counters import Metric
 from kafkapy.runtime.metrics_page import PREFIX
-from kafkapy.server.metrics import broker, cleaner, controller, coordinators, requests, tls
+from kafkapy.server.metrics import broker, cleaner, controller, coordinators, logins, requests, tls
 
 # The tables by the heading of their section: those of a broker's page, and the one of a mirror's page.
 BROKER_TABLES = {
@@ -16,6 +16,7 @@ BROKER_TABLES = {
     "Network": network.METRICS,
     "Logs, topics, fetches and pools": broker.METRICS,
     "TLS": tls.METRICS,
+    "Sessions of SASL clients": logins.METRICS,
     "Controller": controller.METRICS,
     "Log cleaner": cleaner.METRICS,
     "Groups and transactions": coordinators.METRICS,

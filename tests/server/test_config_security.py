@@ -12,8 +12,11 @@ from kafkapy.tools.main import main
 from tests.server.requests import start_broker
 
 EVERYTHING = "lets every client read, change and delete everything"
-NO_LOGIN = "lets every client in without a login"
 UNKNOWN_TLS = "this broker does not know this setting of TLS"
+UNKNOWN_SASL = "this broker does not know this setting of SASL"
+NO_KERBEROS = "Kerberos (GSSAPI) is not supported"
+NO_TOKENS = "delegation tokens are not supported"
+NO_BUILDER = "only Kafka's default class is built in"
 NO_POLICY = "makes every topic and every change that a client asks for"
 
 
@@ -23,20 +26,16 @@ NO_POLICY = "makes every topic and every change that a client asks for"
         ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer", EVERYTHING),
         ("super.users", "User:admin", EVERYTHING),
         ("allow.everyone.if.no.acl.found", "false", EVERYTHING),
-        ("sasl.enabled.mechanisms", "SCRAM-SHA-256", NO_LOGIN),
-        ("sasl.kerberos.service.name", "kafka", NO_LOGIN),
-        ("sasl.of.a.newer.kafka", "1", NO_LOGIN),
+        ("sasl.kerberos.service.name", "kafka", NO_KERBEROS),
+        ("sasl.of.a.newer.kafka", "1", UNKNOWN_SASL),
+        ("listener.name.external.plain.sasl.of.a.newer.kafka", "1", UNKNOWN_SASL),
         ("ssl.of.a.newer.kafka", "1", UNKNOWN_TLS),
         ("listener.name.external.ssl.of.a.newer.kafka", "1", UNKNOWN_TLS),
         ("create.topic.policy.class.name", "com.example.Policy", NO_POLICY),
         ("alter.config.policy.class.name", "com.example.Policy", NO_POLICY),
-        ("principal.builder.class", "com.example.Builder", NO_LOGIN),
-        ("connections.max.reauth.ms", "3600000", NO_LOGIN),
-        ("delegation.token.secret.key", "xyzzy", NO_LOGIN),
-        ("listener.name.external.scram-sha-256.sasl.jaas.config", "xyzzy", NO_LOGIN),
-        ("listener.name.external.oauthbearer.sasl.oauthbearer.jwks.endpoint.url", "https://h/", NO_LOGIN),
-        ("listener.name.external.sasl.enabled.mechanisms", "PLAIN", NO_LOGIN),
-        ("listener.name.external.principal.builder.class", "com.example.Builder", NO_LOGIN),
+        ("principal.builder.class", "com.example.Builder", NO_BUILDER),
+        ("delegation.token.secret.key", "xyzzy", NO_TOKENS),
+        ("listener.name.external.principal.builder.class", "com.example.Builder", NO_BUILDER),
     ],
 )
 def test_a_setting_that_protects_a_kafka_broker_refuses_the_start(name: str, value: str, meaning: str) -> None:
@@ -70,23 +69,6 @@ def test_settings_that_protect_nothing_are_accepted(settings: dict[str, str]) ->
     check(BrokerConfig(settings))
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (
-            {"listeners": "EXTERNAL://:9093", "listener.security.protocol.map": "EXTERNAL:SASL_SSL"},
-            "listeners=EXTERNAL://:9093: SASL_SSL is not supported: this broker has no login by SASL yet; use SSL, or "
-            "PLAINTEXT if that is acceptable",
-        ),
-        ({"security.inter.broker.protocol": "sasl_ssl"}, "security.inter.broker.protocol=sasl_ssl: "),
-    ],
-)
-def test_protocols_with_sasl_are_refused(settings: dict[str, str], message: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        BrokerConfig(settings)
-    assert str(refused.value).startswith(message)
-
-
 def test_one_sentence_names_all_refused_security_settings() -> None:
     with pytest.raises(ConfigError) as refused:
         check(
@@ -103,11 +85,9 @@ def test_one_sentence_names_all_refused_security_settings() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "meaning"),
     [
-        ("sasl.enabled.mechanisms", "PLAIN", NO_LOGIN),
-        ("principal.builder.class", "com.example.Builder", NO_LOGIN),
+        ("principal.builder.class", "com.example.Builder", NO_BUILDER),
         ("super.users", "User:admin", EVERYTHING),
-        ("listener.name.plaintext.sasl.enabled.mechanisms", "PLAIN", NO_LOGIN),
-        ("sasl.of.a.newer.kafka", "xyzzy", NO_LOGIN),
+        ("sasl.of.a.newer.kafka", "xyzzy", UNKNOWN_SASL),
     ],
 )
 def test_a_security_setting_is_refused_while_the_broker_runs(name: str, value: str, meaning: str) -> None:
@@ -121,17 +101,17 @@ def test_a_security_setting_is_refused_while_the_broker_runs(name: str, value: s
 
 def test_a_stored_security_setting_refuses_the_start(tmp_path) -> None:
     server = start_broker(tmp_path, broker_id=0)
-    wait(server.services.configs.set_broker, 0, {"sasl.enabled.mechanisms": "PLAIN", "message.max.bytes": "5"})
+    wait(server.services.configs.set_broker, 0, {"sasl.kerberos.kinit.cmd": "/kinit", "message.max.bytes": "5"})
     server.stop()
     with pytest.raises(ConfigError) as refused:
         start_broker(tmp_path, broker_id=0)
     assert str(refused.value) == (
-        "sasl.enabled.mechanisms=PLAIN: authentication is not supported: this broker lets every client in without a "
-        "login; it is stored as a dynamic setting, in /config/brokers/0: if that is acceptable, start with an empty "
-        "value or Kafka's default for it (-o), and remove it with kafkapy configs alter --delete"
+        "sasl.kerberos.kinit.cmd=/kinit: Kerberos (GSSAPI) is not supported; it is stored as a dynamic setting, in "
+        "/config/brokers/0: if that is acceptable, start with an empty value or Kafka's default for it (-o), and "
+        "remove it with kafkapy configs alter --delete"
     )
-    server = start_broker(tmp_path, broker_id=0, sasl_enabled_mechanisms="")
-    remove = [("sasl.enabled.mechanisms", DELETE, None)]
+    server = start_broker(tmp_path, broker_id=0, sasl_kerberos_kinit_cmd="/usr/bin/kinit")
+    remove = [("sasl.kerberos.kinit.cmd", DELETE, None)]
     server.services.dynamic_config.alter(
         lambda current: broker_operations(current, remove), per_broker=True, validate_only=False
     )
@@ -144,10 +124,9 @@ def test_a_stored_security_setting_refuses_the_start(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("name", "is_refused"),
     [
-        ("sasl.enabled.mechanisms", True),
-        ("listener.name.in.sasl.enabled.mechanisms", True),
-        ("listener.name.external.sasl.enabled.mechanisms", False),  # a listener of another broker
-        ("listener.name.internal.sasl.enabled.mechanisms", False),
+        ("sasl.kerberos.service.name", True),
+        ("listener.name.in.sasl.kerberos.service.name", True),
+        ("listener.name.external.sasl.kerberos.service.name", False),  # a listener of another broker
     ],
 )
 def test_a_setting_stored_for_another_listener_does_not_refuse_the_start(name: str, is_refused: bool) -> None:
@@ -163,11 +142,11 @@ def test_a_setting_stored_for_another_listener_does_not_refuse_the_start(name: s
 def test_a_security_setting_written_while_the_broker_runs_is_logged_as_an_error(tmp_path, caplog) -> None:
     server = start_broker(tmp_path, broker_id=0)
     try:
-        wait(server.services.configs.set_broker, 0, {"sasl.enabled.mechanisms": "PLAIN", "message.max.bytes": "5"})
+        wait(server.services.configs.set_broker, 0, {"sasl.kerberos.kinit.cmd": "/kinit", "message.max.bytes": "5"})
         server.services.dynamic_config.reload()
         assert server.services.config.message_max_bytes == 5
         lines = [one.message for one in caplog.records if one.levelname == "ERROR"]
-        assert any("sasl.enabled.mechanisms=PLAIN: authentication is not supported" in line for line in lines)
+        assert any("sasl.kerberos.kinit.cmd=/kinit: Kerberos (GSSAPI) is not supported" in line for line in lines)
     finally:
         server.stop()
 

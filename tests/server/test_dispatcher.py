@@ -39,8 +39,8 @@ def decoded(monkeypatch):
         counts[served.api.name] += 1
         return plain(connection, served, frame, others)
 
-    plain = dispatcher._decode
-    monkeypatch.setattr(dispatcher, "_decode", decode)
+    plain = dispatcher.decode
+    monkeypatch.setattr(dispatcher, "decode", decode)
     return counts
 
 

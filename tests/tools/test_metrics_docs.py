@@ -9,11 +9,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafkapy.mirror.counts import Counts
 from kafkapy.mirror.metrics import metrics_page
-from kafkapy.protocol.apis import FETCH
+from kafkapy.protocol.apis import API_VERSIONS, FETCH
+from kafkapy.security.sasl.jaas import PLAIN_MODULE
 from kafkapy.tools.metrics_docs import BROKER_TABLES, MIRROR_TABLE, page
 from tests.harness.certificates import Pki, pem
 from tests.harness.wire import Wire
+from tests.harness.zookeeper import eventually
 from tests.server.requests import batch, fetch_request, make_topic, metrics_address, produce, start_broker
+from tests.server.test_sasl_logins import log_in
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 BROKER = {name: metric for table in BROKER_TABLES.values() for name, metric in table.items()}
@@ -32,10 +35,19 @@ def test_no_metric_is_in_two_tables():
 def test_a_broker_serves_the_metrics_of_its_tables_and_no_others(tmp_path):
     pki = Pki()
     stores = {name.replace(".", "_"): value for name, value in pki.server.settings(tmp_path / "stores").items()}
-    listeners = "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"
-    server = start_broker(tmp_path / "data", listeners=listeners, kafkapy_metrics_listen="127.0.0.1:0", **stores)
+    server = start_broker(
+        tmp_path / "data",
+        listeners="PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0,CLIENT://127.0.0.1:0",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,SSL:SSL,CLIENT:SASL_PLAINTEXT",
+        sasl_enabled_mechanisms="PLAIN",
+        connections_max_reauth_ms="1",
+        kafkapy_metrics_listen="127.0.0.1:0",
+        **{"listener.name.client.plain.sasl.jaas.config": f"{PLAIN_MODULE} required user_alice=secret;"},
+        **stores,
+    )
     try:
-        plain, secured = server.bootstrap_servers.split(",")
+        plain, secured, with_login = server.bootstrap_servers.split(",")
+        end_sessions(with_login)
         for sent in (b"", b"no TLS", None):
             connect(secured, pki, sent)
         wire = Wire(plain)
@@ -48,6 +60,23 @@ def test_a_broker_serves_the_metrics_of_its_tables_and_no_others(tmp_path):
     finally:
         server.stop()
     assert shown == defined(BROKER)
+
+
+def end_sessions(address):
+    """Extend a session, fail to extend another one, and let a third one expire."""
+    for then in (lambda one: log_in(one), lambda one: log_in(one, "PLAIN", 2, "alice", "wrong"), lambda one: None):
+        with Wire(address) as wire:
+            assert not log_in(wire).error_code
+            then(wire)
+            eventually(lambda wire=wire: is_over(wire))
+
+
+def is_over(wire):
+    try:
+        wire.call(API_VERSIONS, 0)
+    except (AssertionError, OSError):
+        return True
+    return False
 
 
 def connect(address, pki, sent):

@@ -14,6 +14,7 @@ from kafkapy.log.config import LogConfig
 from kafkapy.log.versions import format_can_be_chosen, newest_format
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.config import rules as config_rules
+from kafkapy.server.config import sasl as config_sasl
 from kafkapy.server.config.keys import (
     BROKER_KEYS,
     DEFAULT_VALUES,
@@ -27,7 +28,7 @@ from kafkapy.server.config.listeners import Listener, parse_listeners, parse_per
 from kafkapy.server.config.properties import PropertiesError, load_properties
 
 # Settings that can be set for one listener begin with one of these. Others have no effect with a listener's prefix.
-EFFECTIVE_PER_LISTENER = ("ssl.",)
+EFFECTIVE_PER_LISTENER = ("ssl.", "sasl.", "connections.max.reauth.ms", "principal.builder.class")
 
 __all__ = ["BrokerConfig", "ConfigError", "PropertiesError"]
 
@@ -162,7 +163,7 @@ class BrokerConfig:
                 f"log.message.format.version={chosen} is ignored: it cannot be chosen any more with "
                 f"inter.broker.protocol.version={protocol_version}"
             )
-        return lines
+        return lines + config_sasl.warnings(self)
 
     def _take(self, name: str, text: str) -> None:
         key = key_of(name)

@@ -11,8 +11,6 @@ from kafkapy.runtime.config_def import ConfigError
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 TLS_PROTOCOLS = frozenset({"SSL", "SASL_SSL"})
 SASL_PROTOCOLS = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
-# The protocols that this broker supports.
-SUPPORTED_PROTOCOLS = frozenset({"PLAINTEXT", "SSL"})
 ANY_ADDRESSES = frozenset({"0.0.0.0", "::"})
 
 

@@ -11,7 +11,7 @@ from kafkapy.metadata.zookeeper.properties import USER, certificate_file
 from kafkapy.metadata.zookeeper.properties import check_security as check_zookeeper_security
 from kafkapy.record.compression import NAMES
 from kafkapy.runtime.config_def import ConfigError
-from kafkapy.server.config import security as config_security
+from kafkapy.server.config import sasl as config_sasl
 from kafkapy.server.config.listeners import ANY_ADDRESSES
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def check(config: BrokerConfig) -> None:
     _check_id(config)
     _check_log(config)
     _check_listeners(config)
+    config_sasl.check(config)
     _check_limits(config)
     _check_coordinators(config)
 
@@ -114,11 +115,6 @@ def _check_listeners(config: BrokerConfig) -> None:
     given = config["listeners"]
     if not config.listeners:
         raise ConfigError("listeners", given, "must have a listener for clients")
-    for listener in config.listeners:
-        config_security.check_protocol("listeners", given, listener.protocol)
-    if config.is_set("security.inter.broker.protocol"):
-        protocol = config["security.inter.broker.protocol"]
-        config_security.check_protocol("security.inter.broker.protocol", protocol, protocol.upper())
     names = {listener.name for listener in config.listeners}
     advertised = {listener.name for listener in config.advertised_listeners}
     given = config["advertised.listeners"]

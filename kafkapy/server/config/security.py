@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.config.keys import BROKER_KEYS, LISTENER_PREFIX, key_of, listener_base, shown
-from kafkapy.server.config.listeners import SASL_PROTOCOLS, SUPPORTED_PROTOCOLS, Listener
+from kafkapy.server.config.listeners import SASL_PROTOCOLS, Listener
+from kafkapy.server.config.sasl import BUILDER, is_hook
 
 if TYPE_CHECKING:
     from kafkapy.server.config.broker_config import BrokerConfig
 
 _AUTHORIZATION = "authorization is not supported: this broker lets every client read, change and delete everything"
-_AUTHENTICATION = "authentication is not supported: this broker lets every client in without a login"
 _UNKNOWN_TLS = "this broker does not know this setting of TLS, and cannot protect its clients in that way"
+_UNKNOWN_SASL = "this broker does not know this setting of SASL, and cannot protect its clients in that way"
+_BUILDER = "only Kafka's default class is built in, and classes in Python can be named as MODULE:CLASS"
+_TOKENS = "delegation tokens are not supported"
+_KERBEROS = "Kerberos (GSSAPI) is not supported"
 _POLICIES = "policies in Java are not supported: this broker makes every topic and every change that a client asks for"
 _BY_NAME = {
     "authorizer.class.name": _AUTHORIZATION,
@@ -27,15 +31,14 @@ _BY_NAME = {
     "allow.everyone.if.no.acl.found": _AUTHORIZATION,
     "create.topic.policy.class.name": _POLICIES,
     "alter.config.policy.class.name": _POLICIES,
-    "principal.builder.class": _AUTHENTICATION,
-    "connections.max.reauth.ms": _AUTHENTICATION,
-    "delegation.token.secret.key": _AUTHENTICATION,
-    "delegation.token.master.key": _AUTHENTICATION,
+    BUILDER: _BUILDER,
+    "delegation.token.secret.key": _TOKENS,
+    "delegation.token.master.key": _TOKENS,
 }
-_BY_FAMILY = {"sasl": _AUTHENTICATION, "ssl": _UNKNOWN_TLS}
+_BY_FAMILY = {"sasl.kerberos": _KERBEROS, "sasl": _UNKNOWN_SASL, "ssl": _UNKNOWN_TLS}
 CLIENT_AUTH = "ssl.client.auth"
 _LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1", re.IGNORECASE)
-_FAMILY = re.compile(r"\b(sasl|ssl)\.")
+_FAMILY = re.compile(r"\b(sasl\.kerberos|sasl|ssl)\.")
 
 
 def check(config: BrokerConfig) -> None:
@@ -83,17 +86,6 @@ def _refuse(values: Mapping[str, str], missing: Sequence[str], advice: str) -> N
     raise ConfigError(name, shown(name, values[name]), f"{protection(name, values[name])}{advice}")
 
 
-def check_protocol(key: str, value: str, protocol: str) -> None:
-    """Raise ConfigError, which names the setting `key`, unless this broker supports the security protocol."""
-    if protocol not in SUPPORTED_PROTOCOLS:
-        raise ConfigError(
-            key,
-            value,
-            f"{protocol} is not supported: this broker has no login by SASL yet; use SSL, or PLAINTEXT if that is "
-            "acceptable",
-        )
-
-
 def protection(name: str, text: str) -> str | None:
     """Return a text that says which protection is not supported, if a setting with this value asks for one; None
     otherwise."""
@@ -104,7 +96,7 @@ def protection(name: str, text: str) -> str | None:
     if rule is None or not text.strip():
         return None
     key = key_of(name)
-    if key is not None and rule is _UNKNOWN_TLS:
+    if (key is not None and rule in (_UNKNOWN_TLS, _UNKNOWN_SASL)) or (rule is _BUILDER and is_hook(text)):
         return None
     return rule if key is None or key.parse(text) != key.default else None
 

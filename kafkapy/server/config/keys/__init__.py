@@ -104,6 +104,8 @@ _MECHANISM_KEYS = (
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
 )
+# The first part of SETTING in a listener's setting of one SASL mechanism.
+_MECHANISMS = frozenset({"plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "gssapi"})
 
 
 def listener_base(name: str) -> str | None:
@@ -113,6 +115,9 @@ def listener_base(name: str) -> str | None:
     _, dot, base = name[len(LISTENER_PREFIX) :].partition(".")
     if not dot:
         return None
+    mechanism, _, of_mechanism = base.partition(".")
+    if mechanism in _MECHANISMS:
+        return of_mechanism
     return next((key for key in _MECHANISM_KEYS if base.endswith(key)), base)
 
 

@@ -59,6 +59,8 @@ ROWS: tuple[Row, ...] = (
      "User name for ZooKeeper (SASL DIGEST-MD5, ZooKeeper's DigestLoginModule); empty: no authentication."),
     ("kafkapy.zookeeper.sasl.password", T.PASSWORD, None, None, MEDIUM, "E",
      "Password of kafkapy.zookeeper.sasl.username."),
+    ("kafkapy.oauthbearer.unsecured.tokens.enable", T.BOOLEAN, False, None, LOW, "E",
+     "Whether OAUTHBEARER listeners accept tokens without a signature, which anybody can make; for development only."),
     ("kafkapy.log.level", T.STRING, "INFO", OneOf("DEBUG", "INFO", "WARNING", "ERROR", any_case=True), LOW, "E",
      "Least severe messages that are logged; `kafka-configs --entity-type broker-loggers` changes the levels of a "
      "running broker."),

@@ -1,0 +1,95 @@
+"""The SASL listeners of a broker: prepares their connections for the login, and ends it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kafkapy.runtime.disk_pool import DiskPool
+from kafkapy.server.config.listeners import SASL_PROTOCOLS
+from kafkapy.server.logins.first_login import FirstLogin, FirstLogins
+from kafkapy.server.logins.mechanisms import SaslListener, sasl_listener
+from kafkapy.server.logins.sessions import ExpiringSessions, Session
+from kafkapy.server.logins.steps import Exchange
+from kafkapy.server.metrics.logins import LoginMeters
+
+if TYPE_CHECKING:
+    from kafkapy.network.connection import Connection
+    from kafkapy.network.replies import Handler
+    from kafkapy.network.transports import Prepare, Transport
+    from kafkapy.security.sasl.server import ServerMechanism
+    from kafkapy.server.config.broker_config import BrokerConfig
+    from kafkapy.server.services import Services
+
+log = logging.getLogger("kafkapy.server.logins")
+
+THREADS = 4  # for checks that may wait: an OAuth provider's keys, classes of the operator
+
+
+class SaslLogins:
+    """The logins on all SASL listeners. `dispatcher` handles the requests of clients that have authenticated.
+
+    Raises ConfigError if a listener's mechanism cannot be used.
+    """
+
+    def __init__(self, services: Services, dispatcher: Handler) -> None:
+        self.services = services
+        self.counts = LoginMeters(services.counters)
+        self._dispatcher = dispatcher
+        self._first = FirstLogins()
+        self._expiring = ExpiringSessions(dispatcher, self.counts.expired)
+        self._pool = DiskPool(THREADS, "login")
+        self._listeners = self._made(services.config)
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Use changed settings for later logins. Settings that cannot be used change nothing, and are logged."""
+        try:
+            self._listeners = self._made(config)
+        except ValueError as error:
+            log.error("changed SASL settings are not used: %s", error)
+
+    def prepare(self, listener: str, transport: Prepare | None = None) -> Prepare:
+        """Return the function that prepares the connections of a listener. `transport` makes their transport, such as
+        TLS; None: plain text."""
+
+        def prepare(conn: Connection) -> Transport | None:
+            ready = self._listeners[listener]
+            made = transport(conn) if transport is not None else None
+            if conn.login is None:
+                conn.processor.logins.begin(conn)
+            conn.session = FirstLogin(self, conn, ready)
+            conn.handler = self._first
+            conn.largest_frame = ready.settings.largest_frame
+            return made
+
+        return prepare
+
+    def exchange(self, conn: Connection, listener: SaslListener, mechanism: ServerMechanism) -> Exchange:
+        """Return a new exchange of messages with the mechanism."""
+        return Exchange(conn, listener, mechanism, self._pool)
+
+    def succeeded(self, conn: Connection, listener: SaslListener, mechanism: ServerMechanism, principal: str) -> int:
+        """End a login: the client is `principal` from now on. Return the lifetime of its session in milliseconds; 0:
+        without end."""
+        conn.principal = principal
+        conn.session = session = Session(self, conn, listener, mechanism.name)
+        lifetime_ms = session.extend(mechanism.expires_at_ms)
+        conn.handler = self._dispatcher if session.expires_at is None else self._expiring
+        conn.largest_frame = self.services.config.socket_request_max_bytes
+        if conn.login is not None:
+            conn.login.succeed(mechanism.name)
+        return lifetime_ms
+
+    def time_ms(self) -> int:
+        return self.services.clock.time_ms()
+
+    def stop(self) -> None:
+        self._pool.stop()
+
+    def _made(self, config: BrokerConfig) -> Mapping[str, SaslListener]:
+        return {
+            one.name: sasl_listener(config, one, self.services.users)
+            for one in config.listeners
+            if one.protocol in SASL_PROTOCOLS
+        }

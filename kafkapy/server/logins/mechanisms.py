@@ -1,0 +1,178 @@
+"""Makes the mechanisms of a SASL listener from its settings, and the principals of the users that log in."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkapy.runtime.config_def import ConfigError
+from kafkapy.security.sasl import http
+from kafkapy.security.sasl.errors import AuthenticationFailed
+from kafkapy.security.sasl.jwks import KeyFile, KeySource, KeyUrl, file_of_url
+from kafkapy.security.sasl.jwt_tokens import SignedTokens, TokenRules, UnsecuredTokens
+from kafkapy.security.sasl.oauthbearer import OAuthServer, TokenRefused, ValidToken
+from kafkapy.security.sasl.plain import PlainServer, PlainUsers
+from kafkapy.security.sasl.scram import ScramCredential
+from kafkapy.security.sasl.scram_server import ScramServer
+from kafkapy.security.sasl.server import MakeMechanism, ServerMechanism
+from kafkapy.server.config.sasl import (
+    BUILDER,
+    CALLBACKS,
+    JWKS,
+    UNSECURED,
+    MechanismSettings,
+    SaslSettings,
+    full_name,
+    load_hook,
+    sasl_settings,
+)
+
+if TYPE_CHECKING:
+    from kafkapy.metadata.users import UserRegistry
+    from kafkapy.server.config.broker_config import BrokerConfig
+    from kafkapy.server.config.listeners import Listener
+
+log = logging.getLogger("kafkapy.server.logins")
+
+
+class PrincipalContext(NamedTuple):
+    """What a principal builder in Python gets: its method `build(context)` returns the principal, as "User:alice".
+
+    Attributes:
+        listener: The listener's name.
+        protocol: The security protocol, such as "SASL_SSL".
+        address: The client's IP address.
+        mechanism: The SASL mechanism.
+        user: The name under which the client has logged in.
+    """
+
+    listener: str
+    protocol: str
+    address: str
+    mechanism: str
+    user: str
+
+
+class SaslListener:
+    """A SASL listener that is ready for logins: makes the mechanisms and principals of its clients.
+
+    Raises ConfigError if keys cannot be read, or if a class in Python cannot be used.
+    """
+
+    def __init__(self, settings: SaslSettings, make: Mapping[str, MakeMechanism]) -> None:
+        self.settings = settings
+        self._make = make
+        self._build: Callable[[PrincipalContext], str] | None = None
+        if settings.builder:
+            self._build = load_hook(full_name(settings.listener, BUILDER), settings.builder).build
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the mechanisms, in the order of the settings."""
+        return list(self._make)
+
+    @property
+    def builder_may_wait(self) -> bool:
+        """Return True if `principal` calls a class of the operator, which may block."""
+        return self._build is not None
+
+    def mechanism(self, name: str) -> ServerMechanism | None:
+        """Return the mechanism for a new login, or None if the listener does not offer it."""
+        make = self._make.get(name)
+        return make() if make is not None else None
+
+    def max_reauth_ms(self, mechanism: str) -> int:
+        return self.settings.mechanisms[mechanism].max_reauth_ms
+
+    def principal(self, mechanism: str, user: str, address: str) -> str:
+        """Return the principal of a client that has logged in. Raise AuthenticationFailed if there is none."""
+        if self._build is None:
+            return f"User:{user}"
+        settings = self.settings
+        try:
+            built = self._build(PrincipalContext(settings.listener, settings.protocol, address, mechanism, user))
+        except Exception as error:
+            log.exception("%s failed", settings.builder)
+            raise AuthenticationFailed("Authentication failed: no principal", f"{settings.builder}: {error}") from None
+        kind, colon, name = built.partition(":") if isinstance(built, str) else ("", "", "")
+        if not kind or not colon or not name:
+            raise AuthenticationFailed(
+                "Authentication failed: no principal", f"{settings.builder} did not return TYPE:NAME for {user}"
+            )
+        return built
+
+
+def sasl_listener(config: BrokerConfig, listener: Listener, users: UserRegistry) -> SaslListener:
+    """Return a listener with its mechanisms, as the settings say. Raise ConfigError if one cannot be used."""
+    settings = sasl_settings(config, listener)
+    make = {name: _maker(config, settings, one, users) for name, one in settings.mechanisms.items()}
+    return SaslListener(settings, make)
+
+
+def _maker(config: BrokerConfig, settings: SaslSettings, one: MechanismSettings, users: UserRegistry) -> MakeMechanism:
+    hook_key = full_name(settings.listener, CALLBACKS, one.name)
+    if one.name == "PLAIN":
+        if one.hook:
+            hook = load_hook(hook_key, one.hook, dict(one.options))
+            return partial(PlainServer, partial(_checked_password, one.hook, hook.authenticate), may_wait=True)
+        return partial(PlainServer, PlainUsers(one.options).check, may_wait=False)
+    if one.name == "OAUTHBEARER":
+        if one.hook:
+            hook = load_hook(hook_key, one.hook, dict(one.options))
+            return partial(OAuthServer, partial(_checked_token, one.hook, hook.validate))
+        return partial(OAuthServer, _token_check(config, settings.listener))
+    return partial(ScramServer, one.name, partial(_credential, users, one.name))
+
+
+def _credential(users: UserRegistry, mechanism: str, user: str) -> ScramCredential | None:
+    return users.find(user, mechanism)
+
+
+def _checked_password(name: str, authenticate: Callable[[str, str], object], user: str, password: str) -> bool:
+    try:
+        return authenticate(user, password) is True
+    except Exception as error:
+        log.exception("%s failed", name)
+        raise AuthenticationFailed(
+            "Authentication failed: credentials for user could not be verified", f"{name}: {type(error).__name__}"
+        ) from None
+
+
+def _checked_token(name: str, validate: Callable[[str], tuple[str, int]], token: str) -> ValidToken:
+    try:
+        user, expires_at_ms = validate(token)
+        return ValidToken(str(user), int(expires_at_ms))
+    except Exception as error:
+        raise TokenRefused(f"{name}: {type(error).__name__}") from None
+
+
+def _token_check(config: BrokerConfig, listener: str) -> Callable[[str], ValidToken]:
+    value = partial(config.of_listener, listener, mechanism="OAUTHBEARER")
+    rules = TokenRules(
+        audience=tuple(value("sasl.oauthbearer.expected.audience") or ()),
+        issuer=value("sasl.oauthbearer.expected.issuer"),
+        clock_skew_s=value("sasl.oauthbearer.clock.skew.seconds"),
+        sub_claim=value("sasl.oauthbearer.sub.claim.name"),
+    )
+    if config[UNSECURED]:
+        return UnsecuredTokens(rules).check
+    return SignedTokens(_keys(config, listener), rules).check
+
+
+def _keys(config: BrokerConfig, listener: str) -> KeySource:
+    value = partial(config.of_listener, listener, mechanism="OAUTHBEARER")
+    url = value(JWKS)
+    path = file_of_url(JWKS, url)
+    if path is None:
+        return KeyUrl(
+            partial(http.request, url),
+            refresh_s=value("sasl.oauthbearer.jwks.endpoint.refresh.ms") / 1000,
+            backoff_s=value("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms") / 1000,
+            backoff_max_s=value("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms") / 1000,
+        )
+    try:
+        return KeyFile(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(full_name(listener, JWKS, "OAUTHBEARER"), url, f"cannot be read: {error}") from error

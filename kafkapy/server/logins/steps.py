@@ -1,0 +1,75 @@
+"""One step of a login: gives the client's message to the mechanism, on the network thread or on a pool."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkapy.runtime.disk_pool import PoolStopped
+from kafkapy.runtime.threads import NoThread
+from kafkapy.security.sasl.errors import AuthenticationFailed
+
+if TYPE_CHECKING:
+    from kafkapy.network.connection import Connection
+    from kafkapy.runtime.disk_pool import DiskPool
+    from kafkapy.security.sasl.server import ServerMechanism
+    from kafkapy.server.logins.mechanisms import SaslListener
+
+log = logging.getLogger("kafkapy.server.logins")
+
+
+class Outcome(NamedTuple):
+    """The result of a step: the answer to the client, the error of a login that has failed, or the principal of one
+    that is complete."""
+
+    answer: bytes
+    error: AuthenticationFailed | None = None
+    principal: str | None = None
+
+
+class Exchange:
+    """The messages between a client and a mechanism, in a first login or a re-authentication.
+
+    `take` calls `done(outcome)` on the connection's processor: before it returns, or later if the step may wait.
+    """
+
+    def __init__(self, conn: Connection, listener: SaslListener, mechanism: ServerMechanism, pool: DiskPool) -> None:
+        self.mechanism = mechanism
+        self._conn = conn
+        self._listener = listener
+        self._pool = pool
+
+    def take(self, token: bytes, done: Callable[[Outcome], object]) -> None:
+        """Take the next message of the client."""
+        if not (self.mechanism.may_wait or self._listener.builder_may_wait):
+            done(self._outcome(token))
+            return
+        try:
+            self._pool.submit(self._on_pool, token, done)
+        except (PoolStopped, NoThread) as error:
+            done(Outcome(b"", AuthenticationFailed("Authentication failed", str(error))))
+
+    def _on_pool(self, token: bytes, done: Callable[[Outcome], object]) -> None:
+        outcome = self._outcome(token)
+        self._conn.processor.post(_unless_closed, self._conn, done, outcome)
+
+    def _outcome(self, token: bytes) -> Outcome:
+        mechanism = self.mechanism
+        try:
+            answer = mechanism.respond(token)
+            if not mechanism.complete:
+                return Outcome(answer)
+            assert mechanism.user is not None
+            principal = self._listener.principal(mechanism.name, mechanism.user, self._conn.peer[0])
+        except AuthenticationFailed as error:
+            return Outcome(b"", error)
+        except Exception as error:
+            log.exception("a login with %s failed", mechanism.name, extra=self._conn.who)
+            return Outcome(b"", AuthenticationFailed("Authentication failed", f"an error: {type(error).__name__}"))
+        return Outcome(answer, principal=principal)
+
+
+def _unless_closed(conn: Connection, done: Callable[[Outcome], object], outcome: Outcome) -> None:
+    if not conn.closed:
+        done(outcome)

@@ -1,0 +1,62 @@
+"""The metrics of sessions of SASL clients. First logins are counted by the network (`kafkapy.network.logins`)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kafkapy.runtime.counters import Labels, Metric, Registry, metric_table
+
+if TYPE_CHECKING:
+    from kafkapy.network.connection import Connection
+
+log = logging.getLogger("kafkapy.server.logins")
+
+_SOCKET_SERVER = "kafka.server:type=socket-server-metrics"
+
+METRICS = metric_table(
+    Metric("network_reauthentications", "counter", ("listener",),
+           "Sessions of SASL clients that were extended by another login.",
+           f"{_SOCKET_SERVER}: successful-reauthentication-total"),
+    Metric("network_reauthentication_failures", "counter", ("listener",),
+           "Connections that were closed because the login that was to extend their session failed.",
+           f"{_SOCKET_SERVER}: failed-reauthentication-total"),
+    Metric("network_sessions_expired", "counter", ("listener",),
+           "Connections that were closed because of a request after the end of the client's session.",
+           f"{_SOCKET_SERVER}: expired-connections-killed-count"),
+)  # fmt: skip
+
+
+class LoginMeters:
+    """Counts re-authentications and expired sessions, and logs those that close a connection. For all threads."""
+
+    def __init__(self, counters: Registry) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[tuple[Metric, Labels]] = Counter()
+        counters.register_reader(list(METRICS.values()), self._read)
+
+    def reauthenticated(self, listener: str) -> None:
+        self._count("network_reauthentications", listener)
+
+    def reauthentication_failed(self, conn: Connection, reason: str) -> None:
+        """Count and log a re-authentication that failed."""
+        self._count("network_reauthentication_failures", conn.listener)
+        log.warning("re-authentication of %s failed: %s", conn.principal, reason, extra=conn.who)
+
+    def expired(self, conn: Connection) -> None:
+        """Count and log a request after the end of a session."""
+        self._count("network_sessions_expired", conn.listener)
+        log.info("closed a connection of %s: its session has expired", conn.principal, extra=conn.who)
+
+    def _count(self, name: str, listener: str) -> None:
+        with self._lock:
+            self._counts[METRICS[name], (listener,)] += 1
+
+    def _read(self) -> Iterator[tuple[Metric, Labels, float]]:
+        with self._lock:
+            counts = dict(self._counts)
+        for (metric, labels), count in counts.items():
+            yield metric, labels, count

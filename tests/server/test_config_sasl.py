@@ -1,0 +1,216 @@
+"""The settings of SASL listeners: how they are looked up, what is refused at the start, and what is warned about."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkapy.errors import KafkaError
+from kafkapy.runtime.config_def import ConfigError
+from kafkapy.security.sasl.jaas import PLAIN_MODULE, SCRAM_MODULE
+from kafkapy.server.config.alter import check_broker
+from kafkapy.server.config.broker_config import BrokerConfig
+from kafkapy.server.config.sasl import sasl_settings
+from tests.server.requests import start_broker
+
+SASL = {
+    "listeners": "CLIENT://127.0.0.1:0",
+    "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT",
+    "inter.broker.listener.name": "CLIENT",
+    "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+}
+PREFIX = "listener.name.client"
+USERS = {f"{PREFIX}.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_a="xyzzy";'}
+UNPREFIXED = f"{PLAIN_MODULE} required user_a=xyzzy;"
+TOKENS = "kafkapy.oauthbearer.unsecured.tokens.enable"
+
+
+def with_settings(changes: dict[str, Any]) -> BrokerConfig:
+    settings = {**SASL, **changes}
+    return BrokerConfig({name: value for name, value in settings.items() if value is not None})
+
+
+def settings_of(changes: dict[str, Any]) -> Any:
+    config = with_settings(changes)
+    return sasl_settings(config, config.listeners[0])
+
+
+def test_a_listeners_and_a_mechanisms_setting_come_before_the_general_one() -> None:
+    found = settings_of(
+        {
+            "sasl.enabled.mechanisms": "GSSAPI",
+            f"{PREFIX}.sasl.enabled.mechanisms": "SCRAM-SHA-512, SCRAM-SHA-256",
+            "connections.max.reauth.ms": "1000",
+            f"{PREFIX}.connections.max.reauth.ms": "2000",
+            f"{PREFIX}.scram-sha-512.connections.max.reauth.ms": "3000",
+            f"{PREFIX}.scram-sha-512.sasl.jaas.config": f'{SCRAM_MODULE} required username="u" password="p";',
+        }
+    )
+    assert list(found.mechanisms) == ["SCRAM-SHA-512", "SCRAM-SHA-256"]
+    assert [one.max_reauth_ms for one in found.mechanisms.values()] == [3000, 2000]
+    assert found.mechanisms["SCRAM-SHA-512"].options == {"username": "u", "password": "p"}
+    assert found.mechanisms["SCRAM-SHA-256"].options == {}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"sasl.enabled.mechanisms": "GSSAPI,SCRAM-SHA-256"},
+        {f"{PREFIX}.scram-sha-256.sasl.server.callback.handler.class":
+            "org.apache.kafka.common.security.scram.internals.ScramServerCallbackHandler"},
+        {"principal.builder.class": "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"},
+        {"sasl.enabled.mechanisms": "PLAIN", "sasl.mechanism.inter.broker.protocol": "PLAIN", **USERS},
+        {"sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER", TOKENS: "true"},
+    ],
+)  # fmt: skip
+def test_settings_that_are_accepted(changes: dict[str, str]) -> None:
+    settings_of(changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"sasl.enabled.mechanisms": None}, "GSSAPI.*SCRAM-SHA-512"),
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, "GSSAPI.*PLAIN"),
+        ({"sasl.enabled.mechanisms": "SCRAM-SHA-1"}, "SCRAM-SHA-1 is not supported"),
+        ({"sasl.mechanism.inter.broker.protocol": None}, "brokers log in to each other"),
+        ({"sasl.mechanism.inter.broker.protocol": "PLAIN"}, "must be among"),
+        ({"sasl.enabled.mechanisms": "SCRAM-SHA-256,PLAIN"}, "needs users for PLAIN"),
+        ({"sasl.enabled.mechanisms": "SCRAM-SHA-256,PLAIN", "sasl.jaas.config": UNPREFIXED},
+         "needs users for PLAIN"),
+        ({f"{PREFIX}.scram-sha-256.sasl.jaas.config": 'x.JndiLoginModule required y="xyzzy";'}, "login module"),
+        ({f"{PREFIX}.scram-sha-256.sasl.jaas.config": f'{PLAIN_MODULE} required y="xyzzy";'}, "ScramLoginModule"),
+        ({f"{PREFIX}.scram-sha-256.sasl.jaas.config": f'{SCRAM_MODULE} required y="xyzzy"'}, "semicolon"),
+        ({"sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER"}, "OAUTHBEARER needs the URL"),
+        ({"sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER",
+          "sasl.oauthbearer.jwks.endpoint.url": "ftp://h/k"}, "http"),
+        ({"sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER", TOKENS: "true",
+          "sasl.oauthbearer.jwks.endpoint.url": "file:///k"}, "contradicts"),
+        ({f"{PREFIX}.scram-sha-256.sasl.server.callback.handler.class": "com.Mine"}, "nor MODULE:CLASS"),
+        ({f"{PREFIX}.scram-sha-256.sasl.server.callback.handler.class": "mine:Check"}, "for PLAIN and OAUTHBEARER"),
+        ({"principal.builder.class": "com.Mine"}, "nor MODULE:CLASS"),
+    ],
+)  # fmt: skip
+def test_settings_that_are_refused_with_a_sentence(changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as refused:
+        with_settings(changes)
+    assert "xyzzy" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"sasl.jaas.config": f"{SCRAM_MODULE} required;"}, "lacks a SASL mechanism"),
+        ({f"{PREFIX}.sasl.jaas.config": f"{SCRAM_MODULE} required;"}, "lacks a SASL mechanism"),
+        ({"sasl.enabled.mechanisms": "GSSAPI,SCRAM-SHA-256"}, "GSSAPI is not supported and not offered"),
+        ({"sasl.enabled.mechanisms": "SCRAM-SHA-256,PLAIN", **USERS}, "PLAIN without TLS sends passwords in clear"),
+        ({"sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER", TOKENS: "true"}, "lets in everybody"),
+    ],
+)
+def test_dangerous_or_ignored_settings_cause_one_line(changes: dict[str, str], why: str) -> None:
+    lines = [line for line in with_settings(changes).warnings() if why in line]
+    assert len(lines) == 1
+    assert "xyzzy" not in lines[0]
+
+
+def test_settings_of_a_listener_and_mechanism_are_not_listed_as_without_effect() -> None:
+    changes = {
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256,PLAIN",
+        **USERS,
+        f"{PREFIX}.plain.connections.max.reauth.ms": "1",
+    }
+    assert not any("without effect" in line for line in with_settings(changes).warnings())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("principal.builder.class", "os:system"),
+        (f"{PREFIX}.principal.builder.class", "os:system"),
+        ("sasl.server.callback.handler.class", "os:system"),
+        (f"{PREFIX}.plain.sasl.server.callback.handler.class", "os:system"),
+        ("sasl.oauthbearer.jwks.endpoint.url", "http://169.254.169.254/"),
+        (f"{PREFIX}.oauthbearer.sasl.oauthbearer.jwks.endpoint.url", "http://169.254.169.254/"),
+    ],
+)
+def test_hooks_and_urls_are_never_taken_from_a_request(name: str, value: str) -> None:
+    with pytest.raises(KafkaError, match=r"own file|cannot be changed while the broker runs"):
+        check_broker(with_settings({}), {name: value}, per_broker=True)
+
+
+# Hooks: this module itself is imported by name.
+
+
+class Checker:
+    """A class of an operator that checks passwords."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self.suffix = options["suffix"]
+
+    def authenticate(self, user: str, password: str) -> bool:
+        if user == "broken":
+            raise RuntimeError("the directory is away")
+        return password == user + self.suffix
+
+
+class Builder:
+    """A class of an operator that makes principals."""
+
+    def build(self, context: Any) -> str:
+        assert (context.listener, context.protocol, context.mechanism) == ("CLIENT", "SASL_PLAINTEXT", "PLAIN")
+        assert context.address == "127.0.0.1"
+        return f"Person:{context.user}" if context.user != "nobody" else "nothing"
+
+
+@pytest.fixture
+def hooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    (tmp_path / "operators_hooks.py").write_text(Path(__file__).read_text())
+    monkeypatch.syspath_prepend(tmp_path)
+    return lambda name: f"operators_hooks:{name}"
+
+
+def test_classes_in_python_check_passwords_and_make_principals(
+    tmp_path: Path, hooks: Callable[[str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    from tests.harness.wire import Wire
+    from tests.server.test_sasl_logins import log_in, principal
+
+    caplog.set_level(logging.WARNING)
+    settings = {
+        **SASL,
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "principal.builder.class": hooks("Builder"),
+        "listener.name.client.plain.sasl.server.callback.handler.class": hooks("Checker"),
+        "listener.name.client.plain.sasl.jaas.config": f'{PLAIN_MODULE} required suffix="!";',
+        "connection.failed.authentication.delay.ms": "0",
+    }
+    server = start_broker(tmp_path / "data", **settings)
+    try:
+        with Wire(server.bootstrap_servers) as wire:
+            log_in(wire, "PLAIN", 2, "alice", "alice!")
+            assert principal(wire) == "Person:alice"
+        for user, password in (("alice", "alice"), ("broken", "x"), ("nobody", "nobody!")):
+            with Wire(server.bootstrap_servers) as wire:
+                assert log_in(wire, "PLAIN", 2, user, password).error_code
+                assert wire.closed()
+        assert "the directory is away" in caplog.text
+    finally:
+        server.stop()
+
+
+def test_a_class_that_cannot_be_used_refuses_the_start(tmp_path: Path, hooks: Callable[[str], str]) -> None:
+    for name in ("operators_hooks:Missing", "no_such_module:Class"):
+        with pytest.raises(ConfigError, match="cannot be used"):
+            start_broker(tmp_path / "data", **SASL, principal_builder_class=name)
+
+
+def test_a_missing_key_file_refuses_the_start(tmp_path: Path) -> None:
+    url = (tmp_path / "keys.json").as_uri()
+    settings = {**SASL, "sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER"}
+    with pytest.raises(ConfigError, match="cannot be read"):
+        start_broker(tmp_path / "data", **settings, sasl_oauthbearer_jwks_endpoint_url=url)
