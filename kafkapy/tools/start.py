@@ -59,10 +59,27 @@ def parse(args: Sequence[str]) -> tuple[str | None, dict[str, str]]:
 
 
 def add_override(overrides: dict[str, str], setting: str) -> None:
+    """Add KEY=VALUE to the overrides. The value @FILE stands for the content of the file, so that `ps` shows no
+    password; @@TEXT stands for @TEXT.
+
+    Raises CallError for another form, and ToolError for a file that cannot be read.
+    """
     key, equals, value = setting.partition("=")
     if not equals or not key.strip():
         raise CallError(f"-o {setting!r} is not KEY=VALUE, as in -o log.dirs=/var/lib/kafkapy")
+    if value.startswith("@@"):
+        value = value[1:]
+    elif value.startswith("@"):
+        value = _content(key, value[1:])
     overrides[key.strip()] = value
+
+
+def _content(key: str, file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ToolError(f"-o {key.strip()}: the file {file} cannot be read: {reason}") from error
 
 
 def config_of(file: str | Path | None, overrides: dict[str, str], given_by: str = "-o") -> "BrokerConfig":

@@ -9,7 +9,9 @@ kept in memory only and end with the process, like those of a ZooKeeper session.
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
+import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -38,6 +40,7 @@ FILE_NAME = "kafkapy-metadata.db"
 
 _APPLICATION_ID = 0x6B61666B  # "kafk"
 _FORMAT = 1
+_MODE = 0o600
 _SCHEMA = """
 CREATE TABLE nodes (
     path TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL, created INTEGER NOT NULL,
@@ -262,6 +265,7 @@ class LocalTree(Tree):
 
 
 def _open(path: Path) -> sqlite3.Connection:
+    _keep_private(path)
     try:
         database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     except sqlite3.Error as error:
@@ -289,6 +293,18 @@ def _open(path: Path) -> sqlite3.Connection:
         database.close()
         raise
     return database
+
+
+def _keep_private(path: Path) -> None:
+    """Have only the owner read and write the file, which holds users' keys and passwords. SQLite gives the files beside
+    it the same mode. Another owner's file keeps its mode; an error of the directory is reported when it is opened."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE))
+        for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+            if file.exists() and stat.S_IMODE(file.stat().st_mode) & ~_MODE:
+                file.chmod(_MODE)
+    except OSError:
+        pass
 
 
 def _is_full(error: sqlite3.Error) -> bool:

@@ -17,6 +17,7 @@ from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.dynamic_keys import fitting
 from kafkapy.server.config.keys import shown
 from kafkapy.server.config.security import check_stored
+from kafkapy.server.config.stored_passwords import decrypted, encrypted, encrypted_again
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
@@ -50,6 +51,10 @@ class DynamicConfig:
                 paths.config(BROKERS, paths.DEFAULT_ENTITY): registry.broker_default(),
             },
         )
+        again = encrypted_again(self._services.config, registry.broker(broker_id))
+        if again is not None:
+            wait(registry.set_broker, broker_id, again)
+            log.info("stored passwords are now encrypted with the present password.encoder.secret")
         self._apply_stored()
 
     def reload(self) -> None:
@@ -73,8 +78,10 @@ class DynamicConfig:
     def _with_stored(self) -> tuple[BrokerConfig, dict[str, str]]:
         """Return the broker's settings with the stored dynamic ones, and an error message, by name, for each stored
         setting that cannot be used."""
-        registry = self._registry
-        return fitting(self._services.config, registry.broker_default(), registry.broker(self._services.broker_id))
+        registry, config = self._registry, self._services.config
+        broker, unreadable = decrypted(config, registry.broker(self._services.broker_id))
+        fits, errors = fitting(config, registry.broker_default(), broker)
+        return fits, errors | unreadable
 
     def _check_stores(self, config: BrokerConfig) -> None:
         """Raise KafkaError INVALID_REQUEST if a key or trust store of `config` has changed and cannot be used."""
@@ -83,6 +90,12 @@ class DynamicConfig:
                 self._services.secured.check(config)
             except ConfigError as error:
                 raise KafkaError(Errors.INVALID_REQUEST, str(error)) from None
+
+    def _encrypted(self, values: dict[str, str]) -> dict[str, str]:
+        try:
+            return encrypted(self._services.config, values)
+        except ConfigError as error:
+            raise KafkaError(Errors.INVALID_REQUEST, str(error)) from None
 
     def alter(self, change: Change, *, per_broker: bool, validate_only: bool) -> None:
         """Replace this broker's dynamic settings, or the cluster-wide ones if `per_broker` is False, with the result of
@@ -97,12 +110,13 @@ class DynamicConfig:
             values = change(current)
             after = check_broker(before, values, per_broker=per_broker)
             self._check_stores(after)
+            stored_values = self._encrypted(values)
             if validate_only:
                 return
-            # Stored settings that are ignored, such as a password that Kafka has encrypted, are kept unless changed.
+            # Stored settings that are ignored, such as a password with another secret, are kept unless changed.
             stored = self._registry.broker(broker_id) if per_broker else self._registry.broker_default()
             kept = {name: text for name, text in change(stored).items() if name not in current and name not in values}
-            values = {**kept, **values}
+            values = {**kept, **stored_values}
             if per_broker:
                 wait(self._registry.set_broker, broker_id, values)
             else:

@@ -67,8 +67,8 @@ def problem(name: str, text: str, *, per_broker: bool) -> str | None:
         return "cannot be changed while the broker runs"
     if one_broker_only and not per_broker:
         return "can only be changed for one broker; name the broker"
-    if key.sensitive:
-        return "is a password, which this broker does not store"
+    if key.sensitive and not per_broker:
+        return "is a password, which can only be set for one broker; name the broker"
     try:
         key.parse(text)
     except ConfigError as error:

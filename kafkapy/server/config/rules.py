@@ -12,6 +12,7 @@ from kafkapy.metadata.zookeeper.properties import check_security as check_zookee
 from kafkapy.record.compression import NAMES
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.config import sasl as config_sasl
+from kafkapy.server.config import stored_passwords
 from kafkapy.server.config.listeners import ANY_ADDRESSES
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def check(config: BrokerConfig) -> None:
     _check_log(config)
     _check_listeners(config)
     config_sasl.check(config)
+    stored_passwords.check(config)
     _check_limits(config)
     _check_coordinators(config)
 

@@ -15,6 +15,7 @@ from kafkapy.tools.common.errors import CallError, ToolError
 from kafkapy.tools.common.options import Json
 from kafkapy.tools.common.output import print_json
 from kafkapy.tools.zk.location import CommandConfig, LogDirectory, ZooKeeperAddress, opened
+from kafkapy.tools.zk.secrets import ShowSecrets, without_secrets
 from kafkapy.tools.zk.transfer import export_tree, import_tree
 
 app = typer.Typer(
@@ -56,6 +57,7 @@ def get(
     directory: LogDirectory = None,
     command_config: CommandConfig = None,
     as_json: Json = False,
+    show_secrets: ShowSecrets = False,
 ) -> None:
     """Show the data of a node; with --json also its version, and the numbers (zxids) of its first and last change.
 
@@ -64,6 +66,8 @@ def get(
     with opened(zookeeper, directory, command_config, _roots(path)) as tree:
         names = _children(tree, path)
         node = tree.get(path)
+    if not show_secrets:
+        node = without_secrets(path, node)
     if as_json:
         print_json({**_described(path, node), "children": len(names)})
     else:
@@ -78,6 +82,7 @@ def show_tree(
     directory: LogDirectory = None,
     command_config: CommandConfig = None,
     as_json: Json = False,
+    show_secrets: ShowSecrets = False,
 ) -> None:
     """Show a node and all nodes below it; with --json a list of the nodes with their data.
 
@@ -90,6 +95,8 @@ def show_tree(
     with opened(zookeeper, directory, command_config, _roots(path)) as tree:
         _children(tree, path)  # raises if there is no such node
         nodes = list(_below(tree, path, 0))
+    if not show_secrets:
+        nodes = [(depth, at, without_secrets(at, node)) for depth, at, node in nodes]
     if as_json:
         print_json([_described(at, node) for _, at, node in nodes])
         return
