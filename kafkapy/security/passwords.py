@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import secrets
+import os
 
 _HASHES = {
     "PBKDF2WithHmacSHA1": "sha1",
@@ -56,7 +56,7 @@ class PasswordEncoder:
 
     def encode(self, password: str) -> str:
         """Return the encrypted password as a text."""
-        salt = secrets.token_bytes(_SALT_BYTES)
+        salt = os.urandom(_SALT_BYTES)
         key = _key(self._secret, self._factory, salt, self._iterations, self._key_length)
         fields: dict[str, object] = {
             "keyFactoryAlgorithm": self._factory,
@@ -67,12 +67,12 @@ class PasswordEncoder:
             "passwordLength": _java_length(password),
         }
         if self._cipher == CIPHERS[0]:
-            vector = secrets.token_bytes(_BLOCK)
+            vector = os.urandom(_BLOCK)
             encrypted = _cbc_encrypted(key, vector, password.encode())
         else:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-            vector = secrets.token_bytes(_GCM_IV_BYTES)
+            vector = os.urandom(_GCM_IV_BYTES)
             encrypted = AESGCM(key).encrypt(vector, password.encode(), None)
             fields["authenticationTagLength"] = _GCM_TAG_BYTES * 8
         fields |= {"encryptedPassword": _b64(encrypted), "initializationVector": _b64(vector)}

@@ -127,7 +127,7 @@ def test_broker_settings_can_be_changed_where_kafka_can_change_them() -> None:
         ({"message.max.bytes": "-1"}, False),
         ({"ssl.keystore.location": "/k"}, True),
         ({"listener.name.in.ssl.keystore.location": "/k"}, False),
-        ({"listener.name.in.ssl.keystore.password": "geheim"}, True),
+        ({"listener.name.in.ssl.keystore.password": "geheim"}, False),
         ({"sasl.enabled.mechanisms": "PLAIN"}, False),
         ({"background.threads": "21"}, True),
         ({"background.threads": "4"}, True),

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from kafkapy.security.sasl.errors import SaslSettingError, unknown_mechanism
 from kafkapy.security.sasl.jaas import OAUTH_MODULE, JaasEntry, parse_jaas
-from kafkapy.security.sasl.jwks import file_of_url
 from kafkapy.security.sasl.oauthbearer import OAuthClient
 from kafkapy.security.sasl.plain import PlainClient
 from kafkapy.security.sasl.scram import HASHES
@@ -24,6 +23,7 @@ from kafkapy.security.sasl.token_source import (
     provider_token,
     unsecured_token,
 )
+from kafkapy.security.sasl.urls import file_of_url
 
 # Kafka's own classes, which mean what is built in.
 LOGIN_HANDLERS = (

@@ -15,10 +15,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
-
-from kafkapy.security.sasl.errors import SaslSettingError
 
 log = logging.getLogger("kafkapy.security.sasl.jwks")
 
@@ -161,16 +157,3 @@ class KeyUrl:
         else:
             self._due_at = now + self._refresh_s
             self._failures = 0
-
-
-def file_of_url(setting: str, url: str) -> Path | None:
-    """Return the path that a file: URL names, or None for an http: or https: URL.
-
-    Raise SaslSettingError, which names the setting, for any other URL.
-    """
-    parts = urlsplit(url)
-    if parts.scheme == "file":
-        return Path(url2pathname(parts.path))
-    if parts.scheme in ("http", "https") and parts.hostname:
-        return None
-    raise SaslSettingError(f"{setting} must be a URL with file:, http: or https:")

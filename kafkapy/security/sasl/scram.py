@@ -9,7 +9,7 @@ import base64
 import binascii
 import hashlib
 import hmac
-import secrets
+import os
 from typing import NamedTuple
 
 LEAST_ITERATIONS = 4096
@@ -75,7 +75,7 @@ def new_credential(mechanism: str, password: str, iterations: int = LEAST_ITERAT
 
 def new_salt() -> bytes:
     """Return a random salt."""
-    return secrets.token_bytes(_SALT_BYTES)
+    return os.urandom(_SALT_BYTES)
 
 
 def hmac_of(mechanism: str, key: bytes, text: bytes) -> bytes:
@@ -93,7 +93,7 @@ def xor(left: bytes, right: bytes) -> bytes:
 
 def new_nonce() -> str:
     """Return a random nonce in characters that SCRAM allows."""
-    return secrets.token_urlsafe(24)
+    return base64.urlsafe_b64encode(os.urandom(24)).decode()
 
 
 def escape_name(name: str) -> str:

@@ -14,8 +14,8 @@ from kafkapy.extras import how_to_install
 from kafkapy.runtime.config_def import HIDDEN, ConfigError
 from kafkapy.security.sasl.errors import MECHANISMS, SaslSettingError
 from kafkapy.security.sasl.jaas import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE, parse_jaas
-from kafkapy.security.sasl.jwks import file_of_url
 from kafkapy.security.sasl.plain import PlainUsers
+from kafkapy.security.sasl.urls import file_of_url
 from kafkapy.server.config.keys import LISTENER_PREFIX
 from kafkapy.server.config.listeners import SASL_PROTOCOLS, Listener
 

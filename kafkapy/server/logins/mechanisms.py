@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.security.sasl import http
 from kafkapy.security.sasl.errors import AuthenticationFailed
-from kafkapy.security.sasl.jwks import KeyFile, KeySource, KeyUrl, file_of_url
+from kafkapy.security.sasl.jwks import KeyFile, KeySource, KeyUrl
 from kafkapy.security.sasl.jwt_tokens import SignedTokens, TokenRules, UnsecuredTokens
 from kafkapy.security.sasl.oauthbearer import OAuthServer, TokenRefused, ValidToken
 from kafkapy.security.sasl.plain import PlainServer, PlainUsers
 from kafkapy.security.sasl.scram import ScramCredential
 from kafkapy.security.sasl.scram_server import ScramServer
 from kafkapy.security.sasl.server import MakeMechanism, ServerMechanism
+from kafkapy.security.sasl.urls import file_of_url
 from kafkapy.server.config.sasl import (
     BUILDER,
     CALLBACKS,
