@@ -27,7 +27,7 @@ class Connection:
     """The state of one connection.
 
     Handlers may use `id`, `name`, `peer`, `listener`, `outgoing`, `handler`, `principal`, `login`, `largest_frame`,
-    `session`, `patient`, `on_close` and `closed`. The other attributes are internal to this package.
+    `session`, `patient`, `on_close`, `failure` and `closed`. The other attributes are internal to this package.
 
     A handler may set six of these attributes. `handler` handles the next frames, and `principal` is the user who sends
     them; both change when a client has authenticated. `largest_frame` is the largest size that the next frames may
@@ -47,6 +47,7 @@ class Connection:
         "closed",
         "closing",
         "expects_big",
+        "failure",
         "fd",
         "gone",
         "handler",
@@ -105,6 +106,7 @@ class Connection:
         self.sender: Sender | TransportSender = sender
         self.handler = handler
         self.largest_frame = largest_frame
+        self.failure = ""  # why the transport of an outgoing connection has failed
         self.principal = ANONYMOUS
         self.login: Login | None = None  # the client has to authenticate, and has not done so yet
         self.muted_until = 0.0  # nothing is received before this monotonic time; 0: not muted. See Processor.mute

@@ -357,7 +357,8 @@ class TlsTransport:
         if conn.login is not None:
             conn.login.fail(reason, TLS)
         elif conn.outgoing:
-            log.warning("TLS failed: %s", reason, extra=conn.who)
+            conn.failure = f"TLS: {reason}"  # the code that opened it logs that, once for many attempts
+            log.debug("TLS failed: %s", reason, extra=conn.who)
         else:
             conn.processor.logins.counts.warn(conn, "closed a TLS connection", reason)
         raise TlsFailed(reason) from error
@@ -392,6 +393,8 @@ class TlsTransport:
             self._keep_rest()
         if is_fed:
             self._begin_step()
+        elif self._ended and self._conn.outgoing:
+            self._conn.failure = "TLS: the connection was closed during the handshake"
         return False
 
     def _begin_step(self) -> None:
@@ -405,6 +408,8 @@ class TlsTransport:
     def _step(self) -> None:
         """Take one step of the handshake, and find out who the client is when it is over. Runs on the pool."""
         try:
+            if self._conn.closed:
+                return  # perhaps one of a thousand that have given up meanwhile
             self._tls.do_handshake()
             principal = ""
             if self._principal_of is not None:
@@ -431,12 +436,12 @@ class TlsTransport:
 
 
 def _whole_records(data: bytes | memoryview) -> tuple[int, int]:
-    """Return the size and number of the first whole records in `data`: as many as begin in the first RECORD bytes.
+    """Return the size and number of the first whole records in `data`: one, or as many as have RECORD bytes together.
 
     Raises _Bad if `data` does not begin with TLS records.
     """
     position = count = 0
-    while position < RECORD:
+    while True:
         if len(data) - position < HEADER:
             if len(data) > position:
                 _check_type(data, position)
@@ -445,9 +450,10 @@ def _whole_records(data: bytes | memoryview) -> tuple[int, int]:
         length = data[position + 3] << 8 | data[position + 4]
         if length > RECORD + MOST_OVERHEAD:
             raise _Bad(f"it sent a record of {length} bytes, more than TLS allows")
-        if position + HEADER + length > len(data):
+        end = position + HEADER + length
+        if end > len(data) or (count and end > RECORD):
             break
-        position += HEADER + length
+        position = end
         count += 1
     return position, count
 

@@ -425,6 +425,8 @@ class Link:
         sent, self._sent = self._sent, deque()
         self._logging_in = False
         reason = f"the connection to {self.name} was lost"
+        if conn.failure:
+            reason += f": {conn.failure}"
         if self._refusal:
             reason = f"the login at {self.name} failed: {self._refusal}"
         for one in sent:
