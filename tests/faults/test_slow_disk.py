@@ -110,6 +110,8 @@ def slow(broker: KafkapyBroker, disk: SlowDisk) -> int:
     """Fill topic `old` and drop its pages; return the partition that is on the slow disk. The other one is not."""
     with Client(broker.bootstrap) as client:
         assert client.create_topic("old", 2) == 0
+        for partition in range(2):
+            client.wait_until_served("old", partition)
         (found,) = (int(path.name.rpartition("-")[2]) for path in disk.source.glob("old-*"))
         for partition in range(2):
             for number in range(COUNT):

@@ -490,9 +490,14 @@ class Cluster:
         eventually(elected, seconds=60, what=f"the first replicas of {topics} do not lead them")
 
     def _controller_by_metadata(self) -> int:
-        for number, member in self.members.items():
-            if member.running and not member.frozen:
-                controller = self.view(number)[1]
-                if controller in self.members and self[controller].running:
-                    return controller
-        raise AssertionError(f"no broker knows of a controller\n{self.ends_of_logs()}")
+        """Wait until a broker knows of a controller that runs, and return the controller's id."""
+
+        def known() -> int | None:
+            for number, member in self.members.items():
+                if member.running and not member.frozen:
+                    controller = self.view(number)[1]
+                    if controller in self.members and self[controller].running:
+                        return controller
+            return None
+
+        return eventually(known, seconds=60, what=lambda: f"no broker knows of a controller\n{self.ends_of_logs()}")
