@@ -69,7 +69,7 @@ class Cluster:
 
     def clear(self) -> None:
         """Forget everything, at the beginning of a term."""
-        self.remove(self.registered)
+        self.registered, self.shutting_down, self._offline = {}, set(), set()
 
 
 def replicas_on(topics: TopicRegistry, brokers: Iterable[int]) -> Iterator[TopicPartition]:

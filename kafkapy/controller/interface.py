@@ -53,12 +53,7 @@ class Controller:
         raise not_controller()
 
     def create_on_demand(
-        self,
-        name: str,
-        *,
-        partitions: int = -1,
-        replication: int = -1,
-        overrides: Mapping[str, str] | None = None,
+        self, name: str, *, partitions: int = -1, replication: int = -1, overrides: Mapping[str, str] | None = None
     ) -> object:
         """Create a topic that clients need, which every broker may do. Raises KafkaError TOPIC_ALREADY_EXISTS if there
         is such a topic.

@@ -31,14 +31,7 @@ _BROKER_CONFIGS = f"{paths.CONFIG}/brokers"
 _LISTS = (paths.TOPICS, _TOPIC_CONFIGS)
 _REQUESTS = (paths.PREFERRED_ELECTION, paths.REASSIGNMENT)
 # Paths that are read with all their children after an event of their own.
-_WHOLE = (
-    paths.DELETE_TOPICS,
-    *_LISTS,
-    _BROKER_CONFIGS,
-    paths.ISR_CHANGES,
-    paths.LOG_DIR_EVENTS,
-    *_REQUESTS,
-)
+_WHOLE = (paths.DELETE_TOPICS, *_LISTS, _BROKER_CONFIGS, paths.ISR_CHANGES, paths.LOG_DIR_EVENTS, *_REQUESTS)
 # How long to wait before a change that failed because of ZooKeeper is tried again.
 _RETRY_S = 1.0
 

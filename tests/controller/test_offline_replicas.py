@@ -1,9 +1,22 @@
 """Replicas in log directories that have failed, as the controller learns it from responses to LeaderAndIsr."""
 
+from kafkapy.controller.cluster import Cluster, Registered
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.cache import LiveBroker
 from tests.controller.lab import Lab
 
 BROKEN = KafkaError(Errors.KAFKA_STORAGE_ERROR, "the disk is broken")
+
+
+def test_nothing_that_was_known_of_brokers_is_remembered_in_the_next_term() -> None:
+    """A response that comes late may be that of a broker that is gone."""
+    cluster = Cluster()
+    assert cluster.failed([("t", 0, 1)]) == [("t", 0, 1)]
+    cluster.shutting_down.add(2)
+    cluster.clear()
+    cluster.registered = {one: Registered(LiveBroker(one, {}), 1) for one in (1, 2)}
+    assert cluster.live == [1, 2]
+    assert cluster.is_online("t", 0, 1)
 
 
 def test_a_replica_is_online_again_when_it_takes_a_role(lab: Lab) -> None:
