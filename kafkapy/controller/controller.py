@@ -45,7 +45,9 @@ _P = ParamSpec("_P")
 _AT_ONCE = 500
 _REPEAT_S = 1.0
 _DELETION_S = 5.0  # how long a deletion is waited for
-_MOVED_AT_ONCE = 100  # partitions that a broker that shuts down hands over at a time
+# A broker that shuts down hands over its partitions in so many parts, unless they would be smaller than the second
+# number. A part takes a fraction of a second, and the broker waits for all.
+_PARTS, _SMALLEST_PART = 10, 100
 _OTHERS_S = 1.0  # how long other brokers are waited for, so that a client finds its new topic on each of them
 
 
@@ -307,11 +309,11 @@ class ClusterController(Controller):
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         led = self._handle(lambda: self._brokers.begin_shutdown(broker_id, broker_epoch))
-        waits = True
-        for at in range(0, len(led), _MOVED_AT_ONCE):
+        waits, size = True, max(_SMALLEST_PART, len(led) // _PARTS)
+        for at in range(0, len(led), size):
             # No partition waits for its next leader while the brokers begin to lead and follow all the others.
-            self._handle(partial(self._brokers.move_leadership, broker_id, led[at : at + _MOVED_AT_ONCE]))
-            if waits and at + _MOVED_AT_ONCE < len(led):
+            self._handle(partial(self._brokers.move_leadership, broker_id, led[at : at + size]))
+            if waits and at + size < len(led):
                 waits = self._wait_for_brokers()  # no longer than once for a broker that does not respond
         return self._handle(lambda: self._brokers.end_shutdown(broker_id, led))
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from kafkapy.controller.controller import _MOVED_AT_ONCE
+from kafkapy.controller.controller import _SMALLEST_PART
 from kafkapy.controller.isr_changes import IsrRequest
 from kafkapy.controller.requests import MetadataRequest, RolesRequest
 from kafkapy.errors import Errors, KafkaError
 from tests.controller.lab import Lab
 
-MANY = 2 * _MOVED_AT_ONCE + 50
+MANY = 2 * _SMALLEST_PART + 50
 EPOCH = 2  # of broker 1
 
 
@@ -31,7 +31,7 @@ def test_all_brokers_know_the_next_leaders_of_some_partitions_before_others_are_
 
     monkeypatch.setattr(led.brokers, "wait_for_others", wait_for_others)
     assert led.controller.controlled_shutdown(1, EPOCH) == []
-    assert informed == [[_MOVED_AT_ONCE] * 3, [2 * _MOVED_AT_ONCE] * 3]
+    assert informed == [[_SMALLEST_PART] * 3, [2 * _SMALLEST_PART] * 3]
     assert all(led.topics.state("t", index) == (2, 1, [2], 1, 0) for index in range(MANY))
     kinds = [type(request) for broker_id, request in led.brokers.sent if broker_id == 2]
     assert kinds[:6] == [RolesRequest, MetadataRequest] * 3
