@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
+from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata, TopicMetadata
 
 from kafkapy.testing.zookeeper import ZooKeeper
 from tests.harness.brokers import QUICK, KafkapyBroker, free_port
-from tests.harness.certificates import Authority, Pki
+from tests.harness.certificates import Authority, Issued, Pki, trust_settings
 from tests.harness.tcp_proxy import TcpProxy
 from tests.harness.waiting import eventually
 from tests.harness.zookeeper import jars_in
@@ -42,22 +43,31 @@ class TlsCluster:
         if number not in self.proxies:
             self.proxies[number] = TcpProxy(others, record=True)
         settings = {
-            **QUICK,
-            "broker.id": str(number),
-            "zookeeper.connect": self.zookeeper.address,
-            "zookeeper.session.timeout.ms": "6000",
             "listeners": f"PLAINTEXT://127.0.0.1:{clients},BROKERS://127.0.0.1:{others}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{clients},BROKERS://localhost:{self.proxies[number].port}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:SSL",
             "inter.broker.listener.name": "BROKERS",
             "ssl.client.auth": "required",
-            "replica.lag.time.max.ms": "3000",
-            "replica.fetch.backoff.ms": "200",
-            "offsets.topic.replication.factor": "3",
-            "transaction.state.log.replication.factor": "3",
-            **issued.settings(self.directory / f"stores-{number}", trusted=trusted),
         }
-        self.brokers[number] = KafkapyBroker(self.directory / f"broker-{number}", settings)
+        self.run(number, settings, issued, trusted)
+
+    def run(self, number: int, settings: dict[str, str], issued: Issued, trusted: Sequence[Issued]) -> None:
+        """Start a broker with these settings, and with what all brokers have."""
+        self.brokers[number] = KafkapyBroker(
+            self.directory / f"broker-{number}",
+            {
+                **QUICK,
+                "broker.id": str(number),
+                "zookeeper.connect": self.zookeeper.address,
+                "zookeeper.session.timeout.ms": "6000",
+                "replica.lag.time.max.ms": "3000",
+                "replica.fetch.backoff.ms": "200",
+                "offsets.topic.replication.factor": "3",
+                "transaction.state.log.replication.factor": "3",
+                **issued.settings(self.directory / f"stores-{number}", trusted=trusted),
+                **settings,
+            },
+        )
 
     @property
     def bootstrap(self) -> str:
@@ -120,7 +130,7 @@ def test_replication_over_tls_with_new_certificates_and_elections(cluster: TlsCl
     produce(200)
     cluster.start(leader)
     assert eventually(lambda: cluster.isr("t") == {1, 2, 3}, seconds=60)
-    assert read("t", cluster.bootstrap, len(sent)) == sent
+    assert read("t", {"bootstrap.servers": cluster.bootstrap}, len(sent)) == sent
 
     cluster.brokers.pop(3).stop()
     cluster.start(3, Authority.root("Foreign CA"))
@@ -136,8 +146,86 @@ def test_replication_over_tls_with_new_certificates_and_elections(cluster: TlsCl
             check_records(stream)
 
 
-def read(topic: str, bootstrap: str, count: int) -> list[bytes]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g"})
+class Load:
+    """Produces numbers all the time, one after the other, until `stop`; each has to be acknowledged by all replicas."""
+
+    def __init__(self, settings: dict[str, str], topic: str) -> None:
+        self._producer = Producer({**settings, "acks": "all", "enable.idempotence": "true", "linger.ms": "5"})
+        self._topic = topic
+        self._stop = threading.Event()
+        self.errors: list[str] = []
+        self.sent: list[bytes] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.01):
+            self.sent.append(b"%d" % len(self.sent))
+            self._producer.produce(self._topic, self.sent[-1], on_delivery=self._delivered)
+            self._producer.poll(0)
+
+    def _delivered(self, error: object, _: object) -> None:
+        if error is not None:
+            self.errors.append(str(error))
+
+    def stop(self) -> list[bytes]:
+        """Stop, and return what was sent. Raises AssertionError if something was not acknowledged."""
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0
+        assert not self.errors
+        return self.sent
+
+
+def test_a_cluster_moves_to_tls_under_load_without_an_outage(cluster: TlsCluster) -> None:
+    """Each step restarts the brokers in turn: add the listener, switch the brokers to it, remove the plain one."""
+    plain = {number: f"PLAINTEXT://127.0.0.1:{ports[0]}" for number, ports in cluster.ports.items()}
+    secured = {number: f"SSL://localhost:{ports[1]}" for number, ports in cluster.ports.items()}
+    issued = {number: cluster.pki.authority.issue(f"CN=broker-{number}", names=["localhost"]) for number in plain}
+    trusted = [cluster.pki.authority]
+    trust = trust_settings(cluster.directory / "clients", trusted)["ssl.truststore.location"]
+    by_plain = {"bootstrap.servers": ",".join(one.partition("://")[2] for one in plain.values())}
+    by_tls = {
+        "bootstrap.servers": ",".join(one.partition("://")[2] for one in secured.values()),
+        "security.protocol": "ssl",
+        "ssl.ca.location": trust,
+    }
+
+    def restart(listeners: dict[int, str], between_brokers: str, client: dict[str, str]) -> None:
+        for number in (1, 2, 3):
+            if number in cluster.brokers:
+                cluster.brokers.pop(number).stop()
+            settings = {"listeners": listeners[number], "security.inter.broker.protocol": between_brokers}
+            cluster.run(number, settings, issued[number], trusted)
+            if "t" in topics(client):
+                assert eventually(lambda: isr(client) == {1, 2, 3}, seconds=60)
+
+    def topics(client: dict[str, str]) -> dict[str, TopicMetadata]:
+        found: dict[str, TopicMetadata] = AdminClient(client).list_topics(timeout=30).topics
+        return found
+
+    def isr(client: dict[str, str]) -> set[int]:
+        return set(topics(client)["t"].partitions[0].isrs)
+
+    both = {number: f"{plain[number]},{secured[number]}" for number in plain}
+    restart(plain, "PLAINTEXT", by_plain)
+    admin = AdminClient(by_plain)
+    eventually(lambda: len(admin.list_topics(timeout=10).brokers) == 3)
+    for future in admin.create_topics([NewTopic("t", 1, 3, config={"min.insync.replicas": "2"})]).values():
+        future.result(30)
+    load = Load(by_plain, "t")
+    restart(both, "PLAINTEXT", by_plain)
+    next_load = Load(by_tls, "t")  # the clients move
+    sent = load.stop()
+    restart(both, "SSL", by_tls)
+    restart(secured, "SSL", by_tls)
+    sent += next_load.stop()
+    assert len(sent) > 100
+    assert sorted(read("t", by_tls, len(sent))) == sorted(sent)
+
+
+def read(topic: str, settings: dict[str, str], count: int) -> list[bytes]:
+    consumer = Consumer({**settings, "group.id": "g"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[bytes] = []
 
