@@ -437,6 +437,28 @@ def test_single_bytes_do_not_extend_the_time_of_a_handshake(
     assert good.is_open()
 
 
+def test_handshake_and_login_have_one_time_limit_together(
+    serve_tls: ServeTls, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    running = serve_tls(principal_of=None, clock=clock, authentication_timeout_ms=10_000)
+    client = record_client(running)
+    client.sock.sendall(b"\x16")
+    until(lambda: running.count("network_connections_authenticating") == 1)
+    pass_time(running, clock, 6)
+    hello = client.hello()
+    client.sock.sendall(hello[1:])
+    client.sock.sendall(client.finish() + client.records(b"not yet logged in"))
+    assert client.frame() == b"not yet logged in"
+    assert running.count("network_connections_authenticating") == 1
+    pass_time(running, clock, 5)
+    assert client.is_closed()
+    assert lines(caplog) == [
+        "authentication failed: SASL: the login was not over within 10 s (kafkapy.authentication.timeout.ms)"
+    ]
+    assert not running.count("network_authentications")
+
+
 def test_of_too_many_handshakes_the_oldest_is_given_up(serve_tls: ServeTls) -> None:
     running = serve_tls(max_connections_authenticating=3)
     good = [connect(running) for _ in range(5)]

@@ -14,7 +14,7 @@ from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config.alter import SET, broker_operations
 from kafkapy.server.config.broker_config import BrokerConfig
-from kafkapy.server.config.security import warnings
+from kafkapy.server.config.security import tls_settings, warnings
 from tests.harness import brokers
 from tests.harness.certificates import Issued, Pki, pem
 from tests.harness.wire import Wire
@@ -171,6 +171,33 @@ def test_mapping_rules_that_cannot_be_used_refuse_the_start(start, pki, tmp_path
 def test_a_plain_listener_for_other_machines_is_a_warning(settings, message):
     lines = warnings(BrokerConfig(settings))
     assert lines == [] if message is None else len(lines) == 1 and message in lines[0]
+
+
+PLAIN_USERS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ({}, ["ssl.client.auth=required does not count for the listener SASL_SSL, because its protocol is SASL_SSL: "
+              "set listener.name.sasl_ssl.ssl.client.auth if clients shall need certificates, too"]),
+        ({"listener.name.sasl_ssl.ssl.client.auth": "required"}, []),
+        ({"listener.name.sasl_ssl.ssl.client.auth": "none"}, []),
+    ],
+)  # fmt: skip
+def test_client_certificates_on_sasl_ssl_need_the_listener_s_own_setting(own, expected):
+    config = BrokerConfig(
+        {
+            "listeners": "PLAINTEXT://localhost:1,SASL_SSL://:2",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": PLAIN_USERS,
+            "ssl.client.auth": "required",
+            **own,
+        }
+    )
+    assert warnings(config) == expected
+    settings = tls_settings(config, config.listeners[1])
+    assert settings["ssl.client.auth"] == own.get("listener.name.sasl_ssl.ssl.client.auth", "none")
 
 
 def test_certificates_change_with_an_alteration_of_the_listener_s_settings(start, pki, tmp_path):
