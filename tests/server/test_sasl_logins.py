@@ -24,6 +24,7 @@ from kafkapy.security.sasl.scram import new_credential
 from kafkapy.server.api_table import TABLE
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config.broker_config import BrokerConfig
+from tests.harness.reference_cycles import objects_left_in_cycles
 from tests.harness.wire import Wire
 from tests.server.requests import batch, metrics_address, request
 
@@ -259,6 +260,20 @@ def test_logins_are_counted(broker: BrokerServer) -> None:
     for name in ("authentications", "authentication_failures"):
         (line,) = [line for line in text.splitlines() if line.startswith(f"kafkapy_network_{name}_total{labels}")]
         assert float(line.rpartition(" ")[2]) >= 1
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS[:3])
+def test_a_login_leaves_no_reference_cycles(broker: BrokerServer, mechanism: str) -> None:
+    def step() -> None:
+        with Wire(broker.bootstrap_servers) as wire:
+            log_in(wire, mechanism)
+            assert principal(wire) == "User:alice"
+        with Wire(broker.bootstrap_servers) as wire:
+            log_in(wire, mechanism, 2, "alice", "wrong")
+            assert wire.closed()
+
+    step()
+    assert objects_left_in_cycles(step, 5) == {}
 
 
 def drain(wire: Wire) -> None:

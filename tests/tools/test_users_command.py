@@ -66,6 +66,15 @@ def test_a_directory_of_another_program_is_left_alone(kafkapy: Any, properties: 
     assert os.listdir(tmp_path / "data") == ["flights-0"]
 
 
+def test_the_file_of_a_client_in_the_environment_is_not_that_of_a_broker(
+    kafkapy: Any, properties: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKAPY_COMMAND_CONFIG", str(properties))
+    said = kafkapy("users", "list", "--offline")
+    assert said.code == 2
+    assert "--command-config" in said.err
+
+
 def test_a_password_from_a_file_or_standard_input(
     kafkapy: Any, properties: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,7 +94,7 @@ def test_a_password_from_a_file_or_standard_input(
     ("words", "why"),
     [
         (("add", "a", "--offline"), "--command-config"),
-        (("list", "--command-config", "x"), "--offline"),
+        (("list", "--command-config", "no-such-file"), "no-such-file"),
         (("add", "a", "-m", "PLAIN"), "SCRAM-SHA-256"),
         (("add", "a", "--iterations", "1"), "4096"),
     ],

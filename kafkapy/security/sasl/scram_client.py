@@ -46,7 +46,8 @@ class ScramClient:
         self._password = password
         self._nonce = nonce()
         self._bare = f"n={escape_name(user)},r={self._nonce}" + (",tokenauth=true" if token_auth else "")
-        self._step: Callable[[bytes], bytes | None] | None = self._proof
+        # A function, not a bound method, which would be a reference cycle.
+        self._step: Callable[[ScramClient, bytes], bytes | None] | None = ScramClient._proof
 
     def initial(self) -> bytes:
         """Return the first message."""
@@ -61,7 +62,7 @@ class ScramClient:
         if step is None:
             raise AuthenticationFailed("the server sent a message after the end of the login")
         try:
-            return step(challenge)
+            return step(self, challenge)
         except ValueError as error:
             raise AuthenticationFailed(f"the server sent a malformed message: {error}") from None
 
@@ -83,7 +84,7 @@ class ScramClient:
         auth = f"{self._bare},{message},{without_proof}".encode()
         signature = hmac_of(self.name, digest(self.name, client_key), auth)
         self._expected = hmac_of(self.name, hmac_of(self.name, salted, b"Server Key"), auth)
-        self._step = self._verify
+        self._step = ScramClient._verify
         return f"{without_proof},p={encode64(xor(client_key, signature))}".encode()
 
     def _verify(self, challenge: bytes) -> None:

@@ -46,14 +46,15 @@ class ScramServer:
         self._find = find
         self._nonce = nonce
         self._credential: ScramCredential | None = None
-        self._step: Callable[[bytes], bytes] | None = self._first
+        # A function, not a bound method, which would be a reference cycle.
+        self._step: Callable[[ScramServer, bytes], bytes] | None = ScramServer._first
 
     def respond(self, token: bytes) -> bytes:
         """Return the answer to the client's message. Raise AuthenticationFailed if the login fails."""
         step, self._step = self._step, None
         if step is None:
             raise self._failed("a message after the end of the login")
-        return step(token)
+        return step(self, token)
 
     def _first(self, token: bytes) -> bytes:
         try:
@@ -78,7 +79,7 @@ class ScramServer:
         answer = f"r={self._whole_nonce},s={encode64(shown.salt)},i={shown.iterations}".encode()
         self._bindings = (encode64(header), encode64(b"n,,"))  # Kafka's clients leave out the authorization id
         self._messages = bare + b"," + answer
-        self._step = self._final
+        self._step = ScramServer._final
         return answer
 
     def _final(self, token: bytes) -> bytes:

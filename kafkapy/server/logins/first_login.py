@@ -39,9 +39,8 @@ class FirstLogin:
     Only the connection's processor uses it.
     """
 
-    def __init__(self, logins: SaslLogins, conn: Connection, listener: SaslListener) -> None:
+    def __init__(self, logins: SaslLogins, listener: SaslListener) -> None:
         self._logins = logins
-        self._conn = conn
         self._listener = listener
         self._state = _BEGIN
         self._exchange: Exchange | None = None
@@ -51,20 +50,20 @@ class FirstLogin:
     def _name(self) -> str:
         return self._exchange.mechanism.name if self._exchange is not None else _UNKNOWN
 
-    def take(self, frame: memoryview) -> Reply:
-        """Return the reply to one frame."""
+    def take(self, conn: Connection, frame: memoryview) -> Reply:
+        """Return the reply to one frame of the connection."""
         try:
             if self._state == _TOKENS:
-                return self._token(frame)
-            return self._request(frame)
+                return self._token(conn, frame)
+            return self._request(conn, frame)
         except ProtocolError as error:
-            return self._failed(str(error), None)
+            return self._failed(conn, str(error), None)
 
-    def _request(self, frame: memoryview) -> Reply:
+    def _request(self, conn: Connection, frame: memoryview) -> Reply:
         key = frame[0] << 8 | frame[1] if len(frame) >= 2 else -1
         if key not in (API_VERSIONS.key, SASL_HANDSHAKE.key):
             raise ProtocolError("the client sent something other than ApiVersions or SaslHandshake before its login")
-        call = decode(self._conn, TABLE.find(key), frame, False)
+        call = decode(conn, TABLE.find(key), frame, False)
         if key == SASL_HANDSHAKE.key:
             return self._handshake(call)
         if self._state != _BEGIN:
@@ -80,48 +79,50 @@ class FirstLogin:
         mechanism = listener.mechanism(name)
         if mechanism is None:
             response = make(error_code=Errors.UNSUPPORTED_SASL_MECHANISM, mechanisms=listener.names)
-            return self._failed(f"the mechanism {name[:_LONGEST_SHOWN]!r} is not enabled", as_reply(call, response))
-        self._exchange = self._logins.exchange(self._conn, listener, mechanism)
+            return self._failed(
+                call.connection, f"the mechanism {name[:_LONGEST_SHOWN]!r} is not enabled", as_reply(call, response)
+            )
+        self._exchange = self._logins.exchange(listener, mechanism)
         self._state = _TOKENS
         self._bare = call.version == 0
         return as_reply(call, make(error_code=Errors.NONE, mechanisms=listener.names))
 
-    def _token(self, frame: memoryview) -> Reply:
+    def _token(self, conn: Connection, frame: memoryview) -> Reply:
         assert self._exchange is not None
         if self._bare:
-            return self._step(None, bytes(frame))
+            return self._step(conn, None, bytes(frame))
         key = frame[0] << 8 | frame[1] if len(frame) >= 2 else -1
         if key != SASL_AUTHENTICATE.key:
             raise ProtocolError("the client sent something other than SaslAuthenticate during its login")
-        call = decode(self._conn, TABLE.find(key), frame, False)
-        return self._step(call, bytes(call.request.auth_bytes))
+        call = decode(conn, TABLE.find(key), frame, False)
+        return self._step(conn, call, bytes(call.request.auth_bytes))
 
-    def _step(self, call: Call | None, token: bytes) -> Reply:
+    def _step(self, conn: Connection, call: Call | None, token: bytes) -> Reply:
         """Return the reply to the client's next message, or a Pending if the mechanism may wait."""
         assert self._exchange is not None
         pending: Pending | None = None
         replies: list[Reply] = []
 
         def done(outcome: Outcome) -> None:
-            reply = self._reply(call, outcome, pending)
+            reply = self._reply(conn, call, outcome, pending)
             if pending is None:
                 replies.append(reply)
             elif reply is not pending:
                 pending.complete(reply)
 
-        self._exchange.take(token, done)
+        self._exchange.take(conn, token, done)
         if replies:
             return replies[0]
-        pending = Pending(self._conn)
+        pending = Pending(conn)
         return pending
 
-    def _reply(self, call: Call | None, outcome: Outcome, pending: Pending | None) -> Reply:
+    def _reply(self, conn: Connection, call: Call | None, outcome: Outcome, pending: Pending | None) -> Reply:
         error = outcome.error
         if error is not None:
-            return self._failed(error.reason, self._refusal(call, error), pending)
+            return self._failed(conn, error.reason, self._refusal(call, error), pending)
         lifetime_ms = 0
         if outcome.principal is not None:
-            lifetime_ms = self._succeeded(outcome.principal, call)
+            lifetime_ms = self._succeeded(conn, outcome.principal, call)
         if call is None:
             return _bare_token(outcome.answer)
         response = SASL_AUTHENTICATE.Response(
@@ -140,15 +141,14 @@ class FirstLogin:
         )
         return as_reply(call, response)
 
-    def _succeeded(self, principal: str, call: Call | None) -> int:
+    def _succeeded(self, conn: Connection, principal: str, call: Call | None) -> int:
         assert self._exchange is not None
         knows_sessions = call is not None and call.version >= LEAST_VERSION
-        lifetime_ms = self._logins.succeeded(self._conn, self._listener, self._exchange.mechanism, principal)
+        lifetime_ms = self._logins.succeeded(conn, self._listener, self._exchange.mechanism, principal)
         return lifetime_ms if knows_sessions else 0
 
-    def _failed(self, reason: str, response: Any, pending: Pending | None = None) -> Reply:
+    def _failed(self, conn: Connection, reason: str, response: Any, pending: Pending | None = None) -> Reply:
         """Count and log the failed login. Return a Pending that is completed with the response after the delay."""
-        conn = self._conn
         assert conn.login is not None
         conn.login.fail(reason, self._name)
         reply: Reply = CLOSE if response is None else Last(response)
@@ -166,7 +166,7 @@ class FirstLogins:
 
     def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply] | Word:
         """Return the reply to the first frame. The others are passed again, perhaps to another handler."""
-        return [connection.session.take(frames[0])]
+        return [connection.session.take(connection, frames[0])]
 
     def end_turn(self, gathered: Sequence[tuple[Connection, Any]]) -> Sequence[tuple[Connection, Sequence[Reply]]]:
         """Return nothing: no requests are gathered before the login."""

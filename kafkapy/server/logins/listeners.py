@@ -58,23 +58,23 @@ class SaslLogins:
             made = transport(conn) if transport is not None else None
             if conn.login is None:
                 conn.processor.logins.begin(conn)
-            conn.session = FirstLogin(self, conn, ready)
+            conn.session = FirstLogin(self, ready)
             conn.handler = self._first
             conn.largest_frame = ready.settings.largest_frame
             return made
 
         return prepare
 
-    def exchange(self, conn: Connection, listener: SaslListener, mechanism: ServerMechanism) -> Exchange:
+    def exchange(self, listener: SaslListener, mechanism: ServerMechanism) -> Exchange:
         """Return a new exchange of messages with the mechanism."""
-        return Exchange(conn, listener, mechanism, self._pool)
+        return Exchange(listener, mechanism, self._pool)
 
     def succeeded(self, conn: Connection, listener: SaslListener, mechanism: ServerMechanism, principal: str) -> int:
         """End a login: the client is `principal` from now on. Return the lifetime of its session in milliseconds; 0:
         without end."""
         conn.principal = principal
-        conn.session = session = Session(self, conn, listener, mechanism.name)
-        lifetime_ms = session.extend(mechanism.expires_at_ms)
+        conn.session = session = Session(self, listener, mechanism.name)
+        lifetime_ms = session.extend(conn.processor.now, mechanism.expires_at_ms)
         conn.handler = self._dispatcher if session.expires_at is None else self._expiring
         conn.largest_frame = self.services.config.socket_request_max_bytes
         if conn.login is not None:

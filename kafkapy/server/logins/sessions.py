@@ -33,9 +33,8 @@ class Session:
     `expires_at` is a monotonic time, None if the session does not expire.
     """
 
-    def __init__(self, logins: SaslLogins, conn: Connection, listener: SaslListener, mechanism: str) -> None:
+    def __init__(self, logins: SaslLogins, listener: SaslListener, mechanism: str) -> None:
         self._logins = logins
-        self._conn = conn
         self._listener = listener
         self._mechanism = mechanism
         self._began_at = float("-inf")
@@ -44,8 +43,9 @@ class Session:
         self._other_mechanism = ""
         self.expires_at: float | None = None
 
-    def extend(self, credential_expires_at_ms: int | None) -> int:
-        """Set when the session expires, and return its lifetime in milliseconds; 0 if it does not expire.
+    def extend(self, now: float, credential_expires_at_ms: int | None) -> int:
+        """Set when the session expires, and return its lifetime in milliseconds; 0 if it does not expire. `now` is the
+        monotonic time.
 
         As in Kafka, 0 is also returned for a credential that has expired already: then the next request closes the
         connection.
@@ -59,7 +59,7 @@ class Session:
         if not limits:
             self.expires_at = None
             return 0
-        self.expires_at = self._conn.processor.now + min(limits) / 1000
+        self.expires_at = now + min(limits) / 1000
         return min(limits)
 
     # Re-authentication: requests on the established connection
@@ -82,7 +82,7 @@ class Session:
             )
         # Another mechanism is refused with the next request, as in Kafka.
         self._other_mechanism = "" if mechanism == self._mechanism else mechanism
-        self._exchange = None if self._other_mechanism else self._logins.exchange(call.connection, listener, made)
+        self._exchange = None if self._other_mechanism else self._logins.exchange(listener, made)
         self._running = True
         return make(error_code=Errors.NONE, mechanisms=listener.names)
 
@@ -108,7 +108,7 @@ class Session:
             elif answer is not later:
                 later.complete(answer)
 
-        self._exchange.take(token, done)
+        self._exchange.take(call.connection, token, done)
         if answers:
             return answers[0]
         later = Later(call)
@@ -127,7 +127,7 @@ class Session:
         lifetime_ms = 0
         if outcome.principal is not None:
             assert self._exchange is not None
-            lifetime_ms = self.extend(self._exchange.mechanism.expires_at_ms)
+            lifetime_ms = self.extend(call.connection.processor.now, self._exchange.mechanism.expires_at_ms)
             self._exchange = None
             self._running = False
             self._logins.counts.reauthenticated(call.connection.listener)

@@ -34,38 +34,37 @@ class Exchange:
     `take` calls `done(outcome)` on the connection's processor: before it returns, or later if the step may wait.
     """
 
-    def __init__(self, conn: Connection, listener: SaslListener, mechanism: ServerMechanism, pool: DiskPool) -> None:
+    def __init__(self, listener: SaslListener, mechanism: ServerMechanism, pool: DiskPool) -> None:
         self.mechanism = mechanism
-        self._conn = conn
         self._listener = listener
         self._pool = pool
 
-    def take(self, token: bytes, done: Callable[[Outcome], object]) -> None:
-        """Take the next message of the client."""
+    def take(self, conn: Connection, token: bytes, done: Callable[[Outcome], object]) -> None:
+        """Take the next message of the client. The exchange does not keep the connection, which refers to it."""
         if not (self.mechanism.may_wait or self._listener.builder_may_wait):
-            done(self._outcome(token))
+            done(self._outcome(conn, token))
             return
         try:
-            self._pool.submit(self._on_pool, token, done)
+            self._pool.submit(self._on_pool, conn, token, done)
         except (PoolStopped, NoThread) as error:
             done(Outcome(b"", AuthenticationFailed("Authentication failed", str(error))))
 
-    def _on_pool(self, token: bytes, done: Callable[[Outcome], object]) -> None:
-        outcome = self._outcome(token)
-        self._conn.processor.post(_unless_closed, self._conn, done, outcome)
+    def _on_pool(self, conn: Connection, token: bytes, done: Callable[[Outcome], object]) -> None:
+        outcome = self._outcome(conn, token)
+        conn.processor.post(_unless_closed, conn, done, outcome)
 
-    def _outcome(self, token: bytes) -> Outcome:
+    def _outcome(self, conn: Connection, token: bytes) -> Outcome:
         mechanism = self.mechanism
         try:
             answer = mechanism.respond(token)
             if not mechanism.complete:
                 return Outcome(answer)
             assert mechanism.user is not None
-            principal = self._listener.principal(mechanism.name, mechanism.user, self._conn.peer[0])
+            principal = self._listener.principal(mechanism.name, mechanism.user, conn.peer[0])
         except AuthenticationFailed as error:
             return Outcome(b"", error)
         except Exception as error:
-            log.exception("a login with %s failed", mechanism.name, extra=self._conn.who)
+            log.exception("a login with %s failed", mechanism.name, extra=conn.who)
             return Outcome(b"", AuthenticationFailed("Authentication failed", f"an error: {type(error).__name__}"))
         return Outcome(answer, principal=principal)
 

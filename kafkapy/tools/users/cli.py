@@ -12,7 +12,7 @@ import typer
 from kafkapy.client.administration.user_admin import UserAdmin
 from kafkapy.security.sasl.scram import HASHES, LEAST_ITERATIONS, MOST_ITERATIONS
 from kafkapy.tools.common.errors import CallError, ToolError
-from kafkapy.tools.common.options import DEFAULT_SERVER, Json, Servers, cluster_of
+from kafkapy.tools.common.options import DEFAULT_SERVER, Json, Servers, cluster_of, given
 from kafkapy.tools.common.output import print_json, print_table
 
 app = typer.Typer(no_args_is_help=True, help="List, add and delete the users of SCRAM, and change their passwords.")
@@ -64,7 +64,11 @@ class Users(Protocol):
 
 @app.command("list")
 def list_(
-    as_json: Json = False, servers: Servers = DEFAULT_SERVER, offline: Offline = False, config: Config = None
+    context: typer.Context,
+    as_json: Json = False,
+    servers: Servers = DEFAULT_SERVER,
+    offline: Offline = False,
+    config: Config = None,
 ) -> None:
     """List the users with their mechanisms.
 
@@ -74,7 +78,7 @@ def list_(
 
         kafkapy users list --offline --command-config server.properties
     """
-    with _users(servers, config, offline=offline) as users:
+    with _users(context, servers, config, offline=offline) as users:
         found = users.list_users()
     if as_json:
         print_json([{"name": name, "mechanisms": found[name]} for name in sorted(found)])
@@ -89,6 +93,7 @@ def list_(
 
 @app.command("add")
 def add(
+    context: typer.Context,
     name: Name,
     password: Password = None,
     mechanism: Mechanism = None,
@@ -108,7 +113,7 @@ def add(
         kafkapy users add admin --offline --password @secret --command-config server.properties
     """
     chosen = _mechanisms(mechanism)
-    with _users(servers, config, offline=offline) as users:
+    with _users(context, servers, config, offline=offline) as users:
         there = sorted(set(chosen) & set(users.list_users().get(name, {})))
         if there:
             raise ToolError(
@@ -120,6 +125,7 @@ def add(
 
 @app.command("password")
 def password_(
+    context: typer.Context,
     name: Name,
     password: Password = None,
     iterations: Iterations = LEAST_ITERATIONS,
@@ -131,7 +137,7 @@ def password_(
 
     Example: kafkapy users password alice
     """
-    with _users(servers, config, offline=offline) as users:
+    with _users(context, servers, config, offline=offline) as users:
         known = users.list_users().get(name)
         if not known:
             raise ToolError(f"there is no user {name}: add it with kafkapy users add")
@@ -141,6 +147,7 @@ def password_(
 
 @app.command("delete")
 def delete(
+    context: typer.Context,
     name: Name,
     mechanism: Mechanism = None,
     servers: Servers = DEFAULT_SERVER,
@@ -151,7 +158,7 @@ def delete(
 
     Example: kafkapy users delete alice
     """
-    with _users(servers, config, offline=offline) as users:
+    with _users(context, servers, config, offline=offline) as users:
         users.delete_user(name, _mechanisms(mechanism) if mechanism else None)
     print(f"Deleted the password of user {name} for {', '.join(mechanism)}." if mechanism else f"Deleted user {name}.")
 
@@ -192,16 +199,14 @@ def _first_line(file: str) -> str:
 
 
 @contextmanager
-def _users(servers: str, config: Path | None, *, offline: bool) -> Iterator[Users]:
+def _users(context: typer.Context, servers: str, config: Path | None, *, offline: bool) -> Iterator[Users]:
     if offline:
-        if config is None:
+        if config is None or not given(context, "config"):  # the file in the environment is that of a client
             raise CallError("--offline needs --command-config FILE: the broker's file, such as server.properties")
         from kafkapy.tools.users.offline import opened
 
         with opened(config) as users:
             yield users
         return
-    if config is not None:
-        raise CallError("--command-config goes with --offline")
     with UserAdmin(cluster_of(servers, config)) as admin, admin.cluster:
         yield admin
