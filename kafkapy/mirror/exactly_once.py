@@ -79,6 +79,7 @@ RESTART_S = 1.0  # the pause before a dropped partition is started again, to lea
 # Errors that a retry does not solve.
 PERMANENT = frozenset(
     {
+        Errors.SASL_AUTHENTICATION_FAILED,
         Errors.TOPIC_AUTHORIZATION_FAILED,
         Errors.GROUP_AUTHORIZATION_FAILED,
         Errors.CLUSTER_AUTHORIZATION_FAILED,

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkapy.metadata.cache import NO_CONTROLLER
+from kafkapy.server.config.listeners import SASL_PROTOCOLS
 
 if TYPE_CHECKING:
     from kafkapy.network.socket_server import SocketServer
     from kafkapy.replica.links import Address, Link
+    from kafkapy.security.sasl.client import ClientMechanism
     from kafkapy.server.for_brokers import OwnController
     from kafkapy.server.services import Services
 
@@ -71,7 +73,17 @@ class Peers:
             connect_timeout_s=services.config["socket.connection.setup.timeout.ms"] / 1000,
             receive_buffer=receive_buffer,
             prepare=None if services.secured is None else services.secured.prepare_dial,
+            mechanism=self._login(),
         )
+
+    def _login(self) -> Callable[[str], ClientMechanism] | None:
+        """Return the function that makes a login at another broker, None if the inter-broker listener needs none."""
+        services = self._services
+        if services.config.protocol_of(services.config.inter_broker_listener) not in SASL_PROTOCOLS:
+            return None
+        from kafkapy.server.inter_broker_login import new_login
+
+        return lambda host: new_login(services.config, host)
 
     def address(self, broker_id: int) -> Address | None:
         """Return the broker's address on the inter-broker listener, None if the broker is not alive."""

@@ -1,6 +1,7 @@
 """`kafkapy.Broker`: runs a real broker for the duration of a `with` block, in this process or in a child process."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
+from kafkapy.testing.secured import Secured
+
 if TYPE_CHECKING:
     from kafkapy.server.broker import BrokerServer
 
@@ -19,6 +22,14 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 # Differences from a broker started by the command: a free port, and no wait for further members of a group.
 DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms": 0}
+
+
+# What java.util.Properties would read as something else.
+_ESCAPE = re.compile(r"[\\\n\r]|^\s")
+
+
+def _escaped(found: "re.Match[str]") -> str:
+    return {"\n": "\\n", "\r": "\\r"}.get(found[0], f"\\{found[0]}")
 
 
 class BrokerFailed(RuntimeError):
@@ -34,6 +45,8 @@ class Broker:
     Args:
         log_dir: the data directory; None: a new directory that is removed when the broker stops.
         process: run `kafkapy start` in a child process instead of threads of this process.
+        tls: encrypt connections, with a certificate that is made for this broker (needs the extra `security`).
+        users: passwords by user name; clients must log in by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
         config: settings by name ({"num.partitions": 4}), which override `overrides` and the defaults.
         overrides: settings with underscores for dots (num_partitions=4).
 
@@ -49,6 +62,8 @@ class Broker:
         log_dir: str | os.PathLike[str] | None = None,
         process: bool = False,
         config: Mapping[str, Any] | None = None,
+        tls: bool = False,
+        users: Mapping[str, str] | None = None,
         **overrides: Any,
     ) -> None:
         self._owns_dir = log_dir is None
@@ -56,9 +71,13 @@ class Broker:
         self.process = process
         self.listeners: list[str] = []
         self.pid = os.getpid()
+        self._secured: Secured | None = None
+        if tls or users is not None:
+            self._secured = Secured(tls=tls, users=users)
         self._settings: dict[str, Any] = {
             "log.dirs": str(self.log_dir),
             **DEFAULTS,
+            **(self._secured.settings() if self._secured is not None else {}),
             **{name.replace("_", "."): value for name, value in overrides.items()},
             **(config or {}),
         }
@@ -71,6 +90,16 @@ class Broker:
         if not self.listeners:
             raise BrokerFailed("The broker is not running; use it in a with block, or call start().")
         return ",".join(listener.partition("://")[2] for listener in self.listeners)
+
+    @property
+    def ca_file(self) -> Path | None:
+        """A PEM file with the authority that has signed the broker's certificate; None without `tls`."""
+        return self._secured.ca_file if self._secured is not None else None
+
+    def client_properties(self, user: str | None = None, mechanism: str = "PLAIN") -> dict[str, str]:
+        """Return the properties for TLS and login with which a client connects, by the names of Kafka's Java clients.
+        They can be passed to kafkapy's clients as `security`. `user` is one of `users`, by default the first."""
+        return {} if self._secured is None else self._secured.client_properties(user, mechanism)
 
     def __enter__(self) -> "Broker":
         return self.start()
@@ -90,6 +119,8 @@ class Broker:
                 self._start_child()
             else:
                 self._start_here()
+            if self._secured is not None:
+                self._secured.add_users(self.bootstrap_servers)
         except BaseException:
             self._clean_up()
             raise
@@ -132,9 +163,15 @@ class Broker:
         self.listeners = list(server.listeners)
 
     def _start_child(self) -> None:
-        command = [sys.executable, "-m", "kafkapy", "start"]
-        for name, value in self._settings.items():
-            command += ["-o", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
+        # In a file, because everybody can see a command line, and settings may be passwords.
+        with tempfile.NamedTemporaryFile("w", prefix="kafkapy-", suffix=".properties") as properties:
+            for name, value in self._settings.items():
+                text = str(value).lower() if isinstance(value, bool) else str(value)
+                properties.write(f"{name}={_ESCAPE.sub(_escaped, text)}\n")
+            properties.flush()
+            self._run_child([sys.executable, "-m", "kafkapy", "start", properties.name])
+
+    def _run_child(self, command: list[str]) -> None:
         # A file, because a pipe that nothing reads would fill up and block the broker at a log line.
         if self._stderr is not None:  # from a killed child
             self._stderr.close()

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from kafkapy.testing.broker import START_TIMEOUT_S, Broker, BrokerFailed
+from kafkapy.testing.secured import Secured
 from kafkapy.testing.zookeeper import ZooKeeper
 
 REPLICAS = 3  # of a topic, if there are so many brokers
@@ -39,6 +40,7 @@ class Cluster:
         directory: where the brokers keep their data, in broker-1, broker-2 and so on; None: a new directory that is
             removed when the cluster stops.
         config: settings of all brokers by name ({"num.partitions": 4}), which override `overrides` and the defaults.
+        tls, users: as for Broker. Brokers talk to each other in the same way, and log in by PLAIN.
         overrides: settings of all brokers with underscores for dots (num_partitions=4).
 
     Attributes:
@@ -54,6 +56,8 @@ class Cluster:
         zookeeper_jars: str | os.PathLike[str] | None = None,
         directory: str | os.PathLike[str] | None = None,
         config: Mapping[str, Any] | None = None,
+        tls: bool = False,
+        users: Mapping[str, str] | None = None,
         **overrides: Any,
     ) -> None:
         if brokers < 1:
@@ -62,8 +66,12 @@ class Cluster:
         self._jars = zookeeper_jars
         self._owns_dir = directory is None
         self.directory = Path(tempfile.mkdtemp(prefix="kafkapy-cluster-") if directory is None else directory)
+        self._secured: Secured | None = None
+        if tls or users is not None:
+            self._secured = Secured(tls=tls, users=users)
         self._settings: dict[str, Any] = {
             **_defaults(min(REPLICAS, brokers)),
+            **(self._secured.settings() if self._secured is not None else {}),
             **{name.replace("_", "."): value for name, value in overrides.items()},
             **(config or {}),
         }
@@ -82,6 +90,15 @@ class Cluster:
         return ",".join(broker.bootstrap_servers for broker in running.values())
 
     @property
+    def ca_file(self) -> Path | None:
+        """A PEM file with the authority that has signed the brokers' certificate; None without `tls`."""
+        return self._secured.ca_file if self._secured is not None else None
+
+    def client_properties(self, user: str | None = None, mechanism: str = "PLAIN") -> dict[str, str]:
+        """Return the properties for TLS and login with which a client connects; see Broker.client_properties."""
+        return {} if self._secured is None else self._secured.client_properties(user, mechanism)
+
+    @property
     def running(self) -> list[int]:
         """The ids of the brokers that have been started and neither stopped nor killed."""
         return sorted(self._running)
@@ -91,7 +108,7 @@ class Cluster:
         """The id of the broker that is the controller, as the brokers know it now; waits until there is one."""
         from kafkapy.client import Admin
 
-        with Admin(self.bootstrap_servers) as admin:
+        with Admin(self.bootstrap_servers, security=self.client_properties()) as admin:
             return _eventually(lambda: admin.describe_cluster().controller_id, lambda found: found in self._running)
 
     def broker(self, number: int) -> Broker:
@@ -178,6 +195,8 @@ class Cluster:
         for done in started:  # all have ended by now, so that stop() finds those that run
             done.result()
         self._wait_until_known()
+        if self._secured is not None:
+            self._secured.add_users(self.bootstrap_servers)
 
     def _start_broker(self, number: int) -> None:
         settings = {**self._settings, "broker.id": number, "zookeeper.connect": self.zookeeper}
@@ -193,7 +212,7 @@ class Cluster:
         from kafkapy.client import Admin
 
         for broker in list(self._running.values()):
-            with Admin(broker.bootstrap_servers) as admin:
+            with Admin(broker.bootstrap_servers, security=self.client_properties()) as admin:
                 _eventually(
                     admin.describe_cluster,
                     lambda found: (

@@ -85,7 +85,7 @@ def test_a_killed_child_loses_no_acknowledged_records(tmp_path):
 
 
 def test_a_child_that_does_not_start_says_why(tmp_path):
-    with pytest.raises(BrokerFailed, match=r"exit code 2.*num\.partitions=many"):
+    with pytest.raises(BrokerFailed, match=r"exit code 1.*num\.partitions=many"):
         kafkapy.Broker(tmp_path, process=True, num_partitions="many").start()
 
 

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from kafkapy.client.cluster import BACKOFF_S, Cluster
-from kafkapy.client.errors import ClientError
+from kafkapy.client.errors import AuthenticationFailed, ClientError
 from kafkapy.client.groups.coordinator_link import MOVED, CoordinatorLink
 from kafkapy.client.groups.group_types import GroupMetadata
 from kafkapy.errors import Errors, KafkaError
@@ -161,6 +161,8 @@ class Heartbeats:
         try:
             code = link.call(HEARTBEAT, request).error_code
             self._cluster.close()  # drop the connection that found the coordinator; it is rarely needed
+        except AuthenticationFailed as error:  # the consumer will get the same error; no extra attempts
+            log.warning("heartbeat of group %s: %s", member.group_id, error)
         except KafkaError as error:
             code = error.code
         except ClientError as error:

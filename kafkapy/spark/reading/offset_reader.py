@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.cluster import Cluster, Topic, TopicPartition
-from kafkapy.client.errors import ClientError, ConnectionFailed
+from kafkapy.client.errors import AuthenticationFailed, BadSecuritySettings, ClientError, ConnectionFailed
 from kafkapy.client.fetched import isolation_level
 from kafkapy.errors import Errors, KafkaError, message_of
 from kafkapy.spark.options.given import BadOption
@@ -198,6 +198,8 @@ class OffsetReader:
                 answer = ask()
                 self._reached = True
                 return answer
+            except (AuthenticationFailed, BadSecuritySettings):
+                raise
             except (ClientError, KafkaError) as error:
                 waits = self._reached and isinstance(error, ConnectionFailed) and time.monotonic() < deadline
                 if attempt >= self._options.num_retries and not waits:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable
 
 from kafkapy.client.administration.admin import EARLIEST, LATEST
-from kafkapy.client.errors import ClientError
+from kafkapy.client.errors import AuthenticationFailed, BadSecuritySettings, ClientError
 from kafkapy.client.original.consuming.broker_fetcher import BrokerFetcher
 from kafkapy.client.original.consuming.fetch_wire import Brokers
 from kafkapy.client.original.consuming.settings import ConsumerSettings
@@ -90,6 +90,10 @@ class Fetchers:
             return []
         try:
             self._brokers.look_up(wanted)
+        except (AuthenticationFailed, BadSecuritySettings) as error:
+            for owned in wanted:
+                owned.stream.fail(owned, error)
+            return []
         except (ClientError, KafkaError, ValueError) as error:
             log.info("the leaders of partitions cannot be looked up: %s", error)
             return wanted
