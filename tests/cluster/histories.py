@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,8 @@ class ClientProcess:
     def close(self) -> None:
         """Close the standard input."""
         assert self._child.stdin is not None
-        self._child.stdin.close()
+        with suppress(BrokenPipeError):  # of a process that has ended early: see `say`
+            self._child.stdin.close()
 
 
 class NotYetKnown(Exception):

@@ -20,6 +20,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from tests.cluster.history import Writer, name
 
 PADDING = "." + "x" * 60
+STALL_S = 60
+_OUT_OF_RANGE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 COMMON: dict[str, str | int] = {
     "socket.timeout.ms": 5000,
     "reconnect.backoff.max.ms": 500,
@@ -130,8 +132,7 @@ def _consumer(options: dict[str, Any], **settings: Any) -> Consumer:
 def _fatal(error: KafkaError) -> bool:
     """Return True for an error that must not happen; what a failing broker causes is retried by the client."""
     return bool(error.fatal()) or error.code() in (
-        KafkaError.OFFSET_OUT_OF_RANGE,
-        KafkaError._AUTO_OFFSET_RESET,
+        *_OUT_OF_RANGE,
         KafkaError._LOG_TRUNCATION,
         KafkaError._BAD_MSG,
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -139,22 +140,67 @@ def _fatal(error: KafkaError) -> bool:
 
 
 def consume(options: dict[str, Any], history: Writer, commands: Commands) -> None:
-    """Read all partitions of the topics from their beginning up to the ends that "finish" names."""
-    consumer = _consumer(options)
-    consumer.assign([TopicPartition(topic, p, 0) for topic, count in options["topics"].items() for p in range(count)])
-    position: dict[tuple[str, int], int] = {}
+    """Read all partitions of the topics from their beginning up to the ends that "finish" names.
+
+    A consumer of librdkafka 2.16 can cease to connect to brokers after several were down at once. So if nothing has
+    come for STALL_S after "finish", and no broker owes it a response, a new consumer reads on. So it does after an
+    offset that is out of range at a follower (KIP-392), which a move of replicas has emptied, but not at the leader.
+    """
+    statistics = Statistics()
+    position = {(topic, p): 0 for topic, count in options["topics"].items() for p in range(count)}
     while not _reached(commands, position):
-        for message in consumer.consume(500, 0.2):
-            error = message.error()
-            if error is None:
-                _saw(history, message)
-                position[message.topic(), message.partition()] = message.offset() + 1
-            elif error.code() == KafkaError._PARTITION_EOF:
-                position[message.topic(), message.partition()] = message.offset()
-            elif _fatal(error):
-                history("error", error=f"consume: {error} {message.topic()}-{message.partition()} {message.offset()}")
-                return
-    consumer.close()
+        consumer = _consumer(options, **statistics.settings)
+        consumer.assign([TopicPartition(*key, offset) for key, offset in position.items()])
+        progress, refused = time.monotonic(), False
+        while not _reached(commands, position):
+            for message in consumer.consume(500, 0.2):
+                error = message.error()
+                key = message.topic(), message.partition()
+                if error is None:
+                    _saw(history, message)
+                    position[key] = message.offset() + 1
+                    progress = time.monotonic()
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    position[key] = message.offset()
+                elif error.code() in _OUT_OF_RANGE and _is_in_range(consumer, key, position[key]):
+                    history("out of range at a follower", error=f"{error} {key[0]}-{key[1]} {position[key]}")
+                    refused = True
+                elif _fatal(error):
+                    history("error", error=f"consume: {error} {key[0]}-{key[1]} {message.offset()}")
+                    return
+            if refused:
+                break
+            if commands.ends is not None and time.monotonic() > progress + STALL_S:
+                if statistics.are_owed():
+                    history("error", error=f"no response for {STALL_S} s: {statistics.brokers}")
+                    return
+                history("stalled", brokers=statistics.brokers)
+                break
+        consumer.close()
+
+
+def _is_in_range(consumer: Consumer, key: tuple[str, int], offset: int) -> bool:
+    """Return True if the leader has this offset, or will give it to the next record."""
+    first, end = consumer.get_watermark_offsets(TopicPartition(*key), timeout=20)
+    return bool(first <= offset <= end)
+
+
+class Statistics:
+    """librdkafka's statistics of a client: the connections to brokers."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[str, dict[str, Any]] = {}
+        self.settings: dict[str, Any] = {"statistics.interval.ms": 5000, "stats_cb": self._keep}
+
+    def _keep(self, text: str) -> None:
+        names = ("state", "stateage", "outbuf_cnt", "waitresp_cnt", "connects", "disconnects", "req_timeouts")
+        self.brokers = {
+            name: {field: one.get(field) for field in names} for name, one in json.loads(text)["brokers"].items()
+        }
+
+    def are_owed(self) -> bool:
+        """Return True if a broker has not responded to a request."""
+        return any(one["waitresp_cnt"] for one in self.brokers.values())
 
 
 def _reached(commands: Commands, position: dict[tuple[str, int], int]) -> bool:

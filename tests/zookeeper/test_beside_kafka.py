@@ -280,8 +280,9 @@ def test_what_a_dead_leader_had_replicated_is_led_by_the_broker_that_is_left(
         kafka.process.kill()
         eventually(lambda: services.is_controller, seconds=60)
         eventually(lambda: services.cache.leader("t", 0).id == OURS)
-        after = json.loads(tree.get(state).data)
-        assert (after["leader"], after["isr"], after["leader_epoch"]) == (OURS, [OURS], before["leader_epoch"] + 1)
+        led = OURS, [OURS], before["leader_epoch"] + 1
+        names = "leader", "isr", "leader_epoch"
+        eventually(lambda: tuple(json.loads(tree.get(state).data)[one] for one in names) == led)
         produce(addresses(mine)[0], "t", ["more"])
         partition = services.replicas.get("t", 0)
         assert (partition.log.log_end_offset, partition.log.high_watermark) == (101, 101)
