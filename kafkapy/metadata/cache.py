@@ -87,7 +87,8 @@ class MetadataCache:
 
     def __init__(self) -> None:
         self.controller_id = NO_CONTROLLER
-        self.is_complete = False  # True once the controller has sent all partitions: no others exist
+        self.is_complete = False  # True once the controller has sent all partitions: no others exist; see `complete`
+        self.expects_topics = False  # topics exist: an update of the live brokers without any is not all
         # Called with a topic and those of its partitions that are deleted. The controller waits until this returns,
         # before it allows a new topic of the same name.
         self.on_deleted: Callable[[str, Collection[int]], object] = lambda topic, partitions: None
@@ -121,8 +122,10 @@ class MetadataCache:
 
     @property
     def knows_brokers(self) -> bool:
-        """False until the first update of the live brokers."""
-        return bool(self._brokers.by_id)
+        """False until the first update of the live brokers; with `expects_topics`, until the first topics have come,
+        too.
+        """
+        return bool(self._brokers.by_id) and (self.is_complete or not self.expects_topics)
 
     def live_brokers(self) -> list[LiveBroker]:
         """Return the live brokers, sorted by broker id."""
@@ -180,13 +183,27 @@ class MetadataCache:
             before = self.controller_id
             gone = self._brokers.by_id.keys() - found.by_id.keys()
             self.controller_id, self._brokers = controller_id, found
-            waiting: dict[Callable[[], object], None] = {}
-            if found.by_id:
-                waiting, self._waiting = self._waiting, {}
         if before not in (NO_CONTROLLER, controller_id):
             self.on_controller_replaced(before)
         if gone:
             self.on_brokers_gone(gone)
+        self._call_waiting()
+
+    def complete(self) -> None:
+        """Note that all partitions are known, and make the calls that wait for that."""
+        self.is_complete = True
+        self._call_waiting()
+
+    def expect_no_topics(self) -> None:
+        """Make the calls that wait for topics if the brokers are known: the topics may be deleted by now."""
+        self.expects_topics = False
+        self._call_waiting()
+
+    def _call_waiting(self) -> None:
+        with self._lock:
+            if not self.knows_brokers:
+                return
+            waiting, self._waiting = self._waiting, {}
         for call in waiting:
             try:
                 call()
@@ -194,7 +211,7 @@ class MetadataCache:
                 log.exception("a call that waited for brokers failed: %s", call)
 
     def when_brokers_are_known(self, call: Callable[[], object]) -> None:
-        """Call `call`, which must be short, after the first update of the live brokers; at once if that is over."""
+        """Call `call`, which must be short, when `knows_brokers` is True; at once if it is."""
         with self._lock:
             if not self.knows_brokers:
                 self._waiting[call] = None

@@ -44,6 +44,7 @@ class LogLoading:
         self._loading.begin(services.topic_settings.of, self._is_stray, self._loaded)
         if not services.is_controller:  # it does not follow the topics: look once at those that have logs here
             self._stored = services.topics.stored(self._loading.topics())
+            services.cache.expects_topics = bool(self._stored)
             self._expect(self._stored.values())
             for topic in self._stored.values():
                 absent = [index for index in topic.assignment if services.replicas.is_expected(topic.name, index)]
@@ -110,7 +111,7 @@ class LogLoading:
 
         try:
             if self._controller.start(self._topics, must_stop):
-                services.cache.is_complete = True
+                services.cache.complete()
         except KafkaError as error:
             if isinstance(error.__cause__, TreeUnreachable) and not must_stop():
                 log.warning("the roles of all partitions cannot be sent yet: %s", error.message)

@@ -128,7 +128,7 @@ class SharedCluster:
         self._controllership.begin()
         self._changes.complete_topics()
         if self._controller.start(services.topics.all(), self._must_stop):
-            services.cache.is_complete = True
+            services.cache.complete()
         self._changes.look_again()
 
     def _drop_logs(self, topic: Topic) -> None:

@@ -92,8 +92,11 @@ def produce(options: dict[str, Any], history: Writer, commands: Commands) -> Non
         except BufferError:
             history("failed", topic=options["topic"], p=partition, v=value, error="queue full")
         except KafkaException as error:
-            history("error", error=f"produce: {error}")
-            return
+            # A broker of Apache Kafka that has just started knows no topics yet.
+            if error.args[0].code() != KafkaError._UNKNOWN_TOPIC:
+                history("error", error=f"produce: {error}")
+                return
+            history("failed", topic=options["topic"], p=partition, v=value, error=str(error))
         number += 1
         producer.poll(0)
     if left := producer.flush(130):

@@ -122,6 +122,17 @@ def test_who_waits_for_brokers_is_called_once_when_they_are_known() -> None:
     assert called == ["waited", "at once"]
 
 
+def test_who_waits_for_brokers_waits_for_topics_too_if_some_are_expected() -> None:
+    cache = MetadataCache()
+    cache.expects_topics = True
+    called: list[str] = []
+    cache.when_brokers_are_known(lambda: called.append("waited"))
+    cache.set_brokers(1, [LiveBroker(1, {})])
+    assert (called, cache.knows_brokers) == ([], False)
+    cache.complete()
+    assert (called, cache.knows_brokers) == (["waited"], True)
+
+
 def test_a_call_that_fails_does_not_stop_the_others_that_wait_for_brokers() -> None:
     cache = MetadataCache()
     called: list[str] = []

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from unittest.mock import Mock
 
+from kafkapy.metadata.cache import MetadataCache
 from kafkapy.metadata.topics import Topic
 from kafkapy.server.log_loading import LogLoading
 
@@ -22,9 +23,11 @@ def test_a_broker_that_is_not_the_controller_keeps_the_topics_only_until_its_log
         replicas=Mock(is_expected=lambda topic, index: True),
         is_controller=False,
         broker_id=ME,
+        cache=MetadataCache(),
     )
     found = LogLoading(services, Mock(), Mock())
     is_stray = loading.begin.call_args.args[1]
+    assert services.cache.expects_topics
     assert not is_stray("t", 0, TOPIC.id)
     assert is_stray("t", 0, bytes(16))
     found.start()

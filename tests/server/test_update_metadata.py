@@ -160,6 +160,36 @@ def test_metadata_that_waited_has_the_topics_of_the_first_update(before, monkeyp
     assert [(one.error_code, len(one.partitions)) for one in answer.topics] == [(Errors.NONE, 1)]
 
 
+def test_metadata_waits_for_the_topics_of_a_new_controller_of_kafka_if_this_broker_has_logs(before):
+    """Kafka's controller sends the brokers first. A producer of librdkafka drops the records of a topic that a broker
+    does not know."""
+    controller, waiting = before
+    cache = controller.services.cache
+    cache.is_complete, cache.expects_topics = False, True
+    with Wire(controller.server.bootstrap_servers) as client:
+        ask_for_metadata(client, "t")
+        waiting(1)
+        assert controller.send(8, []) == Errors.NONE
+        waiting(1)
+        assert controller.send(8, [(0, OTHER, 4, [OTHER], [OTHER], [])]) == Errors.NONE
+        _, answer = client.receive(METADATA, 12)
+    assert [(one.error_code, len(one.partitions)) for one in answer.topics] == [(Errors.NONE, 1)]
+
+
+def test_metadata_does_not_wait_for_ever_for_topics_that_may_be_deleted(before, monkeypatch):
+    controller, waiting = before
+    monkeypatch.setattr(metadata, "LONGEST_WAIT_S", 0.05)
+    cache = controller.services.cache
+    cache.is_complete, cache.expects_topics = False, True
+    assert controller.send(8, []) == Errors.NONE
+    with Wire(controller.server.bootstrap_servers) as client:
+        ask_for_metadata(client, "t")
+        _, answer = client.receive(METADATA, 12)
+    assert [one.error_code for one in answer.topics] == [Errors.UNKNOWN_TOPIC_OR_PARTITION]
+    assert [one.node_id for one in answer.brokers] == [ME, OTHER]
+    waiting(0)
+
+
 def test_metadata_that_waits_is_forgotten_when_its_connection_closes(before):
     controller, waiting = before
     timers = len(controller.services.timer)

@@ -10,7 +10,10 @@ yet because their logs are loading, or not any more because a log directory fail
 
 A broker that joins others does not know them until the controller has sent the first UpdateMetadata. Kafka then returns
 no brokers; here the response waits up to LONGEST_WAIT_S, after which the connection is closed, and the client asks
-another broker. A client of librdkafka that gets no brokers gives up those it knew, and never connects again.
+another broker. A client of librdkafka that gets no brokers gives up those it knew, and never connects again. A new
+controller of Apache Kafka sends the brokers first and the topics a little later. Kafka then returns
+UNKNOWN_TOPIC_OR_PARTITION, which fails the sends of a producer of librdkafka; here the response waits for the topics if
+this broker has logs.
 """
 
 from __future__ import annotations
@@ -83,7 +86,9 @@ def _when_brokers_are_known(broker: Services, call: Call, request: Any) -> Later
             later.complete(CLOSE)
 
     def give_up() -> None:
-        if broker.cache.stop_waiting(answer):
+        if broker.cache.live_brokers():  # the topics may be deleted by now
+            broker.cache.expect_no_topics()
+        elif broker.cache.stop_waiting(answer):
             log.debug("%s is not answered: no controller has sent this broker the brokers of the cluster", call)
             later.complete(CLOSE)
 
