@@ -122,6 +122,7 @@ class Connection:
         self._size = memoryview(bytearray(4))  # the size of the next frame, of which _size_end bytes were received
         self._size_end = 0
         self._is_proved = False  # the broker has sent a response, so it accepts the certificate or needs none
+        self._is_served = security.login  # the broker answers not only ApiVersions, so it needs no further login
         self._ranges: dict[int, tuple[int, int]] = {}
         self._log_in_at = math.inf  # a time.monotonic() time
         self._socket = self._connect(host, port, connect_timeout_s)
@@ -257,6 +258,7 @@ class Connection:
         allowed = self.timeout_s if timeout_s is None else timeout_s
         with self._closing_on_failure(waiting, allowed):
             frame, body = self._answer_to(waiting, time.monotonic() + allowed, memory)
+            self._is_served = True
             return waiting, waiting.api.decode_response(frame, waiting.version, body)
 
     def _connect(self, host: str, port: int, timeout_s: float) -> socket.socket:
@@ -427,7 +429,8 @@ class Connection:
             except OSError as error:
                 raise self._broken(error) from error
             if got == 0:
-                raise ConnectionFailed(f"The broker at {self.address} closed the connection.")
+                hint = "" if self._is_served or not self._is_proved else " Does it need a login? See security.protocol."
+                raise ConnectionFailed(f"The broker at {self.address} closed the connection.{hint}")
             have += got
         return data
 

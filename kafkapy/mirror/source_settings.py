@@ -110,7 +110,7 @@ class ZooKeeperSource:
 
     file: str
     settings: ConsumerSettings
-    properties: Mapping[str, str] = field(hash=False)
+    properties: Mapping[str, str] = field(hash=False, repr=False)
 
     @property
     def group_id(self) -> str:

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 import kafkapy
-from kafkapy.client import AuthenticationFailed, Cluster, Consumer, RecordProducer
+from kafkapy.client import AuthenticationFailed, Cluster, ConnectionFailed, Consumer, RecordProducer
 
 USERS = {"alice": 'alice\'s \\ "secret"', "bob": "bob-secret"}
 
@@ -47,6 +47,10 @@ def test_a_broker_with_users_and_without_tls():
         assert broker.client_properties()["security.protocol"] == "SASL_PLAINTEXT"
         assert broker.ca_file is None
         round_trip(broker, broker.client_properties("bob"))
+        with pytest.raises(
+            ConnectionFailed, match=r"closed the connection\. Does it need a login\? See security\.proto"
+        ):
+            Cluster(broker.bootstrap_servers).refresh([])
 
 
 def test_users_must_not_be_empty():

@@ -4,6 +4,7 @@ import pytest
 
 import kafkapy
 from kafkapy.client import AuthenticationFailed, KeyedMessage, Producer, SimpleConsumer, UnsupportedByBroker
+from kafkapy.client.original.producing.producer_config import read_config
 from kafkapy.client.original.producing.producer_messages import FailedToSendMessage
 from kafkapy.client.original.znodes.cluster_tree import address_of
 
@@ -54,3 +55,10 @@ def test_the_listener_for_the_protocol_is_found_in_a_brokers_node():
     assert address_of(node, "SASL_SSL") == ("::1", 2)
     with pytest.raises(ValueError, match="has no usable broker address"):
         address_of(node, "SSL")
+
+
+def test_settings_show_no_password():
+    given = {"metadata.broker.list": "a:1", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    config = read_config(given | {"sasl.username": "alice", "sasl.password": "secret-word"})
+    assert config.security.login
+    assert "secret-word" not in repr(config)

@@ -9,7 +9,7 @@ import importlib
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafkapy.client.addresses import parse_addresses
@@ -84,7 +84,7 @@ class ProducerConfig:
     properties: All given properties, for the user's own classes.
     """
 
-    properties: Properties
+    properties: Properties = field(repr=False)  # may have passwords
     brokers: list[str]
     zookeeper: str | None
     session_timeout_ms: int
