@@ -46,6 +46,7 @@ from kafkapy.client.administration.descriptions import NewTopic
 from kafkapy.client.administration.group_admin import GroupAdmin
 from kafkapy.client.administration.partition_admin import PartitionAdmin, Reassignment
 from kafkapy.client.administration.txn_admin import TransactionAdmin
+from kafkapy.client.administration.user_admin import UserAdmin
 from kafkapy.client.cluster import Broker, Cluster, Partition, Topic
 from kafkapy.client.connection import Connection
 from kafkapy.client.errors import (
@@ -150,6 +151,7 @@ __all__ = [
     "TransactionIdentity",
     "TransactionalProducer",
     "UnsupportedByBroker",
+    "UserAdmin",
     "Whitelist",
     "end_transaction",
 ]

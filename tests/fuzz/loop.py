@@ -16,6 +16,7 @@ from tests.fuzz import (
     offset_targets,
     original_targets,
     row_targets,
+    sasl_targets,
     table_targets,
     wire_targets,
 )
@@ -40,6 +41,7 @@ def all_targets() -> list[Target]:
         table_targets,
         wire_targets,
         original_targets,
+        sasl_targets,
     )
     return [target for layer in layers for target in layer.targets()]
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from kafkapy.network.connection import Connection
-from kafkapy.network.replies import CLOSE, NO_REPLY, Pending, Reply, Timed
+from kafkapy.network.replies import CLOSE, NO_REPLY, Last, Pending, Reply, Timed
 
 from .conftest import LONG, Echo, Serve, framed, until
 
@@ -403,3 +403,18 @@ def test_a_request_that_is_completed_at_once_before_it_is_pending_is_answered(se
     client = serve(Early()).connect()
     client.send(b"any")
     assert client.frame() == b"early"
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_last_reply_is_sent_and_then_the_connection_is_closed(serve: Serve, later: bool) -> None:
+    running = serve(Later())
+    if not later:
+        running.handler.handle = lambda connection, frames: [Last([framed(b"the end")])]
+    client = running.connect()
+    client.send(b"p", b"not handled")
+    if later:
+        running.handler.wait()
+        running.handler.pending[b"p"].complete(Last([framed(b"the end")]))
+    assert client.frame() == b"the end"
+    assert client.sock.recv(1) == b""
+    assert [turn[0] for turn in running.handler.turns] == ([b"p"] if later else [])

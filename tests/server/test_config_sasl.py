@@ -1,6 +1,7 @@
 """The settings of SASL listeners: how they are looked up, what is refused at the start, and what is warned about."""
 
 import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ import pytest
 
 from kafkapy.errors import KafkaError
 from kafkapy.runtime.config_def import ConfigError
-from kafkapy.security.sasl.jaas import PLAIN_MODULE, SCRAM_MODULE
+from kafkapy.security.sasl.jaas import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE
+from kafkapy.security.sasl.oauthbearer import first_message
 from kafkapy.server.config.alter import check_broker
 from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.sasl import sasl_settings
@@ -157,6 +159,19 @@ class Checker:
         return password == user + self.suffix
 
 
+class Tokens:
+    """A class of an operator that checks tokens."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        pass
+
+    def validate(self, token: str) -> tuple[str, int]:
+        assert threading.current_thread().name.startswith("kafkapy-login")
+        if token.startswith("user-"):
+            return token, 2**50
+        raise ValueError("unknown")
+
+
 class Builder:
     """A class of an operator that makes principals."""
 
@@ -201,6 +216,42 @@ def test_classes_in_python_check_passwords_and_make_principals(
         assert "the directory is away" in caplog.text
     finally:
         server.stop()
+
+
+def test_tokens_are_checked_on_the_login_pool_only(tmp_path: Path, hooks: Callable[[str], str]) -> None:
+    from tests.harness.wire import Wire
+    from tests.server.test_sasl_logins import AUTHENTICATE, begin, principal
+
+    settings = {
+        **SASL,
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER",
+        "listener.name.client.oauthbearer.sasl.server.callback.handler.class": hooks("Tokens"),
+    }
+    server = start_broker(tmp_path / "data", **settings)
+    try:
+        with Wire(server.bootstrap_servers) as wire:
+            begin(wire, "OAUTHBEARER")
+            answer = wire.call(AUTHENTICATE, 2, auth_bytes=first_message("user-7"))
+            assert (answer.error_code, answer.auth_bytes) == (0, b"")
+            assert principal(wire) == "User:user-7"
+        with Wire(server.bootstrap_servers) as wire:
+            begin(wire, "OAUTHBEARER")
+            answer = wire.call(AUTHENTICATE, 2, auth_bytes=first_message("other"))
+            assert answer.auth_bytes == b'{"status":"invalid_token"}'
+    finally:
+        server.stop()
+
+
+def test_the_authority_of_a_providers_url_is_in_the_jaas_line(tmp_path: Path) -> None:
+    options = f'ssl.truststore.type="PEM" ssl.truststore.location="{tmp_path / "none.pem"}"'
+    settings = {
+        **SASL,
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": "https://127.0.0.1:1/keys",
+        "listener.name.client.oauthbearer.sasl.jaas.config": f"{OAUTH_MODULE} required {options};",
+    }
+    with pytest.raises(ConfigError, match=r"ssl\.truststore\.location"):
+        start_broker(tmp_path / "data", **settings)
 
 
 def test_a_class_that_cannot_be_used_refuses_the_start(tmp_path: Path, hooks: Callable[[str], str]) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkapy.runtime.config_def import ConfigError
+from kafkapy.runtime.config_def import HIDDEN, ConfigError
 from kafkapy.security.sasl import http
 from kafkapy.security.sasl.errors import AuthenticationFailed
 from kafkapy.security.sasl.jwks import KeyFile, KeySource, KeyUrl
@@ -18,9 +19,12 @@ from kafkapy.security.sasl.scram import ScramCredential
 from kafkapy.security.sasl.scram_server import ScramServer
 from kafkapy.security.sasl.server import MakeMechanism, ServerMechanism
 from kafkapy.security.sasl.urls import file_of_url
+from kafkapy.security.tls.context import client_context
+from kafkapy.security.tls.errors import StoreError
 from kafkapy.server.config.sasl import (
     BUILDER,
     CALLBACKS,
+    JAAS,
     JWKS,
     UNSECURED,
     MechanismSettings,
@@ -123,7 +127,7 @@ def _maker(config: BrokerConfig, settings: SaslSettings, one: MechanismSettings,
         if one.hook:
             hook = load_hook(hook_key, one.hook, dict(one.options))
             return partial(OAuthServer, partial(_checked_token, one.hook, hook.validate))
-        return partial(OAuthServer, _token_check(config, settings.listener))
+        return partial(OAuthServer, _token_check(config, settings.listener, one.options))
     return partial(ScramServer, one.name, partial(_credential, users, one.name))
 
 
@@ -149,7 +153,7 @@ def _checked_token(name: str, validate: Callable[[str], tuple[str, int]], token:
         raise TokenRefused(f"{name}: {type(error).__name__}") from None
 
 
-def _token_check(config: BrokerConfig, listener: str) -> Callable[[str], ValidToken]:
+def _token_check(config: BrokerConfig, listener: str, options: Mapping[str, str]) -> Callable[[str], ValidToken]:
     value = partial(config.of_listener, listener, mechanism="OAUTHBEARER")
     rules = TokenRules(
         audience=tuple(value("sasl.oauthbearer.expected.audience") or ()),
@@ -159,16 +163,16 @@ def _token_check(config: BrokerConfig, listener: str) -> Callable[[str], ValidTo
     )
     if config[UNSECURED]:
         return UnsecuredTokens(rules).check
-    return SignedTokens(_keys(config, listener), rules).check
+    return SignedTokens(_keys(config, listener, options), rules).check
 
 
-def _keys(config: BrokerConfig, listener: str) -> KeySource:
+def _keys(config: BrokerConfig, listener: str, options: Mapping[str, str]) -> KeySource:
     value = partial(config.of_listener, listener, mechanism="OAUTHBEARER")
     url = value(JWKS)
     path = file_of_url(JWKS, url)
     if path is None:
         return KeyUrl(
-            partial(http.request, url),
+            partial(http.request, url, context=_context(listener, options)),
             refresh_s=value("sasl.oauthbearer.jwks.endpoint.refresh.ms") / 1000,
             backoff_s=value("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms") / 1000,
             backoff_max_s=value("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms") / 1000,
@@ -177,3 +181,16 @@ def _keys(config: BrokerConfig, listener: str) -> KeySource:
         return KeyFile(path)
     except (OSError, ValueError) as error:
         raise ConfigError(full_name(listener, JWKS, "OAUTHBEARER"), url, f"cannot be read: {error}") from error
+
+
+def _context(listener: str, options: Mapping[str, str]) -> ssl.SSLContext | None:
+    """Return the TLS context for the provider's URL that the JAAS line's options `ssl.*` describe, None without any."""
+    stores = {name: value for name, value in options.items() if name.startswith("ssl.")}
+    if not stores:
+        return None  # the system's authorities
+    try:
+        return client_context(stores)
+    except StoreError as error:
+        raise ConfigError(
+            full_name(listener, JAAS, "OAUTHBEARER"), HIDDEN, f"{error.setting}: {error.reason}"
+        ) from None

@@ -68,17 +68,22 @@ def opened(file: Path) -> Iterator[OfflineUsers]:
 def _embedded(directory: Path) -> Iterator[OfflineUsers]:
     from kafkapy.server.adoption.adopt import locked
     from kafkapy.server.adoption.errors import AdoptionError
+    from kafkapy.server.adoption.tree import give_to_owner
 
     directory.mkdir(parents=True, exist_ok=True)
     others = [one.name for one in directory.iterdir() if not one.name.startswith(".")]
-    if not (directory / FILE_NAME).exists() and others:
+    file = directory / FILE_NAME
+    is_new = not file.exists()
+    if is_new and others:
         raise ToolError(
             f"{directory} holds {others[0]} but no metadata ({FILE_NAME}): name the broker's first log directory in "
             "log.dirs, or start the broker once"
         )
     try:
         with locked([directory]):
-            tree = LocalTree(directory / FILE_NAME)
+            tree = LocalTree(file)
+            if is_new:
+                give_to_owner(file, directory)
             try:
                 yield OfflineUsers(tree)
             finally:
