@@ -105,8 +105,9 @@ def test_every_part_of_a_reply_is_encrypted(
     handler = Everything(region_of(b"x" * 7 + data, position=7))
     kwargs: dict[str, Any] = {"pages": Pages()} if cold else {}
     running = serve_tls(handler, socket_send_buffer_bytes=room, **kwargs)
-    client = connect(running, client_context(version=version))
-    assert client.sock.version() == {ssl.TLSVersion.TLSv1_2: "TLSv1.2", ssl.TLSVersion.TLSv1_3: "TLSv1.3"}[version]
+    client = record_client(running, client_context(version=version))
+    client.shake_hands()
+    assert client.tls.version() == {ssl.TLSVersion.TLSv1_2: "TLSv1.2", ssl.TLSVersion.TLSv1_3: "TLSv1.3"}[version]
     expected = data * 3 + b"s" * (12 - min(10, size)) + data[:10]
     for number in range(2):
         asked = [b"%d" % number * size, b"another"]
@@ -121,7 +122,8 @@ def test_every_part_of_a_reply_is_encrypted(
 
 @pytest.mark.parametrize("size", [0, 1, RECORD - 5, RECORD - 4, RECORD - 3, 70_000, 300_000, 1_500_000])
 def test_frames_of_every_size(serve_tls: ServeTls, size: int) -> None:
-    client = connect(serve_tls())
+    client = record_client(serve_tls())
+    client.shake_hands()
     frames = [random.Random(size).randbytes(size), b"small", b"x" * size, b""]
     sending = client.send_aside(*frames)
     assert client.frames(4) == frames
@@ -462,6 +464,7 @@ def test_handshake_and_login_have_one_time_limit_together(
 def test_of_too_many_handshakes_the_oldest_is_given_up(serve_tls: ServeTls) -> None:
     running = serve_tls(max_connections_authenticating=3)
     good = [connect(running) for _ in range(5)]
+    assert all(client.is_open() for client in good)  # so their handshakes are over for the server, too
     waiting = []
     for number in range(4):
         waiting.append(record_client(running))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import ssl
+import threading
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -60,11 +61,15 @@ class TlsClient(Client):
 
 
 class RecordClient(Client):
-    """A connection that makes TLS records, which the test sends as it likes by `sock.sendall`."""
+    """A connection that makes TLS records, which the test sends as it likes by `sock.sendall`.
+
+    One thread may send while another receives, which Python's SSLSocket does not allow.
+    """
 
     def __init__(self, port: int, context: ssl.SSLContext | None = None) -> None:
         super().__init__(port)
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._lock = threading.Lock()
         self.tls = (context or client_context()).wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
 
     def hello(self) -> bytes:
@@ -84,20 +89,47 @@ class RecordClient(Client):
             except ssl.SSLWantReadError:
                 self._receive()
 
+    def next_records(self) -> bytes:
+        """Return what the client sends after the server's first answer; with TLS 1.2 the handshake goes on after it."""
+        while True:
+            try:
+                self.tls.do_handshake()
+            except ssl.SSLWantReadError:
+                pass
+            if self.outgoing.pending:
+                return self.outgoing.read()
+            self._receive()
+
     def records(self, *payloads: bytes) -> bytes:
         """Return the record or records with these payloads as frames."""
-        self.tls.write(framed(*payloads))
-        return self.outgoing.read()
+        data = framed(*payloads)
+        with self._lock:
+            if data:
+                self.tls.write(data)
+            return self.outgoing.read()
+
+    def send(self, *payloads: bytes) -> None:
+        self.sock.sendall(self.records(*payloads))
 
     def shake_hands(self) -> None:
-        self.sock.sendall(self.hello())
-        self.sock.sendall(self.finish())
+        is_over = False
+        while not is_over:
+            try:
+                self.tls.do_handshake()
+                is_over = True
+            except ssl.SSLWantReadError:
+                pass
+            if self.outgoing.pending:
+                self.sock.sendall(self.outgoing.read())
+            if not is_over:
+                self._receive()
 
     def exactly(self, size: int) -> bytes:
         data = bytearray()
         while len(data) < size:
             try:
-                part = self.tls.read(size - len(data))
+                with self._lock:
+                    part = self.tls.read(size - len(data))
             except ssl.SSLWantReadError:
                 self._receive()
                 continue
@@ -118,4 +150,5 @@ class RecordClient(Client):
         data = self.sock.recv(1 << 16)
         if not data:
             raise EOFError("the server closed the connection without ending the stream")
-        self.incoming.write(data)
+        with self._lock:
+            self.incoming.write(data)
