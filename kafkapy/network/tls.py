@@ -192,7 +192,7 @@ class TlsTransport:
         try:
             while position < end:
                 if self._holds:
-                    position += self._decrypt(buffer, position, end)
+                    position = self._decrypt(buffer, position, end)
                 elif self._ended or not self._feed(fd, end - position):
                     break
         except (ssl.SSLError, _Bad) as error:
@@ -274,30 +274,36 @@ class TlsTransport:
             self._unsent.append(self._outgoing.read())
 
     def _decrypt(self, buffer: memoryview, position: int, end: int) -> int:
-        """Decrypt the rest of a record, or the next record, into the buffer. Return the number of bytes, perhaps 0.
+        """Decrypt what OpenSSL holds into buffer[position:end], as far as there is room. Return the position after it.
 
         Raises _Bad if the peer sends too many records without data.
         """
-        room = end - position
+        read, incoming = self._read, self._incoming
         try:
-            got = self._read(room, buffer[position:end])
+            while position < end:
+                room = end - position
+                got = read(room, buffer[position:end])
+                if not got:  # close_notify
+                    self._holds = False
+                    self._ended = True
+                    self._rest = b""
+                    break
+                position += got
+                if got < room or not self._tls.pending():  # so all of that record was read
+                    self._used += 1
+                    if not incoming.pending:
+                        self._holds = False
+                        self._count_empty_records()
+                        break
+        except ssl.SSLZeroReturnError:
+            self._holds = False
+            self._ended = True
+            self._rest = b""
         except ssl.SSLWantReadError:
             self._holds = False
             self._count_empty_records()
             self._send_own()
-            return 0
-        except ssl.SSLZeroReturnError:
-            got = 0
-        if not got:  # close_notify
-            self._holds = False
-            self._ended = True
-            self._rest = b""
-        elif got < room or not self._tls.pending():  # so all of that record was read
-            self._used += 1
-            if not self._incoming.pending:
-                self._holds = False
-                self._count_empty_records()
-        return got
+        return position
 
     def _count_empty_records(self) -> None:
         """Compare how many records OpenSSL got with how many had data, when it holds none any more."""
@@ -441,17 +447,19 @@ def _whole_records(data: bytes | memoryview) -> tuple[int, int]:
     Raises _Bad if `data` does not begin with TLS records.
     """
     position = count = 0
+    size = len(data)
     while True:
-        if len(data) - position < HEADER:
-            if len(data) > position:
+        if size - position < HEADER:
+            if size > position:
                 _check_type(data, position)
             break
-        _check_type(data, position)
+        if not 20 <= data[position] <= 24 or data[position + 1] != 3:
+            _check_type(data, position)
         length = data[position + 3] << 8 | data[position + 4]
         if length > RECORD + MOST_OVERHEAD:
             raise _Bad(f"it sent a record of {length} bytes, more than TLS allows")
         end = position + HEADER + length
-        if end > len(data) or (count and end > RECORD):
+        if end > size or (count and end > RECORD):
             break
         position = end
         count += 1
