@@ -265,10 +265,14 @@ def test_an_interrupted_export_leaves_no_file(kafkapy, topic, tmp_path, monkeypa
         signal.raise_signal(number)
 
     monkeypatch.setattr(export_sinks.JsonSink, "write", ended)
-    result = kafkapy("log", "export", "--json", "--output", tmp_path / "x.json", topic)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as in a process of its own
+    try:
+        result = kafkapy("log", "export", "--json", "--output", tmp_path / "x.json", topic)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
     assert (result.code, result.err) == (code, "")
     assert not list(tmp_path.glob("*x.json*"))
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_a_disk_that_gets_full_leaves_no_file(kafkapy, topic, tmp_path, monkeypatch):
