@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 import signal
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
@@ -112,6 +115,32 @@ def test_kafka_python(broker: TlsBroker, topic: str, listener: str) -> None:
         read += [one.value for found in consumer.poll(1000).values() for one in found]
     consumer.close()
     assert sorted(read) == sorted(VALUES)
+
+
+@pytest.mark.parametrize("listener", ["SSL", "MUTUAL"])
+def test_aiokafka(broker: TlsBroker, topic: str, listener: str) -> None:
+    context = ssl.create_default_context(cafile=broker.trusted)
+    if listener == "MUTUAL":
+        context.load_cert_chain(broker.client)
+    settings = {
+        "bootstrap_servers": broker.addresses[listener],
+        "security_protocol": "SSL",
+        "ssl_context": context,
+    }
+
+    async def run() -> list[bytes]:
+        async with AIOKafkaProducer(**settings) as producer:
+            for value in VALUES:
+                await producer.send(topic, value)
+        read: list[bytes] = []
+        deadline = time.monotonic() + 60
+        async with AIOKafkaConsumer(topic, group_id=topic, auto_offset_reset="earliest", **settings) as consumer:
+            while len(read) < COUNT and time.monotonic() < deadline:
+                found = await consumer.getmany(timeout_ms=1000)
+                read += [one.value for messages in found.values() for one in messages]
+        return read
+
+    assert sorted(asyncio.run(run())) == sorted(VALUES)
 
 
 @pytest.mark.parametrize("listener", ["SSL", "MUTUAL"])

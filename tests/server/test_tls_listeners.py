@@ -240,6 +240,35 @@ def test_certificates_change_with_an_alteration_of_the_listener_s_settings(start
     assert shown_certificate(address_of(server, "SSL"), context) == again.der
 
 
+def test_a_pkcs12_store_with_another_password_comes_in_one_alteration(start, pki, tmp_path):
+    prefix = "listener.name.ssl.ssl.keystore."
+    first = pki.server.java_settings(tmp_path / "first", password="first-password")
+    settings = {"listeners": BOTH, "password.encoder.secret": "encoder", **first}
+    server = start(settings)
+    renewed = pki.authority.issue("CN=broker,OU=Test,O=Acme", names=["localhost", "127.0.0.1", "::1"])
+    second = renewed.java_settings(tmp_path / "second", password="second-password")
+
+    def alter(*names):
+        changes = [(f"listener.name.ssl.{name}", SET, second[name]) for name in names]
+        server.services.dynamic_config.alter(
+            lambda current: broker_operations(current, changes), per_broker=True, validate_only=False
+        )
+
+    location, password, key = "ssl.keystore.location", "ssl.keystore.password", "ssl.key.password"
+    with pytest.raises(KafkaError, match="password") as refused:
+        alter(location)
+    assert "second-password" not in str(refused.value)
+    address, context = address_of(server, "SSL"), context_of(pki, tmp_path)
+    assert shown_certificate(address, context) == pki.server.der
+    alter(location, password, key)
+    assert shown_certificate(address, context) == renewed.der
+    assert "second-password" not in repr(server.services.configs.broker(0))  # it is stored encrypted
+    server.stop()
+    server = start(settings)
+    assert shown_certificate(address_of(server, "SSL"), context) == renewed.der
+    assert prefix + "location" in server.services.config.dynamic_broker
+
+
 def replace(path: str, issued: Issued) -> None:
     new = Path(path).with_suffix(".new")
     new.write_text(issued.pem())
