@@ -173,6 +173,26 @@ def test_a_plain_listener_for_other_machines_is_a_warning(settings, message):
     assert lines == [] if message is None else len(lines) == 1 and message in lines[0]
 
 
+def test_a_damaged_store_does_not_refuse_cluster_wide_settings(start, pki, tmp_path, caplog):
+    settings = pki.server.settings(tmp_path)
+    server = start({"listeners": BOTH, **settings})
+    Path(settings["ssl.keystore.location"]).write_text("damaged")
+
+    def alter(*, per_broker):
+        server.services.dynamic_config.alter(
+            lambda current: broker_operations(current, [("log.cleaner.threads", SET, "2")]),
+            per_broker=per_broker,
+            validate_only=False,
+        )
+
+    alter(per_broker=False)
+    assert server.services.config["log.cleaner.threads"] == 2
+    assert "the new key and trust stores are not used: ssl.keystore.location=" in caplog.text
+    with pytest.raises(KafkaError, match=r"ssl\.keystore\.location="):  # as in Kafka
+        alter(per_broker=True)
+    assert shown_certificate(address_of(server, "SSL"), context_of(pki, tmp_path / "client")) == pki.server.der
+
+
 PLAIN_USERS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
 
 

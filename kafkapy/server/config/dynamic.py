@@ -109,7 +109,8 @@ class DynamicConfig:
             current = before.dynamic_broker if per_broker else before.dynamic_default
             values = change(current)
             after = check_broker(before, values, per_broker=per_broker)
-            self._check_stores(after)
+            if per_broker:  # the settings of stores are not cluster-wide, and a damaged file must not refuse others
+                self._check_stores(after)
             stored_values = self._encrypted(values)
             if validate_only:
                 return
