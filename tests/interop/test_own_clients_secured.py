@@ -63,21 +63,22 @@ def test_a_group_and_a_transaction_over_each_protocol_and_mechanism(kafka, proto
     assert sorted(found, key=int) == [b"%d" % number for number in range(100)]
 
 
-def test_a_session_is_renewed_before_its_end_while_requests_are_in_flight(kafka, monkeypatch):
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "OAUTHBEARER"])
+def test_a_session_is_renewed_before_its_end_while_requests_are_in_flight(kafka, monkeypatch, mechanism):
     """Every record arrives once and in order, over more than two sessions of each connection."""
-    security = kafka.client("SASL_SSL", "SCRAM-SHA-256")
+    security, topic = kafka.client("SASL_SSL", mechanism), f"renewed-{mechanism}"
     logins = count_logins(monkeypatch)
     with Cluster(kafka.bootstrap("SASL_SSL"), security=security) as cluster:
-        Admin(cluster).create_topic("renewed", 1)
+        Admin(cluster).create_topic(topic, 1)
         until = time.monotonic() + 2.5 * REAUTHENTICATION_MS / 1000
         sent = 0
         with RecordProducer(cluster, batch_bytes=1000) as producer:
             while time.monotonic() < until:
                 for _ in range(1000):
-                    producer.send("renewed", b"%d" % sent, partition=0)
+                    producer.send(topic, b"%d" % sent, partition=0)
                     sent += 1
         with Consumer(cluster) as consumer:
-            consumer.assign_topic("renewed")
+            consumer.assign_topic(topic)
             found = [record.value for record in consumer.records()]
     assert found == [b"%d" % number for number in range(sent)]
     assert len(logins) > 2 + 2, "the bootstrap connection, the producer's and the renewals of one of them"
