@@ -22,6 +22,8 @@ from kafka.errors import KafkaError as PythonKafkaError
 
 from tests.harness import brokers
 from tests.harness.certificates import Pki, trust_settings
+from tests.harness.clients.base import Record
+from tests.harness.clients.registry import KINDS
 from tests.harness.kafka_tools import KafkaTools
 
 pytestmark = pytest.mark.other_runtime
@@ -166,6 +168,30 @@ def read_all(settings: dict[str, str], topic: str, count: int = COUNT) -> list[b
             read.append(message.value())
     consumer.close()
     return read
+
+
+@pytest.mark.parametrize("listener", ["SSL", "MUTUAL"])
+@pytest.mark.parametrize("kind", ["java-3.9.1", "java-4.4.0", "franz-go", "kafkajs"])
+def test_clients_in_other_languages(
+    broker: TlsBroker, topic: str, monkeypatch: pytest.MonkeyPatch, kind: str, listener: str
+) -> None:
+    """Produce, a transaction, and reading what is committed."""
+    monkeypatch.setenv("INTEROP_JAVA_PROPERTIES", str(broker.java(listener)))
+    monkeypatch.setenv("INTEROP_TLS_CA", broker.trusted)
+    if listener == "MUTUAL":
+        monkeypatch.setenv("INTEROP_TLS_KEYSTORE", broker.client)
+    client = KINDS[kind](broker.addresses[listener])
+    try:
+        sent = [Record(value, partition=0) for value in VALUES]
+        client.produce(topic, sent)
+        client.open_transactional(topic)
+        client.transact(topic, topic, [Record(b"regretted", partition=0)], "abort")
+        client.transact(topic, topic, [Record(b"last", partition=0)], "commit")
+        client.close_transactional(topic)
+        read = client.read_until(topic, [0], b"last", committed=True)
+    finally:
+        client.close()
+    assert [one.value for one in read] == [*VALUES, b"last"]
 
 
 @pytest.fixture(scope="module")

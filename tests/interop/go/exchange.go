@@ -33,7 +33,7 @@ func (it *client) produce(ctx context.Context, r request) (any, error) {
 	}
 	acks := map[int]kgo.Acks{-1: kgo.AllISRAcks(), 0: kgo.NoAck(), 1: kgo.LeaderAck()}
 	options := []kgo.Opt{
-		kgo.SeedBrokers(it.seeds), kgo.ProducerBatchCompression(codecs[r.Codec]), kgo.RequiredAcks(acks[r.Acks]),
+		kgo.SeedBrokers(it.seeds), security(), kgo.ProducerBatchCompression(codecs[r.Codec]), kgo.RequiredAcks(acks[r.Acks]),
 		kgo.ProducerLinger(5 * time.Millisecond), kgo.ProducerBatchMaxBytes(8 << 20),
 		kgo.RecordPartitioner(named{kgo.StickyKeyPartitioner(nil)}), kgo.RecordRetries(3),
 		kgo.AllowAutoTopicCreation(),
@@ -84,7 +84,7 @@ func (it *client) fetch(ctx context.Context, r request) (any, error) {
 		}
 	}
 	consumer, err := kgo.NewClient(
-		kgo.SeedBrokers(it.seeds), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{r.Topic: from}),
+		kgo.SeedBrokers(it.seeds), security(), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{r.Topic: from}),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchMaxWait(200*time.Millisecond),
 	)
 	if err != nil {

@@ -61,7 +61,7 @@ func main() {
 		serveMembers(os.Args[1])
 		return
 	}
-	connection, err := kgo.NewClient(kgo.SeedBrokers(os.Args[1]), kgo.MetadataMinAge(10*time.Millisecond))
+	connection, err := kgo.NewClient(kgo.SeedBrokers(os.Args[1]), security(), kgo.MetadataMinAge(10*time.Millisecond))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

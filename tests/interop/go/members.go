@@ -84,7 +84,7 @@ func (m *member) live(ctx context.Context, seeds string) {
 		"cooperative-sticky": kgo.CooperativeStickyBalancer(),
 	}
 	options := []kgo.Opt{
-		kgo.SeedBrokers(seeds), kgo.ConsumerGroup(m.wanted.Group), kgo.ConsumeTopics(m.wanted.Topic),
+		kgo.SeedBrokers(seeds), security(), kgo.ConsumerGroup(m.wanted.Group), kgo.ConsumeTopics(m.wanted.Topic),
 		kgo.Balancers(balancers[m.wanted.Assignor]), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		kgo.SessionTimeout(time.Duration(m.wanted.SessionMs) * time.Millisecond),
 		kgo.RebalanceTimeout(time.Duration(m.wanted.RebalanceMs) * time.Millisecond),

@@ -44,7 +44,7 @@ func (it *client) transact(ctx context.Context, r request) (any, error) {
 
 func (it *client) openTransactional(ctx context.Context, r request) error {
 	options := []kgo.Opt{
-		kgo.SeedBrokers(it.seeds), kgo.TransactionalID(r.Name), kgo.RecordPartitioner(named{kgo.StickyKeyPartitioner(nil)}),
+		kgo.SeedBrokers(it.seeds), security(), kgo.TransactionalID(r.Name), kgo.RecordPartitioner(named{kgo.StickyKeyPartitioner(nil)}),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.TransactionTimeout(time.Duration(r.TimeoutMs) * time.Millisecond),
 	}
 	producer, err := kgo.NewClient(options...)
@@ -98,7 +98,7 @@ func (it *client) readUntil(ctx context.Context, r request) (any, error) {
 		isolation = kgo.ReadCommitted()
 	}
 	consumer, err := kgo.NewClient(
-		kgo.SeedBrokers(it.seeds), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{r.Topic: from}),
+		kgo.SeedBrokers(it.seeds), security(), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{r.Topic: from}),
 		kgo.FetchIsolationLevel(isolation), kgo.FetchMaxWait(200*time.Millisecond),
 	)
 	if err != nil {

@@ -3,10 +3,12 @@
 
 const readline = require('node:readline')
 const { Kafka, CompressionTypes, ConfigResourceTypes, Partitioners, logLevel } = require('kafkajs')
+const { security } = require('./security.js')
 
 const kafka = new Kafka({
   clientId: 'interop',
   brokers: [process.argv[2]],
+  ...security,
   logLevel: logLevel.NOTHING,
   retry: { retries: 2 },
   requestTimeout: 30000,

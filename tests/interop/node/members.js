@@ -3,6 +3,7 @@
 
 const readline = require('node:readline')
 const { Kafka, logLevel, AssignerProtocol } = require('kafkajs')
+const { security } = require('./security.js')
 
 const bootstrap = process.argv[2]
 
@@ -39,7 +40,7 @@ class Member {
     this.generation = -1
     this.moving = Promise.resolve()
     const logCreator = () => ({ log }) => this.read(log)
-    const kafka = new Kafka({ clientId: wanted.member, brokers: [bootstrap], logLevel: logLevel.DEBUG, logCreator, retry: { initialRetryTime: 50, maxRetryTime: 500, retries: 50 } })
+    const kafka = new Kafka({ clientId: wanted.member, brokers: [bootstrap], ...security, logLevel: logLevel.DEBUG, logCreator, retry: { initialRetryTime: 50, maxRetryTime: 500, retries: 50 } })
     this.consumer = kafka.consumer({
       groupId: wanted.group,
       partitionAssigners: [assignor(wanted.assignor)],

@@ -36,7 +36,10 @@ final class Administer implements AutoCloseable {
     private final Admin admin;
 
     Administer(String bootstrap) {
-        admin = Admin.create(Map.of("bootstrap.servers", bootstrap, "default.api.timeout.ms", 30000));
+        Map<String, Object> config = Security.properties();
+        config.put("bootstrap.servers", bootstrap);
+        config.put("default.api.timeout.ms", 30000);
+        admin = Admin.create(config);
     }
 
     @Override

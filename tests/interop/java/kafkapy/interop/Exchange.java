@@ -45,7 +45,7 @@ final class Exchange {
     }
 
     private List<long[]> produce(JsonNode request) throws Exception {
-        Map<String, Object> config = new HashMap<>();
+        Map<String, Object> config = Security.properties();
         config.put("bootstrap.servers", bootstrap);
         config.put("compression.type", request.get("codec").asText());
         config.put("acks", request.get("acks").asText());
@@ -76,7 +76,7 @@ final class Exchange {
     }
 
     private KafkaConsumer<byte[], byte[]> consumer() {
-        Map<String, Object> config = new HashMap<>();
+        Map<String, Object> config = Security.properties();
         config.put("bootstrap.servers", bootstrap);
         config.put("enable.auto.commit", false);
         config.put("auto.offset.reset", "none");

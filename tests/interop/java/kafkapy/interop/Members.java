@@ -108,7 +108,7 @@ public final class Members {
 
         @Override
         public void run() {
-            Map<String, Object> config = new HashMap<>();
+            Map<String, Object> config = Security.properties();
             config.put("bootstrap.servers", bootstrap);
             config.put("group.id", wanted.get("group").asText());
             config.put("partition.assignment.strategy", ASSIGNORS.get(wanted.get("assignor").asText()));

@@ -41,7 +41,7 @@ final class Transactions {
     }
 
     private Object openTransactional(JsonNode request) {
-        Map<String, Object> config = new HashMap<>();
+        Map<String, Object> config = Security.properties();
         config.put("bootstrap.servers", bootstrap);
         config.put("transactional.id", request.get("name").asText());
         config.put("transaction.timeout.ms", request.get("timeout_ms").asInt());
@@ -93,7 +93,7 @@ final class Transactions {
     }
 
     private KafkaConsumer<byte[], byte[]> consumer(String group, boolean committed, int atMost) {
-        Map<String, Object> config = new HashMap<>();
+        Map<String, Object> config = Security.properties();
         config.put("bootstrap.servers", bootstrap);
         config.put("enable.auto.commit", false);
         config.put("auto.offset.reset", "earliest");
