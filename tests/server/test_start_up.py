@@ -39,9 +39,8 @@ def held(tmp_path):
     (tmp_path / "recovery-point-offset-checkpoint").unlink()
     files = GatedFiles("slow-0")
     server = start_broker(tmp_path, files=files, wait=False, num_recovery_threads_per_data_dir=2)
-    while server.services.log_manager.is_loading("quick", 0):
-        pass
     wire = Wire(server.bootstrap_servers)
+    eventually(lambda: leader_of(wire, "quick")[1] == 0)
     yield server, files, wire
     files.open_gate()
     wire.close()
