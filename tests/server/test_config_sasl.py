@@ -12,7 +12,7 @@ from kafkapy.errors import KafkaError
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.security.sasl.jaas import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE
 from kafkapy.security.sasl.oauthbearer import first_message
-from kafkapy.server.config.alter import check_broker
+from kafkapy.server.config.alter import SET, broker_operations, check_broker
 from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.sasl import sasl_settings
 from tests.server.requests import start_broker
@@ -95,6 +95,7 @@ def test_settings_that_are_accepted(changes: dict[str, str]) -> None:
         ({f"{PREFIX}.scram-sha-256.sasl.server.callback.handler.class": "com.Mine"}, "nor MODULE:CLASS"),
         ({f"{PREFIX}.scram-sha-256.sasl.server.callback.handler.class": "mine:Check"}, "for PLAIN and OAUTHBEARER"),
         ({"principal.builder.class": "com.Mine"}, "nor MODULE:CLASS"),
+        ({"zookeeper.connect": "h:1"}, "must have username and password"),
     ],
 )  # fmt: skip
 def test_settings_that_are_refused_with_a_sentence(changes: dict[str, Any], why: str) -> None:
@@ -258,6 +259,33 @@ def test_a_class_that_cannot_be_used_refuses_the_start(tmp_path: Path, hooks: Ca
     for name in ("operators_hooks:Missing", "no_such_module:Class"):
         with pytest.raises(ConfigError, match="cannot be used"):
             start_broker(tmp_path / "data", **SASL, principal_builder_class=name)
+
+
+def test_mechanisms_and_users_change_while_the_broker_runs(tmp_path: Path) -> None:
+    from tests.harness.wire import Wire
+    from tests.server.test_sasl_logins import begin, log_in
+
+    server = start_broker(tmp_path, **SASL, password_encoder_secret="s")
+    try:
+        with Wire(server.bootstrap_servers) as wire:
+            assert begin(wire, "PLAIN").mechanisms == ["SCRAM-SHA-256"]
+        alterations = [
+            (f"{PREFIX}.plain.sasl.jaas.config", SET, f'{PLAIN_MODULE} required user_alice="xyzzy";'),
+            (f"{PREFIX}.sasl.enabled.mechanisms", SET, "SCRAM-SHA-256,PLAIN"),
+        ]
+        server.services.dynamic_config.alter(
+            lambda current: broker_operations(current, alterations), per_broker=True, validate_only=False
+        )
+        with Wire(server.bootstrap_servers) as wire:
+            assert not log_in(wire, "PLAIN", 2, "alice", "xyzzy").error_code
+        bad = [(f"{PREFIX}.plain.sasl.jaas.config", SET, "nonsense xyzzy")]
+        with pytest.raises(KafkaError, match="login module") as refused:
+            server.services.dynamic_config.alter(
+                lambda current: broker_operations(current, bad), per_broker=True, validate_only=False
+            )
+        assert "xyzzy" not in refused.value.message
+    finally:
+        server.stop()
 
 
 def test_a_missing_key_file_refuses_the_start(tmp_path: Path) -> None:

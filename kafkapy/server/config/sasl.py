@@ -117,6 +117,16 @@ def warnings(config: BrokerConfig) -> list[str]:
     return lines
 
 
+def given(config: BrokerConfig) -> dict[str, str]:
+    """Return the texts of all settings that the mechanisms of listeners may depend on, by name."""
+    everything = {**config.static_values, **config.dynamic_default, **config.dynamic_broker}
+    return {
+        name: text
+        for name, text in everything.items()
+        if "sasl." in name or name.endswith((BUILDER, REAUTH, UNSECURED))
+    }
+
+
 def is_hook(value: str) -> bool:
     """Return True if the value names a class in Python, as MODULE:CLASS."""
     return ":" in value
@@ -230,6 +240,19 @@ def _check_inter_broker(config: BrokerConfig, listener: Listener) -> None:
         )
     if mechanism not in _enabled(config, listener.name):
         raise ConfigError(INTER_BROKER, mechanism, f"must be among {ENABLED} of the listener {listener.name}")
+    options = _mechanism(config, listener.name, mechanism).options
+    if (
+        config["zookeeper.connect"]
+        and mechanism != "OAUTHBEARER"
+        and not (options.get("username") and options.get("password"))
+    ):
+        key = full_name(listener.name, JAAS, mechanism)
+        raise ConfigError(
+            key,
+            HIDDEN if config.given(key) is not None else None,
+            f"must have username and password, with which this broker logs in to others: {_MODULE_OF[mechanism]} "
+            'required username="NAME" password="PASSWORD";',
+        )
 
 
 def _has_mechanism(name: str) -> bool:

@@ -6,8 +6,10 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kafkapy.runtime.config_def import ConfigError
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.server.config.listeners import SASL_PROTOCOLS
+from kafkapy.server.config.sasl import given
 from kafkapy.server.logins.first_login import FirstLogin, FirstLogins
 from kafkapy.server.logins.mechanisms import SaslListener, sasl_listener
 from kafkapy.server.logins.sessions import ExpiringSessions, Session
@@ -41,12 +43,17 @@ class SaslLogins:
         self._expiring = ExpiringSessions(dispatcher, self.counts.expired)
         self._pool = DiskPool(THREADS, "login")
         self._listeners = self._made(services.config)
+        self._given = given(services.config)
 
     def configure(self, config: BrokerConfig) -> None:
         """Use changed settings for later logins. Settings that cannot be used change nothing, and are logged."""
+        now = given(config)
+        if now == self._given:
+            return  # an OAuth provider's keys need not be read again
         try:
             self._listeners = self._made(config)
-        except ValueError as error:
+            self._given = now
+        except ConfigError as error:
             log.error("changed SASL settings are not used: %s", error)
 
     def prepare(self, listener: str, transport: Prepare | None = None) -> Prepare:
