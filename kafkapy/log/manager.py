@@ -321,16 +321,16 @@ class LogManager:
     def delete(self, topic: str, partition: int) -> None:
         """Rename the log's directory to `-delete`, and remove the files after file.delete.delay.ms.
 
-        Does nothing if the partition has no log. If the log is being recovered, this method waits until the present
-        segment is done. Raises LogDirFailure, or KafkaError NOT_LEADER_OR_FOLLOWER if the broker stops meanwhile.
+        Does nothing if the partition has no log. If the log is being recovered, the recovery stops soon, and the log is
+        deleted then. Raises LogDirFailure, and KafkaError: NOT_LEADER_OR_FOLLOWER if the broker stops meanwhile, or for
+        a full disk.
         """
         key = (topic, partition)
-        with self.loading.taken(key) as job:
-            if job is not None:
-                if job.future is not None:  # first: the next start would ignore a copy without its log
-                    self.discard(key, *job.future)
-                self.discard(key, job.load.log_dir, job.path)
-                return
+        if not self.loading.delete(key):
+            self.delete_loaded(key)
+
+    def delete_loaded(self, key: TopicPartition) -> None:
+        """Delete a log that is loaded, or could not be loaded; see `delete`."""
         with self._opening if key in self._refused else nullcontext(), self._lock:
             self._wait_until_created(key)
             log = self._logs.pop(key, None)

@@ -390,8 +390,8 @@ class ReplicaManager:
     def delete(self, topic: str, index: int) -> None:
         """Remove a partition from this broker, and delete its log. Waits for the disk.
 
-        Raises KafkaError if the log cannot be deleted because its log directory is offline, or because the broker stops
-        while the log is being recovered.
+        A log that is being recovered is deleted a little later. Raises KafkaError if the log cannot be deleted because
+        its log directory is offline, or because the broker stops.
         """
         self._end_role(topic, index)
         try:

@@ -11,7 +11,6 @@ from kafkapy.log.directories import clean_shutdown
 from kafkapy.log.directories.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
 from kafkapy.log.storage.files import Files
 from tests.harness.gated_files import GatedFiles
-from tests.harness.waiting import eventually
 
 from .support import batch, values_of
 from .test_manager import CONFIG, TOPIC_ID, Broker
@@ -262,21 +261,46 @@ def test_a_log_whose_loading_has_not_begun_is_deleted_unread(held):
     assert broker.manager.get("a", 0) is log
 
 
-def test_the_deletion_of_a_log_that_is_being_recovered_stops_the_recovery(held):
+def test_a_log_that_is_being_recovered_is_deleted_when_that_has_been_stopped(held):
     broker, files = held
-    deleting = threading.Thread(target=broker.manager.delete, args=("slow", 0))
-    deleting.start()
-    job = broker.manager.loading._jobs["slow", 0]
-    eventually(lambda: job.stopped)
+    broker.manager.delete("slow", 0)
+    broker.manager.delete("slow", 0)
     assert broker.manager.is_loading("slow", 0)
     files.open_gate()
-    deleting.join(WAIT_S)
-    assert files.scanned.count("slow-0") == 1  # it has several segments
-    assert broker.manager.create("slow", 0, OTHER_ID, CONFIG).log_end_offset == 0
     broker.finish()
+    assert files.scanned.count("slow-0") == 1  # it has several segments
+    assert broker.left[0] == "slow"  # a role may have come for a new log of this name
     directory = broker.manager.dirs.opened[0].path
+    assert not (directory / "slow-0").exists()
+    assert broker.manager.create("slow", 0, OTHER_ID, CONFIG).log_end_offset == 0
     broker.manager.close()
     assert (directory / clean_shutdown.NAME).exists()
+
+
+def test_a_log_is_created_while_one_of_its_name_is_recovered_and_deleted(held):
+    broker, files = held
+    broker.manager.delete("slow", 0)
+    created = []
+    creating = threading.Thread(target=lambda: created.append(broker.manager.create("slow", 0, OTHER_ID, CONFIG)))
+    creating.start()
+    files.open_gate()
+    creating.join(WAIT_S)
+    assert [(log.log_end_offset, log.topic_id) for log in created] == [(0, OTHER_ID)]
+    broker.finish()
+
+
+def test_a_log_is_deleted_though_its_recovery_ended_before_it_could_be_stopped(tmp_path):
+    filled(tmp_path, topics=["slow"], count=1)  # one segment
+    files = GatedFiles("slow-0")
+    broker = Loading(tmp_path, files=files)
+    broker.start()
+    assert files.arrived.wait(WAIT_S)
+    broker.manager.delete("slow", 0)
+    files.open_gate()
+    broker.finish()
+    assert broker.manager.get("slow", 0) is None
+    assert not (tmp_path / "slow-0").exists()
+    broker.manager.close()
 
 
 def test_a_log_that_cannot_be_loaded_can_be_deleted(tmp_path):

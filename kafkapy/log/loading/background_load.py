@@ -11,8 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,6 +76,7 @@ class Loading:
                     live.items(),
                     self._manager.settings.recovery_threads_per_dir,
                     run=self._load,
+                    doomed=self._delete_doomed,
                     ended=self._ended,
                     finished=self._finished,
                 )
@@ -256,28 +256,36 @@ class Loading:
 
     # --- changes to logs that are not loaded yet
 
-    @contextmanager
-    def taken(self, key: TopicPartition) -> Iterator[LoadJob | None]:
-        """Keep a log that is waiting to be loaded from being loaded while the block runs; afterwards it counts as
-        loaded.
+    def delete(self, key: TopicPartition) -> bool:
+        """Delete a log that is not loaded yet. Return False if this log is not to be loaded.
 
-        Yields the log's LoadJob, or None if this log is not to be loaded. If a thread has begun to load the log, that
-        thread stops after the present segment; this method waits for it, and yields None. Raises KafkaError
-        NOT_LEADER_OR_FOLLOWER if the broker stops meanwhile.
+        If a thread has begun to load the log, this method does not wait: that thread stops after the present segment,
+        and then deletes the log. Raises the errors of LogManager.discard, and KafkaError NOT_LEADER_OR_FOLLOWER if the
+        broker stops.
         """
         job = self._jobs.get(key)
         if job is None:
-            yield None
-            return
-        if not job.load.take(job):
-            job.stopped = True
-            self._wait_for(job)
-            yield None
-            return
+            return False
+        if job.load.take(job):
+            try:
+                if job.future is not None:  # first: the next start would ignore a copy without its log
+                    self._manager.discard(key, *job.future)
+                self._manager.discard(key, job.load.log_dir, job.path)
+            finally:
+                job.load.give_back(job)
+            return True
+        if job.load.doom(job):
+            return True
+        self._wait_for(job)  # it is loaded in this moment
+        return False
+
+    def _delete_doomed(self, job: LoadJob) -> None:
         try:
-            yield job
-        finally:
-            job.load.give_back(job)
+            self._manager.delete_loaded(job.key)
+        except LogDirFailure:
+            pass  # logged by Environment.failed
+        except KafkaError as error:
+            _log.error("%s is deleted, but stays on the disk until the next start: %s", job.path, error.message)
 
     def make_way(self, key: TopicPartition) -> None:
         """Wait until this partition has no log that is still to be loaded, so that a log may be created.
@@ -326,6 +334,7 @@ class LoadJob:
         "future",
         "key",
         "load",
+        "over",
         "path",
         "stopped",
         "taken",
@@ -342,6 +351,7 @@ class LoadJob:
         self.ended = False
         self.taken = False  # taken out of the queue by `take`
         self.stopped = False  # the log will be deleted: stop loading after the present segment
+        self.over = False  # loading has ended: it is too late for `stopped`
         self.wanted = False  # a client has requested the log
         self.bytes_left = 0
         self.written_ms = 0  # modification time of the newest segment
@@ -351,8 +361,9 @@ class DirLoad:
     """The threads that load the logs of one log directory. Call `start`; later `stop`, or wait for the call of
     `finished`.
 
-    `run(job, watch)` loads one log and returns False only if stopping the broker interrupted it. `ended(job)` is called
-    after each log, including those taken out of the queue, and `finished()` once, at the end.
+    `run(job, watch)` loads one log and returns False only if stopping the broker interrupted it. `doomed(job)` deletes
+    a log for which `doom` was called meanwhile. `ended(job)` is called after each log, including those taken out of the
+    queue, and `finished()` once, at the end.
     """
 
     def __init__(
@@ -362,6 +373,7 @@ class DirLoad:
         threads: int,
         *,
         run: Callable[[LoadJob, LoadWatch], bool],
+        doomed: Callable[[LoadJob], None],
         ended: Callable[[LoadJob], None],
         finished: Callable[[], None],
     ) -> None:
@@ -369,6 +381,7 @@ class DirLoad:
         self.jobs = [LoadJob(key, path, self) for key, path in found]
         self.progress = DirProgress(str(log_dir.path), threads, len(self.jobs), log_dir.env.clock.monotonic)
         self._run = run
+        self._doomed = doomed
         self._ended = ended
         self._finished = finished
         self._queue: deque[LoadJob] = deque(self.jobs)
@@ -450,9 +463,11 @@ class DirLoad:
     def _work(self, number: int) -> None:
         while (job := self._next()) is not None:
             watch = _Watch(self, job, number)
-            over = self._run(job, watch)
+            was_loaded = self._run(job, watch)
             watch.finished()
-            if over:
+            if self._is_doomed(job):
+                self._doomed(job)
+            if was_loaded:
                 self._end(job)
         with self._changed:
             self._working -= 1
@@ -466,6 +481,12 @@ class DirLoad:
                     job.begun = True
                     return job
             return None
+
+    def _is_doomed(self, job: LoadJob) -> bool:
+        """Note that loading the log has ended. Return True if `doom` was called before."""
+        with self._changed:
+            job.over = True
+            return job.stopped
 
     def _end(self, job: LoadJob) -> None:
         with self._changed:
@@ -527,8 +548,20 @@ class DirLoad:
 
     def give_back(self, job: LoadJob) -> None:
         """Count a log that `take` has taken out of the queue as loaded. Wakes the threads that wait for this log."""
+        if self._is_doomed(job):
+            self._doomed(job)
         self._end(job)
         self._maybe_finish()
+
+    def doom(self, job: LoadJob) -> bool:
+        """Have the thread that loads this log stop after the present segment, and delete the log. Return False if no
+        thread has begun to load it, if loading has ended, or if the broker stops.
+        """
+        with self._changed:
+            if not job.begun or job.over or self._stopping:
+                return False
+            job.stopped = True
+            return True
 
     def wait_for(self, job: LoadJob) -> None:
         """Have a log loaded soon, and wait until it was loaded or refused, or loading has stopped."""
