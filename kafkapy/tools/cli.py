@@ -55,7 +55,11 @@ def start(
     override: Annotated[
         list[str] | None,
         typer.Option(
-            "-o", "--override", metavar="KEY=VALUE", help="A setting that overrides the file; may be repeated."
+            "-o",
+            "--override",
+            metavar="KEY=VALUE",
+            help="A setting that overrides the file; may be repeated. KEY=@FILE reads the value, such as a password, "
+            "from a file.",
         ),
     ] = None,
 ) -> None:

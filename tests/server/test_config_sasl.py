@@ -288,6 +288,27 @@ def test_mechanisms_and_users_change_while_the_broker_runs(tmp_path: Path) -> No
         server.stop()
 
 
+def test_the_users_of_plain_may_be_a_stored_setting_only(tmp_path: Path) -> None:
+    from tests.harness.wire import Wire
+    from tests.server.test_sasl_logins import log_in
+
+    settings = {**SASL, "sasl.enabled.mechanisms": "SCRAM-SHA-256,PLAIN", "password.encoder.secret": "s"}
+    with pytest.raises(ConfigError, match="needs users for PLAIN"):
+        start_broker(tmp_path, **settings)
+    server = start_broker(tmp_path, broker_id=0, password_encoder_secret="s")
+    change = [(f"{PREFIX}.plain.sasl.jaas.config", SET, USERS[f"{PREFIX}.plain.sasl.jaas.config"])]
+    server.services.dynamic_config.alter(
+        lambda current: broker_operations(current, change), per_broker=True, validate_only=False
+    )
+    server.stop()
+    server = start_broker(tmp_path, broker_id=0, **settings)
+    try:
+        with Wire(server.bootstrap_servers) as wire:
+            assert not log_in(wire, "PLAIN", 2, "a", "xyzzy").error_code
+    finally:
+        server.stop()
+
+
 def test_a_missing_key_file_refuses_the_start(tmp_path: Path) -> None:
     url = (tmp_path / "keys.json").as_uri()
     settings = {**SASL, "sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER"}

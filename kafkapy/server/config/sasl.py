@@ -183,16 +183,24 @@ def _mechanism(config: BrokerConfig, listener: str, name: str) -> MechanismSetti
         raise ConfigError(
             full_name(listener, CALLBACKS, name), hook, "may be a class in Python for PLAIN and OAUTHBEARER"
         )
-    if name == "PLAIN" and not hook and not len(PlainUsers(options)):
-        raise ConfigError(
-            key,
-            None if line is None else HIDDEN,
-            f'needs users for PLAIN: {PLAIN_MODULE} required user_NAME="PASSWORD";',
-        )
+    if name == "PLAIN" and not hook and not len(PlainUsers(options)) and not _may_be_stored(config, key):
+        raise no_plain_users(config, key)
     if name == "OAUTHBEARER" and not hook:
         _check_tokens(config, listener)
     reauth_ms: int = config.of_listener(listener, REAUTH, name)
     return MechanismSettings(name, options, hook, max(0, reauth_ms))
+
+
+def no_plain_users(config: BrokerConfig, key: str) -> ConfigError:
+    """Return the error of a listener with PLAIN whose JAAS line, the value of `key`, has no users."""
+    shown = None if config.given(key) is None else HIDDEN
+    return ConfigError(key, shown, f'needs users for PLAIN: {PLAIN_MODULE} required user_NAME="PASSWORD";')
+
+
+def _may_be_stored(config: BrokerConfig, key: str) -> bool:
+    """Return True if a password that is not in the file may be among the dynamic settings, which are not read yet when
+    the file is checked."""
+    return config.given(key) is None and config["password.encoder.secret"] is not None
 
 
 def _check_tokens(config: BrokerConfig, listener: str) -> None:
@@ -241,12 +249,9 @@ def _check_inter_broker(config: BrokerConfig, listener: Listener) -> None:
     if mechanism not in _enabled(config, listener.name):
         raise ConfigError(INTER_BROKER, mechanism, f"must be among {ENABLED} of the listener {listener.name}")
     options = _mechanism(config, listener.name, mechanism).options
-    if (
-        config["zookeeper.connect"]
-        and mechanism != "OAUTHBEARER"
-        and not (options.get("username") and options.get("password"))
-    ):
-        key = full_name(listener.name, JAAS, mechanism)
+    key = full_name(listener.name, JAAS, mechanism)
+    has_user = bool(options.get("username") and options.get("password")) or _may_be_stored(config, key)
+    if config["zookeeper.connect"] and mechanism != "OAUTHBEARER" and not has_user:
         raise ConfigError(
             key,
             HIDDEN if config.given(key) is not None else None,

@@ -31,6 +31,7 @@ from kafkapy.server.config.sasl import (
     SaslSettings,
     full_name,
     load_hook,
+    no_plain_users,
     sasl_settings,
 )
 
@@ -122,7 +123,10 @@ def _maker(config: BrokerConfig, settings: SaslSettings, one: MechanismSettings,
         if one.hook:
             hook = load_hook(hook_key, one.hook, dict(one.options))
             return partial(PlainServer, partial(_checked_password, one.hook, hook.authenticate), may_wait=True)
-        return partial(PlainServer, PlainUsers(one.options).check, may_wait=False)
+        plain = PlainUsers(one.options)
+        if not len(plain):
+            raise no_plain_users(config, full_name(settings.listener, JAAS, one.name))
+        return partial(PlainServer, plain.check, may_wait=False)
     if one.name == "OAUTHBEARER":
         if one.hook:
             hook = load_hook(hook_key, one.hook, dict(one.options))
