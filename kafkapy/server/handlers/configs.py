@@ -8,8 +8,8 @@ Differences from Kafka:
 - A resource that a DescribeConfigs request names more than once has one result.
 - If DescribeConfigs names a resource of an unknown type, only this resource gets an error; Kafka refuses the whole
   request. Client metrics subscriptions, which Kafka describes, are an unknown type here.
-- Changes of passwords are refused, because this broker does not store passwords. Changes of the settings in
-  kafkapy.server.config.keys.READ_ONLY_HERE are refused too; Kafka can change these settings at run time.
+- Changes of the settings in kafkapy.server.config.keys.READ_ONLY_HERE are refused; Kafka can change these settings at
+  run time. Classes of the operator (MODULE:CLASS) are taken from the broker's file only.
 - The loggers are those of this broker, not Kafka's Java classes. alter.config.policy.class.name has no effect.
 """
 
