@@ -90,10 +90,10 @@ def targets() -> list[Target]:
     ]
     stored = [text.encode() for _, text in credentials()]
     password = PasswordEncoder("secret", iterations=1).encode("x").encode()
-    from_server = f"r={''.join(_NONCES)},s=c2FsdA==,i=4096".encode() + _SEPARATOR + b"v=c2ln"
+    first = f"r={''.join(_NONCES)},s=c2FsdA==,i=4096".encode()
     return [
         Target("sasl login", logins(), fuzz_login, (AuthenticationFailed,)),
-        Target("scram client", (from_server,), fuzz_scram_client, (AuthenticationFailed,)),
+        Target("scram client", (first, first + _SEPARATOR + b"v=c2ln"), fuzz_scram_client, (AuthenticationFailed,)),
         Target("jaas line", lines, fuzz_jaas, (SaslSettingError,)),
         Target("scram credential", stored, fuzz_credential, (ValueError,)),
         Target("stored password", (password,), fuzz_password, (PasswordUnreadable,)),
