@@ -58,11 +58,11 @@ class PlainServer:
             raise _wrong("a message after the end of the login")
         self._used = True
         try:
-            parts = token.decode().split("\0")
+            parts = token.decode().split("\0", 3)
         except UnicodeDecodeError:
             raise _wrong("the message is not UTF-8") from None
         if len(parts) != 3:
-            raise AuthenticationFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), 4)}")
+            raise AuthenticationFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         authzid, user, password = parts
         if not user:
             raise AuthenticationFailed("Authentication failed: username not specified")

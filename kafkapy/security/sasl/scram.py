@@ -118,15 +118,15 @@ def attributes(message: str) -> list[tuple[str, str]]:
 
     Raise ValueError if one is malformed, or if a name occurs twice.
     """
-    found: list[tuple[str, str]] = []
+    found: dict[str, str] = {}
     for part in message.split(","):
         name, equals, value = part.partition("=")
         if not equals or not value or not (name.isascii() and name.isalpha()) or "\0" in value:
             raise ValueError("a malformed attribute")
-        if any(name == other for other, _ in found):
-            raise ValueError(f"the attribute {name} occurs twice")
-        found.append((name, value))
-    return found
+        if name in found:
+            raise ValueError(f"the attribute {name[:20]} occurs twice")
+        found[name] = value
+    return list(found.items())
 
 
 def is_nonce(text: str) -> bool:

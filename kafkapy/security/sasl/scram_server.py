@@ -29,6 +29,10 @@ from kafkapy.security.sasl.scram import (
 # Returns the stored credential of a user for the mechanism, None if there is none.
 FindCredential = Callable[[str], "ScramCredential | None"]
 
+# In bytes; more than any user name and nonce need. Without this limit a peer that has not logged in could have the
+# network thread read half a MiB (sasl.server.max.receive.size) of attributes for each message.
+LONGEST_MESSAGE = 16 << 10
+
 _MOCK_SECRET = secrets.token_bytes(32)
 _MOCK_SALT_BYTES = 16
 
@@ -54,6 +58,8 @@ class ScramServer:
         step, self._step = self._step, None
         if step is None:
             raise self._failed("a message after the end of the login")
+        if len(token) > LONGEST_MESSAGE:
+            raise self._failed(f"a message of {len(token)} bytes is too long")
         return step(self, token)
 
     def _first(self, token: bytes) -> bytes:

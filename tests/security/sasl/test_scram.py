@@ -18,7 +18,7 @@ from kafkapy.security.sasl.scram import (
     unescape_name,
 )
 from kafkapy.security.sasl.scram_client import ScramClient
-from kafkapy.security.sasl.scram_server import ScramServer
+from kafkapy.security.sasl.scram_server import LONGEST_MESSAGE, ScramServer
 
 SHA_256 = "SCRAM-SHA-256"
 ALICE = new_credential(SHA_256, "pencil")
@@ -164,6 +164,15 @@ def test_a_changed_nonce_is_refused() -> None:
 def test_a_malformed_first_message_is_refused(message: bytes) -> None:
     with pytest.raises(AuthenticationFailed):
         server().respond(message)
+
+
+def test_a_message_that_is_too_long_is_refused_before_it_is_read() -> None:
+    first = b"n,,n=alice,r=abc,x="
+    longest = first + b"y" * (LONGEST_MESSAGE - len(first))
+    assert server().respond(longest).startswith(b"r=abc")
+    with pytest.raises(AuthenticationFailed) as refused:
+        server().respond(longest + b"y")
+    assert "too long" in refused.value.reason
 
 
 def test_another_authorization_id_is_refused_before_the_user_is_known() -> None:
