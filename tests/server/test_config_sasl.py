@@ -145,6 +145,20 @@ def test_hooks_and_urls_are_never_taken_from_a_request(name: str, value: str) ->
         check_broker(with_settings({}), {name: value}, per_broker=True)
 
 
+def test_a_request_names_no_class_for_a_listener_with_a_dot_in_its_name() -> None:
+    config = BrokerConfig(
+        {
+            "log.dirs": "/nowhere",
+            "listeners": "INSIDE://127.0.0.1:0,A.B://127.0.0.1:0",
+            "listener.security.protocol.map": "INSIDE:PLAINTEXT,A.B:SASL_PLAINTEXT",
+            "inter.broker.listener.name": "INSIDE",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        }
+    )
+    with pytest.raises(KafkaError, match="own file"):
+        check_broker(config, {"listener.name.a.b.principal.builder.class": "os:system"}, per_broker=True)
+
+
 # Hooks: this module itself is imported by name.
 
 

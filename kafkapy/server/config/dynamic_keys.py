@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from kafkapy.runtime.config_def import ConfigError, UpdateMode
 from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.keys import DYNAMIC_ONLY_KEYS, key_of, listener_base, shown
-from kafkapy.server.config.sasl import BUILDER, CALLBACKS, is_hook
+from kafkapy.server.config.sasl import BUILDER, CALLBACKS, ONLY_IN_FILE, is_hook
 from kafkapy.server.config.security import protection
 
 # Key stores and trust stores can be replaced for one listener only (SslConfigs.RECONFIGURABLE_CONFIGS).
@@ -52,7 +52,7 @@ def problem(name: str, text: str, *, per_broker: bool) -> str | None:
         return None
     base = listener_base(name)
     if is_hook(text) and key.name in (BUILDER, CALLBACKS):
-        return "may name a class in Python only in the broker's own file"
+        return ONLY_IN_FILE
     if base is not None and base.startswith("sasl.") and key.mode == UpdateMode.READ_ONLY:
         return "cannot be changed while the broker runs"
     if base is None:

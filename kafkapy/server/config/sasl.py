@@ -31,6 +31,7 @@ JWKS = "sasl.oauthbearer.jwks.endpoint.url"
 UNSECURED = "kafkapy.oauthbearer.unsecured.tokens.enable"
 INTER_BROKER = "sasl.mechanism.inter.broker.protocol"
 
+ONLY_IN_FILE = "may name a class in Python only in the broker's own file"
 DEFAULT_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 # Kafka's own classes, which mean what is built in.
 BUILT_IN_CALLBACKS = {
@@ -230,6 +231,11 @@ def _hook(config: BrokerConfig, listener: str, name: str, mechanism: str, built_
     if not value or value in built_in:
         return ""
     if is_hook(value):
+        used = config.name_in_use(listener, name, mechanism)
+        if config.static_values.get(used, "").strip() != value:
+            # Not only refused by name, in `dynamic_keys`: a setting of a listener whose name has a dot is read, but not
+            # recognised there. Whoever may alter settings would have this broker run any function.
+            raise ConfigError(used, value, ONLY_IN_FILE)
         return value
     raise ConfigError(
         full_name(listener, name, mechanism),
