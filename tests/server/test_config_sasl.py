@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.errors import KafkaError
+from kafkapy.errors import Errors, KafkaError
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.security.sasl.jaas import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE
 from kafkapy.security.sasl.oauthbearer import first_message
@@ -298,6 +298,30 @@ def test_mechanisms_and_users_change_while_the_broker_runs(tmp_path: Path) -> No
                 lambda current: broker_operations(current, bad), per_broker=True, validate_only=False
             )
         assert "xyzzy" not in refused.value.message
+    finally:
+        server.stop()
+
+
+def test_a_password_that_was_changed_does_not_extend_a_session(tmp_path: Path) -> None:
+    from tests.harness.wire import Wire
+    from tests.server.test_sasl_logins import log_in
+
+    jaas = f"{PREFIX}.plain.sasl.jaas.config"
+    settings = {**SASL, "sasl.enabled.mechanisms": "SCRAM-SHA-256,PLAIN", "connections.max.reauth.ms": "600000"}
+    settings["connection.failed.authentication.delay.ms"] = "0"
+    settings[jaas] = f'{PLAIN_MODULE} required user_alice="old";'
+    server = start_broker(tmp_path, **settings, password_encoder_secret="s")
+    try:
+        with Wire(server.bootstrap_servers) as one, Wire(server.bootstrap_servers) as other:
+            for wire in (one, other):
+                assert not log_in(wire, "PLAIN", 2, "alice", "old").error_code
+            change = [(jaas, SET, f'{PLAIN_MODULE} required user_alice="new";')]
+            server.services.dynamic_config.alter(
+                lambda current: broker_operations(current, change), per_broker=True, validate_only=False
+            )
+            assert not log_in(one, "PLAIN", 2, "alice", "new").error_code
+            assert log_in(other, "PLAIN", 2, "alice", "old").error_code == Errors.SASL_AUTHENTICATION_FAILED
+            assert other.closed()
     finally:
         server.stop()
 

@@ -72,6 +72,10 @@ class SaslLogins:
 
         return prepare
 
+    def listener(self, name: str) -> SaslListener:
+        """Return the listener with its present settings."""
+        return self._listeners[name]
+
     def exchange(self, listener: SaslListener, mechanism: ServerMechanism) -> Exchange:
         """Return a new exchange of messages with the mechanism."""
         return Exchange(listener, mechanism, self._pool)

@@ -72,7 +72,8 @@ class Session:
         if self.expires_at is None or call.version < 1 or now - self._began_at < LEAST_BETWEEN_S:
             return make(error_code=Errors.ILLEGAL_SASL_STATE, mechanisms=[])
         self._began_at = now
-        listener = self._listener
+        # Not those of the login: a password that was changed meanwhile must not extend the session.
+        listener = self._listener = self._logins.listener(call.connection.listener)
         made = listener.mechanism(mechanism)
         if made is None:
             return self._failed(
