@@ -179,7 +179,9 @@ class TlsTransport:
 
     def recv_into(self, fd: int, buffer: memoryview, start: int, end: int) -> int:
         self._is_drained = False
-        if self.wants_write and not self.write():
+        # A client gets no further while it does not read. Of another server, responses are received all the same: it
+        # may read our request only when it has sent them.
+        if self.wants_write and not self.write() and not self._conn.outgoing:
             return -1
         if not self._is_open and not self._shake_hands(fd):
             return 0 if self._ended else -1

@@ -17,7 +17,7 @@ import pytest
 from kafkapy.network.connection import ANONYMOUS, Connection
 from kafkapy.network.replies import CLOSE, Reply
 from kafkapy.network.settings import Listener
-from kafkapy.network.tls import MOST_EMPTY_RECORDS, RECORD, TlsListener, TlsTransport
+from kafkapy.network.tls import MOST_EMPTY_RECORDS, RECORD, TlsDialer, TlsListener, TlsTransport
 from kafkapy.record.file_region import FileRegion
 from kafkapy.runtime.clock import ManualClock
 from kafkapy.runtime.disk_pool import DiskPool
@@ -27,10 +27,12 @@ from tests.harness.reference_cycles import objects_left_in_cycles
 from .conftest import LONG, Echo, Running, Serve, until
 from .test_cold import Pages
 from .test_idle import pass_time
+from .test_outgoing import Link, Peer, listening, opened
 from .test_transports import Everything, Later
 from .tls_client import RecordClient, TlsClient, client_context, pki, server_context
 
 LISTENERS = (Listener("PLAINTEXT", "127.0.0.1", 0), Listener("SSL", "127.0.0.1", 0))
+__all__ = ["listening"]  # a fixture of another file
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
 ServeTls = Callable[..., Running]
@@ -628,3 +630,23 @@ def test_handshakes_that_wait_for_the_pool_hold_up_no_open_connection(serve_tls:
     for one in waiting:
         one.sock.sendall(one.records(b"served"))
         assert one.frame() == b"served"
+
+
+def test_two_peers_that_send_before_they_receive_do_not_wait_for_each_other(
+    serve: Serve, listening: socket.socket
+) -> None:
+    """The peer reads no request until its responses are sent, as a broker does."""
+    running, pool, link = serve(socket_send_buffer_bytes=4096), DiskPool(1), Link()
+    context = client_context()
+    dialer = TlsDialer(lambda: context, pool)
+    opened(running, link, listening.getsockname(), prepare=lambda conn: dialer.prepare(conn, "localhost"))
+    peer = Peer(server_context().wrap_socket(listening.accept()[0], server_side=True))
+    running.clients.append(peer)
+    link.send(b"q" * 20_000_000)
+    assert link.connection is not None
+    transport = link.connection.transport
+    until(lambda: transport is not None and transport.wants_write)
+    peer.send(*[b"r" * 1_000_000] * 20)  # blocks until they are received
+    until(lambda: len(link.responses) == 20)
+    assert peer.frame() == b"q" * 20_000_000
+    pool.stop()
