@@ -7,7 +7,7 @@ from kafkapy.metadata.tree import wait
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.config.alter import DELETE, broker_operations, check_broker
 from kafkapy.server.config.broker_config import BrokerConfig
-from kafkapy.server.config.security import check, check_stored
+from kafkapy.server.config.security import check, check_stored, warnings
 from kafkapy.tools.main import main
 from tests.server.requests import start_broker
 
@@ -80,6 +80,43 @@ def test_one_sentence_names_all_refused_security_settings() -> None:
         "authorizer.class.name=Acl: authorization is not supported: this broker lets every client read, change and "
         "delete everything; remove it if that is acceptable, and the other settings of that kind: super.users, ssl.new"
     )
+
+
+OUTSIDE = {
+    "listeners": "OUTSIDE://localhost:1",
+    "listener.security.protocol.map": "OUTSIDE:PLAINTEXT",
+    "inter.broker.listener.name": "OUTSIDE",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "read_as"),
+    [
+        ("listener.name.OUTSIDE.ssl.client.auth", "listener.name.outside.ssl.client.auth"),
+        ("listener.name.Outside.ssl.key.password", "listener.name.outside.ssl.key.password"),
+        (
+            "listener.name.outside.SCRAM-SHA-256.connections.max.reauth.ms",
+            "listener.name.outside.scram-sha-256.connections.max.reauth.ms",
+        ),
+    ],
+)
+def test_a_listener_s_setting_that_would_be_ignored_for_its_capital_letters_is_refused(name: str, read_as: str) -> None:
+    value = {"ssl.client.auth": "required"}.get(name.partition("OUTSIDE.")[2], "123456")
+    with pytest.raises(ConfigError) as refused:
+        check(BrokerConfig({**OUTSIDE, name: value}))
+    assert str(refused.value).startswith(f"{name}=")
+    assert f"write {read_as}, or remove it" in str(refused.value)
+    assert ("123456" in str(refused.value)) == ("reauth" in name)
+    with pytest.raises(KafkaError, match=read_as):
+        check_broker(BrokerConfig(OUTSIDE), {name: value}, per_broker=True)
+    check(BrokerConfig({**OUTSIDE, read_as: value}))
+
+
+def test_settings_of_a_listener_that_does_not_exist_cause_one_line() -> None:
+    name = "listener.name.OUTSIDER.ssl.client.auth"
+    config = BrokerConfig({**OUTSIDE, name: "required", "listener.name.outside.ssl.client.auth": "required"})
+    check(config)
+    assert warnings(config) == [f"settings of listeners that this broker does not have, ignored: {name}"]
 
 
 @pytest.mark.parametrize(

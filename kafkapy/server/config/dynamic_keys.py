@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from kafkapy.runtime.config_def import ConfigError, UpdateMode
 from kafkapy.server.config.broker_config import BrokerConfig
-from kafkapy.server.config.keys import DYNAMIC_ONLY_KEYS, key_of, listener_base, shown
+from kafkapy.server.config.keys import DYNAMIC_ONLY_KEYS, in_lower_case, key_of, listener_base, shown
 from kafkapy.server.config.sasl import BUILDER, CALLBACKS, ONLY_IN_FILE, is_hook
 from kafkapy.server.config.security import protection
 
@@ -51,6 +51,8 @@ def problem(name: str, text: str, *, per_broker: bool) -> str | None:
     if key is None:
         return None
     base = listener_base(name)
+    if in_lower_case(name) != name:
+        return f"would be ignored: listeners and mechanisms must be in lower case, as {in_lower_case(name)}"
     if is_hook(text) and key.name in (BUILDER, CALLBACKS):
         return ONLY_IN_FILE
     if base is not None and base.startswith("sasl.") and key.mode == UpdateMode.READ_ONLY:

@@ -11,7 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kafkapy.runtime.config_def import ConfigError
-from kafkapy.server.config.keys import BROKER_KEYS, LISTENER_PREFIX, key_of, listener_base, shown
+from kafkapy.server.config.keys import (
+    BROKER_KEYS,
+    LISTENER_PREFIX,
+    in_lower_case,
+    key_of,
+    listener_base,
+    shown,
+)
 from kafkapy.server.config.listeners import SASL_PROTOCOLS, Listener
 from kafkapy.server.config.sasl import BUILDER, is_hook
 
@@ -42,13 +49,22 @@ _FAMILY = re.compile(r"\b(sasl\.kerberos|sasl|ssl)\.")
 
 
 def check(config: BrokerConfig) -> None:
-    """Raise ConfigError if a setting in the file or on the command line asks for protection that is not supported.
+    """Raise ConfigError if a setting in the file or on the command line asks for protection that is not supported, or
+    would be ignored because of its spelling.
 
     An empty value and Kafka's default are allowed: they ask for no protection.
     """
     missing = _missing(config.static_values)
     if missing:
         _refuse(config.static_values, missing, "; remove it if that is acceptable")
+    for name, text in config.static_values.items():
+        if in_lower_case(name) != name and _is_of(in_lower_case(name), config.listeners):
+            raise ConfigError(
+                name,
+                shown(name, text),
+                f"would be ignored, because listeners and mechanisms must be in lower case here: write "
+                f"{in_lower_case(name)}, or remove it",
+            )
 
 
 def check_stored(config: BrokerConfig, stored: Mapping[str, Mapping[str, str]]) -> None:
@@ -59,12 +75,12 @@ def check_stored(config: BrokerConfig, stored: Mapping[str, Mapping[str, str]]) 
     them again. A setting that the file or the command line sets to a value without protection has been accepted by the
     operator.
     """
-    ours = tuple(f"{LISTENER_PREFIX}{listener.name.lower()}." for listener in config.listeners)
     for path, values in stored.items():
         missing = [
             name
             for name in _missing(values)
-            if name not in config.static_values and (listener_base(name) is None or name.lower().startswith(ours))
+            if name not in config.static_values
+            and (listener_base(name) is None or _is_of(name.lower(), config.listeners))
         ]
         if missing:
             advice = (
@@ -72,6 +88,11 @@ def check_stored(config: BrokerConfig, stored: Mapping[str, Mapping[str, str]]) 
                 "Kafka's default for it (-o), and remove it with kafkapy configs alter --delete"
             )
             _refuse(values, missing, advice)
+
+
+def _is_of(name: str, listeners: Sequence[Listener]) -> bool:
+    """Return True if `name`, in lower case, is the name of a setting of one of the listeners."""
+    return name.startswith(tuple(f"{LISTENER_PREFIX}{listener.name.lower()}." for listener in listeners))
 
 
 def _missing(values: Mapping[str, str]) -> list[str]:
@@ -117,6 +138,13 @@ def tls_settings(config: BrokerConfig, listener: Listener) -> dict[str, Any]:
 def warnings(config: BrokerConfig) -> list[str]:
     """Return lines to log at the start about what is not protected, though the settings look as if it were."""
     lines = []
+    others = [
+        name
+        for name in config.static_values
+        if listener_base(name) is not None and not _is_of(name.lower(), config.listeners)
+    ]
+    if others:
+        lines.append(f"settings of listeners that this broker does not have, ignored: {', '.join(sorted(others))}")
     for listener in config.listeners:
         ignores_client_auth = (
             listener.protocol == "SASL_SSL"

@@ -121,6 +121,13 @@ def listener_base(name: str) -> str | None:
     return next((key for key in _MECHANISM_KEYS if base.endswith(key)), base)
 
 
+def in_lower_case(name: str) -> str:
+    """Return the name of a listener's setting with the listener and the SASL mechanism in lower case, as only such
+    names are looked up (ListenerName.configPrefix). Any other name is returned as it is."""
+    base = listener_base(name)
+    return name if base is None else name.removesuffix(base).lower() + base
+
+
 def synonyms(name: str) -> tuple[str, ...]:
     """Return the keys that may provide the value of the broker setting `name`, in order of precedence."""
     base = listener_base(name)
