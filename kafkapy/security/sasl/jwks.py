@@ -146,14 +146,20 @@ class KeyUrl:
             return self._keys.find(kid, algorithm) if self._keys is not None else []
 
     def _read(self) -> None:
-        """Read the URL, and keep the old keys if that fails."""
-        now = self._read_at = self._monotonic()
+        """Read the URL, and keep the old keys if that fails.
+
+        The next read is due some time after the end of this one: a provider that takes ten seconds to fail must not
+        have all logins wait for the next read at once.
+        """
         try:
-            self._keys = KeySet(self._fetch())
+            keys = KeySet(self._fetch())
         except (OSError, ValueError) as error:
+            now = self._read_at = self._monotonic()
             self._due_at = now + min(self._backoff_s * 2**self._failures, self._backoff_max_s)
             self._failures = min(self._failures + 1, 20)
             log.error("the OAuth provider's keys cannot be read: %s", error)
         else:
+            self._keys = keys
+            now = self._read_at = self._monotonic()
             self._due_at = now + self._refresh_s
             self._failures = 0

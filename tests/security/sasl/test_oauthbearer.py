@@ -283,6 +283,23 @@ def test_keys_are_read_at_the_first_token_and_then_when_they_are_old() -> None:
     assert provider.reads == 2
 
 
+def test_a_read_that_fails_slowly_is_not_followed_by_another_at_once() -> None:
+    provider = Provider(jwk("r", RSA_KEY))
+    check(signed(claims()), keys=provider.url)
+    provider.now = UNKNOWN_KEY_S
+
+    def fails_slowly() -> bytes:
+        provider.reads += 1
+        provider.now += 2 * UNKNOWN_KEY_S
+        raise OSError("the provider does not answer")
+
+    provider.url = KeyUrl(fails_slowly, monotonic=lambda: provider.now)
+    for _ in range(2):
+        with pytest.raises(TokenRefused):
+            check(signed(claims(), kid="unknown"), keys=provider.url)
+    assert provider.reads == 2  # the first with success
+
+
 def test_a_rotated_key_is_found_at_once() -> None:
     provider = Provider(jwk("old", OTHER_KEY))
     check(signed(claims(), OTHER_KEY, kid="old"), keys=provider.url)
