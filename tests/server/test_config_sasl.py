@@ -11,10 +11,11 @@ import pytest
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.security.sasl.jaas import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE
-from kafkapy.security.sasl.oauthbearer import first_message
+from kafkapy.security.sasl.oauthbearer import OAuthServer, first_message
 from kafkapy.server.config.alter import SET, broker_operations, check_broker
 from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.sasl import sasl_settings
+from kafkapy.server.logins import steps
 from tests.server.requests import start_broker
 
 SASL = {
@@ -255,6 +256,56 @@ def test_tokens_are_checked_on_the_login_pool_only(tmp_path: Path, hooks: Callab
             assert answer.auth_bytes == b'{"status":"invalid_token"}'
     finally:
         server.stop()
+
+
+def test_a_login_that_finds_too_many_waiting_is_closed_without_an_error(
+    tmp_path: Path, hooks: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.harness.wire import Wire
+    from tests.server.test_sasl_logins import AUTHENTICATE, begin, principal
+
+    settings = {
+        **SASL,
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER",
+        "listener.name.client.oauthbearer.sasl.server.callback.handler.class": hooks("Tokens"),
+        "connections.max.reauth.ms": "600000",
+        "connection.failed.authentication.delay.ms": "0",
+    }
+    server = start_broker(tmp_path / "data", **settings)
+    try:
+        with Wire(server.bootstrap_servers) as early, Wire(server.bootstrap_servers) as late:
+            begin(early, "OAUTHBEARER")
+            assert early.call(AUTHENTICATE, 2, auth_bytes=first_message("user-7")).error_code == 0
+            monkeypatch.setattr(steps, "MOST_WAITING", 0)
+            for wire in (early, late):
+                begin(wire, "OAUTHBEARER")
+                wire.send(AUTHENTICATE, 2, auth_bytes=first_message("user-7"))
+                assert wire.closed()
+        monkeypatch.undo()
+        with Wire(server.bootstrap_servers) as wire:
+            begin(wire, "OAUTHBEARER")
+            assert wire.call(AUTHENTICATE, 2, auth_bytes=first_message("user-7")).error_code == 0
+            assert principal(wire) == "User:user-7"
+    finally:
+        server.stop()
+
+
+def test_nothing_is_checked_for_a_connection_that_was_closed_meanwhile() -> None:
+    checked = []
+
+    class Pool:
+        depth = 0
+
+        def submit(self, fn: Callable[..., object], *arguments: Any) -> None:
+            fn(*arguments)
+
+    class Gone:
+        closed = True
+
+    mechanism = OAuthServer(lambda token: checked.append(token))  # type: ignore[arg-type, func-returns-value]
+    exchange = steps.Exchange(None, mechanism, Pool())  # type: ignore[arg-type]
+    exchange.take(Gone(), first_message("t"), checked.append)  # type: ignore[arg-type]
+    assert not checked
 
 
 def test_the_authority_of_a_providers_url_is_in_the_jaas_line(tmp_path: Path) -> None:

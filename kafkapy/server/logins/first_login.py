@@ -119,7 +119,8 @@ class FirstLogin:
     def _reply(self, conn: Connection, call: Call | None, outcome: Outcome, pending: Pending | None) -> Reply:
         error = outcome.error
         if error is not None:
-            return self._failed(conn, error.reason, self._refusal(call, error), pending)
+            refusal = None if outcome.may_retry else self._refusal(call, error)
+            return self._failed(conn, error.reason, refusal, pending)
         lifetime_ms = 0
         if outcome.principal is not None:
             lifetime_ms = self._succeeded(conn, outcome.principal, call)

@@ -123,7 +123,7 @@ class Session:
                 f"{outcome.principal}"
             )
         if error is not None:
-            refusal = _refusal(Errors.SASL_AUTHENTICATION_FAILED, error.message)
+            refusal = CLOSE if outcome.may_retry else _refusal(Errors.SASL_AUTHENTICATION_FAILED, error.message)
             return self._failed(call, refusal, error.reason, later)
         lifetime_ms = 0
         if outcome.principal is not None:
@@ -146,8 +146,7 @@ class Session:
         if later is None:
             later = Later(call)
         frame = as_reply(call, answer)
-        assert isinstance(frame, list)
-        last = Last(frame)
+        last = Last(frame) if isinstance(frame, list) else frame
         conn.processor.call_at(
             conn.processor.now + self._listener.settings.failure_delay_s, later.pending.complete, last
         )

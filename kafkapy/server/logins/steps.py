@@ -19,13 +19,24 @@ if TYPE_CHECKING:
 log = logging.getLogger("kafkapy.server.logins")
 
 
+# Steps of all connections that may wait for a thread. As many as connections may authenticate at the same time
+# (kafkapy.max.connections.authenticating), but a step also waits if its connection is closed meanwhile: without this
+# limit, clients that send a large message and hang up would fill the memory while an OAuth provider does not answer.
+MOST_WAITING = 2000
+
+
 class Outcome(NamedTuple):
     """The result of a step: the answer to the client, the error of a login that has failed, or the principal of one
-    that is complete."""
+    that is complete.
+
+    `may_retry`: the login has failed because the broker is busy. The connection is closed without a response, because
+    clients try again then, but not after an authentication error.
+    """
 
     answer: bytes
     error: AuthenticationFailed | None = None
     principal: str | None = None
+    may_retry: bool = False
 
 
 class Exchange:
@@ -44,12 +55,17 @@ class Exchange:
         if not (self.mechanism.may_wait or self._listener.builder_may_wait):
             done(self._outcome(conn, token))
             return
+        if self._pool.depth >= MOST_WAITING:
+            done(_busy(f"{MOST_WAITING} messages of logins are waiting for a thread"))
+            return
         try:
             self._pool.submit(self._on_pool, conn, token, done)
         except (PoolStopped, NoThread) as error:
-            done(Outcome(b"", AuthenticationFailed("Authentication failed", str(error))))
+            done(_busy(str(error)))
 
     def _on_pool(self, conn: Connection, token: bytes, done: Callable[[Outcome], object]) -> None:
+        if conn.closed:
+            return  # perhaps one of thousands that have given up meanwhile
         outcome = self._outcome(conn, token)
         conn.processor.post(_unless_closed, conn, done, outcome)
 
@@ -67,6 +83,10 @@ class Exchange:
             log.exception("a login with %s failed", mechanism.name, extra=conn.who)
             return Outcome(b"", AuthenticationFailed("Authentication failed", f"an error: {type(error).__name__}"))
         return Outcome(answer, principal=principal)
+
+
+def _busy(reason: str) -> Outcome:
+    return Outcome(b"", AuthenticationFailed("Authentication failed", reason), may_retry=True)
 
 
 def _unless_closed(conn: Connection, done: Callable[[Outcome], object], outcome: Outcome) -> None:
