@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from kafkapy.security.sasl.errors import SaslSettingError, unknown_mechanism
+from kafkapy.security.sasl.http import context_of
 from kafkapy.security.sasl.jaas import OAUTH_MODULE, JaasEntry, parse_jaas
 from kafkapy.security.sasl.oauthbearer import OAuthClient
 from kafkapy.security.sasl.plain import PlainClient
@@ -24,6 +25,7 @@ from kafkapy.security.sasl.token_source import (
     unsecured_token,
 )
 from kafkapy.security.sasl.urls import file_of_url
+from kafkapy.security.tls.errors import StoreError
 
 # Kafka's own classes, which mean what is built in.
 LOGIN_HANDLERS = (
@@ -154,7 +156,13 @@ def _fetcher(
         scope = options.get("scope") or _text(settings, "sasl.oauthbearer.scope")
         timeout_ms = _number(settings, "sasl.login.read.timeout.ms", 10_000)
         encode = _text(settings, "sasl.oauthbearer.header.urlencode").lower() == "true"
-        return provider_token(url, client_id, secret, scope, encode=encode, timeout_s=timeout_ms / 1000)
+        try:
+            context = context_of(options)
+        except StoreError as error:
+            raise SaslSettingError(f"{_JAAS}: {error}") from None
+        return provider_token(
+            url, client_id, secret, scope, encode=encode, timeout_s=timeout_ms / 1000, context=context
+        )
     config = _text(settings, "sasl.oauthbearer.config")
     if config and not options:
         options = _options_of_librdkafka(config)

@@ -8,8 +8,19 @@ import urllib.request
 from collections.abc import Mapping
 from urllib.error import HTTPError
 
+from kafkapy.security.tls.context import client_context
+
 LARGEST_ANSWER = 1 << 20
 TIMEOUT_S = 10.0
+
+
+def context_of(options: Mapping[str, str]) -> ssl.SSLContext | None:
+    """Return the TLS context for a provider's URL that the options `ssl.*` of a JAAS line describe, None without any.
+
+    Raise StoreError if they cannot be used.
+    """
+    stores = {name: value for name, value in options.items() if name.startswith("ssl.")}
+    return client_context(stores) if stores else None  # None: the system's authorities
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

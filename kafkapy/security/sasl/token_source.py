@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -57,11 +58,19 @@ def file_token(path: Path) -> Callable[[], Token]:
 
 
 def provider_token(
-    url: str, client_id: str, secret: str, scope: str, *, encode: bool = False, timeout_s: float = TIMEOUT_S
+    url: str,
+    client_id: str,
+    secret: str,
+    scope: str,
+    *,
+    encode: bool = False,
+    timeout_s: float = TIMEOUT_S,
+    context: ssl.SSLContext | None = None,
 ) -> Callable[[], Token]:
     """Return a function that asks an OAuth provider for a token (the grant of client credentials, RFC 6749).
 
     encode: write id and secret URL-encoded (`sasl.oauthbearer.header.urlencode`).
+    context: for https; None means the system's authorities.
     """
     name, word = (quote_plus(client_id), quote_plus(secret)) if encode else (client_id, secret)
     credentials = base64.b64encode(f"{name}:{word}".encode()).decode()
@@ -70,7 +79,7 @@ def provider_token(
 
     def fetch() -> Token:
         try:
-            answer = json.loads(request(url, body=body.encode(), headers=headers, timeout_s=timeout_s))
+            answer = json.loads(request(url, body=body.encode(), headers=headers, timeout_s=timeout_s, context=context))
             token = answer["access_token"]
         except OSError as error:
             raise AuthenticationFailed(f"there is no token: {error}") from None

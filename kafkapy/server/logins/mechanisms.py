@@ -19,7 +19,6 @@ from kafkapy.security.sasl.scram import ScramCredential
 from kafkapy.security.sasl.scram_server import ScramServer
 from kafkapy.security.sasl.server import MakeMechanism, ServerMechanism
 from kafkapy.security.sasl.urls import file_of_url
-from kafkapy.security.tls.context import client_context
 from kafkapy.security.tls.errors import StoreError
 from kafkapy.server.config.sasl import (
     BUILDER,
@@ -188,12 +187,8 @@ def _keys(config: BrokerConfig, listener: str, options: Mapping[str, str]) -> Ke
 
 
 def _context(listener: str, options: Mapping[str, str]) -> ssl.SSLContext | None:
-    """Return the TLS context for the provider's URL that the JAAS line's options `ssl.*` describe, None without any."""
-    stores = {name: value for name, value in options.items() if name.startswith("ssl.")}
-    if not stores:
-        return None  # the system's authorities
     try:
-        return client_context(stores)
+        return http.context_of(options)
     except StoreError as error:
         raise ConfigError(
             full_name(listener, JAAS, "OAUTHBEARER"), HIDDEN, f"{error.setting}: {error.reason}"

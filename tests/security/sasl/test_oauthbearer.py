@@ -20,11 +20,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkapy.security.sasl import http
-from kafkapy.security.sasl.errors import AuthenticationFailed
+from kafkapy.security.sasl.client import client_mechanism
+from kafkapy.security.sasl.errors import AuthenticationFailed, SaslSettingError
+from kafkapy.security.sasl.jaas import OAUTH_MODULE
 from kafkapy.security.sasl.jwks import UNKNOWN_KEY_S, KeyFile, KeySet, KeySource, KeyUrl
 from kafkapy.security.sasl.jwt_tokens import SignedTokens, TokenRules, UnsecuredTokens
 from kafkapy.security.sasl.oauthbearer import OAuthClient, OAuthServer, TokenRefused, first_message
 from kafkapy.security.sasl.token_source import TokenCache, provider_token, unsecured_token
+from kafkapy.security.tls.context import server_context
+from tests.harness.certificates import Pki, trust_settings
 
 NOW = 1_800_000_000.0
 RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -393,6 +397,28 @@ def test_a_token_of_a_provider_is_fetched_once_for_most_of_its_lifetime(web: Any
     clock[0] += 85
     cache.get()
     assert len(web.asked) == 2
+
+
+def test_the_authority_of_a_provider_of_tokens_is_in_the_jaas_line(web: Any, tmp_path: Path) -> None:
+    pki = Pki()
+    context = server_context(pki.server.settings(tmp_path))
+    web.socket = context.wrap_socket(web.socket, server_side=True)
+    trust = " ".join(f'{name}="{value}"' for name, value in trust_settings(tmp_path, [pki.authority]).items())
+
+    def first_message_with(options: str) -> bytes:
+        settings = {
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": f"https://127.0.0.1:{web.server_port}/token",
+            "sasl.jaas.config": f'{OAUTH_MODULE} required clientId="me" clientSecret="hidden" {options};',
+        }
+        return client_mechanism(settings, "localhost").initial()
+
+    assert b"auth=Bearer T" in first_message_with(trust)
+    with pytest.raises(AuthenticationFailed, match="certificate verify failed"):
+        first_message_with("")
+    with pytest.raises(SaslSettingError, match=r"ssl\.truststore\.location") as refused:
+        first_message_with(f'ssl.truststore.location="{tmp_path / "none.pem"}"')
+    assert "hidden" not in str(refused.value)
 
 
 def test_no_token_is_an_authentication_failure(web: Any) -> None:
