@@ -43,8 +43,9 @@ MOST_HANDSHAKE_RECORDS = 64
 # time, and gets an answer.
 MOST_EMPTY_RECORDS = 64
 
-# Returns the principal of a client whose certificate has this DER encoding; None: the client has none. Called on a pool
-# thread. Raises an exception, whose text is the reason for the log, if the client must not log in.
+# Returns the principal of a client whose certificate has this DER encoding (None: the client has none), or "" if it has
+# yet to log in by SASL. Called on a pool thread. Raises an exception, whose text is the reason for the log, if the
+# client must not log in.
 PrincipalOf = Callable[["bytes | None"], str]
 
 
@@ -69,8 +70,8 @@ _shared = _Shared()
 class TlsListener:
     """Makes the transports of a listener's connections.
 
-    `context()` returns the present SSLContext: connections that are opened later use a later one. `principal_of` is
-    None if the handshake does not authenticate the clients, because a SASL login follows.
+    `context()` returns the present SSLContext: connections that are opened later use a later one. `principal_of` None:
+    the handshake does not authenticate the clients, because a SASL login follows.
     """
 
     def __init__(
@@ -433,11 +434,11 @@ class TlsTransport:
     def _open(self, principal: str) -> None:
         self._is_open = True
         self._holds = True  # requests may have come with the end of the handshake
-        if self._principal_of is not None:
+        if principal:
             self._conn.principal = principal
         login = self._conn.login
         if login is not None:
-            if self._principal_of is not None:
+            if principal:
                 login.succeed(TLS)
             else:
                 login.stage = LOGIN

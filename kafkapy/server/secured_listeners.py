@@ -21,7 +21,7 @@ from kafkapy.network.tls import TlsDialer, TlsListener
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.logs import fields
-from kafkapy.security.tls.certificates import peer_name
+from kafkapy.security.tls.certificates import has_expired, peer_name
 from kafkapy.security.tls.errors import StoreError
 from kafkapy.security.tls.mapping import SETTING as MAPPING_RULES
 from kafkapy.security.tls.mapping import PrincipalMapper
@@ -44,6 +44,13 @@ log = logging.getLogger("kafkapy.server.secured_listeners")
 HANDSHAKE_THREADS = max(1, (os.cpu_count() or 1) // 2)
 
 
+class CertificateExpired(Exception):
+    """Raised for a client that resumes a session which it began before its certificate expired.
+
+    OpenSSL verifies certificates in full handshakes only, and with TLS 1.3 a session can be resumed without end.
+    """
+
+
 class _Tls:
     """The TLS of one listener."""
 
@@ -55,8 +62,14 @@ class _Tls:
         self.mapper = PrincipalMapper(settings[MAPPING_RULES])
 
     def principal_of(self, certificate: bytes | None) -> str:
-        """Return the principal of a client with this certificate. Raises NoMatchingRule if the client must not log in
-        because no mapping rule matches."""
+        """Return the principal of a client with this certificate; "" on a listener with SASL, whose login tells it.
+
+        Raises CertificateExpired, or NoMatchingRule if no mapping rule matches.
+        """
+        if certificate is not None and has_expired(certificate):
+            raise CertificateExpired("its certificate is not accepted: certificate has expired")
+        if self.listener.protocol in SASL_PROTOCOLS:
+            return ""
         return ANONYMOUS if certificate is None else f"User:{self.mapper.name_of(peer_name(certificate))}"
 
 
@@ -66,7 +79,7 @@ class SecuredListeners:
     def __init__(self, config: BrokerConfig, counters: Registry) -> None:
         """Load all key and trust stores. Raises ConfigError, which names the setting, for one that cannot be used."""
         self._pool = DiskPool(HANDSHAKE_THREADS, "handshake")
-        self._protocols = {one.name: one.protocol for one in config.listeners if one.protocol != "PLAINTEXT"}
+        self._protected = [one.name for one in config.listeners if one.protocol != "PLAINTEXT"]
         self._between_brokers = config.inter_broker_listener
         self._reloading = threading.Lock()
         self._tls: dict[str, _Tls] = {}
@@ -97,14 +110,13 @@ class SecuredListeners:
 
     def prepare(self) -> dict[str, Prepare]:
         """Return the functions that prepare new connections, by the names of the listeners that are not plain."""
-        return {name: self._prepare(name, protocol) for name, protocol in self._protocols.items()}
+        return {name: self._prepare(name) for name in self._protected}
 
-    def _prepare(self, name: str, protocol: str) -> Prepare:
+    def _prepare(self, name: str) -> Prepare:
         tls = self._tls.get(name)
         handshakes: TlsListener | None = None
         if tls is not None:
-            principal_of = None if protocol in SASL_PROTOCOLS else tls.principal_of
-            handshakes = TlsListener(lambda: tls.stores.context, self._pool, principal_of)
+            handshakes = TlsListener(lambda: tls.stores.context, self._pool, tls.principal_of)
 
         def prepare(conn: Connection) -> Transport | None:
             conn.processor.logins.begin(conn)

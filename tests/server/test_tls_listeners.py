@@ -4,13 +4,15 @@ import signal
 import socket
 import ssl
 import threading
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.protocol.apis import DESCRIBE_CONFIGS, METADATA
+from kafkapy.protocol.apis import API_VERSIONS, DESCRIBE_CONFIGS, METADATA
 from kafkapy.runtime.config_def import ConfigError
+from kafkapy.security.tls import certificates
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config.alter import SET, broker_operations
 from kafkapy.server.config.broker_config import BrokerConfig
@@ -69,9 +71,9 @@ def shown_certificate(address, context):
 class TlsWire(Wire):
     """A connection with TLS."""
 
-    def __init__(self, address, context):
+    def __init__(self, address, context, session=None):
         super().__init__(address)
-        self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
+        self.socket = context.wrap_socket(self.socket, server_hostname="localhost", session=session)
 
 
 @pytest.fixture
@@ -218,6 +220,46 @@ def test_client_certificates_on_sasl_ssl_need_the_listener_s_own_setting(own, ex
     assert warnings(config) == expected
     settings = tls_settings(config, config.listeners[1])
     assert settings["ssl.client.auth"] == own.get("listener.name.sasl_ssl.ssl.client.auth", "none")
+
+
+class TwoYearsLater(datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return super().now(tz) + timedelta(days=730)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_a_session_is_not_resumed_when_the_client_s_certificate_has_expired(
+    start, pki, tmp_path, monkeypatch, caplog, protocol, version
+):
+    """A resumed session brings no certificate: that of its first handshake counts."""
+    server = start(
+        {
+            "listeners": "PLAINTEXT://127.0.0.1:0,IN://localhost:0",
+            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,IN:{protocol}",
+            "listener.name.in.ssl.client.auth": "required",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.in.plain.sasl.jaas.config": PLAIN_USERS,
+            **pki.server.settings(tmp_path, trusted=[pki.authority]),
+        }
+    )
+    address, context = address_of(server, "IN"), context_of(pki, tmp_path, pki.client)
+    context.minimum_version = context.maximum_version = version
+
+    def connected(session=None):
+        with TlsWire(address, context, session) as wire:
+            wire.call(API_VERSIONS, 3, client_software_name="test", client_software_version="1")
+            return wire.socket.session, wire.socket.session_reused
+
+    session, is_resumed = connected()
+    assert not is_resumed
+    session, is_resumed = connected(session)
+    assert is_resumed
+    monkeypatch.setattr(certificates, "datetime", TwoYearsLater)
+    with pytest.raises((OSError, AssertionError)):  # reset or closed
+        connected(session)
+    assert "authentication failed: its certificate is not accepted: certificate has expired" in caplog.text
 
 
 def test_certificates_change_with_an_alteration_of_the_listener_s_settings(start, pki, tmp_path):

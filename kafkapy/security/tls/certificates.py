@@ -101,6 +101,17 @@ def peer_name(encoded: bytes) -> str:
     return java_name(fields[4].encoded)
 
 
+def has_expired(encoded: bytes) -> bool:
+    """Return True if a certificate in DER is no longer valid. Raises DerError for bytes that are no certificate."""
+    fields = _signed_fields(encoded)
+    if len(fields) < 5:
+        raise DerError("the certificate has too few fields")
+    times = der.children(der.expected(fields[3], der.SEQUENCE))
+    if len(times) != 2:
+        raise DerError("the validity is not two times")
+    return _time(times[1]) < datetime.now(timezone.utc)
+
+
 def _signed_fields(encoded: bytes) -> list[der.Value]:
     """Return the fields of TBSCertificate from the serial number on."""
     signed, _ = der.read(der.whole(encoded, der.SEQUENCE).content)
