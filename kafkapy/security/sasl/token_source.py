@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import ssl
 import threading
 import time
@@ -14,8 +15,11 @@ from urllib.parse import quote_plus
 from kafkapy.security.sasl.errors import AuthenticationFailed, SaslSettingError
 from kafkapy.security.sasl.http import TIMEOUT_S, request
 
+log = logging.getLogger("kafkapy.security.sasl.token_source")
+
 Token = tuple[str, float]  # the token, and when it expires in seconds since the epoch
 
+RETRY_S = 10.0  # after a provider has given no new token, while the old one is valid
 _REFRESH_FACTOR = 0.8  # of a token's lifetime, after which another one is fetched (sasl.login.refresh.window.factor)
 _PREFIX = "unsecuredLogin"
 
@@ -31,16 +35,25 @@ class TokenCache:
         self._time_s = time_s
         self._lock = threading.Lock()
         self._token = ""
-        self._refresh_at = float("-inf")
+        self._refresh_at = self._expires = float("-inf")
 
     def get(self) -> str:
-        """Return a token that is valid. Raise AuthenticationFailed if there is none."""
+        """Return a token that is valid. Raise AuthenticationFailed if there is none.
+
+        If the provider gives no new token before the old one has expired, return the old one.
+        """
         with self._lock:
             now = self._time_s()
             if now >= self._refresh_at:
-                token, expires = self._fetch()
-                self._token = token
-                self._refresh_at = now + (expires - now) * self._factor
+                try:
+                    self._token, self._expires = self._fetch()
+                except AuthenticationFailed as error:
+                    if now >= self._expires:
+                        raise
+                    self._refresh_at = now + RETRY_S
+                    log.warning("the token is used until it expires, because there is no new one: %s", error.message)
+                else:
+                    self._refresh_at = now + (self._expires - now) * self._factor
             return self._token
 
 

@@ -26,7 +26,7 @@ from kafkapy.security.sasl.jaas import OAUTH_MODULE
 from kafkapy.security.sasl.jwks import UNKNOWN_KEY_S, KeyFile, KeySet, KeySource, KeyUrl
 from kafkapy.security.sasl.jwt_tokens import SignedTokens, TokenRules, UnsecuredTokens
 from kafkapy.security.sasl.oauthbearer import OAuthClient, OAuthServer, TokenRefused, first_message
-from kafkapy.security.sasl.token_source import TokenCache, provider_token, unsecured_token
+from kafkapy.security.sasl.token_source import RETRY_S, TokenCache, provider_token, unsecured_token
 from kafkapy.security.tls.context import server_context
 from tests.harness.certificates import Pki, trust_settings
 
@@ -397,6 +397,27 @@ def test_a_token_of_a_provider_is_fetched_once_for_most_of_its_lifetime(web: Any
     clock[0] += 85
     cache.get()
     assert len(web.asked) == 2
+
+
+def test_a_token_is_used_until_it_expires_while_the_provider_is_away() -> None:
+    clock, answers = [0.0], ["first", None, "second", None]
+
+    def fetch() -> tuple[str, float]:
+        token = answers.pop(0)
+        if token is None:
+            raise AuthenticationFailed("the provider is away")
+        return token, clock[0] + 100
+
+    cache = TokenCache(fetch, time_s=lambda: clock[0])
+    assert cache.get() == "first"
+    clock[0] = 81
+    assert (cache.get(), cache.get()) == ("first", "first")
+    clock[0] += RETRY_S
+    assert cache.get() == "second"
+    clock[0] += 101
+    with pytest.raises(AuthenticationFailed, match="away"):
+        cache.get()
+    assert not answers
 
 
 def test_the_authority_of_a_provider_of_tokens_is_in_the_jaas_line(web: Any, tmp_path: Path) -> None:
