@@ -93,6 +93,9 @@ def test_settings_that_are_accepted(changes: dict[str, str]) -> None:
           "sasl.oauthbearer.jwks.endpoint.url": "ftp://h/k"}, "http"),
         ({"sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER", TOKENS: "true",
           "sasl.oauthbearer.jwks.endpoint.url": "file:///k"}, "contradicts"),
+        ({"sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER", TOKENS: "true",
+          f"{PREFIX}.oauthbearer.sasl.jaas.config":
+          f'{OAUTH_MODULE} required unsecuredValidatorRequiredScope="xyzzy";'}, "unsecuredValidatorRequiredScope"),
         ({f"{PREFIX}.scram-sha-256.sasl.server.callback.handler.class": "com.Mine"}, "nor MODULE:CLASS"),
         ({f"{PREFIX}.scram-sha-256.sasl.server.callback.handler.class": "mine:Check"}, "for PLAIN and OAUTHBEARER"),
         ({"principal.builder.class": "com.Mine"}, "nor MODULE:CLASS"),

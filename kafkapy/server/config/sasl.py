@@ -188,6 +188,8 @@ def _mechanism(config: BrokerConfig, listener: str, name: str) -> MechanismSetti
         raise no_plain_users(config, key)
     if name == "OAUTHBEARER" and not hook:
         _check_tokens(config, listener)
+        if ignored := [option for option in options if option.startswith("unsecuredValidator") and config[UNSECURED]]:
+            raise ConfigError(key, HIDDEN, f"has {', '.join(ignored)}, which is not supported")
     reauth_ms: int = config.of_listener(listener, REAUTH, name)
     return MechanismSettings(name, options, hook, max(0, reauth_ms))
 
