@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import secrets
 import shutil
 import tempfile
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 BROKER_USER = "kafkapy-broker"  # as which brokers log in at each other
 
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")  # an option's name that needs no quotes in a JAAS line
 _HOSTS = ("localhost", "127.0.0.1", "::1")
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -36,9 +38,11 @@ class Secured:
 
     def __init__(self, *, tls: bool, users: Mapping[str, str] | None) -> None:
         """Make the certificates, in a directory that is removed with this object. Raise ImportError for `tls` if
-        cryptography is not installed, and ValueError if `users` is empty."""
+        cryptography is not installed, and ValueError if `users` is empty or has BROKER_USER."""
         if users is not None and not users:
             raise ValueError("users is empty; name at least one user, as in users={'alice': 'secret'}")
+        if users is not None and BROKER_USER in users:
+            raise ValueError(f"the user {BROKER_USER} is the broker itself; choose another name")
         self.protocol = ("SASL_" if users else "") + ("SSL" if tls else "PLAINTEXT")
         self.users = dict(users or {})
         self.ca_file: Path | None = None
@@ -101,12 +105,15 @@ class Secured:
 
 
 def _jaas(module: str, options: Mapping[str, str]) -> str:
-    words = [f'{name}="{_escaped(value)}"' for name, value in options.items()]
+    words = [
+        (name if _WORD.fullmatch(name) else f'"{_escaped(name)}"') + f'="{_escaped(value)}"'
+        for name, value in options.items()
+    ]
     return " ".join([module, "required", *words]) + ";"
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 
 def _make_certificates(ca_file: Path, keystore: Path) -> None:

@@ -53,6 +53,16 @@ def test_a_broker_with_users_and_without_tls():
             Cluster(broker.bootstrap_servers).refresh([])
 
 
-def test_users_must_not_be_empty():
+def test_any_name_and_password_logs_in():
+    users = {"bob smith": "x", "a,b=c;": "two\r\nlines", 'o"\\d': "y"}
+    with kafkapy.Broker(users=users) as broker:
+        for user in users:
+            for mechanism in ("PLAIN", "SCRAM-SHA-512"):
+                Cluster(broker.bootstrap_servers, security=broker.client_properties(user, mechanism)).refresh([])
+
+
+def test_users_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match="users is empty"):
         kafkapy.Broker(users={})
+    with pytest.raises(ValueError, match="kafkapy-broker is the broker itself"):
+        kafkapy.Broker(users={"kafkapy-broker": "x"})
