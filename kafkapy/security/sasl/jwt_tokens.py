@@ -118,6 +118,10 @@ def _valid(claims: dict[str, Any], rules: TokenRules, now: float) -> ValidToken:
     user = claims.get(rules.sub_claim)
     if not isinstance(user, str) or not user.strip():
         raise TokenRefused(f"the token has no user in the claim {rules.sub_claim}")
+    try:
+        user.encode()
+    except UnicodeEncodeError:  # JSON can name half of a surrogate pair, which no response and no log line can have
+        raise TokenRefused("the token's user is not valid Unicode") from None
     return ValidToken(user.strip(), int(expires * 1000))
 
 

@@ -90,6 +90,7 @@ def test_the_user_may_be_in_another_claim() -> None:
         ({"iat": None}, "exp and iat"),
         ({"iat": NOW + 31}, "not valid yet"),
         ({"nbf": NOW + 31}, "not valid yet"),
+        ({"sub": "alice\ud800"}, "not valid Unicode"),
         ({"exp": "tomorrow"}, "not a time"),
         ({"exp": True}, "not a time"),
         ({"exp": 1e300}, "not a time"),
