@@ -99,8 +99,9 @@ class SaslListener:
         try:
             built = self._build(PrincipalContext(settings.listener, settings.protocol, address, mechanism, user))
         except Exception as error:
-            log.exception("%s failed", settings.builder)
-            raise AuthenticationFailed("Authentication failed: no principal", f"{settings.builder}: {error}") from None
+            raise AuthenticationFailed(
+                "Authentication failed: no principal", _failed(settings.builder, error)
+            ) from None
         kind, colon, name = built.partition(":") if isinstance(built, str) else ("", "", "")
         if not kind or not colon or not name:
             raise AuthenticationFailed(
@@ -142,9 +143,8 @@ def _checked_password(name: str, authenticate: Callable[[str, str], object], use
     try:
         return authenticate(user, password) is True
     except Exception as error:
-        log.exception("%s failed", name)
         raise AuthenticationFailed(
-            "Authentication failed: credentials for user could not be verified", f"{name}: {type(error).__name__}"
+            "Authentication failed: credentials for user could not be verified", _failed(name, error)
         ) from None
 
 
@@ -154,6 +154,16 @@ def _checked_token(name: str, validate: Callable[[str], tuple[str, int]], token:
         return ValidToken(str(user), int(expires_at_ms))
     except Exception as error:
         raise TokenRefused(f"{name}: {type(error).__name__}") from None
+
+
+def _failed(name: str, error: Exception) -> str:
+    """Return the reason of a login that fails because a class of the operator has raised an error.
+
+    Its traceback is a debug line: lines with reasons are a few per second, but anybody can cause as many errors as they
+    like while, for example, the directory with the passwords is away.
+    """
+    log.debug("%s failed", name, exc_info=error)
+    return f"{name}: {type(error).__name__}: {error}"
 
 
 def _token_check(config: BrokerConfig, listener: str, options: Mapping[str, str]) -> Callable[[str], ValidToken]:
