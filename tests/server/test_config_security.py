@@ -112,6 +112,21 @@ def test_a_listener_s_setting_that_would_be_ignored_for_its_capital_letters_is_r
     check(BrokerConfig({**OUTSIDE, read_as: value}))
 
 
+@pytest.mark.parametrize("protocol", ["SSL", "PLAINTEXT"])
+@pytest.mark.parametrize("name", ["principal.builder.class", "listener.name.outside.principal.builder.class"])
+def test_a_class_that_makes_principals_is_refused_where_it_would_be_ignored(name: str, protocol: str) -> None:
+    listeners = {
+        "listeners": "OUTSIDE://localhost:1,LOGIN://localhost:2",
+        "listener.security.protocol.map": f"OUTSIDE:{protocol},LOGIN:SASL_SSL",
+        "inter.broker.listener.name": "OUTSIDE",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    }
+    with pytest.raises(ConfigError) as refused:
+        check(BrokerConfig({**listeners, name: "module:Builder"}))
+    assert str(refused.value).startswith(f"{name}=module:Builder: would be ignored on the listener OUTSIDE")
+    check(BrokerConfig({**listeners, "listener.name.login.principal.builder.class": "module:Builder"}))
+
+
 def test_settings_of_a_listener_that_does_not_exist_cause_one_line() -> None:
     name = "listener.name.OUTSIDER.ssl.client.auth"
     config = BrokerConfig({**OUTSIDE, name: "required", "listener.name.outside.ssl.client.auth": "required"})

@@ -65,6 +65,20 @@ def check(config: BrokerConfig) -> None:
                 f"would be ignored, because listeners and mechanisms must be in lower case here: write "
                 f"{in_lower_case(name)}, or remove it",
             )
+    _check_builders(config)
+
+
+def _check_builders(config: BrokerConfig) -> None:
+    """Raise ConfigError if a class in Python shall make the principals of a listener whose clients do not log in."""
+    for listener in config.listeners:
+        builder = config.of_listener(listener.name, BUILDER)
+        if listener.protocol not in SASL_PROTOCOLS and builder and is_hook(builder):
+            raise ConfigError(
+                config.name_in_use(listener.name, BUILDER),
+                builder,
+                f"would be ignored on the listener {listener.name}: a class in Python is used with SASL only, so set "
+                f"{LISTENER_PREFIX}NAME.{BUILDER} for the listeners with SASL",
+            )
 
 
 def check_stored(config: BrokerConfig, stored: Mapping[str, Mapping[str, str]]) -> None:
