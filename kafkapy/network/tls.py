@@ -297,6 +297,7 @@ class TlsTransport:
                     if not incoming.pending:
                         self._holds = False
                         self._count_empty_records()
+                        self._send_own()
                         break
         except ssl.SSLZeroReturnError:
             self._holds = False

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import random
 import socket
 import ssl
 import subprocess
+import sys
+import termios
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -573,6 +576,36 @@ def test_key_updates_are_answered_but_a_flood_of_them_closes_the_connection(
         assert lines(caplog) == ["closed a TLS connection: it sent too many records without data, such as key updates"]
     finally:
         client.stop()
+
+
+def test_key_updates_with_data_behind_them_are_answered_at_once(serve_tls: ServeTls) -> None:
+    """Otherwise a peer that sends one large frame in small records would fill the memory with answers.
+
+    OpenSSL makes the answer to a key update when it reads the next record.
+    """
+    running = serve_tls()
+    client = OpenSsl(running.ports["SSL"], "-tls1_3")
+    go_on = threading.Event()
+    try:
+        until(lambda: counted(running, "network_authentications") == {("SSL", "TLS"): 1})
+        (transport,) = running.transports  # type: ignore[attr-defined]
+        conn = transport._conn
+        conn.processor.post(go_on.wait)
+        for sent in ("K\n", "\0\0\0d\n", "K\n", "more\n"):  # the beginning of a frame of 100 bytes
+            before = unread(conn.sock)
+            client.send(sent)
+            until(lambda before=before: unread(conn.sock) > before)  # type: ignore[misc]
+        go_on.set()
+        until(lambda: conn.carry == b"\0\0\0d\nmore\n")
+        assert not transport._outgoing.pending
+    finally:
+        go_on.set()
+        client.stop()
+
+
+def unread(sock: socket.socket) -> int:
+    """Return how many bytes the socket has that were not received yet."""
+    return int.from_bytes(fcntl.ioctl(sock, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def test_renegotiation_is_refused(serve_tls: ServeTls) -> None:
