@@ -380,9 +380,9 @@ class TlsTransport:
         if self._is_stepping:
             return False
         outcome, self._outcome = self._outcome, None
-        self._send_own()  # in any case: what a failed step wants to say is an alert
         if isinstance(outcome, Exception):
             self._fail(outcome)
+        self._send_own()
         if outcome is not None:
             self._open(str(outcome))
             return True

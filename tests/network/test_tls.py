@@ -7,6 +7,7 @@ import logging
 import random
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import termios
@@ -341,6 +342,29 @@ def test_a_client_that_does_not_trust_the_server_is_named_in_the_log(
     until(lambda: running.server.connections == 0)
     assert lines(caplog) == ["authentication failed: it refuses the connection: alert unknown ca"]
     assert failures(running) == 1
+
+
+def test_the_reason_is_logged_also_if_the_client_has_gone_meanwhile(
+    serve_tls: ServeTls, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def refuse(certificate: bytes | None) -> str:
+        asked.set()
+        go_on.wait(LONG)
+        raise ValueError("no rule matches")
+
+    running = serve_tls(principal_of=refuse)
+    client = record_client(running)
+    client.shake_hands()
+    assert asked.wait(LONG)
+    (transport,) = running.transports  # type: ignore[attr-defined]
+    client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close with a reset
+    client.sock.close()
+    until(lambda: transport._conn.broken)
+    go_on.set()
+    until(lambda: running.server.connections == 0)
+    assert lines(caplog) == ["authentication failed: no rule matches"]
 
 
 def test_a_new_context_is_for_later_connections(serve_tls: ServeTls) -> None:
