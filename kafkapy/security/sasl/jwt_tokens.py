@@ -50,8 +50,10 @@ class SignedTokens:
             raise TokenRefused(f"a token of {len(token)} characters is too long")
         try:
             header = jwt.get_unverified_header(token)
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, ValueError, RecursionError) as error:  # RecursionError: older PyJWT
             raise TokenRefused(f"not a JSON Web Token: {error}") from None
+        if "crit" in header:  # older versions of PyJWT do not look at it
+            raise TokenRefused("the token has critical extensions, and none is supported")
         algorithm, kid = header.get("alg"), header.get("kid")
         if algorithm not in ALGORITHMS:
             raise TokenRefused(f"the token's algorithm {str(algorithm)[:20]!r} is not allowed")

@@ -78,6 +78,22 @@ def test_a_signed_token_is_accepted(key: Any, algorithm: str, kid: str | None) -
     assert check(signed(claims(), key, algorithm, kid)) == ("alice", int(NOW + 60) * 1000)
 
 
+def test_a_token_with_critical_extensions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    header = {"alg": "RS256", "kid": "r", "crit": ["x"], "x": 1}
+    monkeypatch.setattr(jwt, "get_unverified_header", lambda token: header)  # as older versions of PyJWT
+    with pytest.raises(TokenRefused, match="critical extensions"):
+        check(signed(claims()))
+
+
+def test_a_header_that_is_nested_too_deeply_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def as_older_versions(token: str) -> dict[str, Any]:
+        raise RecursionError("maximum recursion depth exceeded")
+
+    monkeypatch.setattr(jwt, "get_unverified_header", as_older_versions)
+    with pytest.raises(TokenRefused, match="not a JSON Web Token"):
+        check(signed(claims()))
+
+
 def test_the_user_may_be_in_another_claim() -> None:
     assert check(signed(claims(sub=None, upn=" bob ")), RULES._replace(sub_claim="upn"))[0] == "bob"
 
