@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import ssl
+import time
 import urllib.request
 from collections.abc import Mapping
 from urllib.error import HTTPError
@@ -38,7 +39,8 @@ def request(
     timeout_s: float = TIMEOUT_S,
     context: ssl.SSLContext | None = None,
 ) -> bytes:
-    """Return the answer to a GET, or to a POST of `body`. Raise OSError if there is none, or if it is an error.
+    """Return the answer to a GET, or to a POST of `body`. Raise OSError if there is none, if it is an error, or if it
+    comes too slowly: `timeout_s` is the time limit for connecting, for the first bytes and then for the whole answer.
 
     The message of an error does not contain the body or the headers.
     """
@@ -55,7 +57,7 @@ def request(
     made = urllib.request.Request(url, data=body, headers={"Accept": "application/json", **(headers or {})})
     try:
         with opener.open(made, timeout=timeout_s) as response:
-            data: bytes = response.read(LARGEST_ANSWER + 1)
+            data = _read(response, time.monotonic() + timeout_s)
     except HTTPError as error:
         error.close()
         raise OSError(f"{url} answered with the status {error.code}") from None
@@ -64,3 +66,14 @@ def request(
     if len(data) > LARGEST_ANSWER:
         raise OSError(f"{url} answered with more than {LARGEST_ANSWER} bytes")
     return data
+
+
+def _read(response: http.client.HTTPResponse, deadline: float) -> bytes:
+    """Return the answer, or its first LARGEST_ANSWER bytes and some more. The socket's own time limit is for one
+    receive: a server that sends a byte now and then would hold the thread for ever."""
+    data = bytearray()
+    while len(data) <= LARGEST_ANSWER and (received := response.read1(1 << 16)):
+        data += received
+        if time.monotonic() > deadline:
+            raise TimeoutError("the answer comes too slowly")
+    return bytes(data)

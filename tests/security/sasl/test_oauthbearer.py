@@ -406,6 +406,24 @@ def test_a_url_is_read_without_redirects_or_large_answers(web: Any) -> None:
         http.request("http://127.0.0.1:1/")
 
 
+def test_an_answer_that_comes_byte_by_byte_is_given_up(web: Any) -> None:
+    class Slow(Answers):
+        def _answer(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "200")
+            self.end_headers()
+            try:
+                for _ in range(200):
+                    self.wfile.write(b" ")
+                    time.sleep(0.02)
+            except OSError:
+                pass  # the client has given up
+
+    web.RequestHandlerClass = Slow
+    with pytest.raises(OSError, match="too slowly"):
+        http.request(f"{web.url}/keys", timeout_s=0.5)
+
+
 def test_a_token_of_a_provider_is_fetched_once_for_most_of_its_lifetime(web: Any) -> None:
     clock = [time.time()]
     cache = TokenCache(provider_token(f"{web.url}/token", "me", "s:e", "a b"), time_s=lambda: clock[0])
