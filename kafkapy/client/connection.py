@@ -429,10 +429,17 @@ class Connection:
             except OSError as error:
                 raise self._broken(error) from error
             if got == 0:
-                hint = "" if self._is_served or not self._is_proved else " Does it need a login? See security.protocol."
-                raise ConnectionFailed(f"The broker at {self.address} closed the connection.{hint}")
+                raise ConnectionFailed(f"The broker at {self.address} closed the connection.{self._hint()}")
             have += got
         return data
+
+    def _hint(self) -> str:
+        """Return what may be wrong if the broker closes the connection; "" if it has served requests before."""
+        if not self._is_proved and self._tls is None:
+            return " Does it need TLS? See security.protocol."
+        if self._is_proved and not self._is_served:
+            return " Does it need a login? See security.protocol."
+        return ""
 
     def _broken(self, error: OSError) -> AuthenticationFailed | ConnectionFailed:
         """Return the exception to raise for an error of the socket.

@@ -40,6 +40,10 @@ def test_a_broker_with_tls_serves_other_clients():
         theirs = {"bootstrap.servers": broker.bootstrap_servers, "security.protocol": "SSL"}
         admin = AdminClient(theirs | {"ssl.ca.location": str(broker.ca_file)})
         assert "t" in admin.list_topics(timeout=30).topics
+        with pytest.raises(
+            ConnectionFailed, match=r"closed the connection\. Does it need TLS\? See security\.protocol"
+        ):
+            Cluster(broker.bootstrap_servers).refresh([])
 
 
 def test_a_broker_with_users_and_without_tls():
