@@ -21,14 +21,21 @@ import pytest
 from kafkapy.network.connection import ANONYMOUS, Connection
 from kafkapy.network.replies import CLOSE, Reply
 from kafkapy.network.settings import Listener
-from kafkapy.network.tls import MOST_EMPTY_RECORDS, RECORD, TlsDialer, TlsListener, TlsTransport
+from kafkapy.network.tls import (
+    MOST_EMPTY_RECORDS,
+    MOST_RECORDS_A_TURN,
+    RECORD,
+    TlsDialer,
+    TlsListener,
+    TlsTransport,
+)
 from kafkapy.record.file_region import FileRegion
 from kafkapy.runtime.clock import ManualClock
 from kafkapy.runtime.disk_pool import DiskPool
 from tests.harness.certificates import Authority
 from tests.harness.reference_cycles import objects_left_in_cycles
 
-from .conftest import LONG, Echo, Running, Serve, until
+from .conftest import LONG, Echo, Running, Serve, framed, until
 from .test_cold import Pages
 from .test_idle import pass_time
 from .test_outgoing import Link, Peer, listening, opened
@@ -168,6 +175,37 @@ def test_a_byte_at_a_time(serve_tls: ServeTls) -> None:
     for byte in client.finish() + client.records(b"hello", b"") + client.records(b"!"):
         client.sock.sendall(bytes([byte]))
     assert client.frames(3) == [b"hello", b"", b"!"]
+
+
+@pytest.mark.parametrize("size", [5000, 30_000], ids=["small frame", "large frame"])
+def test_a_peer_with_records_of_one_byte_does_not_hold_up_others(serve_tls: ServeTls, size: int) -> None:
+    running = serve_tls()
+    client = record_client(running)
+    client.shake_hands()
+    client.send(b"first")
+    assert client.frame() == b"first"
+    (transport,) = running.transports  # type: ignore[attr-defined]
+    conn, go_on = transport._conn, threading.Event()
+    received: list[int] = []
+
+    def counted(fd: int, view: memoryview, start: int, end: int) -> int:
+        received.append(transport.recv_into(fd, view, start, end))
+        return received[-1]
+
+    conn.recv_into = conn.recv_into_long = counted
+    payload = random.Random(0).randbytes(size)
+    records = []
+    for byte in framed(payload):
+        client.tls.write(bytes([byte]))
+        records.append(client.outgoing.read())
+    conn.processor.post(go_on.wait)
+    sending = threading.Thread(target=client.sock.sendall, args=(b"".join(records),))
+    sending.start()
+    until(lambda: unread(conn.sock) > 2 * MOST_RECORDS_A_TURN * len(records[0]))
+    go_on.set()
+    assert client.frame() == payload
+    sending.join()
+    assert MOST_RECORDS_A_TURN <= max(received) < 2 * MOST_RECORDS_A_TURN
 
 
 def test_requests_in_the_same_receive_as_the_end_of_the_handshake(serve_tls: ServeTls) -> None:
