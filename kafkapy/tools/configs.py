@@ -6,6 +6,7 @@ import typer
 
 from kafkapy.client.administration.admin import APPEND, BROKER, DELETE, SET, SUBTRACT, TOPIC, Admin
 from kafkapy.tools.common.errors import CallError
+from kafkapy.tools.common.files_of_values import value_of
 from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Json, Servers, cluster_of, key_values
 from kafkapy.tools.common.output import print_json, print_table
 
@@ -71,7 +72,13 @@ def alter(
     broker: BrokerId = None,
     all_brokers: AllBrokers = False,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set a value; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            "-s",
+            metavar="KEY=VALUE",
+            help="Set a value; may be repeated. KEY=@FILE reads the value, such as a password, from a file.",
+        ),
     ] = None,
     delete: Annotated[
         list[str] | None,
@@ -104,7 +111,8 @@ def alter(
         ("--append", APPEND, append),
         ("--subtract", SUBTRACT, subtract),
     ):
-        changes += [(key, operation, value) for key, value in key_values(option, texts or ()).items()]
+        values = key_values(option, texts or ())
+        changes += [(key, operation, value_of(option, key, value)) for key, value in values.items()]
     if not changes:
         raise CallError("configs alter needs --set, --delete, --append or --subtract")
     with Admin(cluster_of(servers, command_config)) as admin, admin.cluster:

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from kafkapy.tools.common.errors import CallError, ToolError
+from kafkapy.tools.common.files_of_values import value_of
 from kafkapy.version import VERSION
 
 if TYPE_CHECKING:
@@ -67,19 +68,7 @@ def add_override(overrides: dict[str, str], setting: str) -> None:
     key, equals, value = setting.partition("=")
     if not equals or not key.strip():
         raise CallError(f"-o {setting!r} is not KEY=VALUE, as in -o log.dirs=/var/lib/kafkapy")
-    if value.startswith("@@"):
-        value = value[1:]
-    elif value.startswith("@"):
-        value = _content(key, value[1:])
-    overrides[key.strip()] = value
-
-
-def _content(key: str, file: str) -> str:
-    try:
-        return Path(file).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ToolError(f"-o {key.strip()}: the file {file} cannot be read: {reason}") from error
+    overrides[key.strip()] = value_of("-o", key.strip(), value)
 
 
 def config_of(file: str | Path | None, overrides: dict[str, str], given_by: str = "-o") -> "BrokerConfig":

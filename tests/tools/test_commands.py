@@ -197,7 +197,7 @@ def test_only_partitions_with_replicas_that_are_not_in_sync_are_shown(run, kafka
     assert "end offset" not in out
 
 
-def test_settings_are_shown_and_changed(run, fails, kafkapy_topic):
+def test_settings_are_shown_and_changed(run, fails, kafkapy_topic, tmp_path):
     of_topic = ["--topic", kafkapy_topic]
     assert run("configs", "alter", *of_topic, "--set", "retention.ms=5") == "Changed: retention.ms.\n"
     (entry,) = json.loads(run("configs", "describe", *of_topic, "--json"))
@@ -208,6 +208,10 @@ def test_settings_are_shown_and_changed(run, fails, kafkapy_topic):
     assert "retention.ms" in sentence
     assert "banana" in sentence
     assert "(INVALID_CONFIG)" in sentence
+    (tmp_path / "value").write_text("6\n")
+    run("configs", "alter", *of_topic, "--set", f"retention.ms=@{tmp_path / 'value'}")
+    assert "6" in run("configs", "describe", *of_topic, "retention.ms").split()
+    assert "retention.ms: the file" in fails("configs", "alter", *of_topic, "--set", f"retention.ms=@{tmp_path}")
     run("configs", "alter", *of_topic, "--append", "cleanup.policy=compact", "--delete", "retention.ms")
     (entry,) = json.loads(run("configs", "describe", *of_topic, "--json"))
     assert (entry["name"], entry["value"]) == ("cleanup.policy", "delete,compact")
