@@ -185,7 +185,7 @@ def test_a_peer_with_records_of_one_byte_does_not_hold_up_others(serve_tls: Serv
     client.send(b"first")
     assert client.frame() == b"first"
     (transport,) = running.transports  # type: ignore[attr-defined]
-    conn, go_on = transport._conn, threading.Event()
+    conn = transport._conn
     received: list[int] = []
 
     def counted(fd: int, view: memoryview, start: int, end: int) -> int:
@@ -198,7 +198,7 @@ def test_a_peer_with_records_of_one_byte_does_not_hold_up_others(serve_tls: Serv
     for byte in framed(payload):
         client.tls.write(bytes([byte]))
         records.append(client.outgoing.read())
-    conn.processor.post(go_on.wait)
+    go_on = hold(conn)
     sending = threading.Thread(target=client.sock.sendall, args=(b"".join(records),))
     sending.start()
     until(lambda: unread(conn.sock) > 2 * MOST_RECORDS_A_TURN * len(records[0]))
@@ -647,12 +647,11 @@ def test_key_updates_with_data_behind_them_are_answered_at_once(serve_tls: Serve
     """
     running = serve_tls()
     client = OpenSsl(running.ports["SSL"], "-tls1_3")
-    go_on = threading.Event()
     try:
         until(lambda: counted(running, "network_authentications") == {("SSL", "TLS"): 1})
         (transport,) = running.transports  # type: ignore[attr-defined]
         conn = transport._conn
-        conn.processor.post(go_on.wait)
+        go_on = hold(conn)
         for sent in ("K\n", "\0\0\0d\n", "K\n", "more\n"):  # the beginning of a frame of 100 bytes
             before = unread(conn.sock)
             client.send(sent)
@@ -661,8 +660,20 @@ def test_key_updates_with_data_behind_them_are_answered_at_once(serve_tls: Serve
         until(lambda: conn.carry == b"\0\0\0d\nmore\n")
         assert not transport._outgoing.pending
     finally:
-        go_on.set()
         client.stop()
+
+
+def hold(conn: Connection) -> threading.Event:
+    """Stop the connection's network thread until the event that is returned is set."""
+    is_held, go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        is_held.set()
+        go_on.wait(2 * LONG)
+
+    conn.processor.post(wait)
+    assert is_held.wait(LONG)
+    return go_on
 
 
 def unread(sock: socket.socket) -> int:
