@@ -381,6 +381,20 @@ def test_other_requests_with_a_late_handshake_close_the_connection(session: Wire
     assert session.closed()
 
 
+def test_late_requests_that_cannot_extend_the_session_close_the_connection(
+    short: BrokerServer, session: Wire, clock: ManualClock
+) -> None:
+    with Wire(short.bootstrap_servers) as other:
+        for wire in (session, other):
+            log_in(wire)
+        clock.advance(11)
+        session.send(AUTHENTICATE, 2, auth_bytes=b"\0alice\0secret")
+        assert session.closed()
+        assert begin(other, "PLAIN").error_code == Errors.NONE
+        other.send(HANDSHAKE, 1, mechanism="PLAIN")
+        assert other.closed()
+
+
 def test_a_session_is_extended_at_most_once_a_second(session: Wire, clock: ManualClock) -> None:
     log_in(session)
     log_in(session)

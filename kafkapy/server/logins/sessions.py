@@ -64,12 +64,20 @@ class Session:
 
     # Re-authentication: requests on the established connection
 
+    def takes_late(self, key: int, now: float) -> bool:
+        """Return True if a request with this API key is handled after the session's end: one that begins or continues a
+        re-authentication."""
+        return self._may_begin(now) if key == SASL_HANDSHAKE.key else self._running and key == SASL_AUTHENTICATE.key
+
+    def _may_begin(self, now: float) -> bool:
+        return now - self._began_at >= LEAST_BETWEEN_S
+
     def handshake(self, call: Call, mechanism: str) -> Any:
         """Handle SaslHandshake: begin a re-authentication with the mechanism of the login."""
         now = call.connection.processor.now
         make = SASL_HANDSHAKE.Response
         # As in Kafka: a session without an end cannot be extended, and at most once a second.
-        if self.expires_at is None or call.version < 1 or now - self._began_at < LEAST_BETWEEN_S:
+        if self.expires_at is None or call.version < 1 or not self._may_begin(now):
             return make(error_code=Errors.ILLEGAL_SASL_STATE, mechanisms=[])
         self._began_at = now
         # Not those of the login: a password that was changed meanwhile must not extend the session.
@@ -169,7 +177,8 @@ class ExpiringSessions:
         if expires_at is None or connection.processor.now < expires_at:
             return self._handler.handle(connection, frames)
         frame = frames[0]
-        if len(frame) < 2 or frame[0] << 8 | frame[1] not in (SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key):
+        key = frame[0] << 8 | frame[1] if len(frame) >= 2 else -1
+        if not connection.session.takes_late(key, connection.processor.now):
             self._on_expired(connection)
             return [CLOSE]
         return self._handler.handle(connection, frames[:1])
