@@ -61,9 +61,16 @@ def listener(context: ssl.SSLContext) -> Iterator[str]:
                     plain, _ = server.accept()
                 except OSError:
                     return
-                with contextlib.suppress(OSError), context.wrap_socket(plain, server_side=True) as connection:
-                    if connection.recv(100):
-                        connection.sendall(b"\0\0\0\4abcd")
+                same = plain.dup()
+                with same, contextlib.suppress(OSError):
+                    try:
+                        with context.wrap_socket(plain, server_side=True) as connection:
+                            if connection.recv(100):
+                                connection.sendall(b"\0\0\0\4abcd")
+                    except ssl.SSLError:  # a close with unread bytes would take the alert back
+                        same.shutdown(socket.SHUT_WR)
+                        while same.recv(1000):
+                            pass
 
         thread = threading.Thread(target=serve)
         thread.start()

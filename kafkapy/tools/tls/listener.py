@@ -76,6 +76,11 @@ def _verified(host: str, port: int, context: ssl.SSLContext, name: str | None) -
                 return "the broker closes the connection instead of answering a request"
     except ssl.SSLCertVerificationError as error:
         return f"a client refuses the listener: {error.verify_message}"
+    except (ssl.SSLEOFError, ConnectionError) as error:
+        return (
+            f"the connection ends without an answer ({_reason(error)}): does the listener refuse a client without a "
+            "certificate that it trusts (ssl.keystore.location)?"
+        )
     except ssl.SSLError as error:
         if error.reason in _CERTIFICATE_REQUIRED:
             return "the listener refuses a client without a certificate that it trusts (ssl.keystore.location)"
@@ -113,5 +118,6 @@ def _chain(connection: ssl.SSLSocket) -> list[Certificate]:
         raise ToolError(f"the server sends a certificate that is damaged: {error}") from error
 
 
-def _reason(error: ssl.SSLError) -> str:
-    return (error.reason or str(error)).replace("_", " ").lower()
+def _reason(error: OSError) -> str:
+    reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+    return (reason or str(error)).replace("_", " ").lower()
