@@ -102,12 +102,14 @@ class Load:
     """Sends numbers to a topic with acks=all until `stop`, as a client with `security` at `servers`."""
 
     def __init__(self, servers: str, security: Mapping[str, str], first: int) -> None:
-        self.next = first
+        self.next = self._acked = first
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
         self._cluster = Cluster(servers, security=security)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
+        # The first request for metadata is not repeated if its broker stops in that moment.
+        eventually(lambda: self._acked > first or self._failure is not None, seconds=30)
 
     def _run(self) -> None:
         try:
@@ -117,6 +119,7 @@ class Load:
                         producer.send("t", b"%d" % self.next, partition=self.next % 3)
                         self.next += 1
                     producer.flush()
+                    self._acked = self.next
                     time.sleep(0.005)  # the load, not a wait
         except BaseException as error:
             self._failure = error

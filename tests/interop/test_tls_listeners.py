@@ -25,10 +25,12 @@ from tests.harness.certificates import Pki, trust_settings
 from tests.harness.clients.base import Record
 from tests.harness.clients.registry import KINDS
 from tests.harness.kafka_tools import KafkaTools
+from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.other_runtime
 
 COUNT = 500
+RENEWED = "new connections use the new key and trust stores"
 VALUES = [b"%d " % number + b"x" * (50_000 if number % 50 == 0 else 100) for number in range(COUNT)]
 PASSWORD = "store-password"
 _topics = (f"tls-{number}" for number in itertools.count())
@@ -264,6 +266,7 @@ def test_certificates_change_under_load(broker: TlsBroker, topic: str) -> None:
     renewing = threading.Thread(target=renew)
     renewing.start()
     try:
+        eventually(lambda: RENEWED in broker.process.process.output)
         for number in range(0, COUNT, 50):
             one = Producer(settings)
             for value in VALUES[number : number + 50]:
@@ -275,7 +278,6 @@ def test_certificates_change_under_load(broker: TlsBroker, topic: str) -> None:
         renewing.join()
     assert not errors
     assert sorted(read_all(settings, topic, 2 * COUNT)) == sorted(2 * VALUES)
-    assert "new connections use the new key and trust stores" in broker.process.process.output
 
 
 def test_a_lagging_consumer_reads_what_the_disk_has(broker: TlsBroker, topic: str) -> None:

@@ -283,18 +283,19 @@ public final class Clients {
             try (KafkaConsumer<String, String> consumer = consumer(Map.of("session.timeout.ms", 6000, "heartbeat.interval.ms", 1000))) {
                 Set<String> topics = new HashSet<>();
                 options.get("topics").fieldNames().forEachRemaining(topics::add);
+                Map<TopicPartition, OffsetAndMetadata> read = new HashMap<>(); // and not committed yet
                 consumer.subscribe(topics, new ConsumerRebalanceListener() {
                     @Override
                     public void onPartitionsRevoked(Collection<TopicPartition> revoked) { }
 
                     @Override
                     public void onPartitionsAssigned(Collection<TopicPartition> assigned) {
+                        read.clear(); // whoever has these partitions now reads from the last commit
                         continueAtCommitted(consumer, assigned);
                     }
                 });
                 double nextLook = 0;
                 while (true) {
-                    Map<TopicPartition, OffsetAndMetadata> read = new HashMap<>();
                     for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(200))) {
                         saw(record);
                         read.put(new TopicPartition(record.topic(), record.partition()), new OffsetAndMetadata(record.offset() + 1));
@@ -305,8 +306,9 @@ public final class Clients {
                             consumer.commitSync(read);
                             read.forEach((each, at) -> history.write("committed", JSON.createObjectNode().put("topic", each.topic())
                                 .put("p", each.partition()).put("o", at.offset()).put("t0", asked)));
+                            read.clear();
                         } catch (CommitFailedException | RebalanceInProgressException | TimeoutException notNow) {
-                            continue; // whoever gets these partitions reads from the last commit
+                            continue; // again with the next records, or when nothing more comes
                         }
                     }
                     if (ends != null && now() > nextLook) {
