@@ -7,10 +7,9 @@ library cryptography is imported when the first password is encrypted.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
 import os
+
+from kafkapy.security.base64_text import decode64, encode64
 
 _HASHES = {
     "PBKDF2WithHmacSHA1": "sha1",
@@ -62,7 +61,7 @@ class PasswordEncoder:
             "keyFactoryAlgorithm": self._factory,
             "cipherAlgorithm": self._cipher,
             "keyLength": self._key_length,
-            "salt": _b64(salt),
+            "salt": encode64(salt),
             "iterations": self._iterations,
             "passwordLength": _java_length(password),
         }
@@ -75,7 +74,7 @@ class PasswordEncoder:
             vector = os.urandom(_GCM_IV_BYTES)
             encrypted = AESGCM(key).encrypt(vector, password.encode(), None)
             fields["authenticationTagLength"] = _GCM_TAG_BYTES * 8
-        fields |= {"encryptedPassword": _b64(encrypted), "initializationVector": _b64(vector)}
+        fields |= {"encryptedPassword": encode64(encrypted), "initializationVector": encode64(vector)}
         return ",".join(f"{name}:{value}" for name, value in fields.items())
 
     def decode(self, text: str) -> str:
@@ -89,8 +88,8 @@ class PasswordEncoder:
                 raise PasswordUnreadable("a stored password is encrypted with an algorithm that is not supported")
             if not 0 < iterations <= _MOST_ITERATIONS:
                 raise ValueError
-            key = _key(self._secret, factory, _unb64(fields["salt"]), iterations, key_length)
-            vector, encrypted = _unb64(fields["initializationVector"]), _unb64(fields["encryptedPassword"])
+            key = _key(self._secret, factory, decode64(fields["salt"]), iterations, key_length)
+            vector, encrypted = decode64(fields["initializationVector"]), decode64(fields["encryptedPassword"])
             password = _decrypted(cipher, key, vector, encrypted).decode()
             if _java_length(password) != int(fields["passwordLength"]):
                 raise ValueError
@@ -104,6 +103,8 @@ class PasswordEncoder:
 
 
 def _key(secret: bytes, factory: str, salt: bytes, iterations: int, bits: int) -> bytes:
+    import hashlib  # loads OpenSSL, so not at the start of a broker
+
     return hashlib.pbkdf2_hmac(_HASHES[factory], secret, salt, iterations, bits // 8)
 
 
@@ -136,14 +137,3 @@ def _cbc_encrypted(key: bytes, vector: bytes, data: bytes) -> bytes:
 
 def _java_length(text: str) -> int:
     return len(text.encode("utf-16-le")) // 2
-
-
-def _b64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def _unb64(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise ValueError("malformed base64") from None

@@ -14,7 +14,6 @@ _NAME = "OAUTHBEARER"
 _AUTH = re.compile(r"(\w+) +([-_~+/.a-zA-Z0-9]+=*)", re.ASCII)
 _KEY = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"[\x21-\x7E \t\r\n]+")
-_FAILED = "Authentication failed during authentication due to invalid credentials with SASL mechanism OAUTHBEARER"
 
 
 class ValidToken(NamedTuple):

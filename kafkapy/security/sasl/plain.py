@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Callable, Mapping
 
 from kafkapy.security.sasl.errors import AuthenticationFailed
@@ -29,6 +27,8 @@ class PlainUsers:
 
     def check(self, user: str, password: str) -> bool:
         """Return True if the user exists and has this password. The time does not depend on how much of it matches."""
+        import hmac  # loads OpenSSL, so not at the start of a broker
+
         expected = self._passwords.get(user)
         # Digests, because the comparison of texts of different lengths would take less time.
         matches = hmac.compare_digest(_digest(password.encode()), _digest(b"" if expected is None else expected))
@@ -36,6 +36,8 @@ class PlainUsers:
 
 
 def _digest(password: bytes) -> bytes:
+    import hashlib
+
     return hashlib.sha256(password).digest()
 
 

@@ -1,16 +1,16 @@
 """The parts of SCRAM that servers and clients share: keys, stored credentials, message attributes (RFC 5802, RFC 7677).
 
-Names and passwords are used as UTF-8, as typed, without SASLprep, as in Kafka (ScramFormatter).
+Names and passwords are used as UTF-8, as typed, without SASLprep, as in Kafka (ScramFormatter). hashlib and
+hmac load OpenSSL, so they are imported when the first key is computed, not when a broker starts.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
-import hashlib
-import hmac
 import os
 from typing import NamedTuple
+
+from kafkapy.security.base64_text import decode64, encode64
 
 LEAST_ITERATIONS = 4096
 MOST_ITERATIONS = 16384  # of a credential that is stored; Kafka's ZkAdminManager
@@ -31,8 +31,8 @@ class ScramCredential(NamedTuple):
     def as_text(self) -> str:
         """Return the text that Kafka stores (ScramCredentialUtils): salt=A,stored_key=B,server_key=C,iterations=N."""
         return (
-            f"salt={_b64(self.salt)},stored_key={_b64(self.stored_key)},"
-            f"server_key={_b64(self.server_key)},iterations={self.iterations}"
+            f"salt={encode64(self.salt)},stored_key={encode64(self.stored_key)},"
+            f"server_key={encode64(self.server_key)},iterations={self.iterations}"
         )
 
     def __repr__(self) -> str:
@@ -46,9 +46,9 @@ def credential_from_text(text: str) -> ScramCredential:
         raise ValueError("a stored SCRAM credential has salt, stored_key, server_key and iterations")
     try:
         return ScramCredential(
-            _unb64(fields["salt"]),
-            _unb64(fields["stored_key"]),
-            _unb64(fields["server_key"]),
+            decode64(fields["salt"]),
+            decode64(fields["stored_key"]),
+            decode64(fields["server_key"]),
             int(fields["iterations"]),
         )
     except ValueError:
@@ -57,6 +57,8 @@ def credential_from_text(text: str) -> ScramCredential:
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
     """Return the salted password: PBKDF2 over `iterations`, which takes a millisecond or more."""
+    import hashlib
+
     return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
 
 
@@ -79,10 +81,14 @@ def new_salt() -> bytes:
 
 
 def hmac_of(mechanism: str, key: bytes, text: bytes) -> bytes:
+    import hmac
+
     return hmac.digest(key, text, HASHES[mechanism])
 
 
 def digest(mechanism: str, data: bytes) -> bytes:
+    import hashlib
+
     return hashlib.new(HASHES[mechanism], data).digest()
 
 
@@ -132,23 +138,3 @@ def attributes(message: str) -> list[tuple[str, str]]:
 def is_nonce(text: str) -> bool:
     """Return True if the text is a nonce that SCRAM allows: printable ASCII without comma."""
     return bool(text) and all("!" <= char <= "~" and char != "," for char in text)
-
-
-def encode64(data: bytes) -> str:
-    return _b64(data)
-
-
-def decode64(text: str) -> bytes:
-    """Return the bytes that `text` has in base64. Raise ValueError if it is malformed."""
-    return _unb64(text)
-
-
-def _b64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def _unb64(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise ValueError("malformed base64") from None

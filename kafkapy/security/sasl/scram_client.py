@@ -6,13 +6,12 @@ import hmac
 from collections.abc import Callable
 from functools import lru_cache
 
+from kafkapy.security.base64_text import decode64, encode64
 from kafkapy.security.sasl.errors import AuthenticationFailed
 from kafkapy.security.sasl.scram import (
     LEAST_ITERATIONS,
     attributes,
-    decode64,
     digest,
-    encode64,
     escape_name,
     hmac_of,
     is_nonce,

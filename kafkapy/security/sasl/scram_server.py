@@ -11,14 +11,13 @@ import hmac
 import secrets
 from collections.abc import Callable
 
+from kafkapy.security.base64_text import decode64, encode64
 from kafkapy.security.sasl.errors import AuthenticationFailed, invalid_credentials
 from kafkapy.security.sasl.scram import (
     LEAST_ITERATIONS,
     ScramCredential,
     attributes,
-    decode64,
     digest,
-    encode64,
     hmac_of,
     is_nonce,
     new_nonce,
