@@ -2,8 +2,8 @@
 
 A login is everything between the accept of a connection and its principal: a TLS handshake, a SASL login, or one after
 the other. A Prepare function (see `kafkapy.network.transports`) begins the login of a connection with
-`processor.logins.begin(conn)`. Whoever authenticates the client then calls `conn.login.succeed` or `conn.login.fail`.
-Connections of a plain listener have no login.
+`processor.logins.begin(conn)`. The code that authenticates the client then calls `conn.login.succeed` or
+`conn.login.fail`. Connections of a plain listener have no login.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ def be_member(options: dict[str, Any], history: Writer, commands: Commands) -> N
     ends: dict[tuple[str, int], int] = {}  # read, and not committed yet
 
     def assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        ends.clear()  # whoever has these partitions now reads from the last commit
+        ends.clear()  # the member that gets these partitions reads from the last commit
         for one in partitions:
             one.offset = 0
         while partitions:

@@ -67,8 +67,8 @@ class PrincipalMapper:
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches as Java's `Matcher.find` does: after an empty match it goes on one character later, where
-    `re.finditer` would look for a longer match at the same place."""
+    """Yield the matches as Java's `Matcher.find` does: after an empty match the search continues one character later,
+    where `re.finditer` would look for a longer match at the same place."""
     at = 0
     while at <= len(text) and (found := pattern.search(text, at)):
         yield found

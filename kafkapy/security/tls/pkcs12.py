@@ -25,8 +25,8 @@ class Opened(NamedTuple):
         """Return the certificates to trust.
 
         Java trusts the certificates that have an attribute of its own, and the one of a key, but not the chain above
-        the key. cryptography does not show attributes. In a file with a key, certificates of the chain are told from
-        trusted ones by their alias: Java gives them their subject as alias, and openssl none.
+        the key. cryptography does not show attributes. In a file with a key, the alias distinguishes certificates of
+        the chain from trusted ones: Java gives them their subject as alias, and openssl none.
         """
         if self.certificate is None:
             return [one.encoded for one in self.others]

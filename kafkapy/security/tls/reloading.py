@@ -1,4 +1,4 @@
-"""TLS contexts that can be replaced while their listener goes on: new certificates without a restart."""
+"""TLS contexts that can be replaced while their listener runs: new certificates without a restart."""
 
 import os
 import ssl
@@ -113,7 +113,7 @@ class ReloadableContext:
     def _try_each_other(self, old: _State, new: _State) -> None:
         """Raise StoreError unless brokers with the old and the new stores accept each other.
 
-        An old certificate that has expired is left out: nobody accepts it any more, and it has to be replaced.
+        An old certificate that has expired is left out: no peer accepts it any more, and it has to be replaced.
         """
         if old.stores.keys is None or new.stores.keys is None:
             return

@@ -7,8 +7,8 @@ Source: KafkaApis.handleSaslHandshakeRequest, SaslServerAuthenticator.
 Differences from Kafka:
 
 - During a re-authentication Kafka refuses all other requests. Here they are handled until the session expires.
-- A SaslHandshake of version 0 begins no re-authentication, because the tokens that follow could not be told from
-  requests.
+- A SaslHandshake of version 0 begins no re-authentication, because the tokens that follow could not be distinguished
+  from requests.
 """
 
 from __future__ import annotations

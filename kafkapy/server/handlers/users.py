@@ -6,7 +6,7 @@ Source: kafka.server.ZkAdminManager.
 Differences from Kafka:
 
 - Every broker carries out AlterUserScramCredentials. In Kafka only the controller does; other brokers return
-  NOT_CONTROLLER. The user's node is written only if nobody else has changed it meanwhile.
+  NOT_CONTROLLER. The user's node is written only if it has not changed meanwhile.
 - An empty salt or salted password is UNACCEPTABLE_CREDENTIAL; in Kafka an empty salt is stored, and an empty salted
   password is UNKNOWN_SERVER_ERROR.
 """

@@ -290,7 +290,7 @@ public final class Clients {
 
                     @Override
                     public void onPartitionsAssigned(Collection<TopicPartition> assigned) {
-                        read.clear(); // whoever has these partitions now reads from the last commit
+                        read.clear(); // the member that gets these partitions reads from the last commit
                         continueAtCommitted(consumer, assigned);
                     }
                 });
