@@ -47,13 +47,8 @@ class ClientMechanism(Protocol):
         """Return the mechanism's name, such as SCRAM-SHA-256."""
         ...
 
-    @property
-    def may_wait(self) -> bool:
-        """Return True if `initial` may block for long, because it asks an OAuth provider for a token."""
-        ...
-
     def initial(self) -> bytes:
-        """Return the first message."""
+        """Return the first message. With OAUTHBEARER this may block for long: it asks an OAuth provider for a token."""
         ...
 
     def respond(self, challenge: bytes) -> bytes | None:

@@ -76,7 +76,6 @@ class OAuthClient:
     """The client's side of one login with OAUTHBEARER. `token` returns the token, and may block."""
 
     name = _NAME
-    may_wait = True
 
     def __init__(self, token: Callable[[], str], extensions: Mapping[str, str] | None = None) -> None:
         self._token = token

@@ -89,7 +89,6 @@ class PlainClient:
     """The client's side of one login with PLAIN."""
 
     name = "PLAIN"
-    may_wait = False
 
     def __init__(self, user: str, password: str) -> None:
         self._message = b"\0".join((b"", user.encode(), password.encode()))

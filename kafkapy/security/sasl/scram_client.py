@@ -29,8 +29,6 @@ _salted = lru_cache(maxsize=64)(salted_password)
 class ScramClient:
     """The client's side of one login with SCRAM-SHA-256 or SCRAM-SHA-512."""
 
-    may_wait = False
-
     def __init__(
         self,
         name: str,
