@@ -11,16 +11,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kafkapy.network.metrics import METRICS
+from kafkapy.runtime.counters import LabelledCounters
 
 if TYPE_CHECKING:
     from kafkapy.network.connection import Connection
     from kafkapy.network.processor import Processor
     from kafkapy.runtime.clock import Clock
-    from kafkapy.runtime.counters import Labels, Metric, Registry
+    from kafkapy.runtime.counters import Registry
 
 log = logging.getLogger(__name__)
 
@@ -46,23 +46,22 @@ class LoginCounts:
     def __init__(self, counters: Registry, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._counts: Counter[tuple[Metric, Labels]] = Counter()
+        self._counts = LabelledCounters(counters, [_SUCCEEDED, _FAILED, _SILENT])
         self._second = -1
         self._lines: Counter[str] = Counter()  # logged in this second, by address
         self._left_out = 0
-        counters.register_reader([_SUCCEEDED, _FAILED, _SILENT], self._read)
 
     def succeeded(self, listener: str, mechanism: str) -> None:
-        self._count(_SUCCEEDED, listener, mechanism)
+        self._counts.add(_SUCCEEDED, listener, mechanism)
 
     def failed(self, conn: Connection, reason: str, mechanism: str) -> None:
         """Count a failed login, and log it with the peer and the reason."""
-        self._count(_FAILED, conn.listener, mechanism)
+        self._counts.add(_FAILED, conn.listener, mechanism)
         self.warn(conn, "authentication failed", f"{mechanism}: {reason}" if mechanism != TLS else reason)
 
     def silent(self, listener: str) -> None:
         """Count a connection that was closed by its peer before it sent anything, such as a health check."""
-        self._count(_SILENT, listener)
+        self._counts.add(_SILENT, listener)
 
     def warn(self, conn: Connection, what: str, reason: str) -> None:
         """Log a warning about a peer that may cause many of them, unless there were too many in this second."""
@@ -79,16 +78,6 @@ class LoginCounts:
             left_out, self._left_out = self._left_out, 0
         more = f" ({left_out} such lines were left out)" if left_out else ""
         log.warning("%s: %s%s", what, reason, more, extra=conn.who)
-
-    def _count(self, metric: Metric, *labels: str) -> None:
-        with self._lock:
-            self._counts[metric, labels] += 1
-
-    def _read(self) -> Iterator[tuple[Metric, Labels, float]]:
-        with self._lock:
-            counts = dict(self._counts)
-        for (metric, labels), count in counts.items():
-            yield metric, labels, count
 
 
 class Login:

@@ -10,6 +10,7 @@ is always exact.
 
 from __future__ import annotations
 
+import collections
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
@@ -131,6 +132,24 @@ class Registry:
             for metric, labels, value in reader():
                 values[metric].append((labels, value))
         return values
+
+
+class LabelledCounters:
+    """Counters of `metrics` whose label values are found as events are counted. Any thread may use it."""
+
+    def __init__(self, registry: Registry, metrics: Iterable[Metric]) -> None:
+        self._lock = threading.Lock()
+        self._counts: collections.Counter[tuple[Metric, Labels]] = collections.Counter()
+        registry.register_reader(metrics, self._read)
+
+    def add(self, metric: Metric, *labels: str) -> None:
+        """Count one event with these label values."""
+        with self._lock:
+            self._counts[metric, labels] += 1
+
+    def _read(self) -> list[tuple[Metric, Labels, Value]]:
+        with self._lock:
+            return [(metric, labels, count) for (metric, labels), count in self._counts.items()]
 
 
 def _value(source: Source) -> Value:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections import Counter
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kafkapy.runtime.counters import Labels, Metric, Registry, metric_table
+from kafkapy.runtime.counters import LabelledCounters, Metric, Registry, metric_table
 
 if TYPE_CHECKING:
     from kafkapy.network.connection import Connection
@@ -34,29 +31,17 @@ class LoginMeters:
     """Counts re-authentications and expired sessions, and logs those that close a connection. For all threads."""
 
     def __init__(self, counters: Registry) -> None:
-        self._lock = threading.Lock()
-        self._counts: Counter[tuple[Metric, Labels]] = Counter()
-        counters.register_reader(list(METRICS.values()), self._read)
+        self._counts = LabelledCounters(counters, METRICS.values())
 
     def reauthenticated(self, listener: str) -> None:
-        self._count("network_reauthentications", listener)
+        self._counts.add(METRICS["network_reauthentications"], listener)
 
     def reauthentication_failed(self, conn: Connection, reason: str) -> None:
         """Count and log a re-authentication that failed."""
-        self._count("network_reauthentication_failures", conn.listener)
+        self._counts.add(METRICS["network_reauthentication_failures"], conn.listener)
         log.warning("re-authentication of %s failed: %s", conn.principal, reason, extra=conn.who)
 
     def expired(self, conn: Connection) -> None:
         """Count and log a request after the end of a session."""
-        self._count("network_sessions_expired", conn.listener)
+        self._counts.add(METRICS["network_sessions_expired"], conn.listener)
         log.info("closed a connection of %s: its session has expired", conn.principal, extra=conn.who)
-
-    def _count(self, name: str, listener: str) -> None:
-        with self._lock:
-            self._counts[METRICS[name], (listener,)] += 1
-
-    def _read(self) -> Iterator[tuple[Metric, Labels, float]]:
-        with self._lock:
-            counts = dict(self._counts)
-        for (metric, labels), count in counts.items():
-            yield metric, labels, count
