@@ -158,7 +158,7 @@ def consume(options: dict[str, Any], history: Writer, commands: Commands) -> Non
     while not _reached(commands, position):
         consumer = _consumer(options, **statistics.settings)
         consumer.assign([TopicPartition(*key, offset) for key, offset in position.items()])
-        progress, refused = time.monotonic(), False
+        stall, refused = Stall(commands), False
         while not _reached(commands, position):
             for message in consumer.consume(500, 0.2):
                 error = message.error()
@@ -166,7 +166,7 @@ def consume(options: dict[str, Any], history: Writer, commands: Commands) -> Non
                 if error is None:
                     _saw(history, message)
                     position[key] = message.offset() + 1
-                    progress = time.monotonic()
+                    stall.begin_again()
                 elif error.code() == KafkaError._PARTITION_EOF:
                     position[key] = message.offset()
                 elif error.code() in _OUT_OF_RANGE and _is_in_range(consumer, key, position[key]):
@@ -177,9 +177,7 @@ def consume(options: dict[str, Any], history: Writer, commands: Commands) -> Non
                     return
             if refused:
                 break
-            if commands.ends is None:
-                progress = time.monotonic()
-            elif time.monotonic() > progress + STALL_S:
+            if stall.is_reached():
                 history("stalled", brokers=statistics.brokers)
                 break
         consumer.close()
@@ -189,6 +187,24 @@ def _is_in_range(consumer: Consumer, key: tuple[str, int], offset: int) -> bool:
     """Return True if the leader has this offset, or will give it to the next record."""
     first, end = consumer.get_watermark_offsets(TopicPartition(*key), timeout=20)
     return bool(first <= offset <= end)
+
+
+class Stall:
+    """Measures how long a consumer has got no records after "finish"."""
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+        self._since = time.monotonic()
+
+    def begin_again(self) -> None:
+        """Measure from now on, because a record has come."""
+        self._since = time.monotonic()
+
+    def is_reached(self) -> bool:
+        """Return True if nothing has come for STALL_S."""
+        if self._commands.ends is None:
+            self.begin_again()
+        return time.monotonic() > self._since + STALL_S
 
 
 class Statistics:
@@ -212,7 +228,18 @@ def _reached(commands: Commands, position: dict[tuple[str, int], int]) -> bool:
 
 
 def be_member(options: dict[str, Any], history: Writer, commands: Commands) -> None:
-    """Read topics as a member of a group, and commit, until the group has committed up to the ends."""
+    """Read topics as a member of a group, and commit, until the group has committed up to the ends.
+
+    A consumer to which nothing has come for STALL_S after "finish" is replaced, for the reason that `consume` has. Such
+    a consumer may still send heartbeats to the coordinator, so that no other member gets its partitions.
+    """
+    statistics = Statistics()
+    while _read_as_member(options, history, commands, statistics):
+        history("stalled", brokers=statistics.brokers)
+
+
+def _read_as_member(options: dict[str, Any], history: Writer, commands: Commands, statistics: Statistics) -> bool:
+    """Read and commit as one member. Return True if the consumer has stalled, False at the end or after an error."""
     ends: dict[tuple[str, int], int] = {}  # read, and not committed yet
 
     def assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -233,19 +260,21 @@ def be_member(options: dict[str, Any], history: Writer, commands: Commands) -> N
             consumer.assign(committed)
             return
 
-    consumer = _consumer(options, **{"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000})
+    consumer = _consumer(options, **{"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}, **statistics.settings)
     consumer.subscribe(list(options["topics"]), on_assign=assigned)
     everything = [TopicPartition(topic, p) for topic, count in options["topics"].items() for p in range(count)]
     next_look = 0.0
-    while True:
+    stall = Stall(commands)
+    while not stall.is_reached():
         for message in consumer.consume(200, 0.2):
             error = message.error()
             if error is None:
                 _saw(history, message)
                 ends[message.topic(), message.partition()] = message.offset() + 1
+                stall.begin_again()
             elif _fatal(error) and error.code() != KafkaError._MAX_POLL_EXCEEDED:
                 history("error", error=f"consume: {error}")
-                return
+                return False
         if ends:
             asked = time.monotonic()
             try:
@@ -264,8 +293,10 @@ def be_member(options: dict[str, Any], history: Writer, commands: Commands) -> N
             except KafkaException:
                 continue
             if _reached(commands, reached):
-                break
+                consumer.close()
+                return False
     consumer.close()
+    return True
 
 
 def copy(options: dict[str, Any], history: Writer, commands: Commands) -> None:
@@ -280,16 +311,18 @@ class Copier:
         self._options = options
         self._history = history
         self._commands = commands
-        self._consumer = _consumer({**options, "isolation": "read_committed"})
+        self._statistics = Statistics()
+        self._consumer = self._new_consumer()
         self._position: dict[tuple[str, int], int] = {}
         self._records = itertools.count()
         self._marks = itertools.count(1)
         self._abandoned: list[Producer] = []  # kept, because the end of a producer that hangs would hang too
 
     def run(self) -> None:
-        """Copy until all up to the ends is copied and committed."""
+        """Copy until all up to the ends is copied and committed. A consumer that stalls is replaced: see `consume`."""
         producer: Producer | None = None
         transactions = 0
+        stall = Stall(self._commands)
         while True:
             if producer is None:
                 producer = self._new_producer()
@@ -298,7 +331,14 @@ class Copier:
                 break
             messages = [message for message in self._consumer.consume(100, 0.3) if message.error() is None]
             if not messages:
+                if stall.is_reached():
+                    self._history("stalled", brokers=self._statistics.brokers)
+                    self._consumer.close()
+                    self._consumer = self._new_consumer()
+                    self._continue_at_committed()
+                    stall.begin_again()
                 continue
+            stall.begin_again()
             transactions += 1
             outcome = self._transact(producer, messages, commit=transactions % 5 != 0)
             if outcome == "unknown":
@@ -306,6 +346,9 @@ class Copier:
             elif outcome == "aborted":
                 self._continue_at_committed()
         self._consumer.close()
+
+    def _new_consumer(self) -> Consumer:
+        return _consumer({**self._options, "isolation": "read_committed"}, **self._statistics.settings)
 
     def _new_producer(self) -> Producer:
         producer = Producer(

@@ -1,5 +1,6 @@
 """Files of a log are opened when they are needed, and closed when there are too many."""
 
+import gc
 import os
 import resource
 import threading
@@ -35,15 +36,24 @@ class Limited(Files):
 
 @contextmanager
 def no_descriptor_left():
-    """Use up the descriptors of this process, so that a file can be opened only after another is closed."""
+    """Use up the descriptors of this process, so that a file can be opened only after another is closed.
+
+    Closing any open file must make room. So every number below the limit is in use: what other tests of this process
+    have left unreferenced is collected first, and the free numbers between the open files are taken.
+    """
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest_free = os.dup(0)
-    os.close(lowest_free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, limits[1]))
+    gc.collect()
+    highest = max(int(fd) for fd in os.listdir("/proc/self/fd"))
+    taken = []
+    while not taken or taken[-1] < highest:
+        taken.append(os.dup(0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken[-1] + 1, limits[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for fd in taken:
+            os.close(fd)
 
 
 def open_below(directory):
