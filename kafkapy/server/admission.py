@@ -40,12 +40,21 @@ class Authorizer(Protocol):
         as long as the number stays the same."""
         ...
 
-    def denied(self, call: Call, actions: Collection[Action], *, logged: bool = True) -> Collection[Action]:
+    def denied(
+        self, call: Call, actions: Collection[Action], *, logged: bool = True, grants: bool = True
+    ) -> Collection[Action]:
         """Return those of `actions` that the principal of the call may not do.
 
-        `logged` is False if a denial must not be logged, because the check only chooses what a response shows, or
-        because another permission may allow the operation.
+        An action may be listed several times, such as once for each partition of a topic: it is decided once, and the
+        audit log has the number. `logged` is False if a denial must not be logged, because the check only chooses what
+        a response shows, or because another permission may allow the operation. `grants` is False if nothing is done
+        that an allowed action permits, because the decisions only become a bit field of authorized operations.
         """
+        ...
+
+    def allowed_on_some(self, call: Call, operation: str, resource_type: str) -> bool:
+        """Return True if there can be a resource of this type on which the principal of the call may do the operation
+        (Kafka's authorizeByResourceType)."""
         ...
 
 
@@ -74,6 +83,12 @@ def is_denied(broker: Services, call: Call, operation: str, *, logged: bool = Tr
     """Return True if the principal of the call may not do the operation on the cluster. False if the broker has no
     authorizer."""
     return bool(denied_names(broker, call, operation, "CLUSTER", [CLUSTER], logged=logged))
+
+
+def may_on_some(broker: Services, call: Call, operation: str, resource_type: str) -> bool:
+    """Return True if there can be a resource of this type on which the principal of the call may do the operation, and
+    if the broker has no authorizer."""
+    return broker.authorizer is None or broker.authorizer.allowed_on_some(call, operation, resource_type)
 
 
 def rights_of(broker: Services, call: Call) -> Hashable:
