@@ -8,6 +8,7 @@ it has read (or committed) up to these offsets.
 import itertools
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -22,7 +23,8 @@ from tests.cluster.history import Writer, name
 PADDING = "." + "x" * 60
 STALL_S = 60
 GIVES_UP_BROKERS = 0x020A0000  # the first librdkafka that gives up brokers that a response does not name
-_OUT_OF_RANGE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
+_OUT_OF_RANGE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)  # the second also of a truncation
+_TRUNCATION = "log truncation detected"
 COMMON: dict[str, str | int] = {
     "socket.timeout.ms": 5000,
     "reconnect.backoff.max.ms": 500,
@@ -151,10 +153,11 @@ def consume(options: dict[str, Any], history: Writer, commands: Commands) -> Non
     A consumer of librdkafka 2.16 can cease to connect to brokers after several were down at once. So if nothing has
     come for STALL_S after "finish", a new consumer reads on, and the history has the state of the old one. So it does
     after an offset that is out of range at a follower (KIP-392), which a move of replicas has emptied, but not at the
-    leader.
+    leader; and after a truncation that is none, see `is_no_truncation`.
     """
     statistics = Statistics()
     position = {(topic, p): 0 for topic, count in options["topics"].items() for p in range(count)}
+    epochs: dict[tuple[str, int], int] = {}  # leader epoch of the last record
     while not _reached(commands, position):
         consumer = _consumer(options, **statistics.settings)
         consumer.assign([TopicPartition(*key, offset) for key, offset in position.items()])
@@ -166,10 +169,14 @@ def consume(options: dict[str, Any], history: Writer, commands: Commands) -> Non
                 if error is None:
                     _saw(history, message)
                     position[key] = message.offset() + 1
+                    epochs[key] = message.leader_epoch()
                     stall.begin_again()
                 elif error.code() == KafkaError._PARTITION_EOF:
                     position[key] = message.offset()
-                elif error.code() in _OUT_OF_RANGE and _is_in_range(consumer, key, position[key]):
+                elif is_no_truncation(error, epochs.get(key)):
+                    history("no truncation", error=f"{error} {key[0]}-{key[1]} {position[key]}")
+                    refused = True
+                elif _is_out_of_range(error) and _is_in_range(consumer, key, position[key]):
                     history("out of range at a follower", error=f"{error} {key[0]}-{key[1]} {position[key]}")
                     refused = True
                 elif _fatal(error):
@@ -181,6 +188,22 @@ def consume(options: dict[str, Any], history: Writer, commands: Commands) -> Non
                 history("stalled", brokers=statistics.brokers)
                 break
         consumer.close()
+
+
+def is_no_truncation(error: KafkaError, epoch: int | None) -> bool:
+    """Return True if a consumer reports that its log was truncated after an earlier leader epoch than `epoch`, that of
+    the last record which it has read from the partition.
+
+    librdkafka (2.8 and 2.16) keeps the leader epoch of the last batch that it has received also if it skips the batch,
+    because all of its records are before the position. A late response to an earlier fetch has such batches. When the
+    leader changes next, librdkafka compares its position with the end of that earlier epoch.
+    """
+    found = re.search(rf"{_TRUNCATION} at .*?leader epoch (\d+)", str(error))
+    return found is not None and epoch is not None and int(found[1]) < epoch
+
+
+def _is_out_of_range(error: KafkaError) -> bool:
+    return error.code() in _OUT_OF_RANGE and _TRUNCATION not in str(error)
 
 
 def _is_in_range(consumer: Consumer, key: tuple[str, int], offset: int) -> bool:
@@ -235,11 +258,13 @@ def be_member(options: dict[str, Any], history: Writer, commands: Commands) -> N
     """
     statistics = Statistics()
     while _read_as_member(options, history, commands, statistics):
-        history("stalled", brokers=statistics.brokers)
+        pass
 
 
 def _read_as_member(options: dict[str, Any], history: Writer, commands: Commands, statistics: Statistics) -> bool:
-    """Read and commit as one member. Return True if the consumer has stalled, False at the end or after an error."""
+    """Read and commit as one member. Return True if another consumer has to continue, False at the end or after an
+    error."""
+    epochs: dict[tuple[str, int], int] = {}  # leader epoch of the last record
     ends: dict[tuple[str, int], int] = {}  # read, and not committed yet
 
     def assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -271,7 +296,12 @@ def _read_as_member(options: dict[str, Any], history: Writer, commands: Commands
             if error is None:
                 _saw(history, message)
                 ends[message.topic(), message.partition()] = message.offset() + 1
+                epochs[message.topic(), message.partition()] = message.leader_epoch()
                 stall.begin_again()
+            elif is_no_truncation(error, epochs.get((message.topic(), message.partition()))):
+                history("no truncation", error=f"{error} {message.topic()}-{message.partition()}")
+                consumer.close()
+                return True
             elif _fatal(error) and error.code() != KafkaError._MAX_POLL_EXCEEDED:
                 history("error", error=f"consume: {error}")
                 return False
@@ -295,6 +325,7 @@ def _read_as_member(options: dict[str, Any], history: Writer, commands: Commands
             if _reached(commands, reached):
                 consumer.close()
                 return False
+    history("stalled", brokers=statistics.brokers)
     consumer.close()
     return True
 

@@ -3,8 +3,12 @@
 import copy
 from typing import Any
 
+import pytest
+from confluent_kafka import KafkaError
+
 from tests.cluster.checker import End, Stored, check
 from tests.cluster.history import Event, History
+from tests.cluster.rdkafka_clients import is_no_truncation
 
 SOURCE, COPY = "in", "out"
 
@@ -248,3 +252,16 @@ def test_a_client_that_did_not_come_to_its_end() -> None:
     run = Run()
     del run.consumer.events[-1]
     run.finds("r did not come to its end")
+
+
+@pytest.mark.parametrize(("epoch_of_last_record", "expected"), [(2, True), (1, True), (0, False), (None, False)])
+def test_only_a_truncation_after_an_earlier_epoch_than_that_of_the_last_record_is_none(
+    epoch_of_last_record: int | None, expected: bool
+) -> None:
+    text = (  # librdkafka 2.16's, for batches before its position in a response
+        "Partition log truncation detected at offset 10 (leader epoch 0): broker end offset is 5 (offset leader epoch "
+        "0). Reset to INVALID.: Local: Partition log truncation detected (broker 1001)"
+    )
+    assert is_no_truncation(KafkaError(KafkaError._AUTO_OFFSET_RESET, text), epoch_of_last_record) is expected
+    out_of_range = KafkaError(KafkaError._AUTO_OFFSET_RESET, "fetch failed at offset 10 (leader epoch 0)")
+    assert not is_no_truncation(out_of_range, epoch_of_last_record)
