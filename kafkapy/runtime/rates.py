@@ -1,7 +1,8 @@
-"""The rate of what has happened, and how long to wait until it is back within a limit, as Apache Kafka computes them.
+"""The arithmetic of quotas: a rate over windows, a token bucket, and how long a client is throttled.
 
-All functions are of values and times that the caller gives: nothing here reads a clock or takes a lock. Sources: Rate,
-WindowedSum and SampledStat of Kafka's clients, and QuotaUtils.
+Pure functions of the recorded values and the times in ms that are passed in. For the same values and times, the results
+are those of Kafka to the millisecond (tests/data/quotas compares them). Sources: Rate, SampledStat, TokenBucket and
+QuotaUtils of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+UNLIMITED = float((1 << 63) - 1)  # the limit that stands for no limit, as in Kafka
 LONGEST_MS = (1 << 31) - 1  # throttle_time_ms is an int32
 
 
@@ -20,77 +22,126 @@ class Windows(NamedTuple):
 
 
 class Rate:
-    """The rate per second of recorded values over the last samples.
+    """The rate per second of recorded values.
 
-    The values of one window are summed up in one sample. Times are milliseconds that never go back.
+    A sample is [sum, begin, last record]. It is complete after one window, and forgotten when its last record is older
+    than all windows together. Not safe for use by several threads at a time.
     """
 
-    __slots__ = ("_current", "_lasts", "_sample_ms", "_samples", "_starts", "_sums")
+    __slots__ = ("_at", "_expires", "_least_s", "_samples", "_total", "_windows")
 
     def __init__(self, windows: Windows) -> None:
-        self._samples, self._sample_ms = windows
-        # By sample: the sum of its values, when the sample began, and when its last value was recorded. There is one
-        # sample more than windows, because a sample that overlaps the window counts as a whole.
-        self._sums: list[float] = []
-        self._starts: list[int] = []
-        self._lasts: list[int] = []
-        self._current = 0
+        self._windows = windows
+        self._least_s = (windows.number - 1) * windows.ms / 1000 * (1 - 1e-9)  # a bit less, for errors of rounding
+        self._samples: list[list[float]] = []
+        self._at = 0  # the present sample
+        self._total = 0.0  # of all samples, except for errors of rounding
+        self._expires = math.inf  # no sample is forgotten before this time
 
-    def record(self, value: float, now_ms: int) -> None:
-        """Add `value` to the present sample, and begin a new sample first if the present one is complete."""
-        if not self._starts:
-            self._add_sample(now_ms)
-        elif now_ms - self._starts[self._current] >= self._sample_ms:
-            self._current = (self._current + 1) % (self._samples + 1)
-            if self._current == len(self._starts):
-                self._add_sample(now_ms)
-            else:
-                self._reset(self._current, now_ms)
-        self._sums[self._current] += value
-        self._lasts[self._current] = now_ms
+    def record(self, value: float, now: int) -> None:
+        """Add `value` to the present sample, or to a new one if that is complete."""
+        if not self._samples:
+            self._begin(now)
+        sample = self._samples[self._at]
+        if now - sample[1] >= self._windows.ms:
+            sample = self._next(now)
+        sample[0] += value
+        sample[2] = now
+        self._total += value
 
-    def measure(self, now_ms: int) -> float:
+    def _begin(self, now: int) -> None:
+        self._samples.append([0.0, now, now])
+        self._expires = now + self._windows.number * self._windows.ms
+
+    def _next(self, now: int) -> list[float]:
+        # One sample more than the windows: the oldest may have begun before the windows and overlap them.
+        self._at = (self._at + 1) % (self._windows.number + 1)
+        if self._at == len(self._samples):
+            self._samples.append([0.0, now, now])
+        else:
+            self._samples[self._at][:] = 0.0, now, now
+        self._total = sum(sample[0] for sample in self._samples)
+        return self._samples[self._at]
+
+    def _forget_old(self, now: int) -> None:
+        if now < self._expires:
+            return
+        age = self._windows.number * self._windows.ms
+        for sample in self._samples:
+            if now - sample[2] >= age:
+                sample[:] = 0.0, now, now
+        self._expires = min(sample[2] for sample in self._samples) + age
+        self._total = sum(sample[0] for sample in self._samples)
+
+    def measure(self, now: int) -> float:
         """Return the rate per second at this time."""
-        window_ms = self.window_ms(now_ms)
-        return sum(self._sums) / (window_ms / 1000)
+        size = self.window_ms(now)
+        total = 0.0
+        for sample in self._samples:  # not sum(), whose result may differ from Java's in the last digit
+            total += sample[0]
+        return total / (size / 1000)
 
-    def window_ms(self, now_ms: int) -> int:
-        """Return the milliseconds over which `measure` takes the rate at this time.
-
-        That is the time since the oldest sample began, and at least all windows but one: a rate that is taken over less
-        would be very high just after the first value.
-        """
-        self._expire(now_ms)
-        elapsed = now_ms - min(self._starts) if self._starts else 0
-        missing = self._samples - 1 - elapsed // self._sample_ms
+    def window_ms(self, now: int) -> int:
+        """Return the milliseconds over which the rate is taken: since the oldest sample began, but at least all windows
+        without the present one. So a new client may use a whole set of windows at once."""
+        self._forget_old(now)
+        if not self._samples:
+            self._begin(now)
+        elapsed = now - int(min(sample[1] for sample in self._samples))
+        missing = self._windows.number - 1 - elapsed // self._windows.ms
         if missing > 0:
-            elapsed += missing * self._sample_ms
+            elapsed += missing * self._windows.ms
         return max(elapsed, 1)
 
-    def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """Return for how many milliseconds nothing may be recorded until the rate is within `limit`; 0 if it already
-        is.
+    def may_exceed(self, limit: float, more: float = 0.0) -> bool:
+        """Return False if the rate is certainly not above `limit` after `more` is recorded. Cheaper than `measure`."""
+        return self._total + more > limit * self._least_s
 
-        With the rate O over a window of W milliseconds and the limit T, that is the X with O * W / (W + X) = T.
-        """
-        rate = self.measure(now_ms)
+    def throttle_ms(self, limit: float, now: int) -> int:
+        """Return how long nothing must be recorded until the rate is `limit`. 0 if it is not exceeded."""
+        self._forget_old(now)
+        if not self.may_exceed(limit):
+            return 0
+        rate = self.measure(now)
         if rate <= limit:
             return 0
-        return _rounded((rate - limit) / limit * self.window_ms(now_ms)) if limit else LONGEST_MS
+        return _rounded((rate - limit) / limit * self.window_ms(now)) if limit else LONGEST_MS
 
-    def _expire(self, now_ms: int) -> None:
-        for index, last in enumerate(self._lasts):
-            if now_ms - last >= self._samples * self._sample_ms:
-                self._reset(index, now_ms)
 
-    def _add_sample(self, now_ms: int) -> None:
-        self._sums.append(0.0)
-        self._starts.append(now_ms)
-        self._lasts.append(now_ms)
+class TokenBucket:
+    """Tokens that are refilled at `limit` per second, up to what all windows together allow.
 
-    def _reset(self, index: int, now_ms: int) -> None:
-        self._sums[index] = 0.0
-        self._starts[index] = self._lasts[index] = now_ms
+    It begins full. Recording may take more tokens than there are; the next ones have to wait until none is missing.
+    Not safe for use by several threads at a time.
+    """
+
+    __slots__ = ("_seconds", "_tokens", "_updated")
+
+    def __init__(self, windows: Windows) -> None:
+        self._seconds = windows.number * (windows.ms / 1000)
+        self._tokens = 0.0
+        self._updated: int | None = None
+
+    def count(self, limit: float, now: int) -> float:
+        """Return the number of tokens at this time; negative if more were taken than there were."""
+        burst = self._seconds * limit
+        if self._updated is None:
+            self._tokens = burst
+        else:
+            self._tokens = min(burst, self._tokens + limit * ((now - self._updated) / 1000))
+        self._updated = now
+        return self._tokens
+
+    def record(self, value: float, limit: float, now: int) -> None:
+        """Take `value` tokens."""
+        self._tokens = min(self._seconds * limit, self.count(limit, now) - value)
+
+    def throttle_ms(self, limit: float, now: int) -> int:
+        """Return how long to wait until no token is missing. 0 if none is."""
+        tokens = self.count(limit, now)
+        if tokens >= 0:
+            return 0
+        return _rounded(-tokens / limit * 1000) if limit else LONGEST_MS
 
 
 def _rounded(ms: float) -> int:

@@ -1,0 +1,130 @@
+"""What clients have used of a quota: a bucket for each user, client id or pair that shares the quota.
+
+Client ids are free text, so the number of buckets has a bound. A bucket that was not used for an hour is removed, as
+Kafka's sensors are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+from kafkapy.runtime.rates import UNLIMITED, Rate, TokenBucket, Windows
+from kafkapy.server.quotas.levels import Pair
+
+MOST = 10_000  # buckets of one kind of quota
+EXPIRY_MS = 3_600_000
+STATISTICS = Windows(2, 30_000)  # of what is only shown: Kafka's metrics.num.samples and metrics.sample.window.ms
+
+
+class Bucket:
+    """What the clients that share a quota have used of it. Any thread may call the methods."""
+
+    __slots__ = ("_throttle_times", "_throttles", "last_ms", "limit", "lock", "rate", "shares", "tokens")
+
+    def __init__(self, shares: Pair, windows: Windows, *, of_tokens: bool) -> None:
+        self.shares = shares
+        self.limit = UNLIMITED
+        self.last_ms = 0  # when it was last used
+        self.lock = threading.Lock()
+        self.rate = Rate(STATISTICS if of_tokens else windows)
+        self.tokens = TokenBucket(windows) if of_tokens else None
+        self._throttle_times: Rate | None = None
+        self._throttles: Rate | None = None
+
+    def record(self, value: float, now: int) -> int:
+        """Count `value`. Return for how many ms the client is throttled, 0 if the quota is not exceeded."""
+        with self.lock:
+            self.last_ms = now
+            self.rate.record(value, now)
+            return self.rate.throttle_ms(self.limit, now)
+
+    def add(self, value: float, now: int) -> None:
+        """Count `value`, which may be negative to take back what was counted, without a look at the limit."""
+        with self.lock:
+            self.last_ms = now
+            self.rate.record(value, now)
+
+    def may_exceed(self, more: float) -> bool:
+        """Return False if the quota will certainly not be exceeded after `more` is counted."""
+        return self.rate.may_exceed(self.limit, more)
+
+    def take(self, tokens: float, now: int, *, strict: bool) -> tuple[bool, int]:
+        """Take tokens. Return whether they were taken, and for how many ms the client is throttled.
+
+        A `strict` quota takes tokens only if none is missing; then the client is not throttled, even if some are
+        missing afterwards. Other quotas always take them.
+        """
+        assert self.tokens is not None
+        with self.lock:
+            self.last_ms = now
+            if strict and self.tokens.count(self.limit, now) < 0:
+                return False, self.tokens.throttle_ms(self.limit, now)
+            self.rate.record(tokens, now)
+            self.tokens.record(tokens, self.limit, now)
+            return True, 0 if strict else self.tokens.throttle_ms(self.limit, now)
+
+    def used(self, now: int) -> float:
+        """Return the present rate, for tokens the number of those that are left."""
+        with self.lock:
+            return self.rate.measure(now) if self.tokens is None else self.tokens.count(self.limit, now)
+
+    def throttled(self, ms: int, now: int) -> None:
+        """Remember that a client was throttled for this time, for the metrics."""
+        with self.lock:
+            if self._throttle_times is None or self._throttles is None:
+                self._throttle_times, self._throttles = Rate(STATISTICS), Rate(STATISTICS)
+            self._throttle_times.record(ms, now)
+            self._throttles.record(1, now)
+
+    def mean_throttle_ms(self, now: int) -> float | None:
+        """Return the mean of the throttle times in the last samples, None if there is none."""
+        with self.lock:
+            if self._throttle_times is None or self._throttles is None:
+                return None
+            count = self._throttles.measure(now)
+            return self._throttle_times.measure(now) / count if count else None
+
+
+class Buckets:
+    """The buckets of one kind of quota, at most `most`. The caller's lock protects them.
+
+    `on_removed` is called when buckets were removed: what refers to them must look them up again.
+    """
+
+    def __init__(self, make: Callable[[Pair], Bucket], on_removed: Callable[[], object], most: int = MOST) -> None:
+        self._make = make
+        self._on_removed = on_removed
+        self._most = most
+        self._buckets: dict[Pair, Bucket] = {}
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def __iter__(self) -> Iterator[Bucket]:
+        return iter(list(self._buckets.values()))
+
+    def find(self, shares: Pair) -> Bucket | None:
+        return self._buckets.get(shares)
+
+    def get(self, shares: Pair, now: int) -> Bucket:
+        """Return the bucket of those who share a quota. It is created if there is none; if there are too many, those
+        that were not used for the longest time are removed, many at a time so that this is rarely done."""
+        bucket = self._buckets.get(shares)
+        if bucket is None:
+            if len(self._buckets) >= self._most:
+                oldest = sorted(self._buckets.values(), key=lambda one: one.last_ms)
+                self._remove(oldest[: max(1, self._most // 10)])
+            bucket = self._buckets[shares] = self._make(shares)
+            bucket.last_ms = now
+        return bucket
+
+    def expire(self, now: int) -> None:
+        """Remove the buckets that were not used for an hour."""
+        self._remove([one for one in self._buckets.values() if now - one.last_ms > EXPIRY_MS])
+
+    def _remove(self, buckets: list[Bucket]) -> None:
+        for bucket in buckets:
+            del self._buckets[bucket.shares]
+        if buckets:
+            self._on_removed()
