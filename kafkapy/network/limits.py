@@ -1,4 +1,5 @@
-"""Connection limits for the broker, for each listener and for each client address, like Kafka's ConnectionQuotas.
+"""Limits of open connections for the broker, for each listener and for each client address, like Kafka's
+ConnectionQuotas. Limits of new connections per second are in `connection_rates`.
 
 At `max.connections`, or at a listener's own limit, new connections wait in the listen queue until another connection
 closes. If there are several listeners, the inter-broker listener may exceed `max.connections`: then the connection of
@@ -13,6 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 
+from kafkapy.network.connection_rates import ConnectionRates
 from kafkapy.network.settings import UNLIMITED, Listener, NetworkSettings
 
 log = logging.getLogger(__name__)
@@ -25,6 +27,7 @@ class ConnectionLimits:
         self._lock = threading.Lock()
         self._protected = settings.inter_broker_listener if len(listeners) > 1 else None
         self._by_listener = {listener.name: 0 for listener in listeners}
+        self.rates = ConnectionRates(settings, self._by_listener, self._protected)
         self._by_address: dict[str, int] = {}
         self._per_listener = dict(settings.max_connections_per_listener)
         self._overrides = _resolved(settings.max_connections_per_ip_overrides)
@@ -48,10 +51,10 @@ class ConnectionLimits:
         """Change the given limits of a running broker; None leaves a limit as it is.
 
         Open connections above a new limit stay open, with one exception: if there are more connections than
-        `max_connections`, the processors close those that were idle longest. Raises ValueError if a host name in
-        `overrides` does not resolve.
+        `max_connections`, the processors close those that were idle longest. A host in `overrides` whose name does not
+        resolve is logged and left out.
         """
-        resolved = None if overrides is None else _resolved(overrides)
+        resolved = None if overrides is None else _resolved(overrides, strict=False)
         with self._lock:
             if max_connections is not None:
                 self._most = max_connections
@@ -113,20 +116,22 @@ class ConnectionLimits:
         return self._by_listener[listener]
 
 
-def _resolved(overrides: Mapping[str, int]) -> dict[str, int]:
+def _resolved(overrides: Mapping[str, int], *, strict: bool = True) -> dict[str, int]:
     """Return the limits in `overrides` by IP address instead of host name, as Kafka does.
 
-    A host name with several addresses gives the limit to each of them. Raises ValueError, with the host name in the
-    message, if a host name does not resolve.
+    A host name with several addresses gives the limit to each of them. One that does not resolve raises ValueError,
+    with the host name in the message; it is logged and left out if not `strict`.
     """
     limits: dict[str, int] = {}
     for host, limit in overrides.items():
         try:
             found = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
         except OSError as error:
-            raise ValueError(
-                f"max.connections.per.ip.overrides: the host {host!r} does not resolve: {error}"
-            ) from error
+            problem = f"max.connections.per.ip.overrides: the host {host!r} does not resolve: {error}"
+            if strict:
+                raise ValueError(problem) from error
+            log.error(problem)
+            continue
         for *_, address in found:
             limits[str(address[0])] = limit
     return limits

@@ -9,12 +9,11 @@ the other. A Prepare function (see `kafkapy.network.transports`) begins the logi
 from __future__ import annotations
 
 import logging
-import threading
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from kafkapy.network.metrics import METRICS
 from kafkapy.runtime.counters import LabelledCounters
+from kafkapy.runtime.line_limit import LineLimit
 
 if TYPE_CHECKING:
     from kafkapy.network.connection import Connection
@@ -28,8 +27,6 @@ TLS = "TLS"  # the mechanism of a login that is only a TLS handshake
 # The stages of a login, for log lines.
 HANDSHAKE = "the TLS handshake"
 LOGIN = "the login"
-LINES_OF_AN_ADDRESS = 3  # log lines a second
-LINES = 20  # log lines a second, of all addresses together
 
 _SUCCEEDED = METRICS["network_authentications"]
 _FAILED = METRICS["network_authentication_failures"]
@@ -37,19 +34,11 @@ _SILENT = METRICS["network_connections_without_data"]
 
 
 class LoginCounts:
-    """Counts the logins of all listeners, and logs those that failed. For all threads.
-
-    At most LINES_OF_AN_ADDRESS lines a second are logged for each peer address, and LINES for all. The next line tells
-    how many failures were not logged.
-    """
+    """Counts the logins of all listeners, and logs those that failed, with few lines a second. For all threads."""
 
     def __init__(self, counters: Registry, clock: Clock) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
         self._counts = LabelledCounters(counters, [_SUCCEEDED, _FAILED, _SILENT])
-        self._second = -1
-        self._lines: Counter[str] = Counter()  # logged in this second, by address
-        self._left_out = 0
+        self._lines = LineLimit(clock)
 
     def succeeded(self, listener: str, mechanism: str) -> None:
         self._counts.add(_SUCCEEDED, listener, mechanism)
@@ -65,19 +54,9 @@ class LoginCounts:
 
     def warn(self, conn: Connection, what: str, reason: str) -> None:
         """Log a warning about a peer that may cause many of them, unless there were too many in this second."""
-        with self._lock:
-            second = int(self._clock.monotonic())
-            if second != self._second:
-                self._second = second
-                self._lines.clear()
-            address = conn.peer[0]
-            if self._lines[address] >= LINES_OF_AN_ADDRESS or self._lines.total() >= LINES:
-                self._left_out += 1
-                return
-            self._lines[address] += 1
-            left_out, self._left_out = self._left_out, 0
-        more = f" ({left_out} such lines were left out)" if left_out else ""
-        log.warning("%s: %s%s", what, reason, more, extra=conn.who)
+        left_out = self._lines.admit(conn.peer[0])
+        if left_out is not None:
+            log.warning("%s: %s%s", what, reason, left_out, extra=conn.who)
 
 
 class Login:

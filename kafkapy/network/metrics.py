@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from kafkapy.runtime.counters import Metric, Registry, metric_table
 
 if TYPE_CHECKING:
+    from kafkapy.network.connection_rates import ConnectionRates
     from kafkapy.network.limits import ConnectionLimits
     from kafkapy.network.processor import Processor
     from kafkapy.network.settings import Listener
+    from kafkapy.runtime.clock import Clock
 
 _SOCKET_SERVER = "kafka.server:type=socket-server-metrics"
 
@@ -24,9 +26,30 @@ METRICS = metric_table(
     Metric("network_connections_rejected", "counter", (),
            "Connections that were closed at once because their address had reached its limit "
            "(max.connections.per.ip)."),
+    Metric("network_connection_rate", "gauge", ("listener",),
+           "New connections per second of a listener, as max.connection.creation.rate limits them.",
+           f"{_SOCKET_SERVER}: connection-accept-rate"),
+    Metric("network_broker_connection_rate", "gauge", (),
+           "New connections per second of all listeners that the broker's max.connection.creation.rate limits.",
+           f"{_SOCKET_SERVER}: broker-connection-accept-rate"),
+    Metric("network_address_connection_rate", "gauge", ("address",),
+           "New connections per second of an address with a limit (connection_creation_rate), of the 20 addresses "
+           "that connect most often.",
+           f"{_SOCKET_SERVER}: connection-accept-rate"),
+    Metric("network_connections_delayed", "counter", ("listener",),
+           "New connections that had to wait because of max.connection.creation.rate."),
+    Metric("network_connection_delay_seconds", "counter", ("listener",),
+           "How long these connections had to wait, in all.",
+           f"{_SOCKET_SERVER}: connection-accept-throttle-time"),
+    Metric("network_connections_throttled", "counter", ("listener",),
+           "Connections that were not served because their address opens too many per second "
+           "(connection_creation_rate)."),
+    Metric("network_connection_throttle_seconds", "counter", ("listener",),
+           "After how long these connections were closed, in all.",
+           f"{_SOCKET_SERVER}: ip-connection-accept-throttle-time"),
     Metric("network_acceptor_pauses", "counter", (),
            "Times that the acceptor stopped accepting on a listener because a connection limit was reached or the "
-           "process ran out of descriptors."),
+           "process ran out of descriptors.", "kafka.network:type=Acceptor,name=AcceptorBlockedPercent"),
     Metric("network_bytes_in", "counter", ("processor",), "Bytes received.", f"{_SOCKET_SERVER}: incoming-byte-total"),
     Metric("network_bytes_out", "counter", ("processor",), "Bytes sent.", f"{_SOCKET_SERVER}: outgoing-byte-total"),
     Metric("network_frames_in", "counter", ("processor",), "Requests received."),
@@ -51,6 +74,9 @@ METRICS = metric_table(
     Metric("network_buffer_bytes", "gauge", ("processor",), "Memory of receive buffers that are kept for reuse."),
 )  # fmt: skip
 
+_OF_RATES = ("network_connection_rate", "network_broker_connection_rate", "network_address_connection_rate")
+_MOST_ADDRESSES = 20
+
 _OF_PROCESSOR = {
     "network_bytes_in": "bytes_in",
     "network_bytes_out": "bytes_out",
@@ -66,11 +92,30 @@ _OF_PROCESSOR = {
 
 
 def register(
-    counters: Registry, listeners: Sequence[Listener], limits: ConnectionLimits, processors: Sequence[Processor]
+    counters: Registry,
+    listeners: Sequence[Listener],
+    limits: ConnectionLimits,
+    processors: Sequence[Processor],
+    clock: Clock,
 ) -> None:
     """Register the metrics that are read from `limits` and the processors. The acceptor registers its own metrics."""
     for listener in listeners:
         counters.register(METRICS["network_connections"], partial(limits.count, listener.name), listener.name)
+    counters.register_reader(
+        [METRICS[name] for name in _OF_RATES], partial(_rates, limits.rates, [one.name for one in listeners], clock)
+    )
     for processor in processors:
         for name, attribute in _OF_PROCESSOR.items():
             counters.register(METRICS[name], partial(attrgetter(attribute), processor), str(processor.index))
+
+
+def _rates(
+    rates: ConnectionRates, listeners: Sequence[str], clock: Clock
+) -> Iterator[tuple[Metric, tuple[str, ...], float]]:
+    of_listener, of_broker, of_address = (METRICS[name] for name in _OF_RATES)
+    now_ms = int(clock.monotonic() * 1000)
+    for name in listeners:
+        yield of_listener, (name,), rates.of_listener(name, now_ms)
+    yield of_broker, (), rates.of_broker(now_ms)
+    for address, rate in rates.of_addresses(now_ms, _MOST_ADDRESSES):
+        yield of_address, (address,), rate

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kafkapy.runtime.addresses import host_port
+from kafkapy.runtime.rates import Windows
 
 UNLIMITED = 2_147_483_647
 _NONE: Mapping[str, int] = MappingProxyType({})
@@ -46,6 +47,9 @@ class NetworkSettings(NamedTuple):
     max_connections_per_listener: Mapping[str, int] = _NONE
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = _NONE
+    max_connection_creation_rate: int = UNLIMITED  # a second
+    max_connection_creation_rate_per_listener: Mapping[str, int] = _NONE
+    quota_windows: Windows = Windows()  # of the rates of new connections
     connections_max_idle_ms: int = 600_000  # negative: never
     # This listener may exceed max_connections; then the connection of another listener that was idle longest is closed.
     inter_broker_listener: str | None = None

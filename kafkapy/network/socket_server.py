@@ -81,7 +81,8 @@ class SocketServer:
         self._sockets: list[tuple[Listener, socket.socket]] = []
         self._acceptor: Acceptor | None = None
         self._running: list[Processor] = []
-        metrics.register(counters, self._listeners, self.limits, self._processors)
+        self._clock = clock
+        metrics.register(counters, self._listeners, self.limits, self._processors, clock)
 
     def bind(self) -> dict[str, int]:
         """Open the sockets of all listeners, and return their ports by listener name.
@@ -108,7 +109,9 @@ class SocketServer:
         for processor in self._processors:
             processor.start()
             self._running.append(processor)
-        self._acceptor = Acceptor(self._sockets, self._processors, self.limits, self._settings, self._counters)
+        self._acceptor = Acceptor(
+            self._sockets, self._processors, self.limits, self._settings, self._counters, self._clock
+        )
         self._acceptor.start()
         for listener, sock in self._sockets:
             log.info("listening", extra=fields(listener=listener.name, address=_shown(sock)))

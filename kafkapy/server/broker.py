@@ -47,6 +47,7 @@ from kafkapy.server.config.apply import (
     cleaner_settings,
     log_settings,
     network_settings,
+    of_listeners,
     replication_throttles,
     throttle_limits,
 )
@@ -182,6 +183,7 @@ class BrokerServer:
         logs.defaults = services.config.log_config
         logs.compaction.configure(cleaner_settings(services.config))
         self._network = network = self._make_network()
+        services.connection_rates = network.limits.rates
         services.peers = Peers(services, network)
         services.cache.on_controller_replaced = services.peers.forget_controller
         ports = network.bind()  # before the logs are loaded, so that a port in use is reported at once
@@ -450,6 +452,10 @@ class BrokerServer:
             max_connections=config.max_connections,
             max_connections_per_ip=config.max_connections_per_ip,
             overrides=config.max_connections_per_ip_overrides,
+            per_listener=of_listeners(config, "max.connections"),
+        )
+        self._network.limits.rates.set_limits(
+            config["max.connection.creation.rate"], of_listeners(config, "max.connection.creation.rate")
         )
         self.reload_stores()
         if self.services.logins is not None:

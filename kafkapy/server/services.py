@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kafkapy.metadata.producer_ids import ProducerIds
     from kafkapy.metadata.topics import TopicRegistry
     from kafkapy.metadata.users import UserRegistry
+    from kafkapy.network.connection_rates import ConnectionRates
     from kafkapy.replica.log_dir_moves import LogDirMoves
     from kafkapy.replica.manager import ReplicaManager
     from kafkapy.replica.markers import MarkerWriter
@@ -55,6 +56,7 @@ class Services:
     cluster_pool: DiskPool
     config: BrokerConfig  # replaced by each change of dynamic settings
     configs: ConfigRegistry
+    connection_rates: ConnectionRates
     consumer_offsets: ConsumerOffsets
     controller_pool: DiskPool
     controller: Controller  # replaced when this broker becomes or ceases to be the controller

@@ -4,6 +4,7 @@ import pytest
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.tree import wait
+from kafkapy.network.settings import UNLIMITED
 from kafkapy.protocol.apis import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from kafkapy.server.config.alter import DELETE, SET, broker_operations
 from kafkapy.server.config.broker_config import BrokerConfig
@@ -24,6 +25,33 @@ def test_dynamic_settings_apply_again_after_a_restart(tmp_path):
     assert server._network.limits._most == 3
     assert server.services.log_manager.defaults.segment_bytes == 5000
     server.stop()
+
+
+def test_limits_of_connections_can_be_changed_for_one_listener(tmp_path):
+    server = start_broker(tmp_path, broker_id=0, **{"listener.name.plaintext.max.connections": 7})
+    try:
+        limits = server._network.limits
+        assert limits._per_listener == {"PLAINTEXT": 7}
+        set_for_all(
+            server,
+            {
+                "max.connections": "9",
+                "max.connection.creation.rate": "50",
+                "listener.name.plaintext.max.connection.creation.rate": "20",
+                "max.connections.per.ip": "5",
+                "max.connections.per.ip.overrides": "no.such.host.invalid:1,127.0.0.1:6",
+            },
+        )
+        assert (limits._most, limits._per_listener) == (9, {"PLAINTEXT": 7})
+        assert (limits.rates._limit, limits.rates._per_listener) == (50, {"PLAINTEXT": 20})
+        assert (limits.limit_of("127.0.0.1"), limits.limit_of("127.0.0.2")) == (6, 5)
+        for name in ("max.connections", "listener.name.plaintext.max.connection.creation.rate"):
+            with pytest.raises(KafkaError, match="must be at least 1 while the broker runs"):
+                set_for_all(server, {name: "0"})
+        set_for_all(server, {})
+        assert limits.rates._limit == limits.rates._per_listener["PLAINTEXT"] == UNLIMITED
+    finally:
+        server.stop()
 
 
 OFF = {"transaction.partition.verification.enable": "false"}

@@ -46,6 +46,7 @@ def test_a_broker_serves_the_metrics_of_its_tables_and_no_others(tmp_path):
         **stores,
     )
     try:
+        server.services.connection_rates.set_address_limits(1000, {})
         plain, secured, with_login = server.bootstrap_servers.split(",")
         end_sessions(with_login)
         for sent in (b"", b"no TLS", None):

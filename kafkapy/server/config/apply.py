@@ -15,6 +15,7 @@ from kafkapy.network.settings import NetworkSettings
 from kafkapy.replica.throttles import ReplicationThrottles
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.runtime.descriptors import half_of_the_descriptors
+from kafkapy.runtime.rates import Windows
 from kafkapy.server.config.keys import DYNAMIC_ONLY_KEYS
 
 if TYPE_CHECKING:
@@ -99,8 +100,12 @@ def network_settings(config: BrokerConfig) -> NetworkSettings:
         socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
         socket_listen_backlog_size=config.socket_listen_backlog_size,
         max_connections=config.max_connections,
+        max_connections_per_listener=of_listeners(config, "max.connections"),
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=config.max_connections_per_ip_overrides,
+        max_connection_creation_rate=config["max.connection.creation.rate"],
+        max_connection_creation_rate_per_listener=of_listeners(config, "max.connection.creation.rate"),
+        quota_windows=quota_windows(config),
         connections_max_idle_ms=config.connections_max_idle_ms,
         inter_broker_listener=config.inter_broker_listener,
         authentication_timeout_ms=config["kafkapy.authentication.timeout.ms"],
@@ -109,6 +114,16 @@ def network_settings(config: BrokerConfig) -> NetworkSettings:
         read_ahead_bytes=config.kafkapy_read_ahead_bytes,
         read_ahead_max_bytes=config.kafkapy_read_ahead_max_bytes,
     )
+
+
+def of_listeners(config: BrokerConfig, name: str) -> dict[str, int]:
+    """Return the value of a setting for each listener."""
+    return {listener.name: config.of_listener(listener.name, name) for listener in config.listeners}
+
+
+def quota_windows(config: BrokerConfig) -> Windows:
+    """Return over what quotas of clients and rates of new connections are taken."""
+    return Windows(config["quota.window.num"], config["quota.window.size.seconds"] * 1000)
 
 
 def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:

@@ -27,8 +27,15 @@ from kafkapy.server.config.keys import (
 from kafkapy.server.config.listeners import Listener, parse_listeners, parse_per_ip, parse_protocol_map
 from kafkapy.server.config.properties import PropertiesError, load_properties
 
-# Settings that can be set for one listener begin with one of these. Others have no effect with a listener's prefix.
-EFFECTIVE_PER_LISTENER = ("ssl.", "sasl.", "connections.max.reauth.ms", "principal.builder.class")
+# Settings that can be set for one listener. Others have no effect with a listener's prefix.
+EFFECTIVE_PER_LISTENER = frozenset(
+    {
+        "connections.max.reauth.ms",
+        "max.connection.creation.rate",
+        "max.connections",
+        "principal.builder.class",
+    }
+)
 
 __all__ = ["BrokerConfig", "ConfigError", "PropertiesError"]
 
@@ -174,7 +181,7 @@ class BrokerConfig:
         value = key.parse(text)
         if base is None and name in BROKER_KEYS:
             self.values[name] = value
-        if not key.effect or (base is not None and not base.startswith(EFFECTIVE_PER_LISTENER)):
+        if not key.effect or (base is not None and not has_effect_per_listener(base)):
             self.inert.append(name)
 
     def _derive(self) -> None:
@@ -209,6 +216,11 @@ class BrokerConfig:
     def __repr__(self) -> str:
         settings = {name: shown(name, text) for name, text in self._given.items()}
         return f"BrokerConfig({settings!r})"
+
+
+def has_effect_per_listener(name: str) -> bool:
+    """Return True if a setting has an effect with a listener's prefix."""
+    return name in EFFECTIVE_PER_LISTENER or name.startswith(("ssl.", "sasl."))
 
 
 _ATTRIBUTES = tuple(BrokerConfig.__annotations__)

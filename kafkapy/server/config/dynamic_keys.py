@@ -28,7 +28,8 @@ _PER_LISTENER = frozenset(
         "ssl.truststore.type",
     }
 )
-_LISTENER_DEFAULTS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+_CONNECTION_LIMITS = frozenset({"max.connections", "max.connection.creation.rate"})
+_LISTENER_DEFAULTS = _CONNECTION_LIMITS | {"num.network.threads"}
 _THREAD_POOLS = (
     "background.threads",
     "log.cleaner.threads",
@@ -72,9 +73,11 @@ def problem(name: str, text: str, *, per_broker: bool) -> str | None:
     if key.sensitive and not per_broker:
         return "is a password, which can only be set for one broker; name the broker"
     try:
-        key.parse(text)
+        value = key.parse(text)
     except ConfigError as error:
         return error.rule
+    if key.name in _CONNECTION_LIMITS and value < 1:
+        return "must be at least 1 while the broker runs"
     return None
 
 

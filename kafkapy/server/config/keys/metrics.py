@@ -18,6 +18,6 @@ ROWS: tuple[Row, ...] = (
     ("metrics.sample.window.ms", T.LONG, 30000, Range(1), LOW, "", "Length of one sample of a metric."),
     ("telemetry.max.bytes", T.INT, 1048576, Range(1), LOW, "", "Largest batch of metrics that a client may push."),
     ("client.quota.callback.class", T.CLASS, None, None, LOW, "", "Java class that decides client quotas."),
-    ("quota.window.num", T.INT, 11, Range(1), LOW, "", "Samples kept for client quotas."),
-    ("quota.window.size.seconds", T.INT, 1, Range(1), LOW, "", "Length of one sample for client quotas."),
+    ("quota.window.num", T.INT, 11, Range(1), LOW, "E", "Samples kept for client quotas."),
+    ("quota.window.size.seconds", T.INT, 1, Range(1), LOW, "E", "Length of one sample for client quotas."),
 )  # fmt: skip
