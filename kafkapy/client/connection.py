@@ -2,7 +2,6 @@
 
 import errno
 import math
-import random
 import select
 import socket
 import struct
@@ -37,6 +36,7 @@ from kafkapy.protocol.apis import (
 )
 from kafkapy.protocol.headers import read_response_header, request_frame
 from kafkapy.runtime.addresses import host_port
+from kafkapy.security.sasl.relogin import next_login_s
 from kafkapy.version import VERSION
 
 LARGEST_FRAME = 1 << 30  # a larger size is no Kafka frame: "HTTP" read as a size is 1.2 GB
@@ -280,10 +280,7 @@ class Connection:
         return encrypted
 
     def _log_in(self) -> None:
-        """Log in, or log in again. If that fails, close the connection.
-
-        As in Kafka's clients, the next login comes after 85 to 95 % of the session.
-        """
+        """Log in, or log in again. If that fails, close the connection."""
         self._log_in_at = math.inf
         try:
             lifetime_ms = log_in(self, self._security.mechanism(self._host))
@@ -291,7 +288,7 @@ class Connection:
             self.close()
             raise
         if lifetime_ms > 0:
-            self._log_in_at = time.monotonic() + lifetime_ms / 1000 * random.uniform(0.85, 0.95)
+            self._log_in_at = time.monotonic() + next_login_s(lifetime_ms / 1000)
 
     def exchange(self, api: Api, request: Any) -> Any:
         """Send a request of a login, and return its response. Earlier responses are kept for `receive`."""

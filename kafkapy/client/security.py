@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.client.errors import BadSecuritySettings, UnsupportedByBroker
 from kafkapy.client.properties import ClientProperties, is_security
+from kafkapy.security.sasl.errors import MECHANISMS
 
 if TYPE_CHECKING:
     import ssl
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from kafkapy.security.sasl.client import ClientMechanism
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 _TLS = frozenset(
     """

@@ -47,9 +47,9 @@ class Transport(Protocol):
 
         Return 0 at the end of the stream, and -1 if there are no bytes now. Before that, send the encoded bytes that
         the socket has not taken yet, and continue the handshake. On an outgoing connection, receive also if the socket
-        does not take them. If fewer bytes are returned than there is room for,
-        either both the socket and the transport must be empty, or `wants_write` must be True: the next call comes after
-        an epoll event, a write, or `post_ready`. If the end of the stream follows these bytes, set `Connection.gone`.
+        does not take them. If fewer bytes are returned than there is room for, either both the socket and the transport
+        must be empty, or `wants_write` must be True: the next call comes after an epoll event, a write, or
+        `post_ready`. If the end of the stream follows these bytes, set `Connection.gone`.
         """
         ...
 

@@ -8,7 +8,6 @@ Source: SaslClientAuthenticator of Kafka 3.9.
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -110,8 +109,3 @@ class LinkLogin:
     def _call(self, fn: Callable[..., None], args: tuple[Any, ...]) -> None:
         if not self._conn.closed:
             fn(*args)
-
-
-def next_login_s(lifetime_s: float) -> float:
-    """Return after how many seconds of a session to log in again: 85 to 95 % of the session, as Kafka's clients do."""
-    return lifetime_s * random.uniform(0.85, 0.95)

@@ -274,7 +274,9 @@ class Link:
         """Log in, or log in again. Requests that were sent before are answered meanwhile; later ones wait."""
         if conn.closed or self._mechanism is None:
             return
-        from kafkapy.replica.link_login import LinkLogin, next_login_s  # imported only when needed, for a fast start
+        # Imported only when needed, for a fast start.
+        from kafkapy.replica.link_login import LinkLogin
+        from kafkapy.security.sasl.relogin import next_login_s
 
         mechanism, host = self._mechanism, self._host
 

@@ -317,11 +317,7 @@ class Partition(HostedPartition):
         log = self.log
         if self.in_sync is None:
             log.advance_high_watermark(end, self.leader_epoch)
-            if log.watchers:
-                log.notify_watchers()
-            if self._waits.pending:
-                self._complete_waits()
-            self.on_change(self)
+            self._high_watermark_moved()
             return
         moved = self.in_sync.advance(end)
         if log.end_watchers:
@@ -332,9 +328,10 @@ class Partition(HostedPartition):
             self.on_change(self)  # followers may wait for the log's end
 
     def _high_watermark_moved(self) -> None:
-        """Wake what waits for the high watermark of a partition with several replicas."""
-        if self.log.watchers:
-            self.log.notify_watchers()
+        """Wake what waits for the high watermark."""
+        log = self.log
+        if log.watchers:
+            log.notify_watchers()
         if self._waits.pending:
             self._complete_waits()
         self.on_change(self)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkapy.errors import ProtocolError
@@ -221,13 +222,12 @@ def _answer(broker: Services, call: Call) -> Any:
 
 
 def _answer_later(broker: Services, call: Call, later: Later) -> None:
+    is_large = isinstance(call.request, Undecoded)
     try:
-        if isinstance(call.request, Undecoded):
-            with collector.paused():
+        with collector.paused() if is_large else nullcontext():
+            if is_large:
                 frame, body = call.request
                 call.request = call.served.api.decode_request(frame, call.version, body)
-                later.complete(_answer(broker, call))
-        else:
             later.complete(_answer(broker, call))
     except ProtocolError as error:
         log.warning("closing the connection of %s: %s", call.connection.name, error)

@@ -112,7 +112,7 @@ def alter(
         ("--subtract", SUBTRACT, subtract),
     ):
         values = key_values(option, texts or ())
-        changes += [(key, operation, value_of(option, key, value)) for key, value in values.items()]
+        changes += [(key, operation, value_of(f"{option} {key}", value)) for key, value in values.items()]
     if not changes:
         raise CallError("configs alter needs --set, --delete, --append or --subtract")
     with Admin(cluster_of(servers, command_config)) as admin, admin.cluster:

@@ -68,7 +68,7 @@ def add_override(overrides: dict[str, str], setting: str) -> None:
     key, equals, value = setting.partition("=")
     if not equals or not key.strip():
         raise CallError(f"-o {setting!r} is not KEY=VALUE, as in -o log.dirs=/var/lib/kafkapy")
-    overrides[key.strip()] = value_of("-o", key.strip(), value)
+    overrides[key.strip()] = value_of(f"-o {key.strip()}", value)
 
 
 def config_of(file: str | Path | None, overrides: dict[str, str], given_by: str = "-o") -> "BrokerConfig":

@@ -79,7 +79,7 @@ def test_a_password_from_a_file_or_standard_input(
     kafkapy: Any, properties: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = tmp_path / "secret"
-    secret.write_text("from a file\nmore\n")
+    secret.write_text("from a file\n")
     assert kafkapy("users", "add", "a", "--password", f"@{secret}", *offline(properties)).code == 0
     monkeypatch.setattr("sys.stdin", io.StringIO("from stdin\n"))
     assert kafkapy("users", "add", "b", *offline(properties)).code == 0
@@ -87,7 +87,10 @@ def test_a_password_from_a_file_or_standard_input(
     empty = kafkapy("users", "add", "c", *offline(properties))
     assert (empty.code, "password is empty" in empty.err) == (2, True)
     missing = kafkapy("users", "add", "c", "--password", f"@{tmp_path / 'none'}", *offline(properties))
-    assert missing.code == 1
+    assert (missing.code, "--password: the file" in missing.err) == (1, True)
+    secret.write_text("one\ntwo\n")
+    lines = kafkapy("users", "add", "c", "--password", f"@{secret}", *offline(properties))
+    assert (lines.code, "must have one line" in lines.err, "two" in lines.err) == (2, True, False)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ PyJWT and cryptography are imported when the first token is checked.
 
 from __future__ import annotations
 
-import base64
 import json
 import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkapy.security.base64_text import decode64url
 from kafkapy.security.sasl.oauthbearer import TokenRefused, ValidToken
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class UnsecuredTokens:
         if len(parts) != 3 or parts[2] or len(token) > LONGEST_TOKEN:
             raise TokenRefused("not a token without a signature")
         try:
-            header, claims = (json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))) for part in parts[:2])
+            header, claims = (json.loads(decode64url(part)) for part in parts[:2])
         except (ValueError, RecursionError):
             raise TokenRefused("not a JSON Web Token") from None
         if not isinstance(header, dict) or header.get("alg") != "none" or not isinstance(claims, dict):

@@ -6,11 +6,10 @@ hmac load OpenSSL, so they are imported when the first key is computed, not when
 
 from __future__ import annotations
 
-import base64
 import os
 from typing import NamedTuple
 
-from kafkapy.security.base64_text import decode64, encode64
+from kafkapy.security.base64_text import decode64, encode64, encode64url
 
 LEAST_ITERATIONS = 4096
 MOST_ITERATIONS = 16384  # of a credential that is stored; Kafka's ZkAdminManager
@@ -99,7 +98,7 @@ def xor(left: bytes, right: bytes) -> bytes:
 
 def new_nonce() -> str:
     """Return a random nonce in characters that SCRAM allows."""
-    return base64.urlsafe_b64encode(os.urandom(24)).decode()
+    return encode64url(os.urandom(24))
 
 
 def escape_name(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import ssl
@@ -12,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import quote_plus
 
+from kafkapy.security.base64_text import decode64url, encode64, encode64url
 from kafkapy.security.sasl.errors import AuthenticationFailed, SaslSettingError
 from kafkapy.security.sasl.http import TIMEOUT_S, request
 
@@ -86,7 +86,7 @@ def provider_token(
     context: for https; None means the system's authorities.
     """
     name, word = (quote_plus(client_id), quote_plus(secret)) if encode else (client_id, secret)
-    credentials = base64.b64encode(f"{name}:{word}".encode()).decode()
+    credentials = encode64(f"{name}:{word}".encode())
     body = "grant_type=client_credentials" + (f"&scope={quote_plus(scope.strip())}" if scope.strip() else "")
     headers = {"Authorization": f"Basic {credentials}", "Content-Type": "application/x-www-form-urlencoded"}
 
@@ -108,8 +108,7 @@ def provider_token(
 def _expiry(token: str, expires_in: object) -> float:
     """Return when a token expires: what the token itself says, otherwise the provider's answer, otherwise now."""
     try:
-        part = token.split(".")[1]
-        return float(json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))["exp"])
+        return float(json.loads(decode64url(token.split(".")[1]))["exp"])
     except (ValueError, KeyError, TypeError, IndexError, RecursionError):
         lifetime = expires_in if isinstance(expires_in, (int, float)) else 0
         return time.time() + lifetime
@@ -129,7 +128,7 @@ def unsecured_token(
 
 
 def _part(value: Mapping[str, object]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+    return encode64url(json.dumps(value).encode())
 
 
 def claims_of_options(options: Mapping[str, str]) -> tuple[dict[str, object], float]:

@@ -50,23 +50,17 @@ class Certificate:
     @staticmethod
     def parse(encoded: bytes) -> "Certificate":
         """Return the certificate in `encoded`, which is DER. Raises DerError for bytes that are no certificate."""
-        fields = _signed_fields(encoded)
-        try:
-            issuer, validity, subject, key = fields[2:6]
-        except ValueError:
-            raise DerError("the certificate has too few fields") from None
-        times = der.children(der.expected(validity, der.SEQUENCE))
-        if len(times) != 2:
-            raise DerError("the validity is not two times")
-        extensions = _extensions(fields[6:])
+        _, _, issuer, validity, subject, key, *rest = _signed_fields(encoded)
+        not_before, not_after = _validity(validity)
+        extensions = _extensions(rest)
         return Certificate(
             der=encoded,
             subject=java_name(subject.encoded),
             issuer=java_name(issuer.encoded),
             subject_der=subject.encoded,
             issuer_der=issuer.encoded,
-            not_before=_time(times[0]),
-            not_after=_time(times[1]),
+            not_before=not_before,
+            not_after=not_after,
             key=_key(key),
             alternative_names=_alternative_names(extensions.get(_SUBJECT_ALTERNATIVE_NAME)),
             is_authority=_is_authority(extensions.get(_BASIC_CONSTRAINTS)),
@@ -95,28 +89,35 @@ class Certificate:
 def peer_name(encoded: bytes) -> str:
     """Return the subject of a certificate in DER (as `getpeercert(True)` gives it) as Java writes it, which is Kafka's
     principal before mapping rules. Raises DerError for bytes that are no certificate."""
-    fields = _signed_fields(encoded)
-    if len(fields) < 5:
-        raise DerError("the certificate has too few fields")
-    return java_name(fields[4].encoded)
+    return java_name(_signed_fields(encoded)[4].encoded)
 
 
 def has_expired(encoded: bytes) -> bool:
     """Return True if a certificate in DER is no longer valid. Raises DerError for bytes that are no certificate."""
-    fields = _signed_fields(encoded)
-    if len(fields) < 5:
-        raise DerError("the certificate has too few fields")
-    times = der.children(der.expected(fields[3], der.SEQUENCE))
-    if len(times) != 2:
-        raise DerError("the validity is not two times")
-    return _time(times[1]) < datetime.now(timezone.utc)
+    _, not_after = _validity(_signed_fields(encoded)[3])
+    return not_after < datetime.now(timezone.utc)
 
 
 def _signed_fields(encoded: bytes) -> list[der.Value]:
-    """Return the fields of TBSCertificate from the serial number on."""
+    """Return the fields of TBSCertificate from the serial number on: at least six, up to the public key.
+
+    Raise DerError if there are fewer.
+    """
     signed, _ = der.read(der.whole(encoded, der.SEQUENCE).content)
     fields = der.children(der.expected(signed, der.SEQUENCE))
-    return fields[1:] if fields and fields[0].tag == 0xA0 else fields
+    if fields and fields[0].tag == 0xA0:  # the version
+        del fields[0]
+    if len(fields) < 6:
+        raise DerError("the certificate has too few fields")
+    return fields
+
+
+def _validity(value: der.Value) -> tuple[datetime, datetime]:
+    """Return from when and until when a certificate is valid."""
+    times = der.children(der.expected(value, der.SEQUENCE))
+    if len(times) != 2:
+        raise DerError("the validity is not two times")
+    return _time(times[0]), _time(times[1])
 
 
 def _time(value: der.Value) -> datetime:

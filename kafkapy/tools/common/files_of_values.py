@@ -5,11 +5,11 @@ from pathlib import Path
 from kafkapy.tools.common.errors import ToolError
 
 
-def value_of(option: str, key: str, value: str) -> str:
-    """Return the value of KEY=VALUE of `option`: @FILE stands for the content of the file, without the line break at
-    its end, and @@TEXT for @TEXT.
+def value_of(what: str, value: str) -> str:
+    """Return the value that was given for `what`, such as "--password" or "-o KEY": @FILE stands for the content of the
+    file, without the line break at its end, and @@TEXT for @TEXT.
 
-    Raises ToolError, which names the key, for a file that cannot be read.
+    Raises ToolError, which names `what`, for a file that cannot be read.
     """
     if value.startswith("@@"):
         return value[1:]
@@ -20,4 +20,4 @@ def value_of(option: str, key: str, value: str) -> str:
         return Path(file).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ToolError(f"{option} {key}: the file {file} cannot be read: {reason}") from error
+        raise ToolError(f"{what}: the file {file} cannot be read: {reason}") from error

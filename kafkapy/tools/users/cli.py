@@ -12,6 +12,7 @@ import typer
 from kafkapy.client.administration.user_admin import UserAdmin
 from kafkapy.security.sasl.scram import HASHES, LEAST_ITERATIONS, MOST_ITERATIONS
 from kafkapy.tools.common.errors import CallError, ToolError
+from kafkapy.tools.common.files_of_values import value_of
 from kafkapy.tools.common.options import DEFAULT_SERVER, Json, Servers, cluster_of, given
 from kafkapy.tools.common.output import print_json, print_table
 
@@ -174,12 +175,10 @@ def _mechanisms(given: list[str] | None) -> list[str]:
 def _password(given: str | None) -> str:
     """Return the password: the option's, or that in its @FILE, or what is typed, or the first line of standard input.
 
-    Raises CallError if there is none.
+    Raises CallError if there is none, or if the file has more than one line.
     """
-    if given is not None and given.startswith("@"):
-        password = _first_line(given[1:])
-    elif given is not None:
-        password = given
+    if given is not None:
+        password = value_of("--password", given)
     elif sys.stdin.isatty():
         password = getpass.getpass("Password: ")
         if getpass.getpass("The same again: ") != password:
@@ -188,14 +187,9 @@ def _password(given: str | None) -> str:
         password = sys.stdin.readline().rstrip("\r\n")
     if not password:
         raise CallError("the password is empty")
+    if "\n" in password:
+        raise CallError("the password file must have one line, with the password")
     return password
-
-
-def _first_line(file: str) -> str:
-    try:
-        return Path(file).read_text().partition("\n")[0].rstrip("\r")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ToolError(f"the password file {file} cannot be read: {error}") from None
 
 
 @contextmanager
