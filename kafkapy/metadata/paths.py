@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 CLUSTER_ID = "/cluster/id"
+SCRAM_CHALLENGE_KEY = "/cluster/scram_challenge_key"  # kafkapy's own; Kafka looks at no other node than the id
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"

@@ -2,11 +2,14 @@
 
 Names are URL-encoded in paths (Kafka's Sanitizer). The node's settings `SCRAM-SHA-256` and `SCRAM-SHA-512` are the
 credentials. Reads come from memory, which follows changes by other brokers and Kafka's tools.
+
+The node `/cluster/scram_challenge_key` has a random key, from which all brokers compute what they ask unknown users.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
@@ -15,11 +18,13 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
 from kafkapy.metadata.configs import USERS, ConfigRegistry, as_kafka, encode_settings
 from kafkapy.metadata.tree import BadVersion, Create, NodeExists, NoNode, Operation, Set, Tree, TreeError
+from kafkapy.security.base64_text import encode64
 from kafkapy.security.sasl.scram import HASHES, ScramCredential, credential_from_text
 
 log = logging.getLogger("kafkapy.metadata.users")
 
 _ATTEMPTS = 20  # to change a node that others change at the same time
+_KEY_BYTES = 32
 
 Finished = Callable[["KafkaError | None"], None]
 
@@ -57,6 +62,21 @@ class UserRegistry:
         except NoNode:
             return []
         return sorted(unquote(name) for name in names if name != paths.DEFAULT_ENTITY)
+
+    def challenge_key(self) -> bytes:
+        """Return the cluster's secret key for the challenges that unknown users get. Create it if there is none.
+
+        Waits for the tree, so a network thread must not call this.
+        """
+        while True:
+            node = self._tree.find(paths.SCRAM_CHALLENGE_KEY)
+            if node is not None:
+                return node.data
+            key = encode64(os.urandom(_KEY_BYTES)).encode()
+            try:
+                self._tree.commit([Create(paths.SCRAM_CHALLENGE_KEY, key)])
+            except NodeExists:
+                pass  # another broker created it first
 
     def alter(self, user: str, changes: Mapping[str, ScramCredential | None], done: Finished) -> None:
         """Set credentials of a user by mechanism; None removes one. The other settings in the user's node are kept.

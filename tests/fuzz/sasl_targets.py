@@ -35,7 +35,7 @@ def server(kind: str) -> ServerMechanism:
     if kind == "oauth":
         return OAuthServer(UnsecuredTokens(TokenRules()).check)
     credential = credential_from_text(credentials()[0][1])
-    return ScramServer(NAME, {"alice": credential}.get, nonce=lambda: _NONCES[1])
+    return ScramServer(NAME, {"alice": credential}.get, b"key", nonce=lambda: _NONCES[1])
 
 
 def logins() -> tuple[bytes, ...]:

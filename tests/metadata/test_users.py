@@ -96,3 +96,29 @@ def test_a_credential_that_cannot_be_read_is_none(tree: LocalTree, users: UserRe
     with pytest.raises(KafkaError, match="not JSON"):
         wait(users.alter, "alice", {SHA_256: CREDENTIAL})
     assert tree.get(path).data == b"no json"
+
+
+def test_all_brokers_use_the_same_challenge_key_which_outlives_a_restart(tree: LocalTree, tmp_path: Path) -> None:
+    key = UserRegistry(tree, ConfigRegistry(tree)).challenge_key()
+    assert len(key) >= 32
+    assert UserRegistry(tree, ConfigRegistry(tree)).challenge_key() == key
+    tree.close()
+    again = LocalTree(tmp_path / FILE_NAME)
+    assert UserRegistry(again, ConfigRegistry(again)).challenge_key() == key
+    again.close()
+
+
+def test_of_two_brokers_that_create_the_challenge_key_the_second_uses_that_of_the_first(
+    tree: LocalTree, users: UserRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find, looks = tree.find, []
+
+    def first_look_finds_nothing(path: str) -> Any:
+        looks.append(path)
+        if len(looks) > 1:
+            return find(path)
+        tree.commit([Create(path, b"of the first")])
+        return None
+
+    monkeypatch.setattr(tree, "find", first_look_finds_nothing)
+    assert users.challenge_key() == b"of the first"

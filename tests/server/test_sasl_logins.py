@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -152,7 +154,7 @@ def test_a_mechanism_that_is_not_enabled_is_answered_with_those_that_are(wire: W
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS[:3])
-@pytest.mark.parametrize("user", [("alice", "wrong"), ("nobody", "secret")])
+@pytest.mark.parametrize("user", [("alice", "wrong"), ("unknown", "secret")])
 def test_a_wrong_login_is_answered_after_the_delay_and_then_closed(
     wire: Wire, mechanism: str, user: tuple[str, str]
 ) -> None:
@@ -167,6 +169,58 @@ def test_a_wrong_login_is_answered_after_the_delay_and_then_closed(
     )
     assert (response.error_message, response.auth_bytes) == (expected, b"")
     assert wire.closed()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS[1:3])
+def test_a_restart_changes_the_challenge_of_an_unknown_user_as_little_as_that_of_a_user(
+    tmp_path: Path, mechanism: str
+) -> None:
+    """Otherwise two logins before and after a restart would tell who exists."""
+    seen = []
+    stored = {mechanism: new_credential(mechanism, "secret")}
+    for _ in range(2):
+        with running(tmp_path) as broker:
+            wait(broker.services.users.alter, "alice", stored)
+            for user in ("alice", "unknown"):
+                with Wire(broker.bootstrap_servers) as connection:
+                    begin(connection, mechanism)
+                    answer = connection.call(AUTHENTICATE, 2, auth_bytes=client(mechanism, user).initial())
+                    seen.append(bytes(answer.auth_bytes).partition(b",")[2])  # the salt and the iterations
+    assert seen[:2] == seen[2:]
+
+
+IMPORTED = """
+import json, sys
+from kafkapy.server.broker import BrokerServer
+from kafkapy.server.config.broker_config import BrokerConfig
+server = BrokerServer(BrokerConfig(json.loads(sys.argv[1])))
+server.start()
+server.wait_until_loaded(60)
+before = set(sys.modules)
+print(server.bootstrap_servers, flush=True)
+sys.stdin.readline()
+print(sorted(set(sys.modules) - before))
+server.stop()
+"""
+
+
+def test_the_first_logins_import_nothing_on_a_network_thread(tmp_path: Path) -> None:
+    """hashlib takes 3 ms, in which the thread serves no other connection."""
+    settings = {**SETTINGS, "log.dirs": str(tmp_path)}
+    call = [sys.executable, "-c", IMPORTED, json.dumps(settings)]
+    with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        address = child.stdout.readline().strip()
+        for mechanism, user, error in (
+            ("PLAIN", "alice", Errors.NONE),
+            ("SCRAM-SHA-256", "unknown", Errors.SASL_AUTHENTICATION_FAILED),
+        ):
+            with Wire(address) as connection:
+                assert log_in(connection, mechanism, 2, user, "secret").error_code == error
+        child.stdin.write("\n")
+        child.stdin.close()
+        assert child.stdout.read() == "[]\n"
 
 
 def test_a_refused_token_is_answered_with_json_first(wire: Wire) -> None:

@@ -185,6 +185,20 @@ def test_secrets_are_shown_only_when_asked(tmp_path: Path, capsys: pytest.Captur
         assert text in said("tree", "/config", "--data", *more, "--show-secrets")
 
 
+def test_the_challenge_key_of_scram_is_shown_only_when_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = start_broker(tmp_path)
+    key = server.services.users.challenge_key().decode()
+    server.stop()
+    for words in (("get", paths.SCRAM_CHALLENGE_KEY), ("tree", "/cluster", "--data")):
+        assert main(["zk", *words, "--directory", str(tmp_path)]) == 0
+        hidden = capsys.readouterr().out
+        assert ("[hidden]" in hidden, key in hidden) == (True, False)
+        assert main(["zk", *words, "--directory", str(tmp_path), "--show-secrets"]) == 0
+        assert key in capsys.readouterr().out
+
+
 def test_the_value_of_an_option_may_be_in_a_file(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("a=b\nc\n")

@@ -86,12 +86,14 @@ def test_nodes_belong_to_the_login_that_created_them(secure: Secure) -> None:
     stranger.start()
     try:
         tree.ensure(*paths.ROOTS)
-        tree.commit([Create("/config/users/u", b"hidden"), Create("/brokers/topics/t", b"seen")])
+        tree.commit([Create("/config/users/u", b"hidden"), Create(paths.SCRAM_CHALLENGE_KEY, b"hidden")])
+        tree.commit([Create("/brokers/topics/t", b"seen")])
         assert stranger.get("/brokers/topics/t")[0] == b"seen"
         with pytest.raises(NoAuthError):
             stranger.set("/brokers/topics/t", b"changed")
-        with pytest.raises(NoAuthError):
-            stranger.get("/config/users/u")
+        for secret in ("/config/users/u", paths.SCRAM_CHALLENGE_KEY):
+            with pytest.raises(NoAuthError):
+                stranger.get(secret)
         stranger.create("/consumers/g", b"anybody's")
         tree.commit([Set("/brokers/topics/t", b"ours")])
         (acl,) = [acl for acl in stranger.get_acls("/brokers/topics/t")[0] if acl.id.scheme == "sasl"]

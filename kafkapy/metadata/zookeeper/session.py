@@ -34,6 +34,7 @@ from kazoo.protocol import serialization as wire
 from kazoo.protocol.states import KazooState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
+from kafkapy.metadata.paths import SCRAM_CHALLENGE_KEY
 from kafkapy.metadata.tree import (
     BadVersion,
     Check,
@@ -72,7 +73,7 @@ _PAUSE_S = 0.05  # pause before an unanswered request is retried
 # ZooKeeper's own nodes, which the tree leaves out.
 _OWN_NODE = "zookeeper"
 _OPEN_PATH = "/consumers"
-_SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+_SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens", SCRAM_CHALLENGE_KEY)
 
 
 class Session:

@@ -16,7 +16,8 @@ MOST_ITERATIONS = 16384  # of a credential that is stored; Kafka's ZkAdminManage
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 SCRAM_TYPES = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}  # the numbers of mechanisms in requests (ScramMechanism)
 
-_SALT_BYTES = 16
+_SALT_BITS = 130
+_DIGITS = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class ScramCredential(NamedTuple):
@@ -76,7 +77,18 @@ def new_credential(mechanism: str, password: str, iterations: int = LEAST_ITERAT
 
 def new_salt() -> bytes:
     """Return a random salt."""
-    return os.urandom(_SALT_BYTES)
+    return salt_of(os.urandom(32))
+
+
+def salt_of(seed: bytes) -> bytes:
+    """Return the salt for 32 or more random bytes, in the form that Kafka's tools give to salts (ScramFormatter): the
+    digits of a number of 130 bits in base 36."""
+    number = int.from_bytes(seed, "big") % (1 << _SALT_BITS)
+    digits = bytearray()
+    while number or not digits:
+        number, digit = divmod(number, len(_DIGITS))
+        digits.append(_DIGITS[digit])
+    return bytes(digits[::-1])
 
 
 def hmac_of(mechanism: str, key: bytes, text: bytes) -> bytes:

@@ -1,14 +1,14 @@
 """The server's part of a SCRAM login (RFC 5802; Kafka's ScramSaslServer).
 
 Three HMACs and two hashes: all that takes time, PBKDF2, is done by the client. An unknown user gets a challenge, too,
-always the same one from this process, and fails at the end in the same words as a wrong password. (Kafka fails at once,
-which tells who exists.)
+and fails at the end in the same words as a wrong password. (Kafka fails at once, which tells who exists.) The salt in
+this challenge looks like one that Kafka's tools and kafkapy's make. It is always the same for a name, as a user's is:
+it is computed with a secret key that all brokers of the cluster share.
 """
 
 from __future__ import annotations
 
 import hmac
-import secrets
 from collections.abc import Callable
 
 from kafkapy.security.base64_text import decode64, encode64
@@ -21,6 +21,7 @@ from kafkapy.security.sasl.scram import (
     hmac_of,
     is_nonce,
     new_nonce,
+    salt_of,
     unescape_name,
     xor,
 )
@@ -32,21 +33,25 @@ FindCredential = Callable[[str], "ScramCredential | None"]
 # network thread read half a MiB (sasl.server.max.receive.size) of attributes for each message.
 LONGEST_MESSAGE = 16 << 10
 
-_MOCK_SECRET = secrets.token_bytes(32)
-_MOCK_SALT_BYTES = 16
-
 
 class ScramServer:
-    """The server's side of one login with SCRAM-SHA-256 or SCRAM-SHA-512. `find` gives the stored credentials."""
+    """The server's side of one login with SCRAM-SHA-256 or SCRAM-SHA-512.
+
+    `find` returns the stored credentials. `challenge_key` is the secret from which the challenges of unknown users are
+    computed.
+    """
 
     may_wait = False
 
-    def __init__(self, name: str, find: FindCredential, nonce: Callable[[], str] = new_nonce) -> None:
+    def __init__(
+        self, name: str, find: FindCredential, challenge_key: bytes, nonce: Callable[[], str] = new_nonce
+    ) -> None:
         self.name = name
         self.user: str | None = None
         self.expires_at_ms: int | None = None
         self.complete = False
         self._find = find
+        self._challenge_key = challenge_key
         self._nonce = nonce
         self._credential: ScramCredential | None = None
         # A function, not a bound method, which would be a reference cycle.
@@ -117,9 +122,9 @@ class ScramServer:
         return b"v=" + encode64(hmac_of(self.name, credential.server_key, auth)).encode()
 
     def _mock(self, user: str) -> ScramCredential:
-        """Return the credential whose challenge an unknown user gets. Nobody knows a password for it."""
-        seed = hmac_of(self.name, _MOCK_SECRET, user.encode())
-        return ScramCredential(seed[:_MOCK_SALT_BYTES], digest(self.name, seed), seed, LEAST_ITERATIONS)
+        """Return the credential whose challenge an unknown user gets. No password belongs to it."""
+        seed = hmac_of(self.name, self._challenge_key, user.encode())
+        return ScramCredential(salt_of(seed), digest(self.name, seed), seed, LEAST_ITERATIONS)
 
     def _failed(self, reason: str) -> AuthenticationFailed:
         return invalid_credentials(self.name, reason)

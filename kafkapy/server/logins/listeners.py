@@ -42,6 +42,7 @@ class SaslLogins:
         self._first = FirstLogins()
         self._expiring = ExpiringSessions(dispatcher, self.counts.expired)
         self._pool = DiskPool(THREADS, "login")
+        self._challenge_key = services.users.challenge_key()
         self._listeners = self._made(services.config)
         self._given = given(services.config)
 
@@ -100,7 +101,7 @@ class SaslLogins:
 
     def _made(self, config: BrokerConfig) -> Mapping[str, SaslListener]:
         return {
-            one.name: sasl_listener(config, one, self.services.users)
+            one.name: sasl_listener(config, one, self.services.users, self._challenge_key)
             for one in config.listeners
             if one.protocol in SASL_PROTOCOLS
         }

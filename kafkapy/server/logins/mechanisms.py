@@ -110,14 +110,19 @@ class SaslListener:
         return built
 
 
-def sasl_listener(config: BrokerConfig, listener: Listener, users: UserRegistry) -> SaslListener:
-    """Return a listener with its mechanisms, as the settings say. Raise ConfigError if one cannot be used."""
+def sasl_listener(config: BrokerConfig, listener: Listener, users: UserRegistry, challenge_key: bytes) -> SaslListener:
+    """Return a listener with its mechanisms, as the settings say. Raise ConfigError if one cannot be used.
+
+    `challenge_key` is that of `UserRegistry.challenge_key`.
+    """
     settings = sasl_settings(config, listener)
-    make = {name: _maker(config, settings, one, users) for name, one in settings.mechanisms.items()}
+    make = {name: _maker(config, settings, one, users, challenge_key) for name, one in settings.mechanisms.items()}
     return SaslListener(settings, make)
 
 
-def _maker(config: BrokerConfig, settings: SaslSettings, one: MechanismSettings, users: UserRegistry) -> MakeMechanism:
+def _maker(
+    config: BrokerConfig, settings: SaslSettings, one: MechanismSettings, users: UserRegistry, challenge_key: bytes
+) -> MakeMechanism:
     hook_key = full_name(settings.listener, CALLBACKS, one.name)
     if one.name == "PLAIN":
         if one.hook:
@@ -132,7 +137,7 @@ def _maker(config: BrokerConfig, settings: SaslSettings, one: MechanismSettings,
             hook = load_hook(hook_key, one.hook, dict(one.options))
             return partial(OAuthServer, partial(_checked_token, one.hook, hook.validate))
         return partial(OAuthServer, _token_check(config, settings.listener, one.options))
-    return partial(ScramServer, one.name, partial(_credential, users, one.name))
+    return partial(ScramServer, one.name, partial(_credential, users, one.name), challenge_key)
 
 
 def _credential(users: UserRegistry, mechanism: str, user: str) -> ScramCredential | None:

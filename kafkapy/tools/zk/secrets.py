@@ -1,4 +1,4 @@
-"""Hides the secrets in metadata nodes: keys of SCRAM users, and passwords in the settings of brokers."""
+"""Hides the secrets in metadata nodes: keys of SCRAM, and passwords in the settings of brokers."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ ShowSecrets = Annotated[
 
 def without_secrets(path: str, node: Node) -> Node:
     """Return the node with a placeholder in the place of each secret."""
+    if path == paths.SCRAM_CHALLENGE_KEY:
+        return node._replace(data=HIDDEN.encode())
     user = path.startswith(f"{paths.CONFIG}/{USERS}/")
     if not node.data or not (user or path.startswith(f"{paths.CONFIG}/{BROKERS}/")):
         return node

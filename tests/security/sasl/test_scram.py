@@ -25,7 +25,7 @@ ALICE = new_credential(SHA_256, "pencil")
 
 
 def server(credentials: dict[str, ScramCredential] | None = None, name: str = SHA_256) -> ScramServer:
-    return ScramServer(name, ({"alice": ALICE} if credentials is None else credentials).get)
+    return ScramServer(name, ({"alice": ALICE} if credentials is None else credentials).get, b"challenge key")
 
 
 def log_in(client: ScramClient, against: ScramServer) -> None:
@@ -57,7 +57,7 @@ def test_the_examples_of_the_rfcs(
     monkeypatch.setitem(scram.HASHES, name, hash_name)
     salt_bytes = base64.b64decode(salt)
     credential = credential_from_salted(name, salted_password(name, "pencil", salt_bytes, 4096), salt_bytes, 4096)
-    ours = ScramServer(name, {"user": credential}.get, nonce=lambda: server_nonce)
+    ours = ScramServer(name, {"user": credential}.get, b"challenge key", nonce=lambda: server_nonce)
     client = ScramClient(name, "user", "pencil", nonce=lambda: client_nonce)
     assert client.initial() == f"n,,n=user,r={client_nonce}".encode()
     first = ours.respond(client.initial())
@@ -117,17 +117,41 @@ def refusal(user: str, password: str) -> tuple[str, int]:
 
 
 def test_unknown_users_and_wrong_passwords_are_refused_alike() -> None:
-    assert refusal("nobody", "pencil") == refusal("alice", "wrong")
+    assert refusal("unknown", "pencil") == refusal("alice", "wrong")
+
+
+def challenge(user: str, name: str = SHA_256, key: bytes = b"challenge key") -> dict[str, str]:
+    """Return the salt (s) and the iterations (i) that a client gets."""
+    ours = ScramServer(name, {"alice": ALICE}.get, key)
+    answer = dict(scram.attributes(ours.respond(ScramClient(name, user, "x").initial()).decode()))
+    return {"s": answer["s"], "i": answer["i"]}
 
 
 def test_an_unknown_user_always_gets_the_same_salt() -> None:
-    salts = set()
-    for _ in range(3):
-        challenge = server().respond(ScramClient(SHA_256, "nobody", "x").initial()).decode()
-        salts.add(challenge.split(",")[1])
-    assert len(salts) == 1
-    other = server().respond(ScramClient(SHA_256, "nobody2", "x").initial()).decode()
-    assert other.split(",")[1] not in salts
+    assert challenge("unknown") == challenge("unknown")
+    salts = {
+        challenge("unknown")["s"],
+        challenge("unknown2")["s"],
+        challenge("unknown", "SCRAM-SHA-512")["s"],
+        challenge("unknown", key=b"another")["s"],
+    }
+    assert len(salts) == 4
+
+
+@pytest.mark.parametrize("user", ["alice", "unknown"])
+def test_challenges_of_users_and_of_unknown_names_look_alike(user: str) -> None:
+    """The salt has the form of those that Kafka's own tools make: a number of 130 bits in base 36."""
+    answer = challenge(user)
+    assert answer["i"] == "4096"
+    salt = base64.b64decode(answer["s"])
+    assert salt == salt.lower()
+    assert int(salt, 36) < 1 << 130
+    assert len(salt) > 15
+
+
+@pytest.mark.parametrize(("number", "salt"), [(0, b"0"), (35, b"z"), (36, b"10"), ((1 << 130) + 37, b"11")])
+def test_a_salt_is_a_number_in_base_36(number: int, salt: bytes) -> None:
+    assert scram.salt_of(number.to_bytes(32, "big")) == salt
 
 
 def test_a_changed_nonce_is_refused() -> None:
@@ -176,7 +200,7 @@ def test_a_message_that_is_too_long_is_refused_before_it_is_read() -> None:
 
 
 def test_another_authorization_id_is_refused_before_the_user_is_known() -> None:
-    for user in ("alice", "nobody"):
+    for user in ("alice", "unknown"):
         with pytest.raises(AuthenticationFailed, match="different from username"):
             server().respond(f"n,a=bob,n={user},r=abc".encode())
 
