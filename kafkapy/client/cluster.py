@@ -1,13 +1,13 @@
 """The metadata of a cluster (brokers, topics, leaders), and one connection to each broker that a client uses."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kafkapy.client.addresses import parse_addresses
 from kafkapy.client.connection import Connection
-from kafkapy.client.errors import ClientError, ConnectionFailed
+from kafkapy.client.errors import BrokerTimedOut, ConnectionFailed
 from kafkapy.client.security import Security, security_of
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import METADATA
@@ -138,20 +138,31 @@ class Cluster:
     def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> None:
         """Update the cached metadata of the brokers and of `topics` (None: all topics; empty: none) from any broker.
 
+        If a broker closes the connection instead of responding, ask the next one.
+
         Args:
             create: Let the broker auto-create missing topics. With `old_brokers`, a broker that supports only Metadata
                 versions below 4 auto-creates missing topics in any case.
         Raises:
             KafkaError: A topic's name cannot be encoded in UTF-8.
-            ConnectionFailed: No broker can be reached.
+            ConnectionFailed: No broker can be reached, or none responds.
         """
         names = None if topics is None else list(map(_checked_name, topics))
         wanted = None if names is None else [METADATA.Request.Topics(name=name) for name in names]
-        connection = self.any_connection()
-        if self.old_brokers and connection.version_of(METADATA) < CAN_FORBID:
-            create = True
-        request = METADATA.Request(topics=wanted, allow_auto_topic_creation=create)
-        response = connection.call(METADATA, request)
+        failure: ConnectionFailed | None = None
+        for connection in self._connections():
+            must_create = self.old_brokers and connection.version_of(METADATA) < CAN_FORBID
+            request = METADATA.Request(topics=wanted, allow_auto_topic_creation=create or must_create)
+            try:
+                response = connection.call(METADATA, request)
+                break
+            except BrokerTimedOut:
+                raise  # the time limit is over
+            except ConnectionFailed as error:
+                failure = failure or error
+        else:
+            assert failure is not None
+            raise failure
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
         self.brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
@@ -270,19 +281,29 @@ class Cluster:
         A new connection goes to the first reachable address among the bootstrap servers and then the known brokers.
         Raise ConnectionFailed if none of them can be reached.
         """
+        return next(self._connections())
+
+    def _connections(self) -> Iterator[Connection]:
+        """Yield connections to brokers, as `any_connection` chooses them: first the open ones, then a new one to each
+        address that can be reached. Raise ConnectionFailed if there is none."""
+        found = False
         for connection in [*self._by_node.values(), self._bootstrap]:
             if connection is not None and not connection.closed and not connection.in_flight:
-                return connection
-        failure: ClientError | None = None
+                found = True
+                yield connection
+        failure: ConnectionFailed | None = None
         known = [(broker.host, broker.port) for broker in self.brokers.values()]
         for host, port in dict.fromkeys([*self._addresses, *known]):
             try:
                 self._bootstrap = self.connect_to(host, port)
-                return self._bootstrap
             except ConnectionFailed as error:
                 failure = failure or error
-        assert failure is not None
-        raise failure
+            else:
+                found = True
+                yield self._bootstrap
+        if not found:
+            assert failure is not None
+            raise failure
 
     def controller(self) -> Connection:
         """Return the shared connection to the controller, or to any broker if the brokers name no controller."""

@@ -3,9 +3,10 @@
 import pytest
 
 from kafkapy.client.cluster import Cluster
-from kafkapy.client.errors import ConnectionFailed
+from kafkapy.client.errors import BrokerTimedOut, ConnectionFailed
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
+from tests.client.conftest import HANG_UP, SILENCE
 
 
 def test_a_partition_without_a_leader_is_waited_for(fake_broker):
@@ -61,6 +62,42 @@ def test_no_address_that_answers_is_a_failed_connection(fake_broker):
     fake_broker.close()
     with Cluster(fake_broker.address) as cluster, pytest.raises(ConnectionFailed, match=fake_broker.address):
         cluster.refresh()
+
+
+def test_another_broker_is_asked_when_one_closes_the_connection(fake_broker, second_broker):
+    with Cluster(fake_broker.address) as cluster:
+        cluster.refresh([])  # learns of the second broker
+        fake_broker.answers[apis.METADATA.key] = lambda request: HANG_UP
+        second_broker.topics["t"] = [2]
+        assert cluster.leader_of("t", 0) == 2
+        cluster.refresh([])  # and then over the connection that is open
+
+
+def test_a_connection_that_was_closed_while_idle_is_replaced(fake_broker):
+    with Cluster(fake_broker.address) as cluster:
+        cluster.refresh([])
+        answer_metadata = fake_broker.answers[apis.METADATA.key]
+        answers = iter([HANG_UP])
+        fake_broker.answers[apis.METADATA.key] = lambda request: next(answers, None) or answer_metadata(request)
+        cluster.refresh([])
+    assert len(fake_broker.requests("Metadata")) == 3
+
+
+def test_brokers_that_all_close_the_connection_are_each_asked_once(fake_broker, second_broker):
+    for broker in (fake_broker, second_broker):
+        broker.answers[apis.METADATA.key] = lambda request: HANG_UP
+    servers = [fake_broker.address, second_broker.address]
+    with Cluster(servers) as cluster, pytest.raises(ConnectionFailed, match=fake_broker.address):
+        cluster.refresh([])
+    assert [len(broker.requests("Metadata")) for broker in (fake_broker, second_broker)] == [1, 1]
+
+
+def test_a_request_that_took_too_long_is_not_repeated_at_another_broker(fake_broker, second_broker):
+    fake_broker.answers[apis.METADATA.key] = lambda request: SILENCE
+    servers = [fake_broker.address, second_broker.address]
+    with Cluster(servers, timeout_s=0.5) as cluster, pytest.raises(BrokerTimedOut):
+        cluster.refresh([])
+    assert not second_broker.requests("Metadata")
 
 
 def test_waiting_ends_at_the_time_limit_with_the_brokers_reason(fake_broker):
