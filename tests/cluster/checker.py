@@ -83,12 +83,12 @@ def check_acknowledged(histories: Sequence[History], end: End) -> list[str]:
 
 
 def check_at_most_once(histories: Sequence[History], end: End) -> list[str]:
-    """No record of an idempotent producer may be there twice, acknowledged or not; nor one that nobody sent."""
+    """Return a problem if the log has a record of an idempotent producer twice, or a record that no client sent."""
     idempotent = {event["v"] for each in histories if each.about.get("idempotent") for event in each.of("sent")}
     sent = {event["v"] for each in histories for event in each.of("sent")}
     counted = Counter(record.value for records in end.values() for record in records)
     problems = [f"{value} is there {n} times" for value, n in counted.items() if n > 1 and value in idempotent]
-    problems += [f"nobody sent {value}, and it is there" for value in counted if value not in sent]
+    problems += [f"no client sent {value}, and it is there" for value in counted if value not in sent]
     return _first(problems)
 
 

@@ -72,7 +72,7 @@ class RecordingBroker:
             self.epoch = self._tree.exists(self.path).czxid
 
     def bounce(self) -> None:
-        """Register the broker again before anybody notices that it was gone."""
+        """Register the broker again before the other brokers notice that it was gone."""
         with self._lock:
             change = self._tree.transaction()
             change.delete(self.path)

@@ -89,7 +89,7 @@ def test_an_acknowledged_record_whose_offset_has_another() -> None:
     run = Run()
     run.end[SOURCE, 1][2] = run.end[SOURCE, 1][2]._replace(value="b:1")
     run.finds("a:5", "lost")
-    run.finds("nobody sent b:1")
+    run.finds("no client sent b:1")
 
 
 def test_an_acknowledged_record_that_is_at_another_offset() -> None:

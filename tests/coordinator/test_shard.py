@@ -91,7 +91,7 @@ def test_a_refused_or_failing_step_does_not_affect_the_joined_ones(shard: Shard[
         raise FULL
 
     def fails(machine: KeyValues) -> Effects:
-        raise RuntimeError("nobody foresaw this")
+        raise RuntimeError("an unforeseen error")
 
     refused = together(shard, put(b"a", b"1", results.append), refuses, fails, put(b"b", b"1", results.append))
     assert [error and error.code for error in refused] == [None, FULL.code, Errors.UNKNOWN_SERVER_ERROR, None]

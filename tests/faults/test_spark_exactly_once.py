@@ -130,7 +130,7 @@ class Round:
     def wait(self, job: Job) -> None:
         deadline = time.monotonic() + PATIENCE
         while not (self._directory / f"taken-{self.number}").exists():
-            assert time.monotonic() < deadline, f"round {self.number}: nobody came to the moment\n{job.output}"
+            assert time.monotonic() < deadline, f"round {self.number}: no process reached the moment\n{job.output}"
             assert job.process is not None
             assert job.process.child.poll() is None, f"the driver ended by itself\n{job.output}"
             time.sleep(0.02)

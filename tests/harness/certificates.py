@@ -192,7 +192,7 @@ class Pki:
 
     @cached_property
     def stranger(self) -> Issued:
-        """A certificate for localhost and 127.0.0.1 of an authority that nobody trusts."""
+        """A certificate for localhost and 127.0.0.1 of an authority that no trust store has."""
         return Authority.root("Foreign CA").issue("CN=mallory", names=["localhost", "127.0.0.1"])
 
 

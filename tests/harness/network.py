@@ -1,7 +1,7 @@
 """A network of hosts on this machine, whose links can be cut and slowed down: a network namespace for each host, joined
 by a bridge that this process is connected to as well. It needs root.
 
-A cut needs no packet filter: the sending host gets a neighbour entry with a hardware address that nobody has, so what
+A cut needs no packet filter: the sending host gets a neighbour entry with a hardware address that no host has, so what
 it sends is lost without an error, as on a real network. A slow link needs no netem, which not every kernel has: a token
 bucket (tbf) limits the rate and lets packets wait.
 """
@@ -13,7 +13,7 @@ import subprocess
 from pathlib import Path
 
 NAME = re.compile(r"\bkp(\d+)n\d+(-\d+)?\b")
-NOBODY = "02:00:00:00:00:01"
+NO_HOST = "02:00:00:00:00:01"
 _numbers = itertools.count(1)
 
 
@@ -58,7 +58,7 @@ class Network:
 
     def cut(self, source: int, target: int) -> None:
         """Lose everything that `source` sends to `target`; the other direction stays as it is."""
-        self._in(source, "neigh", "replace", self.address(target), "lladdr", NOBODY, "nud", "permanent", "dev", "eth0")
+        self._in(source, "neigh", "replace", self.address(target), "lladdr", NO_HOST, "nud", "permanent", "dev", "eth0")
         self._cuts.add((source, target))
 
     def separate(self, one: int, *others: int) -> None:

@@ -355,7 +355,7 @@ def test_a_static_member_rejoins_without_a_rebalance(rig: Rig) -> None:
     generation = stays.consumer.group_metadata().generation
     goes.stop()
     back = rig.polling(instance_id="goes")
-    eventually(lambda: back.partitions == had, what="it has what it had")
+    eventually(lambda: back.partitions == had, what="the member has its former partitions")
     rig.send(range(50))
     eventually(lambda: len(stays.records) + len(back.records) == 50, what="both read")
     assert stays.events.calls == events
@@ -368,7 +368,7 @@ def test_a_second_member_with_the_same_instance_id_fences_the_first(rig: Rig) ->
     eventually(lambda: first.partitions, what="the first has the partition")
     second = rig.polling(instance_id="twin")
     eventually(lambda: second.partitions, what="the second has the partition")
-    failure = eventually(lambda: first.failure, what="the first is told")
+    failure = eventually(lambda: first.failure, what="the first consumer fails")
     assert isinstance(failure, GroupFailed)
     assert failure.code == Errors.FENCED_INSTANCE_ID
     assert "'twin'; give each consumer an instance id of its own" in str(failure)

@@ -278,7 +278,9 @@ def test_users_made_by_clients_log_in_at_once(
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS[:3])
-def test_a_wrong_password_is_told_to_the_client(sasl: Sasl, provider: OpenIdProvider, mechanism: str) -> None:
+def test_a_client_with_a_wrong_password_gets_an_authentication_error(
+    sasl: Sasl, provider: OpenIdProvider, mechanism: str
+) -> None:
     errors: list[Any] = []
     settings = {**confluent(sasl, provider, mechanism, "wrong"), "error_cb": errors.append}
     producer = confluent_kafka.Producer(settings)

@@ -37,7 +37,7 @@ _topics = (f"tls-{number}" for number in itertools.count())
 
 
 class TlsBroker:
-    """A broker with a listener for anybody (SSL), and one that asks for certificates (MUTUAL)."""
+    """A broker with a listener that needs no certificates of clients (SSL), and one that requires them (MUTUAL)."""
 
     def __init__(self, directory: Path) -> None:
         self.pki = Pki()

@@ -395,7 +395,7 @@ def test_other_logs_are_loaded_when_the_loading_of_one_fails(tmp_path):
     class Confused(Files):
         def scan(self, file, *arguments):
             if "a-0" in file.path:
-                raise ValueError("nobody thought of this")
+                raise ValueError("an unforeseen error")
             return super().scan(file, *arguments)
 
     filled(tmp_path, topics=("a", "b"))
@@ -403,7 +403,7 @@ def test_other_logs_are_loaded_when_the_loading_of_one_fails(tmp_path):
     manager = broker.start()
     broker.finish()
     assert [log.topic for log in manager] == ["b"]
-    with pytest.raises(KafkaError, match="nobody thought of this"):
+    with pytest.raises(KafkaError, match="an unforeseen error"):
         manager.create("a", 0, TOPIC_ID, CONFIG)
     manager.close()
     assert not (tmp_path / clean_shutdown.NAME).exists()

@@ -217,7 +217,7 @@ def test_requests_in_the_same_receive_as_the_end_of_the_handshake(serve_tls: Ser
     assert client.frames(3) == [b"first", b"x" * 100_000, b"last"]
 
 
-def test_a_client_that_does_not_read_holds_up_nobody_else(serve_tls: ServeTls) -> None:
+def test_a_client_that_does_not_read_delays_no_other_client(serve_tls: ServeTls) -> None:
     class Large(Echo):
         def answer(self, connection: Connection, frame: bytes) -> Reply:
             return super().answer(connection, frame * 2_000_000 if frame == b"large" else frame)

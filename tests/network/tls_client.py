@@ -90,7 +90,7 @@ class RecordClient(Client):
                 self._receive()
 
     def next_records(self) -> bytes:
-        """Return what the client sends after the server's first answer; with TLS 1.2 the handshake goes on after it."""
+        """Return what the client sends after the server's first answer, with TLS 1.2 in the midst of the handshake."""
         while True:
             try:
                 self.tls.do_handshake()

@@ -225,7 +225,7 @@ def test_a_fenced_partition_waits_for_its_next_role(follower: FollowerBench, lea
     assert follower.fetching.failed == 0
 
 
-def test_partitions_nobody_asked_for_are_ignored(
+def test_partitions_that_were_not_requested_are_ignored(
     follower: FollowerBench, leader: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers = leader.server.answer

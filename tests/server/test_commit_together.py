@@ -179,7 +179,7 @@ def test_waiting_appends_are_answered_when_they_are_done(lab, gathers, monkeypat
 def test_a_commit_that_cannot_be_handled_closes_only_its_connection(lab, gathers, monkeypatch):
     def begin(broker, call, reply):
         if call.request.group_id == "odd":
-            raise RuntimeError("nobody foresaw this")
+            raise RuntimeError("an unforeseen error")
         return plain(broker, call, reply)
 
     plain = handler._begin

@@ -217,7 +217,7 @@ def test_a_topic_id_comes_without_a_new_leader_epoch_when_a_cluster_is_upgraded(
     assert followed.log.topic_id == TOPIC_ID
 
 
-def test_the_broker_goes_on_serving_clients_while_it_takes_hundreds_of_roles(controller):
+def test_the_broker_serves_clients_while_it_takes_hundreds_of_roles(controller):
     count = 300
     assert controller.send_roles(partitions=range(count)) == (Errors.NONE, dict.fromkeys(range(count), Errors.NONE))
     assert sum(1 for _ in controller.replicas) == count

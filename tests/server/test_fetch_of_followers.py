@@ -112,7 +112,7 @@ def test_a_fetch_that_waits_says_what_the_follower_had_when_it_came(broker, wire
 
 
 @pytest.mark.parametrize(("epoch", "code"), [(1, Errors.UNKNOWN_LEADER_EPOCH), (-1, Errors.NOT_LEADER_OR_FOLLOWER)])
-def test_a_broker_that_is_no_replica_yet_is_told_to_try_again(follower, topic, partition, epoch, code):
+def test_a_broker_that_is_no_replica_yet_gets_a_retriable_error(follower, topic, partition, epoch, code):
     assert partition.leader_epoch == 1
     assert follow(follower, topic, replica=7, epoch=epoch).error_code == code
     assert follow(follower, topic, replica=7, epoch=0).error_code == Errors.FENCED_LEADER_EPOCH

@@ -100,7 +100,7 @@ def test_a_partition_moves_to_another_directory_while_it_is_in_use(broker, wire,
     eventually(lambda: replicas.get("t", 0)._stall is replicas.stalls().get(target))
 
 
-def test_a_throttled_move_is_described_with_its_lag_and_goes_on_when_the_throttle_is_taken_away(broker, wire, dirs):
+def test_a_throttled_move_is_described_with_its_lag_and_continues_when_the_throttle_is_removed(broker, wire, dirs):
     wire.create_topic("t", 1)
     fill(wire, "t", 40)
     source, target = place(wire, "t")[0][0], other(dirs, wire, "t")
@@ -251,7 +251,7 @@ def test_a_principal_without_the_right_neither_moves_nor_describes(broker, wire,
 
 
 def test_a_producer_notices_nothing_of_moves(broker, wire, dirs):
-    """A producer goes on while the partition moves to and fro, and a fetch session begins after it."""
+    """A producer sends while the partition moves to and fro, and a fetch session begins afterwards."""
     wire.create_topic("t", 1)
     written, stop, failures = [], threading.Event(), []
 

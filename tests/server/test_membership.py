@@ -16,7 +16,7 @@ ME = 3
 
 
 class Election:
-    """Stands for election; the first `lost` times the node of the controller is deleted before anybody reads it."""
+    """Stands for election; the first `lost` times the node of the controller is deleted before a broker reads it."""
 
     def __init__(self, tree: LocalTree, cluster: ClusterRegistry, lost: int) -> None:
         self._tree = tree

@@ -54,7 +54,7 @@ def test_a_commit_that_waits_when_the_coordinator_moves_is_refused(cluster: Clus
     assert codes == [[Errors.NOT_COORDINATOR]]
 
 
-def test_a_commit_that_waits_goes_on_waiting_in_the_next_epoch_of_the_same_leader(cluster: Cluster) -> None:
+def test_a_waiting_commit_keeps_waiting_in_the_next_epoch_of_the_same_leader(cluster: Cluster) -> None:
     """The follower dies, and the controller takes it out of the ISR, which begins a new leader epoch."""
     first, second = cluster.members
     codes = first.commit(5)

@@ -50,7 +50,7 @@ def test_only_followers_are_answered_several_times_after_the_last_partition():
     assert len(scene.answered) == 3 * len(DELAYS_S)
 
 
-def test_a_partition_without_other_replicas_answers_nobody():
+def test_no_session_is_answered_for_a_partition_without_other_replicas():
     scene = Scene()
     scene.followers.became_leader(ALONE)
     assert not scene.pass_time()

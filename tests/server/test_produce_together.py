@@ -146,7 +146,7 @@ def test_a_frame_that_breaks_the_protocol_closes_its_own_connection(server, wire
 def test_a_connection_whose_requests_cannot_be_handled_is_closed_alone(server, wires, gathers, monkeypatch):
     def take(self, frame, topic, *args):
         if topic == "a":
-            raise RuntimeError("nobody foresaw this")
+            raise RuntimeError("an unforeseen error")
         return plain(self, frame, topic, *args)
 
     plain = Gather._take

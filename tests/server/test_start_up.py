@@ -242,7 +242,7 @@ def test_a_partition_whose_log_cannot_be_loaded_returns_the_reason(tmp_path):
     class Confused(GatedFiles):
         def scan(self, file, *arguments):
             if self.text in file.path:
-                raise ValueError("nobody thought of this")
+                raise ValueError("an unforeseen error")
             return super().scan(file, *arguments)
 
     server = start_broker(tmp_path)

@@ -173,7 +173,7 @@ def test_a_partition_moves_with_its_records_and_its_old_log_is_deleted(brokers: 
     assert len(consume(brokers.controller.bootstrap_servers, "t", "g", 50)) == 50
 
 
-def test_a_move_to_a_broker_that_stops_goes_on_when_it_is_back_and_can_be_cancelled(brokers: Brokers) -> None:
+def test_a_move_to_a_broker_that_stops_continues_when_it_is_back_and_can_be_cancelled(brokers: Brokers) -> None:
     controller = brokers.controller.services.broker_id
     away = next(one for one in (3, 2) if one != controller)
     stays = next(one for one in (1, 2, 3) if one not in (away, controller))

@@ -161,7 +161,7 @@ def test_after_lowering_group_max_size_the_last_to_rejoin_are_refused() -> None:
     world.settings["group.max.size"] = 2
     asked = [world.join(first), world.join(second)]
     assert world.join(third).code == Errors.GROUP_MAX_SIZE_REACHED
-    assert [one.answer.generation_id for one in asked] == [2, 2], "nobody waits for the one that was turned away"
+    assert [one.answer.generation_id for one in asked] == [2, 2], "the group does not wait for the refused member"
     assert set(world.group.members) == {first, second}
 
 

@@ -66,13 +66,13 @@ def test_members_keep_the_offsets_of_the_topics_that_they_read(world: World) -> 
     assert world.committed() == {("read", 0): 1}
 
 
-@pytest.mark.parametrize("kind", ["rebalancing", "connect", "nobody knows its topics"])
+@pytest.mark.parametrize("kind", ["rebalancing", "connect", "the topics are unknown"])
 def test_the_offsets_of_other_groups_with_members_stay(world: World, kind: str) -> None:
     world.commit(world.offset("t", 0, 1))
     group = consumers(world, PREPARING if kind == "rebalancing" else STABLE)
     if kind == "connect":
         group.protocol_type = "connect"
-    if kind == "nobody knows its topics":
+    if kind == "the topics are unknown":
         group._topics = None
     world.clock.advance(1000 * MINUTE)
     world.offsets.expire()

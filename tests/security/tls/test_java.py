@@ -55,7 +55,7 @@ def test_rules_map_names_as_in_kafka() -> None:
                 with pytest.raises(NoMatchingRule):
                     PrincipalMapper(case[0]).name_of(case[1])
             except StoreError:
-                pass  # Kafka notices such a replacement, or such a lack of rules, only when somebody logs in
+                pass  # Kafka notices such a replacement, or such a lack of rules, only when a client logs in
         else:
             with pytest.raises(StoreError, match=r"ssl\.principal\.mapping\.rules"):
                 PrincipalMapper(case[0])
