@@ -3,16 +3,18 @@
 The broker has no authorizer and no quotas yet (`Services.authorizer` and `Services.quotas` are None).
 
 A request is authorized in one of two ways. If the request itself names the resources, the registration of its handler
-lists the actions (`authorizes=`): the dispatcher asks the authorizer once for every request, also for requests that are
-handled together, and stores the denied actions in `Call.denied`. Resources that only the handler knows are checked by
-the handler with `denied_names`: the partitions of a fetch session, the topics of a request for all topics, or an
-operation that either of two permissions allows.
+says how (`checks=`, see `kafkapy.server.checks`): the dispatcher asks the authorizer once for every request, also for
+requests that are handled together, and stores the denied actions in `Call.denied`. Resources that only the handler
+knows are checked by the handler with `denied_names`: the partitions of a fetch session, the topics of a request for all
+topics, or an operation that either of two permissions allows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from kafkapy.errors import Errors, KafkaError
 
 if TYPE_CHECKING:
     from kafkapy.server.call import Call
@@ -89,6 +91,60 @@ def may_on_some(broker: Services, call: Call, operation: str, resource_type: str
     """Return True if there can be a resource of this type on which the principal of the call may do the operation, and
     if the broker has no authorizer."""
     return broker.authorizer is None or broker.authorizer.allowed_on_some(call, operation, resource_type)
+
+
+# The operations on each type of resource, and their AclOperation codes (AclEntry.supportedOperations).
+_CODES: Final = {
+    "READ": 3,
+    "WRITE": 4,
+    "CREATE": 5,
+    "DELETE": 6,
+    "ALTER": 7,
+    "DESCRIBE": 8,
+    "CLUSTER_ACTION": 9,
+    "DESCRIBE_CONFIGS": 10,
+    "ALTER_CONFIGS": 11,
+    "IDEMPOTENT_WRITE": 12,
+}
+_OPERATIONS: Final = {
+    "TOPIC": ("READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
+    "GROUP": ("READ", "DESCRIBE", "DELETE"),
+    "CLUSTER": (
+        "CREATE",
+        "CLUSTER_ACTION",
+        "DESCRIBE_CONFIGS",
+        "ALTER_CONFIGS",
+        "IDEMPOTENT_WRITE",
+        "ALTER",
+        "DESCRIBE",
+    ),
+}
+OPERATIONS_NOT_ASKED: Final = -(2**31)  # in responses to requests that did not ask for the authorized operations
+
+
+def authorized_operations(broker: Services, call: Call, resource_type: str, name: str = CLUSTER) -> int:
+    """Return the operations that the principal of the call may do on a resource, as a bit field: bit n is the operation
+    with the AclOperation code n (KIP-430). Without an authorizer these are all operations of the type. Types: TOPIC,
+    GROUP and CLUSTER."""
+    operations: Collection[str] = _OPERATIONS[resource_type]
+    if broker.authorizer is not None:
+        actions = [Action(operation, resource_type, name) for operation in operations]
+        denied = {action.operation for action in broker.authorizer.denied(call, actions, logged=False, grants=False)}
+        operations = [operation for operation in operations if operation not in denied]
+    return sum(1 << _CODES[operation] for operation in operations)
+
+
+_REFUSALS: Final = {  # Kafka's messages; clients show them
+    Errors.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    Errors.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    Errors.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+    Errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+}
+
+
+def refusal(code: int) -> KafkaError:
+    """Return the error for a client that lacks a right, with the message of Kafka."""
+    return KafkaError(code, _REFUSALS[code])
 
 
 def rights_of(broker: Services, call: Call) -> Hashable:

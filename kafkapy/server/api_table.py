@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkapy.server.checks import actions_of
+
 if TYPE_CHECKING:
     from kafkapy.protocol.apis import Api
     from kafkapy.runtime.disk_pool import DiskPool
     from kafkapy.server.admission import Action
     from kafkapy.server.call import Call
+    from kafkapy.server.checks import Checks
     from kafkapy.server.services import Services
 
 Handler = Callable[..., Any]
@@ -40,6 +43,7 @@ class Served:
         "any_version",
         "api",
         "authorizes",
+        "checks",
         "decode",
         "decoded_late",
         "handler",
@@ -62,6 +66,7 @@ class Served:
         pooled: bool | ChoosePool,
         decoded_late: bool,
         any_version: bool,
+        checks: Checks,
         authorizes: Authorizes | None,
         quota: str,
     ) -> None:
@@ -74,7 +79,8 @@ class Served:
         self.pooled = pooled
         self.decoded_late = decoded_late
         self.any_version = any_version
-        self.authorizes = authorizes
+        self.checks = checks
+        self.authorizes = actions_of(checks) if authorizes is None else authorizes
         self.quota = quota
 
 
@@ -89,6 +95,7 @@ class ApiTable:
         self,
         api: Api,
         *,
+        checks: Checks,
         low: int | None = None,
         high: int | None = None,
         decode: Decode | None = None,
@@ -100,9 +107,13 @@ class ApiTable:
         quota: str = "request",
     ) -> Callable[[Handler], Handler]:
         """Return a decorator that registers a handler for the versions `low` to `high` of an API, by default for all
-        versions of its schema. Raise ValueError for other versions, and for an API that has a handler already. The
-        handler is called as `handler(broker, call, request)` and returns a response message, a Later or a Reply.
+        versions of its schema. Raise ValueError for other versions, without `checks`, and for an API that has a handler
+        already. The handler is called as `handler(broker, call, request)` and returns a response message, a Later or a
+        Reply.
 
+        checks          the rights that requests need, or a NoCheck with the reason why they need none. Before a request
+                        is handled, the authorizer is asked for the resources that the checks name; the handler finds
+                        the denied actions in `call.denied`. It asks for all others itself: see `kafkapy.server.checks`.
         decode          decodes the header and the request of a frame in one call. Returns a request with `api_version`,
                         `correlation_id` and `client_id`, or None to let the generic codec decode the frame. The request
                         may contain views of the frame. Without `decode` the generic codec decodes every request,
@@ -115,14 +126,14 @@ class ApiTable:
                         `pooled(broker, request)` returns; meanwhile its connection is not read. All other handlers run
                         on the network thread and must not block.
         decoded_late    the pool also decodes large requests, which would delay the network thread. `pooled` and
-                        `authorizes` must not look at the request.
+                        `checks` must not look at the request.
         any_version     a version without a schema is also handled: as version 0, with the request None.
-        authorizes      `authorizes(broker, call)` returns the actions that the principal of a call must be allowed
-                        to do, for the resources that the request names. The handler finds the denied actions in
-                        `call.denied`. It checks all other resources itself: see `kafkapy.server.admission`.
-                        `authorizes` is not called without an authorizer.
+        authorizes      in place of the function that is made from `checks`: `authorizes(broker, call)` returns the
+                        actions to ask for. Not called without an authorizer.
         quota           the quota that requests count against: "produce", "fetch", "controller_mutation" or "request".
         """
+        if not checks:
+            raise ValueError(f"{api.name}: say what requests must be allowed to do, or NoCheck")
         first = api.min_version if low is None else low
         last = api.max_version if high is None else high
         if not api.min_version <= first <= last <= api.max_version:
@@ -143,6 +154,7 @@ class ApiTable:
                 pooled=pooled,
                 decoded_late=decoded_late,
                 any_version=any_version,
+                checks=checks,
                 authorizes=authorizes,
                 quota=quota,
             )

@@ -59,6 +59,14 @@ class Call:
         self.denied: Collection[Action] = ()
         self.throttle_time_ms = 0
 
+    def is_denied(self, resource_type: str) -> bool:
+        """Return True if any of the denied actions is on a resource of this type."""
+        return any(action.resource_type == resource_type for action in self.denied)
+
+    def denied_names(self, resource_type: str) -> Collection[str]:
+        """Return the names of the resources of this type in the denied actions."""
+        return {action.name for action in self.denied if action.resource_type == resource_type} if self.denied else ()
+
     def __str__(self) -> str:
         host, port = self.connection.peer[:2]
         return f"{self.served.api.name} v{self.version} #{self.correlation_id} of {self.client_id!r} at {host}:{port}"

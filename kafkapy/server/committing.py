@@ -21,14 +21,15 @@ __all__ = ["Answers", "Commit", "Producer"]
 
 
 class Answers:
-    """The results of a commit request, for each partition in the order of the request.
+    """The results of a commit request, for each partition. As in Kafka, topics with partitions that are not committed
+    come first, and these partitions first in their topic; otherwise the order is that of the request.
 
     `offsets` are the offsets to commit: those of existing partitions, except the topics in `refused`, which has an
     error code for each topic whose offsets must not be committed. `own_times`: use the commit timestamps in the request
     (version 1). `expire_ms`: the time at which the offsets expire, -1 if the broker's retention applies.
     """
 
-    __slots__ = ("_response", "_topics", "offsets")
+    __slots__ = ("_committed", "_response", "_topics", "offsets")
 
     def __init__(
         self,
@@ -42,17 +43,19 @@ class Answers:
         refused: Mapping[str, int] | None = None,
     ) -> None:
         self._response = response
-        self._topics = []
+        self._topics: list[Any] = []
+        self._committed: list[Any] = []  # the results of `offsets`
         self.offsets: list[GroupOffset] = []
         make_topic, make_answer = response.Topics, response.Topics.Partitions
         to_commit, new = self.offsets.append, tuple.__new__
+        whole: list[Any] = []
         for topic in topics:
             name = topic.name
             indexes: Container[int] = cache.indexes(name)
             missing: int = Errors.UNKNOWN_TOPIC_OR_PARTITION
             if refused is not None and name in refused:
                 indexes, missing = (), refused[name]
-            answers = []
+            answers, refusals = [], []
             for one in topic.partitions:
                 index = one.partition_index
                 if index in indexes:
@@ -63,14 +66,15 @@ class Answers:
                     to_commit(new(GroupOffset, (name, index, new(CommittedOffset, values))))
                     answers.append(make_answer(partition_index=index))
                 else:
-                    answers.append(make_answer(partition_index=index, error_code=missing))
-            self._topics.append(make_topic(name=name, partitions=answers))
+                    refusals.append(make_answer(partition_index=index, error_code=missing))
+            self._committed += answers
+            (self._topics if refusals else whole).append(make_topic(name=name, partitions=refusals + answers))
+        self._topics += whole
 
     def message(self, codes: list[int]) -> Any:
         """Return the response message. `codes` are the error codes for `offsets`, in the same order, or [] if there are
         none."""
         if any(codes):
-            each = (answer for topic in self._topics for answer in topic.partitions if not answer.error_code)
-            for answer, code in zip(each, codes, strict=True):
+            for answer, code in zip(self._committed, codes, strict=True):
                 answer.error_code = code
         return self._response(topics=self._topics)

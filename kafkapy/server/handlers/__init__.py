@@ -2,8 +2,8 @@
 delegates the work and builds the response.
 
 The docstring of a module begins with the APIs and the versions that it serves, and says where responses differ from
-those of Apache Kafka 3.9 with ZooKeeper. One difference is the same for all: there is no authorizer and no quota, so
-nothing is denied, and throttle_time_ms is 0.
+those of Apache Kafka 3.9 with ZooKeeper. The registration of a handler declares which rights its requests need
+(`kafkapy.server.checks`).
 
 Importing this package registers every handler in `kafkapy.server.api_table`; a new module must be imported here.
 """

@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.protocol.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
-from kafkapy.server.admission import denied_names, is_denied
+from kafkapy.server.admission import denied_names, is_denied, refusal
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
+from kafkapy.server.checks import TOPIC_DENIED, Check, Right
 from kafkapy.server.config import describe as config_describe
 
 if TYPE_CHECKING:
@@ -42,13 +43,25 @@ IDS_SINCE = 6
 DISABLED_SINCE = 3
 
 
-@serves(CREATE_TOPICS, pooled=True, quota="controller_mutation")
+@serves(
+    CREATE_TOPICS,
+    pooled=True,
+    quota="controller_mutation",
+    checks=[
+        Check(Right("CREATE", "TOPIC"), TOPIC_DENIED + " for the topic", unless=Right("CREATE", "CLUSTER")),
+        Check(
+            Right("DESCRIBE_CONFIGS", "TOPIC"),
+            "the topic is created; its result has topic_config_error_code TOPIC_AUTHORIZATION_FAILED and no settings",
+            only="version 5 or later",
+        ),
+    ],
+)
 def create_topics(broker: Services, call: Call, request: Any) -> Any:
     """Handle CreateTopics on the disk pool: create the topics. Return one result per topic of the request, in its
     order."""
     make = CREATE_TOPICS.Response
     count = Counter(topic.name for topic in request.topics)
-    rights = _rights(broker, call, count)
+    rights = _rights(broker, call, count.keys() - {METADATA_TOPIC})
     results = []
     for topic in request.topics:  # a topic that is named twice gets two results, as in Kafka
         result = make.Topics(name=topic.name, error_message=None, configs=[])
@@ -126,7 +139,19 @@ def _details(broker: Services, topic: Topic, overrides: dict[str, str], result: 
     ]
 
 
-@serves(DELETE_TOPICS, pooled=True, quota="controller_mutation")
+@serves(
+    DELETE_TOPICS,
+    pooled=True,
+    quota="controller_mutation",
+    checks=[
+        Check(Right("DELETE", "TOPIC"), TOPIC_DENIED + " for the topic"),
+        Check(
+            Right("DESCRIBE", "TOPIC"),
+            TOPIC_DENIED + " for the topic, without its name",
+            only="topics that are given by their ids",
+        ),
+    ],
+)
 def delete_topics(broker: Services, call: Call, request: Any) -> Any:
     """Handle DeleteTopics on the disk pool: delete the topics, which version 6 may name by id. Return one response per
     topic."""
@@ -135,6 +160,7 @@ def delete_topics(broker: Services, call: Call, request: Any) -> Any:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
         asked = [(name, ZERO_ID) for name in request.topic_names]
+    rights = _delete_rights(broker, call, asked)
     responses = []
     for name, topic_id in asked:
         response = make.Responses(name=name, topic_id=topic_id)
@@ -143,31 +169,63 @@ def delete_topics(broker: Services, call: Call, request: Any) -> Any:
             if not broker.config.delete_topic_enable:
                 code = Errors.INVALID_REQUEST if call.version < DISABLED_SINCE else Errors.TOPIC_DELETION_DISABLED
                 raise KafkaError(code, "delete.topic.enable is false")
-            _delete(broker, response)
+            _delete(broker, response, rights)
         except KafkaError as error:
             response.error_code, response.error_message = error.code, error.message
         responses.append(response)
     return make(responses=responses)
 
 
-def _delete(broker: Services, response: Any) -> None:
+class _DeleteRights(NamedTuple):
+    """The topics of a DeleteTopics request that the principal may not see, and those that it may not delete."""
+
+    not_described: Collection[str]
+    not_deleted: Collection[str]
+
+
+def _delete_rights(broker: Services, call: Call, asked: list[tuple[str | None, bytes]]) -> _DeleteRights:
+    if broker.authorizer is None:
+        return _DeleteRights((), ())
+    found = (name if topic_id == ZERO_ID else broker.topics.name_of(topic_id) for name, topic_id in asked)
+    names = {name for name in found if name is not None}
+    return _DeleteRights(*(denied_names(broker, call, right, "TOPIC", names) for right in ("DESCRIBE", "DELETE")))
+
+
+def _delete(broker: Services, response: Any, rights: _DeleteRights) -> None:
     if response.topic_id != ZERO_ID:
         if response.name is not None:
             raise KafkaError(Errors.INVALID_REQUEST, "a topic is named or given by its id, not both")
         response.name = broker.topics.name_of(response.topic_id)
         if response.name is None:
             raise KafkaError(Errors.UNKNOWN_TOPIC_ID, "no topic has this id")
+        if response.name in rights.not_described:
+            response.name = None
+            raise refusal(Errors.TOPIC_AUTHORIZATION_FAILED)
     if response.name is None:
         raise KafkaError(Errors.INVALID_REQUEST, "neither a name nor an id")
+    if response.name in rights.not_deleted:
+        raise refusal(Errors.TOPIC_AUTHORIZATION_FAILED)
     broker.controller.delete(response.name)
     broker.meters.forget(response.name)
 
 
-@serves(CREATE_PARTITIONS, pooled=True, quota="controller_mutation")
+@serves(
+    CREATE_PARTITIONS,
+    pooled=True,
+    quota="controller_mutation",
+    checks=[
+        Check(
+            Right("ALTER", "TOPIC"),
+            TOPIC_DENIED + " for the topic",
+            lambda request: [topic.name for topic in request.topics],
+        )
+    ],
+)
 def create_partitions(broker: Services, call: Call, request: Any) -> Any:
     """Handle CreatePartitions on the disk pool: add partitions to topics. Return one result per topic name."""
     make = CREATE_PARTITIONS.Response
     count = Counter(topic.name for topic in request.topics)
+    denied = call.denied_names("TOPIC")
     results = {}
     for topic in request.topics:
         if topic.name in results:
@@ -177,6 +235,8 @@ def create_partitions(broker: Services, call: Call, request: Any) -> Any:
             broker.controller.check_active()
             if count[topic.name] > 1:
                 raise KafkaError(Errors.INVALID_REQUEST, f"{topic.name} is named more than once")
+            if topic.name in denied:
+                raise KafkaError(Errors.TOPIC_AUTHORIZATION_FAILED, "The topic authorization is failed.")
             by_hand = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
             broker.controller.add_partitions(topic.name, topic.count, by_hand, validate_only=request.validate_only)
         except KafkaError as error:

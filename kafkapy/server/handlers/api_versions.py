@@ -16,6 +16,7 @@ from kafkapy.protocol.api_versions import unsupported, versions_response
 from kafkapy.protocol.apis import API_VERSIONS
 from kafkapy.server.api_table import TABLE, serves
 from kafkapy.server.call import Call
+from kafkapy.server.checks import NoCheck
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
@@ -25,7 +26,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NAMED_SINCE = 3
 
 
-@serves(API_VERSIONS, any_version=True)
+@serves(API_VERSIONS, any_version=True, checks=NoCheck("clients ask before they log in"))
 def handle(broker: Services, call: Call, request: Any) -> Any:
     """Handle ApiVersions: return the served APIs and versions, or INVALID_REQUEST if the client's software name or
     version is malformed."""

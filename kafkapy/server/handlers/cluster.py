@@ -11,23 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors
 from kafkapy.protocol.apis import DESCRIBE_CLUSTER
+from kafkapy.server.admission import OPERATIONS_NOT_ASKED, authorized_operations, is_denied
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
+from kafkapy.server.checks import Check, Right
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
 BROKERS, CONTROLLERS = 1, 2
 
-# The operations that a response lists as authorized, as bits of AclOperation codes: there is no authorizer yet.
-# Cluster: CREATE ALTER DESCRIBE CLUSTER_ACTION DESCRIBE_CONFIGS ALTER_CONFIGS IDEMPOTENT_WRITE
-CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
-# Topic: READ WRITE CREATE DELETE ALTER DESCRIBE DESCRIBE_CONFIGS ALTER_CONFIGS
-TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
-OPERATIONS_NOT_ASKED = -(2**31)
 
-
-@serves(DESCRIBE_CLUSTER)
+@serves(
+    DESCRIBE_CLUSTER,
+    checks=[
+        Check(
+            Right("DESCRIBE", "CLUSTER"),
+            "none: the authorized operations are 0; brokers, controller and cluster id are told",
+            only="include_cluster_authorized_operations",
+        )
+    ],
+)
 def handle(broker: Services, call: Call, request: Any) -> Any:
     """Handle DescribeCluster: return the cluster id, the controller, and the brokers with their addresses on the
     listener that received the request."""
@@ -41,7 +45,9 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
             error_message=f"endpoint type {endpoint_type}: this is a broker (1)",
             endpoint_type=endpoint_type,
         )
-    operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
+    operations = OPERATIONS_NOT_ASKED
+    if request.include_cluster_authorized_operations:
+        operations = cluster_operations(broker, call)
     return make(
         cluster_id=broker.cluster_id,
         controller_id=broker.cache.controller_id,
@@ -51,3 +57,9 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
         ],
         cluster_authorized_operations=operations,
     )
+
+
+def cluster_operations(broker: Services, call: Call) -> int:
+    """Return the operations on the cluster that the principal of the call may do, as a bit field; 0 if it may not
+    describe the cluster."""
+    return 0 if is_denied(broker, call, "DESCRIBE") else authorized_operations(broker, call, "CLUSTER")

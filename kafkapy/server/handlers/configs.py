@@ -8,6 +8,8 @@ Differences from Kafka:
 - A resource that a DescribeConfigs request names more than once has one result.
 - If DescribeConfigs names a resource of an unknown type, only this resource gets an error; Kafka refuses the whole
   request. Client metrics subscriptions, which Kafka describes, are an unknown type here.
+- A client without the right to change a broker's settings gets this error, whatever its values are. Kafka checks the
+  values first, which may mean to open files.
 - Changes of the settings in kafkapy.server.config.keys.READ_ONLY_HERE are refused; Kafka can change these settings at
   run time. Classes of the operator (MODULE:CLASS) are taken from the broker's file only.
 - The loggers are those of this broker, not Kafka's Java classes. alter.config.policy.class.name has no effect.
@@ -24,8 +26,10 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.topics import validate_name
 from kafkapy.protocol.apis import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from kafkapy.server import log_levels
+from kafkapy.server.admission import CLUSTER, refusal
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
+from kafkapy.server.checks import CLUSTER_DENIED, TOPIC_DENIED, Check, Right
 from kafkapy.server.config import alter as config_alter
 from kafkapy.server.config import describe as config_describe
 from kafkapy.server.config.alter import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE
@@ -35,23 +39,58 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kafkapy.server.configs")
 
+CLIENT_METRICS_RESOURCE = 16
+OF_CLUSTER = (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE)
+
 Change = Callable[[dict[str, str]], dict[str, str]]  # takes the current settings, returns the new ones
 
 
-@serves(DESCRIBE_CONFIGS, pooled=True)
+def _topics(request: Any) -> list[str]:
+    return [one.resource_name for one in request.resources if one.resource_type == TOPIC_RESOURCE]
+
+
+def _clusters(request: Any) -> tuple[str, ...]:
+    return (CLUSTER,) if any(one.resource_type in OF_CLUSTER for one in request.resources) else ()
+
+
+def _checks(operation: str) -> list[Check]:
+    return [
+        Check(Right(operation, "TOPIC"), TOPIC_DENIED + " for the resource", _topics, only="topics"),
+        Check(Right(operation, "CLUSTER"), CLUSTER_DENIED + " for the resource", _clusters, only="other resources"),
+    ]
+
+
+def _refusal(call: Call, resource: Any) -> KafkaError | None:
+    """Return the error of a resource for which the principal lacks the right of the request, None if it has it."""
+    if not call.denied:
+        return None
+    if resource.resource_type == TOPIC_RESOURCE:
+        denied = resource.resource_name in call.denied_names("TOPIC")
+        return refusal(Errors.TOPIC_AUTHORIZATION_FAILED) if denied else None
+    denied = resource.resource_type in OF_CLUSTER and call.is_denied("CLUSTER")
+    return refusal(Errors.CLUSTER_AUTHORIZATION_FAILED) if denied else None
+
+
+@serves(DESCRIBE_CONFIGS, pooled=True, checks=_checks("DESCRIBE_CONFIGS"))
 def describe(broker: Services, call: Call, request: Any) -> Any:
-    """Handle DescribeConfigs on the disk pool: return the settings of each resource, or the error of the resource."""
+    """Handle DescribeConfigs on the disk pool: return the settings of each resource, or the error of the resource.
+    Denied resources come last."""
     make = DESCRIBE_CONFIGS.Response
-    results = []
+    results, refused = [], []
     for resource in _once(request.resources):
         result = make.Results(resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[])
+        error_or_none = _refusal(call, resource)
+        if error_or_none is not None:
+            result.error_code, result.error_message = error_or_none.code, error_or_none.message
+            refused.append(result)
+            continue
         try:
             entries = _describe(broker, resource)
             result.configs = [_entry(entry, request, call.version) for entry in entries]
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
-    return make(results=results)
+    return make(results=results + refused)
 
 
 def _once(resources: list[Any]) -> list[Any]:
@@ -114,19 +153,19 @@ def _entry(entry: config_describe.Entry, request: Any, version: int) -> Any:
     )
 
 
-@serves(ALTER_CONFIGS, pooled=True)
+@serves(ALTER_CONFIGS, pooled=True, checks=_checks("ALTER_CONFIGS"))
 def alter(broker: Services, call: Call, request: Any) -> Any:
     """Handle AlterConfigs on the disk pool: replace all settings of each resource with those in the request, or only
     check them if the request says validate_only. Return an error code for each resource."""
 
     def apply(resource: Any) -> None:
         new = config_alter.replaced([(one.name, one.value) for one in resource.configs])
-        _apply(broker, resource, lambda _current: new, request.validate_only)
+        _apply(broker, call, resource, lambda _current: new, request.validate_only)
 
     return _alter(ALTER_CONFIGS.Response, request, apply)
 
 
-@serves(INCREMENTAL_ALTER_CONFIGS, pooled=True)
+@serves(INCREMENTAL_ALTER_CONFIGS, pooled=True, checks=_checks("ALTER_CONFIGS"))
 def incremental_alter(broker: Services, call: Call, request: Any) -> Any:
     """Handle IncrementalAlterConfigs on the disk pool: set or delete single settings, and append items to list settings
     or subtract items from them. Only check this if the request says validate_only. Return an error code for each
@@ -135,6 +174,10 @@ def incremental_alter(broker: Services, call: Call, request: Any) -> Any:
     def apply(resource: Any) -> None:
         operations = [(one.name, one.config_operation, one.value) for one in resource.configs]
         if resource.resource_type == BROKER_LOGGER_RESOURCE:
+            config_alter.check_operations(operations)
+            denied = _refusal(call, resource)
+            if denied is not None:
+                raise denied
             _check_this_broker(broker, resource)
             log_levels.alter(operations, validate_only=request.validate_only)
             return
@@ -143,7 +186,8 @@ def incremental_alter(broker: Services, call: Call, request: Any) -> Any:
             if resource.resource_type == TOPIC_RESOURCE
             else config_alter.broker_operations
         )
-        _apply(broker, resource, lambda current: edit(current, operations), request.validate_only)
+        config_alter.check_operations(operations)
+        _apply(broker, call, resource, lambda current: edit(current, operations), request.validate_only)
 
     return _alter(INCREMENTAL_ALTER_CONFIGS.Response, request, apply)
 
@@ -168,8 +212,11 @@ def _alter(make: Any, request: Any, apply: Callable[[Any], None]) -> Any:
     return make(responses=responses)
 
 
-def _apply(broker: Services, resource: Any, change: Change, validate_only: bool) -> None:
+def _apply(broker: Services, call: Call, resource: Any, change: Change, validate_only: bool) -> None:
     name = resource.resource_name
+    denied = _refusal(call, resource)
+    if denied is not None:
+        raise denied
     if resource.resource_type == TOPIC_RESOURCE:
         broker.topic_settings.alter(name, change, validate_only=validate_only)
     elif resource.resource_type == BROKER_RESOURCE:

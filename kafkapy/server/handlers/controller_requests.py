@@ -26,9 +26,9 @@ from kafkapy.network.replies import CLOSE
 from kafkapy.protocol.apis import LEADER_AND_ISR, STOP_REPLICA
 from kafkapy.runtime import collector
 from kafkapy.runtime.collector import drained
-from kafkapy.server.admission import CLUSTER, Action
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
+from kafkapy.server.checks import CLUSTER_DENIED, on_cluster
 
 if TYPE_CHECKING:
     from kafkapy.runtime.disk_pool import DiskPool
@@ -45,11 +45,6 @@ _UNGROUPED_UNTIL = 0
 def pool(broker: Services, request: Any) -> DiskPool:
     """Return the pool for requests of the controller: its only thread keeps them in order."""
     return broker.cluster_pool
-
-
-def from_broker(broker: Services, call: Call) -> list[Action]:
-    """Return the action that a request between brokers must be allowed."""
-    return [Action("CLUSTER_ACTION", "CLUSTER", CLUSTER)]
 
 
 def refusal(broker: Services, call: Call) -> int:
@@ -95,7 +90,12 @@ def is_late(broker: Services, call: Call) -> bool:
     return False
 
 
-@serves(LEADER_AND_ISR, pooled=pool, decoded_late=True, authorizes=from_broker)
+@serves(
+    LEADER_AND_ISR,
+    pooled=pool,
+    decoded_late=True,
+    checks=on_cluster("CLUSTER_ACTION", CLUSTER_DENIED + ", and on each partition"),
+)
 def leader_and_isr(broker: Services, call: Call, request: Any) -> Any:
     """Handle LeaderAndIsr: apply the roles, and return an error code for each partition."""
     code = refusal(broker, call)
@@ -159,16 +159,24 @@ def _roles_response(call: Call, code: int, roles: list[PartitionRole], codes: di
     return make(error_code=code, topics=list(topics.values()))
 
 
-@serves(STOP_REPLICA, pooled=pool, decoded_late=True, authorizes=from_broker)
+@serves(
+    STOP_REPLICA,
+    pooled=pool,
+    decoded_late=True,
+    checks=on_cluster("CLUSTER_ACTION", CLUSTER_DENIED + ", and on each partition"),
+)
 def stop_replica(broker: Services, call: Call, request: Any) -> Any:
     """Handle StopReplica: stop fetching partitions or delete them, and return an error code for each."""
     make = STOP_REPLICA.Response
     code = refusal(broker, call)
     if code == Errors.NONE and is_late(broker, call):
         return CLOSE
-    if code != Errors.NONE:
+    if code not in (Errors.NONE, Errors.CLUSTER_AUTHORIZATION_FAILED):
         return make(error_code=code, partition_errors=[])
     stops = list(_stops(request, call.version))
+    if code != Errors.NONE:
+        codes = dict.fromkeys(((one.topic, one.partition) for one in stops), code)
+        return make(error_code=code, partition_errors=_partition_errors(make, stops, codes))
     failures = broker.roles.apply(request.controller_epoch, stops)
     codes = {key: error.code for key, error in failures.items()}
     return make(error_code=code, partition_errors=_partition_errors(make, stops, codes))

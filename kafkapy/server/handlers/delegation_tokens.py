@@ -19,8 +19,10 @@ from kafkapy.protocol.apis import (
     EXPIRE_DELEGATION_TOKEN,
     RENEW_DELEGATION_TOKEN,
 )
+from kafkapy.server.admission import denied_names
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
+from kafkapy.server.checks import Check, NoCheck, Right
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
@@ -29,20 +31,34 @@ _WITH_REQUESTER = 3  # the first version of CreateDelegationToken with the user 
 _NO_TIME = -1  # Kafka's DelegationTokenManager.ErrorTimestamp
 
 
+_USER = "User"
+_NO_TOKENS = NoCheck("there are no tokens; Kafka asks about single tokens only")
+
+
 def _error(call: Call) -> int:
     if call.connection.principal == ANONYMOUS:
         return Errors.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     return Errors.DELEGATION_TOKEN_AUTH_DISABLED
 
 
-@serves(CREATE_DELEGATION_TOKEN)
+@serves(
+    CREATE_DELEGATION_TOKEN,
+    checks=[
+        Check(
+            Right("CREATE_TOKENS", "USER"), "DELEGATION_TOKEN_AUTHORIZATION_FAILED", only="tokens that others will own"
+        )
+    ],
+)
 def create(broker: Services, call: Call, request: Any) -> Any:
-    """Handle CreateDelegationToken: return an error, with the user who asks as the owner."""
+    """Handle CreateDelegationToken: return an error, with the owner that the request names, or the user who asks."""
     kind, _, name = call.connection.principal.partition(":")
+    owner_kind, owner_name = kind, name
+    if call.version >= _WITH_REQUESTER and request.owner_principal_name:
+        owner_kind, owner_name = request.owner_principal_type or "", request.owner_principal_name
     response = CREATE_DELEGATION_TOKEN.Response(
-        error_code=_error(call),
-        principal_type=getattr(request, "owner_principal_type", None) or kind,
-        principal_name=getattr(request, "owner_principal_name", None) or name,
+        error_code=_creation_error(broker, call, f"{owner_kind}:{owner_name}"),
+        principal_type=owner_kind,
+        principal_name=owner_name,
         issue_timestamp_ms=_NO_TIME,
         expiry_timestamp_ms=_NO_TIME,
         max_timestamp_ms=_NO_TIME,
@@ -53,19 +69,30 @@ def create(broker: Services, call: Call, request: Any) -> Any:
     return response
 
 
-@serves(RENEW_DELEGATION_TOKEN)
+def _creation_error(broker: Services, call: Call, owner: str) -> int:
+    error = _error(call)
+    if error == Errors.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED:
+        return error
+    if owner != call.connection.principal and denied_names(broker, call, "CREATE_TOKENS", "USER", [owner]):
+        return Errors.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    if any(renewer.principal_type != _USER for renewer in call.request.renewers):
+        return Errors.INVALID_PRINCIPAL_TYPE
+    return error
+
+
+@serves(RENEW_DELEGATION_TOKEN, checks=_NO_TOKENS)
 def renew(broker: Services, call: Call, request: Any) -> Any:
     """Handle RenewDelegationToken: return an error."""
     return RENEW_DELEGATION_TOKEN.Response(error_code=_error(call), expiry_timestamp_ms=_NO_TIME)
 
 
-@serves(EXPIRE_DELEGATION_TOKEN)
+@serves(EXPIRE_DELEGATION_TOKEN, checks=_NO_TOKENS)
 def expire(broker: Services, call: Call, request: Any) -> Any:
     """Handle ExpireDelegationToken: return an error."""
     return EXPIRE_DELEGATION_TOKEN.Response(error_code=_error(call), expiry_timestamp_ms=_NO_TIME)
 
 
-@serves(DESCRIBE_DELEGATION_TOKEN)
+@serves(DESCRIBE_DELEGATION_TOKEN, checks=_NO_TOKENS)
 def describe(broker: Services, call: Call, request: Any) -> Any:
     """Handle DescribeDelegationToken: return an error and no tokens."""
     return DESCRIBE_DELEGATION_TOKEN.Response(error_code=_error(call), tokens=[])

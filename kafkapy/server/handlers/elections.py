@@ -13,6 +13,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import ELECT_LEADERS
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
+from kafkapy.server.checks import CLUSTER_DENIED, on_cluster
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
@@ -21,7 +22,11 @@ _KINDS_SINCE = 1
 _PREFERRED = 0
 
 
-@serves(ELECT_LEADERS, pooled=True)
+@serves(
+    ELECT_LEADERS,
+    pooled=True,
+    checks=on_cluster("ALTER", CLUSTER_DENIED + " and on each named partition; version 0 only there"),
+)
 def handle(broker: Services, call: Call, request: Any) -> Any:
     """Handle ElectLeaders on the disk pool: hold the elections, and return an error code for each partition."""
     make = ELECT_LEADERS.Response
@@ -32,6 +37,8 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
     results: dict[tuple[str, int], KafkaError | None]
     code = Errors.NONE
     try:
+        if call.denied:
+            raise KafkaError(Errors.CLUSTER_AUTHORIZATION_FAILED)
         results = broker.controller.elect(kind, asked)
     except KafkaError as error:
         code, results = error.code, dict.fromkeys(asked or (), error)
@@ -43,7 +50,7 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
             make.ReplicaElectionResults.PartitionResult(
                 partition_id=index,
                 error_code=Errors.NONE if error_or_none is None else error_or_none.code,
-                error_message=None if error_or_none is None else error_or_none.message,
+                error_message=None if error_or_none is None or call.denied else error_or_none.message,
             )
         )
     response = make(replica_election_results=list(topics.values()))

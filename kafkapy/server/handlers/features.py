@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import UPDATE_FEATURES
+from kafkapy.server.admission import refusal
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
+from kafkapy.server.checks import on_cluster
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
@@ -22,11 +24,13 @@ _TYPES_SINCE = 1
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 
 
-@serves(UPDATE_FEATURES)
+@serves(UPDATE_FEATURES, checks=on_cluster("ALTER"))
 def handle(broker: Services, call: Call, request: Any) -> Any:
     """Handle UpdateFeatures: return INVALID_REQUEST and the reason for each feature, or NOT_CONTROLLER."""
     make = UPDATE_FEATURES.Response
     try:
+        if call.denied:
+            raise refusal(Errors.CLUSTER_AUTHORIZATION_FAILED)
         broker.controller.check_active()
     except KafkaError as error:
         return make(error_code=error.code, error_message=error.message)

@@ -33,6 +33,7 @@ from kafkapy.runtime.threads import NoThread
 from kafkapy.server.admission import denied_names, is_denied, rights_of
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, Later
+from kafkapy.server.checks import TOPIC_DENIED, Check, Right
 from kafkapy.server.current_leader import WRONG_LEADER, current_leader
 from kafkapy.server.fetching.read_pool import pool_of, pool_of_first
 from kafkapy.server.fetching.session import FetchPartition, FetchSession
@@ -66,7 +67,19 @@ _LOOKED_AT = 16  # most partitions that are looked up to find one on this broker
 NO_RECORDS = b""  # never null: librdkafka takes a null for a malformed response
 
 
-@serves(FETCH, decode=decode_fetch_frame, quota="fetch")
+@serves(
+    FETCH,
+    decode=decode_fetch_frame,
+    checks=[
+        Check(
+            Right("READ", "TOPIC"),
+            TOPIC_DENIED + " for its partitions; the others are read",
+            only="consumers; for all partitions of the session",
+        ),
+        Check(Right("CLUSTER_ACTION", "CLUSTER"), TOPIC_DENIED + " for all partitions", only="followers"),
+    ],
+    quota="fetch",
+)
 def handle(broker: Services, call: Call, request: FetchRequest) -> Any:
     """Handle Fetch: return the response as a list of header bytes and file regions, or a Later if the fetch waits for
     records or runs on a pool."""

@@ -19,8 +19,10 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.cache import Node
 from kafkapy.metadata.roles import NO_LEADER
 from kafkapy.protocol.apis import FIND_COORDINATOR
+from kafkapy.server.admission import CLUSTER, refusal
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
+from kafkapy.server.checks import CLUSTER_DENIED, GROUP_DENIED, TRANSACTIONAL_ID_DENIED, Check, Right
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
@@ -33,24 +35,67 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 # A request with more keys takes milliseconds, too long for a network thread; it runs on the disk pool.
 MOST_INLINE = 500
 
+_DENIED = {GROUP: Errors.GROUP_AUTHORIZATION_FAILED, TRANSACTION: Errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+
 NOWHERE = Node(-1, "", -1, None)
 
 
-@serves(FIND_COORDINATOR)
+_FROM_4 = "; from version 4 on for each key"
+
+
+def _keys(request: Any, key_type: int) -> list[str]:
+    if request.key_type != key_type:
+        return []
+    return request.coordinator_keys or [request.key]
+
+
+def _of_share_groups(request: Any) -> tuple[str, ...]:
+    return (CLUSTER,) if request.key_type == SHARE else ()
+
+
+@serves(
+    FIND_COORDINATOR,
+    checks=[
+        Check(
+            Right("DESCRIBE", "GROUP"),
+            GROUP_DENIED + _FROM_4,
+            lambda request: _keys(request, GROUP),
+            only="the coordinator of a group",
+        ),
+        Check(
+            Right("DESCRIBE", "TRANSACTIONAL_ID"),
+            TRANSACTIONAL_ID_DENIED + _FROM_4,
+            lambda request: _keys(request, TRANSACTION),
+            only="the coordinator of a transactional id",
+        ),
+        Check(
+            Right("CLUSTER_ACTION", "CLUSTER"),
+            CLUSTER_DENIED + " for each key",
+            _of_share_groups,
+            only="the coordinator of a share group, which does not exist",
+        ),
+    ],
+)
 def find_coordinator(broker: Services, call: Call, request: Any) -> Any:
     """Handle FindCoordinator: return the coordinator of each key. If the internal topic does not exist, it is created
-    first, and the response waits for that."""
+    first, and the response waits for that. A client that may not describe any of the keys creates nothing."""
     keys = request.coordinator_keys if call.version >= BATCHED_SINCE else [request.key]
     topic = {GROUP: GROUPS, TRANSACTION: TRANSACTIONS}.get(request.key_type)
     if topic is None:
         error = _why_not(call, request.key_type)
+        if call.denied and error.code == Errors.COORDINATOR_NOT_AVAILABLE:
+            error = refusal(Errors.CLUSTER_AUTHORIZATION_FAILED)
         return _response(call, keys, lambda key: (error, NOWHERE))
-    if not keys:
-        return _response(call, keys, lambda key: (None, NOWHERE))
+    refused = {action.name: refusal(_DENIED[request.key_type]) for action in call.denied}
+    if refused.keys() >= set(keys):
+        return _response(call, keys, lambda key: (refused[key], NOWHERE))
 
     def begin(reply: Callable[[Any], None]) -> None:
         def created(error: KafkaError | None) -> None:
-            reply(_response(call, keys, lambda key: _find(broker, call, topic, key, error)))
+            reply(_response(call, keys, lambda key: find(key, error)))
+
+        def find(key: str, error: KafkaError | None) -> tuple[KafkaError | None, Node]:
+            return (refused[key], NOWHERE) if key in refused else _find(broker, call, topic, key, error)
 
         broker.coordinators.topics.ensure(topic, created)
 

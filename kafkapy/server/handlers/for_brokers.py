@@ -15,7 +15,7 @@ from kafkapy.protocol.apis import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTRO
 from kafkapy.server import for_brokers
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
-from kafkapy.server.handlers.controller_requests import from_broker
+from kafkapy.server.checks import on_cluster
 
 if TYPE_CHECKING:
     from kafkapy.runtime.disk_pool import DiskPool
@@ -27,7 +27,7 @@ def pool(broker: Services, request: Any) -> DiskPool:
     return broker.controller_pool
 
 
-@serves(ALTER_PARTITION, pooled=pool, authorizes=from_broker)
+@serves(ALTER_PARTITION, pooled=pool, checks=on_cluster("CLUSTER_ACTION"))
 def alter_partition(broker: Services, call: Call, request: Any) -> Any:
     """Handle AlterPartition: return the new state of each partition, or an error."""
     if call.denied:
@@ -35,7 +35,7 @@ def alter_partition(broker: Services, call: Call, request: Any) -> Any:
     return for_brokers.alter_partition(broker, request, call.version)
 
 
-@serves(CONTROLLED_SHUTDOWN, pooled=pool, authorizes=from_broker)
+@serves(CONTROLLED_SHUTDOWN, pooled=pool, checks=on_cluster("CLUSTER_ACTION"))
 def controlled_shutdown(broker: Services, call: Call, request: Any) -> Any:
     """Handle ControlledShutdown: return the partitions that the broker still leads."""
     if call.denied:
@@ -43,7 +43,7 @@ def controlled_shutdown(broker: Services, call: Call, request: Any) -> Any:
     return for_brokers.controlled_shutdown(broker, request, call.version)
 
 
-@serves(ALLOCATE_PRODUCER_IDS, authorizes=from_broker)
+@serves(ALLOCATE_PRODUCER_IDS, checks=on_cluster("CLUSTER_ACTION"))
 def allocate_producer_ids(broker: Services, call: Call, request: Any) -> Any:
     """Handle AllocateProducerIds: return a block of producer ids."""
     if call.denied:

@@ -7,36 +7,61 @@ Differences from Kafka: a group that a DescribeGroups request names more than on
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kafkapy.errors import Errors
 from kafkapy.protocol.apis import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
-from kafkapy.server.admission import denied_names, is_denied
+from kafkapy.server.admission import authorized_operations, denied_names, is_denied
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
+from kafkapy.server.checks import GROUP_DENIED, Check, Right
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
-
-GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8))  # READ DELETE DESCRIBE
-
 
 # A deletion takes about 50 µs a group; requests with more groups than this run on the disk pool.
 MOST_INLINE = 10
 
 
-@serves(DESCRIBE_GROUPS, pooled=True)
+@serves(
+    DESCRIBE_GROUPS,
+    pooled=True,
+    checks=[Check(Right("DESCRIBE", "GROUP"), GROUP_DENIED + " for the group", lambda request: request.groups)],
+)
 def describe_groups(broker: Services, call: Call, request: Any) -> Any:
-    """Handle DescribeGroups on the disk pool: return the state and the members of each group."""
+    """Handle DescribeGroups on the disk pool: return the state and the members of each group. Denied groups come
+    first."""
+    make = DESCRIBE_GROUPS.Response
+    denied = call.denied_names("GROUP")
     # Each group once: a few bytes of a request name a group, and a group can have thousands of members.
-    groups = broker.groups.describe(list(dict.fromkeys(request.groups)))
+    names = dict.fromkeys(request.groups)
+    groups = broker.groups.describe([name for name in names if name not in denied])
     if request.include_authorized_operations:
         for group in groups:
             if not group.error_code:
-                group.authorized_operations = GROUP_OPERATIONS
-    return DESCRIBE_GROUPS.Response(groups=groups)
+                group.authorized_operations = authorized_operations(broker, call, "GROUP", group.group_id)
+    refused = [
+        make.Groups(
+            error_code=Errors.GROUP_AUTHORIZATION_FAILED,
+            group_id=name,
+            group_state="",
+            protocol_type="",
+            protocol_data="",
+        )
+        for name in names
+        if name in denied
+    ]
+    return make(groups=refused + groups)
 
 
-@serves(LIST_GROUPS, pooled=True)
+@serves(
+    LIST_GROUPS,
+    pooled=True,
+    checks=[
+        Check(Right("DESCRIBE", "GROUP"), "none: the group is left out", unless=Right("DESCRIBE", "CLUSTER")),
+    ],
+)
 def list_groups(broker: Services, call: Call, request: Any) -> Any:
     """Handle ListGroups on the disk pool: return the groups that have one of the requested states and types."""
     response = broker.groups.list(request.states_filter, request.types_filter)
@@ -47,9 +72,27 @@ def list_groups(broker: Services, call: Call, request: Any) -> Any:
     return response
 
 
-@serves(DELETE_GROUPS)
+@serves(
+    DELETE_GROUPS,
+    checks=[
+        Check(Right("DELETE", "GROUP"), GROUP_DENIED + " for the group", lambda request: request.groups_names),
+    ],
+)
 def delete_groups(broker: Services, call: Call, request: Any) -> Any:
     """Handle DeleteGroups: delete groups without members, and their committed offsets. Return an error code for each
-    group."""
-    pool = broker.disk_pool if len(request.groups_names) > MOST_INLINE else None
-    return answered(call, lambda reply: broker.groups.delete(request.groups_names, reply), pool)
+    group. Denied groups come last."""
+    make = DELETE_GROUPS.Response
+    denied = call.denied_names("GROUP")
+    names = list(dict.fromkeys(request.groups_names))
+    refused = [
+        make.Results(group_id=name, error_code=Errors.GROUP_AUTHORIZATION_FAILED) for name in names if name in denied
+    ]
+
+    def begin(reply: Callable[[Any], None]) -> None:
+        def done(response: Any) -> None:
+            response.results += refused
+            reply(response)
+
+        broker.groups.delete([name for name in names if name not in denied], done)
+
+    return answered(call, begin, broker.disk_pool if len(names) > MOST_INLINE else None)

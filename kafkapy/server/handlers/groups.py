@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors
 from kafkapy.protocol.apis import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
-from kafkapy.server.admission import Action
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
+from kafkapy.server.checks import GROUP_DENIED, Check, Right
 
 if TYPE_CHECKING:
     from kafkapy.coordinator.groups.member import Reply
@@ -34,11 +34,10 @@ BATCHED_SINCE = 3  # LeaveGroup requests hold several members
 MOST_INLINE = 1500
 
 
-def _reads_group(broker: Services, call: Call) -> list[Action]:
-    return [Action("READ", "GROUP", call.request.group_id)]
+_READS_GROUP = [Check(Right("READ", "GROUP"), GROUP_DENIED, lambda request: (request.group_id,))]
 
 
-@serves(JOIN_GROUP, authorizes=_reads_group)
+@serves(JOIN_GROUP, checks=_READS_GROUP)
 def join_group(broker: Services, call: Call, request: Any) -> Any:
     """Handle JoinGroup: add a member to a group, or let a member rejoin. The response may wait until all members have
     joined."""
@@ -82,7 +81,7 @@ def join_group(broker: Services, call: Call, request: Any) -> Any:
     return answered(call, begin, broker.disk_pool if len(request.protocols) > MOST_INLINE else None)
 
 
-@serves(SYNC_GROUP)
+@serves(SYNC_GROUP, checks=_READS_GROUP)
 def sync_group(broker: Services, call: Call, request: Any) -> Any:
     """Handle SyncGroup: return the member's assignment when the group's leader has sent the assignments with its
     SyncGroup."""
@@ -90,6 +89,8 @@ def sync_group(broker: Services, call: Call, request: Any) -> Any:
 
     if call.version >= PROTOCOL_SAID_SINCE and None in (request.protocol_type, request.protocol_name):
         return SYNC_GROUP.Response(error_code=Errors.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
+    if call.denied:
+        return SYNC_GROUP.Response(error_code=Errors.GROUP_AUTHORIZATION_FAILED, assignment=b"")
 
     def begin(reply: Reply) -> None:
         broker.groups.sync(
@@ -108,10 +109,12 @@ def sync_group(broker: Services, call: Call, request: Any) -> Any:
     return answered(call, begin, broker.disk_pool if len(request.assignments) > MOST_INLINE else None)
 
 
-@serves(HEARTBEAT)
+@serves(HEARTBEAT, checks=_READS_GROUP)
 def heartbeat(broker: Services, call: Call, request: Any) -> Any:
     """Handle Heartbeat: restart the member's session time-out. Return REBALANCE_IN_PROGRESS if the member has to
     rejoin."""
+    if call.denied:
+        return HEARTBEAT.Response(error_code=Errors.GROUP_AUTHORIZATION_FAILED)
     return answered(
         call,
         lambda reply: broker.groups.heartbeat(
@@ -120,9 +123,11 @@ def heartbeat(broker: Services, call: Call, request: Any) -> Any:
     )
 
 
-@serves(LEAVE_GROUP)
+@serves(LEAVE_GROUP, checks=_READS_GROUP)
 def leave_group(broker: Services, call: Call, request: Any) -> Any:
     """Handle LeaveGroup: remove members from a group. Return an error code for each member."""
+    if call.denied:
+        return LEAVE_GROUP.Response(error_code=Errors.GROUP_AUTHORIZATION_FAILED, members=[])
     members = request.members
     if call.version < BATCHED_SINCE:
         members = [LEAVE_GROUP.Request.Members(member_id=request.member_id)]

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS
-from kafkapy.server.admission import CLUSTER, Action
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
+from kafkapy.server.checks import CLUSTER_DENIED, on_cluster
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,15 +33,7 @@ _SHOWN = 10  # refused partitions of one request in the log
 log = logging.getLogger("kafkapy.server.log_dirs")
 
 
-def _alters(broker: Services, call: Call) -> list[Action]:
-    return [Action("ALTER", "CLUSTER", CLUSTER)]
-
-
-def _describes(broker: Services, call: Call) -> list[Action]:
-    return [Action("DESCRIBE", "CLUSTER", CLUSTER)]
-
-
-@serves(ALTER_REPLICA_LOG_DIRS, pooled=True, authorizes=_alters)
+@serves(ALTER_REPLICA_LOG_DIRS, pooled=True, checks=on_cluster("ALTER", CLUSTER_DENIED + " on each partition"))
 def alter(broker: Services, call: Call, request: Any) -> Any:
     """Handle AlterReplicaLogDirs on the disk pool: begin to move each partition. Return an error code for each
     partition; the moves continue after the response."""
@@ -72,7 +64,11 @@ def alter(broker: Services, call: Call, request: Any) -> Any:
     )
 
 
-@serves(DESCRIBE_LOG_DIRS, pooled=True, authorizes=_describes)
+@serves(
+    DESCRIBE_LOG_DIRS,
+    pooled=True,
+    checks=on_cluster("DESCRIBE", CLUSTER_DENIED + "; before version 3 an empty list"),
+)
 def describe(broker: Services, call: Call, request: Any) -> Any:
     """Handle DescribeLogDirs on the disk pool: return the log directories, with their free space and the sizes of their
     partitions."""

@@ -22,6 +22,7 @@ from kafkapy.record.control import Marker
 from kafkapy.server.admission import is_denied
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
+from kafkapy.server.checks import CLUSTER_DENIED, Check, Right
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
@@ -30,7 +31,16 @@ if TYPE_CHECKING:
 MOST_INLINE = 200
 
 
-@serves(WRITE_TXN_MARKERS)
+@serves(
+    WRITE_TXN_MARKERS,
+    checks=[
+        Check(
+            Right("CLUSTER_ACTION", "CLUSTER"),
+            CLUSTER_DENIED + " on each partition",
+            unless=Right("ALTER", "CLUSTER"),
+        )
+    ],
+)
 def write_txn_markers(broker: Services, call: Call, request: Any) -> Any:
     """Handle WriteTxnMarkers: append a transaction marker to each named partition. Return an error code for each
     partition."""

@@ -31,10 +31,11 @@ from kafkapy.network.replies import CLOSE
 from kafkapy.protocol.apis import METADATA
 from kafkapy.runtime.disk_pool import PoolStopped
 from kafkapy.runtime.threads import NoThread
-from kafkapy.server.admission import denied_names, is_denied
+from kafkapy.server.admission import OPERATIONS_NOT_ASKED, authorized_operations, denied_names, is_denied, refusal
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, Later
-from kafkapy.server.handlers.cluster import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS
+from kafkapy.server.checks import TOPIC_DENIED, Check, Right
+from kafkapy.server.handlers.cluster import cluster_operations
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
@@ -54,7 +55,27 @@ MOST_INLINE = 500
 LONGEST_WAIT_S = 5.0
 
 
-@serves(METADATA)
+@serves(
+    METADATA,
+    checks=[
+        Check(
+            Right("DESCRIBE", "TOPIC"),
+            TOPIC_DENIED + " for the topic, without a name if it was asked for by its id; left out of the list of all "
+            "topics",
+        ),
+        Check(
+            Right("CREATE", "TOPIC"),
+            TOPIC_DENIED + " for the topic",
+            unless=Right("CREATE", "CLUSTER"),
+            only="topics that would be created automatically",
+        ),
+        Check(
+            Right("DESCRIBE", "CLUSTER"),
+            "none: the authorized operations are 0",
+            only="include_cluster_authorized_operations",
+        ),
+    ],
+)
 def handle(broker: Services, call: Call, request: Any) -> Any:
     """Handle Metadata: return the metadata of the requested topics, or a Later if topics are created first, the
     response is large, or no brokers are known yet."""
@@ -137,9 +158,16 @@ def _look_up(broker: Services, call: Call, request: Any) -> tuple[list[Asked], l
     create = _to_create(broker, request, asked)
     if create and is_denied(broker, call, "CREATE", logged=False):
         denied = denied_names(broker, call, "CREATE", "TOPIC", create)
-        asked = [(name, topic_id, _refusal(name) if name in denied else error) for name, topic_id, error in asked]
+        refused = refusal(Errors.TOPIC_AUTHORIZATION_FAILED)
+        asked = [(name, topic_id, refused if name in denied else error) for name, topic_id, error in asked]
         create = [name for name in create if name not in denied]
-    return asked, create
+    return sorted(asked, key=_is_denied), create
+
+
+def _is_denied(asked: Asked) -> bool:
+    """Return True for a topic that comes last in the response, as in Kafka."""
+    error = asked[2]
+    return error is not None and error.code == Errors.TOPIC_AUTHORIZATION_FAILED
 
 
 def _described(broker: Services, call: Call, request: Any, asked: list[Asked]) -> list[Asked]:
@@ -148,16 +176,13 @@ def _described(broker: Services, call: Call, request: Any, asked: list[Asked]) -
     every = _all_topics(call, request)
     names = [name for name, _, _ in asked if name is not None]
     denied = denied_names(broker, call, "DESCRIBE", "TOPIC", names, logged=not every)
+    refused = refusal(Errors.TOPIC_AUTHORIZATION_FAILED)
     if every:
         return [one for one in asked if one[0] not in denied]
     return [
-        (name if topic_id == ZERO_ID else None, topic_id, _refusal(name)) if name in denied else (name, topic_id, error)
+        (name if topic_id == ZERO_ID else None, topic_id, refused) if name in denied else (name, topic_id, error)
         for name, topic_id, error in asked
     ]
-
-
-def _refusal(name: str | None) -> KafkaError:
-    return KafkaError(Errors.TOPIC_AUTHORIZATION_FAILED, f"not allowed on {name}")
 
 
 def _to_create(broker: Services, request: Any, asked: list[Asked]) -> list[str]:
@@ -223,9 +248,9 @@ def _missing(broker: Services, name: str) -> KafkaError | None:
 
 def _response(broker: Services, call: Call, request: Any, topics: list[Asked]) -> Any:
     make = METADATA.Response
-    cluster_operations = OPERATIONS_NOT_ASKED
+    operations = OPERATIONS_NOT_ASKED
     if call.version <= CLUSTER_OPERATIONS_UNTIL and request.include_cluster_authorized_operations:
-        cluster_operations = CLUSTER_OPERATIONS
+        operations = cluster_operations(broker, call)
     return make(
         brokers=[
             make.Brokers(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
@@ -234,7 +259,7 @@ def _response(broker: Services, call: Call, request: Any, topics: list[Asked]) -
         cluster_id=broker.cluster_id,
         controller_id=broker.cache.controller_id,
         topics=[_topic(broker, call, request, *topic) for topic in topics],
-        cluster_authorized_operations=cluster_operations,
+        cluster_authorized_operations=operations,
     )
 
 
@@ -243,11 +268,19 @@ def _topic(
 ) -> Any:
     make = METADATA.Response.Topics
     partitions = broker.cache.partitions(name) if error is None and name is not None else {}
+    operations = OPERATIONS_NOT_ASKED
+    if request.include_topic_authorized_operations and name is not None and not _is_denied((name, topic_id, error)):
+        operations = authorized_operations(broker, call, "TOPIC", name)
     if name is None or not partitions:
         code = error.code if error is not None else Errors.UNKNOWN_TOPIC_OR_PARTITION
         shown = name if name is not None or call.version >= IDS_SINCE else ""
-        return make(error_code=code, name=shown, topic_id=topic_id, partitions=[])
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_ASKED
+        return make(
+            error_code=code,
+            name=shown,
+            topic_id=topic_id,
+            partitions=[],
+            topic_authorized_operations=operations,
+        )
     return make(
         error_code=Errors.NONE,
         name=name,

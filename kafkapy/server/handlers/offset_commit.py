@@ -19,9 +19,9 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.network.replies import CLOSE
 from kafkapy.protocol.apis import OFFSET_COMMIT, TXN_OFFSET_COMMIT
 from kafkapy.protocol.message import Message
-from kafkapy.server.admission import Action
 from kafkapy.server.api_table import Joins, serves
 from kafkapy.server.call import Call, Soon, answered, as_reply
+from kafkapy.server.checks import GROUP_DENIED, TOPIC_DENIED, TRANSACTIONAL_ID_DENIED, Check, Right
 
 if TYPE_CHECKING:
     from kafkapy.coordinator.offsets.commits import Codes
@@ -48,12 +48,20 @@ def _is_large(call: Call) -> bool:
     return offsets >= LARGE
 
 
-def _reads(broker: Services, call: Call) -> list[Action]:
-    request = call.request
-    return [Action("READ", "GROUP", request.group_id), *(Action("READ", "TOPIC", one.name) for one in request.topics)]
+_READS_GROUP = Check(Right("READ", "GROUP"), GROUP_DENIED + " on each partition", lambda request: (request.group_id,))
+_READS_TOPICS = Check(
+    Right("READ", "TOPIC"),
+    TOPIC_DENIED + " for its partitions; the others are committed",
+    lambda request: [topic.name for topic in request.topics],
+)
+_WRITES_TRANSACTIONAL_ID = Check(
+    Right("WRITE", "TRANSACTIONAL_ID"),
+    TRANSACTIONAL_ID_DENIED + " on each partition",
+    lambda request: (request.transactional_id,),
+)
 
 
-@serves(OFFSET_COMMIT, joins=Joins(None, lambda calls: True), authorizes=_reads)
+@serves(OFFSET_COMMIT, joins=Joins(None, lambda calls: True), checks=[_READS_GROUP, _READS_TOPICS])
 def commit(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[NetworkReply]]:
     """Handle the OffsetCommit requests of several connections, one call per connection, with one append per partition
     of `__consumer_offsets`."""
@@ -129,7 +137,9 @@ def _begin(broker: Services, call: Call, reply: Reply) -> tuple[Commit, Codes] |
 
 def _refused(call: Call) -> dict[str, int]:
     """Return an error code for each topic whose offsets the principal may not commit."""
-    if any(action.resource_type == "GROUP" for action in call.denied):
+    if call.is_denied("TRANSACTIONAL_ID"):
+        return {topic.name: Errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED for topic in call.request.topics}
+    if call.is_denied("GROUP"):
         return {topic.name: Errors.GROUP_AUTHORIZATION_FAILED for topic in call.request.topics}
     return {action.name: Errors.TOPIC_AUTHORIZATION_FAILED for action in call.denied}
 
@@ -156,7 +166,7 @@ def _keep_in_metadata(broker: Services, group_id: str, answers: Answers, reply: 
         done(error)
 
 
-@serves(TXN_OFFSET_COMMIT)
+@serves(TXN_OFFSET_COMMIT, checks=[_WRITES_TRANSACTIONAL_ID, _READS_GROUP, _READS_TOPICS])
 def commit_in_transaction(broker: Services, call: Call, request: Any) -> Any:
     """Handle TxnOffsetCommit: verify the transaction, then append its offsets to the group's partition of
     `__consumer_offsets`."""
@@ -167,7 +177,13 @@ def commit_in_transaction(broker: Services, call: Call, request: Any) -> Any:
 def _commit_in_transaction(broker: Services, call: Call, request: Any, reply: Reply) -> None:
     from kafkapy.server.committing import Answers, Commit, Producer
 
-    answers = Answers(broker.cache, TXN_OFFSET_COMMIT.Response, request.topics, broker.clock.time_ms())
+    answers = Answers(
+        broker.cache,
+        TXN_OFFSET_COMMIT.Response,
+        request.topics,
+        broker.clock.time_ms(),
+        refused=_refused(call) if call.denied else None,
+    )
     if not answers.offsets:
         reply(answers.message([]))
         return

@@ -22,6 +22,7 @@ from kafkapy.replica.hosted_partition import HostedPartition
 from kafkapy.replica.partition import Partition
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
+from kafkapy.server.checks import TOPIC_DENIED, Check, Right
 from kafkapy.server.fetching.read_pool import pool_of_first
 
 if TYPE_CHECKING:
@@ -55,15 +56,29 @@ def _pool(broker: Services, request: Any) -> DiskPool:
     )
 
 
-@serves(LIST_OFFSETS, pooled=_pool)
+@serves(
+    LIST_OFFSETS,
+    pooled=_pool,
+    checks=[
+        Check(
+            Right("DESCRIBE", "TOPIC"),
+            TOPIC_DENIED + " for its partitions",
+            lambda request: [topic.name for topic in request.topics],
+        )
+    ],
+)
 def handle(broker: Services, call: Call, request: Any) -> Any:
     """Handle ListOffsets: return the offset of each partition, or its error, which is INVALID_REQUEST for a partition
-    that is named twice."""
+    that is named twice. Denied topics come last."""
     make = LIST_OFFSETS.Response
     find_offsets = _find_segments if call.version == 0 else _find
     asked = Counter((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions)
-    topics = []
+    denied = call.denied_names("TOPIC")
+    topics, refused = [], []
     for topic in request.topics:
+        if topic.name in denied:
+            refused.append(_refused(topic))
+            continue
         answers = []
         for one in topic.partitions:
             answer = make.Topics.Partitions(partition_index=one.partition_index, old_style_offsets=[])
@@ -75,7 +90,19 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
                 answer.error_code = error.code
             answers.append(answer)
         topics.append(make.Topics(name=topic.name, partitions=answers))
-    return make(topics=topics)
+    return make(topics=topics + refused)
+
+
+def _refused(topic: Any) -> Any:
+    make = LIST_OFFSETS.Response.Topics
+    code = Errors.TOPIC_AUTHORIZATION_FAILED
+    return make(
+        name=topic.name,
+        partitions=[
+            make.Partitions(partition_index=one.partition_index, error_code=code, old_style_offsets=[])
+            for one in topic.partitions
+        ],
+    )
 
 
 def _find(broker: Services, call: Call, request: Any, topic: str, one: Any, answer: Any) -> None:

@@ -21,6 +21,7 @@ from kafkapy.protocol.apis import PRODUCE
 from kafkapy.server.admission import Action
 from kafkapy.server.api_table import Joins, serves
 from kafkapy.server.call import MeteredPending
+from kafkapy.server.checks import TOPIC_DENIED, TRANSACTIONAL_ID_DENIED, Check, Right
 from kafkapy.server.producing.gather import Asked, Gather, pending_of
 from kafkapy.server.producing.transactions import TransactionalSets
 
@@ -71,7 +72,24 @@ def _writes(broker: Services, call: Call) -> list[Action]:
     return actions
 
 
-@serves(PRODUCE, decode=decode_produce_frame, joins=Joins(_same_acks, _few), authorizes=_writes, quota="produce")
+@serves(
+    PRODUCE,
+    decode=decode_produce_frame,
+    joins=Joins(_same_acks, _few),
+    checks=[
+        Check(
+            Right("WRITE", "TRANSACTIONAL_ID"),
+            TRANSACTIONAL_ID_DENIED + " on each partition; with acks=0 the connection is closed",
+            only="with transactional batches",
+        ),
+        Check(
+            Right("WRITE", "TOPIC"),
+            TOPIC_DENIED + " for its partitions, the others are appended; with acks=0 the connection is closed",
+        ),
+    ],
+    authorizes=_writes,
+    quota="produce",
+)
 def produce(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[Reply]]:
     """Handle the Produce requests of one or several connections: append the records of all calls, with one append per
     partition.

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.topics import validate_name
 from kafkapy.protocol.apis import DESCRIBE_PRODUCERS, INIT_PRODUCER_ID
+from kafkapy.server.admission import is_denied, may_on_some, refusal
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
+from kafkapy.server.checks import CLUSTER_DENIED, TOPIC_DENIED, TRANSACTIONAL_ID_DENIED, Check, Right
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
@@ -23,7 +25,27 @@ FENCED_SINCE = 4  # from this version on clients know PRODUCER_FENCED
 NO_PRODUCER = (-1, -1)
 
 
-@serves(INIT_PRODUCER_ID)
+def _transactional_id(request: Any) -> tuple[str, ...]:
+    return () if request.transactional_id is None else (request.transactional_id,)
+
+
+@serves(
+    INIT_PRODUCER_ID,
+    checks=[
+        Check(
+            Right("WRITE", "TRANSACTIONAL_ID"),
+            TRANSACTIONAL_ID_DENIED,
+            _transactional_id,
+            only="with a transactional id",
+        ),
+        Check(
+            Right("WRITE", "TOPIC"),
+            CLUSTER_DENIED,
+            unless=Right("IDEMPOTENT_WRITE", "CLUSTER"),
+            only="without one: any topic",
+        ),
+    ],
+)
 def init_producer_id(broker: Services, call: Call, request: Any) -> Any:
     """Handle InitProducerId: return a producer id and an epoch. For a transactional id, these fence its earlier
     producers."""
@@ -41,7 +63,11 @@ def init_producer_id(broker: Services, call: Call, request: Any) -> Any:
             else:
                 finish(Errors.NONE, (found, 0))
 
-        if (request.producer_id == -1) != (request.producer_epoch == -1):
+        if call.denied:
+            finish(Errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_PRODUCER)
+        elif request.transactional_id is None and not _may_write(broker, call):
+            finish(Errors.CLUSTER_AUTHORIZATION_FAILED, NO_PRODUCER)
+        elif (request.producer_id == -1) != (request.producer_epoch == -1):
             finish(Errors.INVALID_REQUEST, NO_PRODUCER)
         elif request.transactional_id is None:
             broker.producer_ids.give(given, broker.disk_pool.submit)
@@ -57,13 +83,30 @@ def init_producer_id(broker: Services, call: Call, request: Any) -> Any:
     return answered(call, begin)
 
 
-@serves(DESCRIBE_PRODUCERS, pooled=True)
+def _may_write(broker: Services, call: Call) -> bool:
+    """Return True if the principal may have a producer id without a transactional id: it may write to any topic
+    (KIP-679), or has the right for idempotent producers."""
+    return not is_denied(broker, call, "IDEMPOTENT_WRITE", logged=False) or may_on_some(broker, call, "WRITE", "TOPIC")
+
+
+@serves(
+    DESCRIBE_PRODUCERS,
+    pooled=True,
+    checks=[
+        Check(
+            Right("READ", "TOPIC"),
+            TOPIC_DENIED + " for its partitions",
+            lambda request: [topic.name for topic in request.topics],
+        )
+    ],
+)
 def describe_producers(broker: Services, call: Call, request: Any) -> Any:
     """Handle DescribeProducers on the disk pool: return the active producers of each partition."""
     make = DESCRIBE_PRODUCERS.Response
     topics = []
     # A request names a partition in four bytes, and may repeat it; a partition can have thousands of producers.
     described: set[tuple[str, int]] = set()
+    denied = call.denied_names("TOPIC")
     for topic in request.topics:
         answers = []
         for index in topic.partition_indexes:
@@ -73,6 +116,8 @@ def describe_producers(broker: Services, call: Call, request: Any) -> Any:
             answer = make.Topics.Partitions(partition_index=index)
             try:
                 validate_name(topic.name)
+                if topic.name in denied:
+                    raise refusal(Errors.TOPIC_AUTHORIZATION_FAILED)
                 answer.active_producers = [
                     make.Topics.Partitions.ActiveProducers(
                         producer_id=one.producer_id,

@@ -12,18 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
+from kafkapy.server.admission import refusal
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
+from kafkapy.server.checks import CLUSTER_DENIED, on_cluster
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
 
-@serves(ALTER_PARTITION_REASSIGNMENTS, pooled=True)
+@serves(
+    ALTER_PARTITION_REASSIGNMENTS,
+    pooled=True,
+    checks=on_cluster("ALTER", CLUSTER_DENIED + ", and on each partition"),
+)
 def alter(broker: Services, call: Call, request: Any) -> Any:
     """Handle AlterPartitionReassignments on the disk pool: change or cancel the reassignment of each partition. Return
     an error code for each partition."""
     make = ALTER_PARTITION_REASSIGNMENTS.Response
+    if call.denied:
+        return _alter_refused(request)
     try:
         broker.controller.check_active()
     except KafkaError as error:
@@ -44,11 +52,38 @@ def alter(broker: Services, call: Call, request: Any) -> Any:
     return make(responses=responses)
 
 
-@serves(LIST_PARTITION_REASSIGNMENTS)
+def _alter_refused(request: Any) -> Any:
+    make = ALTER_PARTITION_REASSIGNMENTS.Response
+    error = refusal(Errors.CLUSTER_AUTHORIZATION_FAILED)
+    code, message = error.code, error.message
+    return make(
+        error_code=code,
+        error_message=message,
+        responses=[
+            make.Responses(
+                name=topic.name,
+                partitions=[
+                    make.Responses.Partitions(
+                        partition_index=one.partition_index, error_code=code, error_message=message
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+@serves(
+    LIST_PARTITION_REASSIGNMENTS,
+    checks=on_cluster("DESCRIBE", CLUSTER_DENIED + "; the named partitions are listed without replicas"),
+)
 def list_(broker: Services, call: Call, request: Any) -> Any:
     """Handle ListPartitionReassignments: return the ongoing reassignments of the named partitions, or of all
     partitions."""
     make = LIST_PARTITION_REASSIGNMENTS.Response
+    if call.denied:
+        return _list_refused(request)
     try:
         broker.controller.check_active()
     except KafkaError as error:
@@ -73,3 +108,22 @@ def list_(broker: Services, call: Call, request: Any) -> Any:
         if partitions:
             found.append(make.Topics(name=name, partitions=partitions))
     return make(topics=found)
+
+
+def _list_refused(request: Any) -> Any:
+    make = LIST_PARTITION_REASSIGNMENTS.Response
+    error = refusal(Errors.CLUSTER_AUTHORIZATION_FAILED)
+    return make(
+        error_code=error.code,
+        error_message=error.message,
+        topics=[
+            make.Topics(
+                name=topic.name,
+                partitions=[
+                    make.Topics.Partitions(partition_index=index, replicas=[], adding_replicas=[], removing_replicas=[])
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ],
+    )

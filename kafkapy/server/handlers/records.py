@@ -17,8 +17,10 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.topics import is_internal
 from kafkapy.protocol.apis import DELETE_RECORDS
 from kafkapy.replica.record_deletion import DelayedDeletion, RecordDeletion
+from kafkapy.server.admission import refusal
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
+from kafkapy.server.checks import TOPIC_DENIED, Check, Right
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,17 +31,31 @@ if TYPE_CHECKING:
 Result = tuple[str, int, RecordDeletion | KafkaError]
 
 
-@serves(DELETE_RECORDS)
+@serves(
+    DELETE_RECORDS,
+    checks=[
+        Check(
+            Right("DELETE", "TOPIC"),
+            TOPIC_DENIED + " for its partitions",
+            lambda request: [topic.name for topic in request.topics],
+        )
+    ],
+)
 def handle(broker: Services, call: Call, request: Any) -> Any:
     """Handle DeleteRecords: delete the records of each partition before the requested offset. Return the low watermark,
     or an error code, for each partition."""
-    return answered(call, lambda reply: _delete(broker, request, reply), broker.disk_pool)
+    return answered(call, lambda reply: _delete(broker, call, request, reply), broker.disk_pool)
 
 
-def _delete(broker: Services, request: Any, reply: Callable[[Any], None]) -> None:
+def _delete(broker: Services, call: Call, request: Any, reply: Callable[[Any], None]) -> None:
+    denied = call.denied_names("TOPIC")
     results: list[Result] = []
     for topic in request.topics:
         for one in topic.partitions:
+            if topic.name in denied:
+                error = refusal(Errors.TOPIC_AUTHORIZATION_FAILED)
+                results.append((topic.name, one.partition_index, error))
+                continue
             try:
                 results.append((topic.name, one.partition_index, _deletion(broker, topic.name, one)))
             except KafkaError as error:

@@ -19,13 +19,17 @@ from kafkapy.errors import Errors
 from kafkapy.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
+from kafkapy.server.checks import NoCheck
 from kafkapy.server.logins.sessions import Session
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
 
-@serves(SASL_HANDSHAKE)
+_PART_OF_LOGIN = NoCheck("part of the login")
+
+
+@serves(SASL_HANDSHAKE, checks=_PART_OF_LOGIN)
 def handshake(broker: Services, call: Call, request: Any) -> Any:
     """Handle SaslHandshake: begin a re-authentication, or return ILLEGAL_SASL_STATE."""
     session = call.connection.session
@@ -34,7 +38,7 @@ def handshake(broker: Services, call: Call, request: Any) -> Any:
     return SASL_HANDSHAKE.Response(error_code=Errors.ILLEGAL_SASL_STATE, mechanisms=[])
 
 
-@serves(SASL_AUTHENTICATE)
+@serves(SASL_AUTHENTICATE, checks=_PART_OF_LOGIN)
 def authenticate(broker: Services, call: Call, request: Any) -> Any:
     """Handle SaslAuthenticate: take the next message of a re-authentication, or return ILLEGAL_SASL_STATE."""
     session = call.connection.session

@@ -10,7 +10,7 @@ Kafka sends no response.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,17 @@ from kafkapy.coordinator.internal_topic_config import GROUPS
 from kafkapy.errors import Errors
 from kafkapy.metadata.topics import is_internal
 from kafkapy.protocol.apis import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN
-from kafkapy.server.admission import is_denied
+from kafkapy.server.admission import CLUSTER, Action
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
+from kafkapy.server.checks import (
+    CLUSTER_DENIED,
+    GROUP_DENIED,
+    TOPIC_DENIED,
+    TRANSACTIONAL_ID_DENIED,
+    Check,
+    Right,
+)
 from kafkapy.server.handlers.transactions import known_to
 
 if TYPE_CHECKING:
@@ -35,11 +43,36 @@ BATCHED_SINCE = 4  # of AddPartitionsToTxn: several transactions, sent by broker
 MOST_INLINE = 500
 
 
-@serves(ADD_PARTITIONS_TO_TXN)
+def _needed(broker: Services, call: Call) -> list[Action]:
+    request = call.request
+    if call.version >= BATCHED_SINCE:
+        return [Action("CLUSTER_ACTION", "CLUSTER", CLUSTER)]
+    names = [topic.name for topic in request.v3_and_below_topics if not is_internal(topic.name)]
+    transactional_id = Action("WRITE", "TRANSACTIONAL_ID", request.v3_and_below_transactional_id)
+    return [transactional_id, *(Action("WRITE", "TOPIC", name) for name in names)]
+
+
+@serves(
+    ADD_PARTITIONS_TO_TXN,
+    checks=[
+        Check(
+            Right("WRITE", "TRANSACTIONAL_ID"),
+            TRANSACTIONAL_ID_DENIED + " on each partition",
+            only="versions 0 to 3, of clients",
+        ),
+        Check(
+            Right("WRITE", "TOPIC"),
+            TOPIC_DENIED + " for its partitions; OPERATION_NOT_ATTEMPTED for all others",
+            only="versions 0 to 3, of clients",
+        ),
+        Check(Right("CLUSTER_ACTION", "CLUSTER"), CLUSTER_DENIED, only="version 4 and later, of brokers"),
+    ],
+    authorizes=_needed,
+)
 def add_partitions_to_txn(broker: Services, call: Call, request: Any) -> Any:
     """Handle AddPartitionsToTxn: add partitions to transactions, or verify that they were added. Return an error code
     for each partition."""
-    if call.version >= BATCHED_SINCE and is_denied(broker, call, "CLUSTER_ACTION"):  # brokers only
+    if call.is_denied("CLUSTER"):
         return ADD_PARTITIONS_TO_TXN.Response(error_code=Errors.CLUSTER_AUTHORIZATION_FAILED)
     if call.version < BATCHED_SINCE:
         count = sum(len(topic.partitions) for topic in request.v3_and_below_topics)
@@ -52,14 +85,16 @@ def add_partitions_to_txn(broker: Services, call: Call, request: Any) -> Any:
 
 def _begin_one(broker: Services, call: Call, request: Any, reply: Callable[[Any], None]) -> None:
     make = ADD_PARTITIONS_TO_TXN.Response
-    _add_partitions(
-        broker,
-        call,
-        request.v3_and_below_transactional_id,
-        (request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
-        _partitions(request.v3_and_below_topics),
-        lambda codes: reply(make(results_by_topic_v3_and_below=_results(make.ResultsByTopicV3AndBelow, codes))),
-    )
+    partitions = _partitions(request.v3_and_below_topics)
+
+    def done(codes: Codes) -> None:
+        reply(make(results_by_topic_v3_and_below=_results(make.ResultsByTopicV3AndBelow, codes)))
+
+    if call.is_denied("TRANSACTIONAL_ID"):
+        done(dict.fromkeys(partitions, Errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        return
+    producer = request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
+    _add_partitions(broker, call, request.v3_and_below_transactional_id, producer, partitions, done)
 
 
 def _begin_all(broker: Services, call: Call, request: Any, reply: Callable[[Any], None]) -> None:
@@ -89,7 +124,7 @@ def _add_partitions(
     A client may not add internal topics: it adds its offsets with AddOffsetsToTxn. Other brokers may name internal
     topics.
     """
-    refused = _refused(broker, partitions, call.version < BATCHED_SINCE)
+    refused = _refused(broker, partitions, call.version < BATCHED_SINCE, call.denied_names("TOPIC"))
     if refused:
         done(refused)
         return
@@ -109,12 +144,14 @@ def _verify(broker: Services, one: Any, partitions: list[TopicPartition], done: 
         broker.transactions.verify(one.transactional_id, one.producer_id, one.producer_epoch, partitions, done)
 
 
-def _refused(broker: Services, partitions: list[TopicPartition], is_client: bool) -> Codes:
+def _refused(
+    broker: Services, partitions: list[TopicPartition], is_client: bool, denied: Collection[str] = ()
+) -> Codes:
     """Return an error code for every partition if some of the partitions cannot be added to a transaction, {} if all
-    can."""
+    can. `denied` are topics that the principal may not write."""
     codes: dict[TopicPartition, int] = {}
     for topic, index in partitions:
-        if is_client and is_internal(topic):
+        if topic in denied or (is_client and is_internal(topic)):
             codes[topic, index] = Errors.TOPIC_AUTHORIZATION_FAILED
         elif not broker.cache.has(topic, index):
             codes[topic, index] = Errors.UNKNOWN_TOPIC_OR_PARTITION
@@ -170,11 +207,21 @@ class _Results:
             self._done(self._results)
 
 
-@serves(ADD_OFFSETS_TO_TXN)
+@serves(
+    ADD_OFFSETS_TO_TXN,
+    checks=[
+        Check(Right("WRITE", "TRANSACTIONAL_ID"), TRANSACTIONAL_ID_DENIED, lambda request: (request.transactional_id,)),
+        Check(Right("READ", "GROUP"), GROUP_DENIED, lambda request: (request.group_id,)),
+    ],
+)
 def add_offsets_to_txn(broker: Services, call: Call, request: Any) -> Any:
     """Handle AddOffsetsToTxn: add the group's partition of `__consumer_offsets` to the transaction. Return an error
     code."""
     make = ADD_OFFSETS_TO_TXN.Response
+    if call.is_denied("TRANSACTIONAL_ID"):
+        return make(error_code=Errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if call.denied:
+        return make(error_code=Errors.GROUP_AUTHORIZATION_FAILED)
     offsets = (GROUPS, broker.coordinators.group_shards.partition_for(request.group_id))
     return answered(
         call,

@@ -21,8 +21,9 @@ from kafkapy.protocol.apis import UPDATE_METADATA
 from kafkapy.runtime.collector import drained
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
+from kafkapy.server.checks import on_cluster
 from kafkapy.server.deleted_topics import forget_deleted
-from kafkapy.server.handlers.controller_requests import from_broker, is_late, pool, refusal
+from kafkapy.server.handlers.controller_requests import is_late, pool, refusal
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
@@ -39,7 +40,7 @@ LISTENER_NAMES_SINCE = 3
 _PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 
-@serves(UPDATE_METADATA, pooled=pool, decoded_late=True, authorizes=from_broker)
+@serves(UPDATE_METADATA, pooled=pool, decoded_late=True, checks=on_cluster("CLUSTER_ACTION"))
 def handle(broker: Services, call: Call, request: Any) -> Any:
     """Handle UpdateMetadata: update the metadata cache. Refuse a request that was meant for an earlier registration of
     this broker, or comes from a former controller."""

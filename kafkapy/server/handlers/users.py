@@ -28,8 +28,10 @@ from kafkapy.security.sasl.scram import (
     ScramCredential,
     credential_from_salted,
 )
+from kafkapy.server.admission import refusal
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
+from kafkapy.server.checks import CLUSTER_DENIED, on_cluster
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
@@ -38,13 +40,19 @@ _NO_NAME = "Username must not be empty"
 _TYPE_NUMBERS = {name: number for number, name in SCRAM_TYPES.items()}
 
 
-@serves(DESCRIBE_USER_SCRAM_CREDENTIALS, pooled=True)
+@serves(
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+    pooled=True,
+    checks=on_cluster("DESCRIBE", CLUSTER_DENIED + ", with a result without a name for each named user"),
+)
 def describe(broker: Services, call: Call, request: Any) -> Any:
     """Handle DescribeUserScramCredentials on the disk pool: return mechanisms and iterations of each user, never keys.
 
     Null or an empty list means all users that have a SCRAM credential.
     """
     names = [one.name for one in request.users or ()]
+    if call.denied:
+        return _describe_refused(len(names))
     results = [_described(broker, name) for name in names or broker.users.all()]
     if names:
         counts = Counter(names)
@@ -60,6 +68,17 @@ def describe(broker: Services, call: Call, request: Any) -> Any:
     else:
         results = [result for result in results if result.error_code != Errors.RESOURCE_NOT_FOUND]
     return DESCRIBE_USER_SCRAM_CREDENTIALS.Response(error_code=Errors.NONE, error_message=None, results=results)
+
+
+def _describe_refused(count: int) -> Any:
+    """Return the response to a client without the right that names `count` users. Kafka does not answer it at all if it
+    asks for all users."""
+    error = refusal(Errors.CLUSTER_AUTHORIZATION_FAILED)
+    return DESCRIBE_USER_SCRAM_CREDENTIALS.Response(
+        error_code=error.code,
+        error_message=error.message,
+        results=[_result("", error.code, error.message) for _ in range(count)],
+    )
 
 
 def _described(broker: Services, name: str) -> Any:
@@ -87,12 +106,21 @@ def _result(name: str, code: int, message: str | None) -> Any:
     )
 
 
-@serves(ALTER_USER_SCRAM_CREDENTIALS, pooled=True, quota="controller_mutation")
+@serves(
+    ALTER_USER_SCRAM_CREDENTIALS,
+    pooled=True,
+    quota="controller_mutation",
+    checks=on_cluster("ALTER", CLUSTER_DENIED + " for each user"),
+)
 def alter(broker: Services, call: Call, request: Any) -> Any:
     """Handle AlterUserScramCredentials on the disk pool: set and delete credentials, and return an error for each user.
 
     A user with any invalid entry is not changed at all.
     """
+    if call.denied:
+        error = refusal(Errors.CLUSTER_AUTHORIZATION_FAILED)
+        names = sorted({one.name for one in (*request.upsertions, *request.deletions)})
+        return ALTER_USER_SCRAM_CREDENTIALS.Response(results=[_altered(name, error) for name in names])
     failed = _invalid(request.upsertions, request.deletions)
     changes: dict[str, dict[str, ScramCredential | None]] = {}
     for one in request.upsertions:
