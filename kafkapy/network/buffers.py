@@ -16,14 +16,18 @@ FIRST_GRANT = 1 << 20
 
 
 class Buffer:
-    """A receive buffer: an anonymous private memory mapping. Its pages cost memory only once they are written."""
+    """A receive buffer: an anonymous private memory mapping. Its pages cost memory only once they are written.
 
-    __slots__ = ("_mapping", "capacity", "view")
+    `reserved` are the bytes of RequestMemory that are to be released with the buffer.
+    """
+
+    __slots__ = ("capacity", "mapping", "reserved", "view")
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self._mapping = mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        self.view = memoryview(self._mapping)
+        self.reserved = 0
+        self.mapping = mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.view = memoryview(self.mapping)
 
     def grow(self, capacity: int) -> None:
         """Grow the buffer to `capacity` bytes and keep its content.
@@ -33,13 +37,13 @@ class Buffer:
         """
         self.view.release()
         try:
-            self._mapping.resize(capacity)
+            self.mapping.resize(capacity)
         except BufferError:
-            old, self._mapping = self._mapping, mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            self._mapping[: self.capacity] = old[:]
+            old, self.mapping = self.mapping, mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            self.mapping[: self.capacity] = old[:]
         finally:  # also after an error: the buffer returns to the pool, and has to be usable for other connections
-            self.capacity = len(self._mapping)
-            self.view = memoryview(self._mapping)
+            self.capacity = len(self.mapping)
+            self.view = memoryview(self.mapping)
 
 
 class BufferPool:

@@ -39,6 +39,7 @@ class Connection:
 
     __slots__ = (
         "big",
+        "big_began",
         "big_end",
         "big_needed",
         "broken",
@@ -74,6 +75,7 @@ class Connection:
         "sender",
         "session",
         "sock",
+        "starved",
         "transport",
     )
 
@@ -126,7 +128,9 @@ class Connection:
         self.big: Buffer | None = None
         self.big_end = 0  # bytes in `big` that have arrived
         self.big_needed = 0  # bytes in `big` when the frame is complete, with its size field
+        self.big_began = 0.0  # when `big` was begun, a monotonic time
         self.expects_big = False  # whether the last frame was a large one
+        self.starved = False  # the large frame that begins in `carry` waits for RequestMemory
 
         # Sending.
         self.outbox = Outbox()

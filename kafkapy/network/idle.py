@@ -48,14 +48,15 @@ class IdleConnections:
     def expired(self, now: float) -> Iterator[Connection]:
         """Yield the connections that have been idle for longer than allowed at the monotonic time `now`.
 
-        A connection with a request in progress is not idle, unless the peer has closed its side.
+        A connection with a request in progress, or one that waits for memory, is not idle, unless the peer has closed
+        its side.
         """
         while self._heap and self._heap[0][0] <= now:
             _, _, conn = heapq.heappop(self._heap)
             if conn.closed:
                 continue
             assert self._longest is not None
-            if (conn.pending is not None or conn.parked) and not conn.gone:
+            if (conn.pending is not None or conn.parked or conn.starved) and not conn.gone:
                 conn.last_active = now
             due = conn.last_active + self._longest
             if due <= now:

@@ -7,12 +7,14 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from kafkapy.network.request_memory import NO_LIMIT
 from kafkapy.runtime.counters import Metric, Registry, metric_table
 
 if TYPE_CHECKING:
     from kafkapy.network.connection_rates import ConnectionRates
     from kafkapy.network.limits import ConnectionLimits
     from kafkapy.network.processor import Processor
+    from kafkapy.network.request_memory import RequestMemory
     from kafkapy.network.settings import Listener
     from kafkapy.runtime.clock import Clock
 
@@ -69,6 +71,16 @@ METRICS = metric_table(
            "Connections to a listener with TLS or SASL that were closed before their peer sent anything."),
     Metric("network_connections_authenticating", "gauge", ("processor",),
            "Connections that have not authenticated yet."),
+    Metric("network_memory_available_bytes", "gauge", (),
+           "What queued.max.request.bytes leaves for other large requests; negative if it is exceeded.",
+           "kafka.network:type=SocketServer,name=MemoryPoolAvailable"),
+    Metric("network_memory_used_bytes", "gauge", (),
+           "Memory of large requests that are being received or handled, if queued.max.request.bytes is set.",
+           "kafka.network:type=SocketServer,name=MemoryPoolUsed"),
+    Metric("network_memory_waiting", "gauge", (), "Connections that wait for memory (queued.max.request.bytes)."),
+    Metric("network_memory_depleted_seconds", "counter", (),
+           "Time during which connections waited for memory; its rate is the share of the time.",
+           f"{_SOCKET_SERVER}: MemoryPoolAvgDepletedPercent, MemoryPoolDepletedTimeTotal"),
     Metric("network_cold_reads", "counter", ("processor",), "Responses that waited for a read from disk."),
     Metric("network_reads_ahead", "counter", ("processor",), "Reads from disk ahead of a consumer."),
     Metric("network_buffer_bytes", "gauge", ("processor",), "Memory of receive buffers that are kept for reuse."),
@@ -76,6 +88,14 @@ METRICS = metric_table(
 
 _OF_RATES = ("network_connection_rate", "network_broker_connection_rate", "network_address_connection_rate")
 _MOST_ADDRESSES = 20
+
+# Metric, attribute of RequestMemory, and the value without a limit.
+_OF_MEMORY = (
+    ("network_memory_available_bytes", "available", NO_LIMIT),
+    ("network_memory_used_bytes", "used", 0),
+    ("network_memory_waiting", "waiting", 0),
+    ("network_memory_depleted_seconds", "depleted_s", 0),
+)
 
 _OF_PROCESSOR = {
     "network_bytes_in": "bytes_in",
@@ -97,6 +117,7 @@ def register(
     limits: ConnectionLimits,
     processors: Sequence[Processor],
     clock: Clock,
+    memory: RequestMemory | None,
 ) -> None:
     """Register the metrics that are read from `limits` and the processors. The acceptor registers its own metrics."""
     for listener in listeners:
@@ -104,6 +125,8 @@ def register(
     counters.register_reader(
         [METRICS[name] for name in _OF_RATES], partial(_rates, limits.rates, [one.name for one in listeners], clock)
     )
+    for name, attribute, without_limit in _OF_MEMORY:
+        counters.register(METRICS[name], partial(getattr, memory, attribute, without_limit))
     for processor in processors:
         for name, attribute in _OF_PROCESSOR.items():
             counters.register(METRICS[name], partial(attrgetter(attribute), processor), str(processor.index))

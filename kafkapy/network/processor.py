@@ -32,6 +32,7 @@ from kafkapy.network.outgoing import Opened, Opening, Openings
 from kafkapy.network.pieces import PieceMaker
 from kafkapy.network.receive import Receiver
 from kafkapy.network.replies import Handler, Pending, Send, Timed
+from kafkapy.network.request_memory import RequestMemory
 from kafkapy.network.sends import Residency, Sender
 from kafkapy.network.serving import Serving
 from kafkapy.network.settings import NetworkSettings
@@ -49,6 +50,10 @@ _BROKEN = select.EPOLLHUP | select.EPOLLERR
 _READABLE = select.EPOLLIN | _ENDED
 _UPKEEP_S = 1.0  # how often idle connections and unused buffers are looked for
 _TRIM_S = 3.0
+# While connections wait for memory, others that have reserved some must have sent so many bytes a second, on average,
+# after the first seconds.
+_SLOW_AFTER_S = 10.0
+_SLOWEST = 64 << 10
 _PATIENT_TURNS = 4
 _MOST_TOGETHER = 64  # connections whose requests one call of `end_turn` handles
 _MESSAGES_A_TURN = 16
@@ -75,12 +80,14 @@ class Processor:
         pages: Residency,
         prepare: Mapping[str, Prepare],
         login_counts: LoginCounts,
+        memory: RequestMemory | None = None,
     ) -> None:
         self.index = index
         self._limits = limits
         self._clock = clock
         self._pool = BufferPool(settings.buffer_pool_bytes)
-        self._receiver = Receiver(self._pool, settings.max_frames_a_turn)
+        self._memory = memory
+        self._receiver = Receiver(self._pool, settings.max_frames_a_turn, memory)
         self._largest_frame = settings.socket_request_max_bytes
         self._sender = Sender(settings.zero_copy, settings.copy_below, pages)
         window_of_all = settings.read_ahead_max_bytes // settings.num_network_threads
@@ -192,6 +199,10 @@ class Processor:
         self._messages.append((self._serving.frame_unused, (conn, pending)))
         self.wake()
 
+    def post_granted(self, conn: Connection, size: int) -> None:
+        self._messages.append((self._serving.granted, (conn, size)))
+        self.wake()
+
     def wake(self) -> None:
         # The flag saves a system call if another thread has just woken the processor. No message is missed: a sender
         # appends its message, then reads the flag. If the flag is set, the processor has not cleared it yet, and the
@@ -271,6 +282,8 @@ class Processor:
                     self._next_upkeep = self._now + _UPKEEP_S
                     self._close_idle()
                     self._trim_buffers()
+                    if self._memory is not None and self._memory.has_waiting:
+                        self._close_slow_senders()
             except Exception:
                 log.exception("network thread %d: an iteration of its loop failed", self.index)
         self._close_all()
@@ -310,6 +323,8 @@ class Processor:
             waits.append(max(0.0, self._timers[0][0] - self._now))
         if self._pool.free_bytes:
             waits.append(_TRIM_S)
+        if self._memory is not None and self._memory.has_waiting:
+            waits.append(_UPKEEP_S)
         if self.draining:
             waits.append(max(0.001, self._drain_until - time.monotonic()))
         wait = min(waits)
@@ -521,6 +536,26 @@ class Processor:
             log.debug("closed an idle connection", extra=conn.who)
             self.closed_idle += 1
             self.close(conn)
+
+    def _close_slow_senders(self) -> None:
+        """Close the connections that send large requests slowly: others wait for the memory that they have reserved.
+
+        Otherwise a peer could claim a large request, send nothing of it, and so stop all other large requests.
+        """
+        assert self._memory is not None
+        for conn in list(self._connections.values()):
+            if not self._memory.has_waiting:
+                return
+            if conn.big is None or not conn.big.reserved or conn.muted_until:
+                continue
+            seconds = self._now - conn.big_began
+            if conn.big_end < (seconds - _SLOW_AFTER_S) * _SLOWEST:
+                log.warning(
+                    "closed a connection: it has sent %d of the %d bytes of a request in %d s, and other connections "
+                    "wait for memory (queued.max.request.bytes)",
+                    conn.big_end, conn.big_needed, seconds, extra=conn.who,
+                )  # fmt: skip
+                self.close(conn)
 
     def _trim_buffers(self) -> None:
         if self._now >= self._next_trim:

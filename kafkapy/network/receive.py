@@ -2,7 +2,8 @@
 
 Small frames are received into one buffer that all connections of a processor share, and are handled there. Bytes after
 the last whole frame (the beginning of the next frame) are copied to the connection. A large frame gets a buffer of its
-own from the pool, and the rest of the frame is received directly into that buffer.
+own from the pool, and the rest of the frame is received directly into that buffer. With `queued.max.request.bytes` it
+may have to wait for that (see `request_memory`).
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from kafkapy._ext.syscalls import unread
 from kafkapy.network.buffers import Buffer, BufferPool, rounded
 from kafkapy.network.connection import Connection
 from kafkapy.network.replies import Pending
+from kafkapy.network.request_memory import LOGIN, OTHER, PRODUCE, RequestMemory
 
 SHARED = 64 << 10
 BIG = 16 << 10  # larger frames get a buffer of their own if the first receive does not get all of them
 HEAD = 4 << 10  # bytes that are received before a frame gets its own buffer, if it is expected to be large
 TURN = 4 << 20  # bytes that are received of a large frame before other connections are served
+_PRODUCE_KEY = b"\0\0"  # Produce's API key, with which a request begins
 
 
 class PeerClosed(Exception):
@@ -31,8 +34,9 @@ class Receiver:
     For one connection at a time: call `receive`, handle the frames, then call `handled`.
     """
 
-    def __init__(self, pool: BufferPool, most_frames: int) -> None:
+    def __init__(self, pool: BufferPool, most_frames: int, memory: RequestMemory | None = None) -> None:
         self._pool = pool
+        self._memory = memory
         self._most = most_frames
         self._shared = pool.take(SHARED, largest=SHARED)
         # Replaces the shared buffer when another thread still reads that. It is allocated before a handler gets any
@@ -107,11 +111,14 @@ class Receiver:
             if keep:
                 conn.kept = conn.big
             else:
-                self._pool.give(conn.big)
+                self._give(conn.big)
             conn.big = None
             return
         if keep and self._view is self._shared.view:
             conn.kept = self._replace_shared()  # before `_keep_rest`, which may fail for lack of memory
+            if self._memory is not None:
+                self._memory.charge(SHARED)
+                conn.kept.reserved = SHARED
         if count < len(frames):
             self._position -= sum(4 + len(frame) for frame in frames[count:])
             self._needed = 4 + len(frames[count])
@@ -126,8 +133,8 @@ class Receiver:
         left. Never raises.
         """
         if conn.big is not None:
+            self._drop(conn, conn.big)
             conn.big = None
-            self._pool.drop()
         elif self._view is self._shared.view:
             self._replace_shared()
             self._pool.drop()
@@ -143,8 +150,11 @@ class Receiver:
         They return to the pool, except for a buffer that a pending request may still read.
         """
         if conn.big is not None:
-            self._pool.give(conn.big)  # holds an incomplete frame, which no handler has seen
+            self._give(conn.big)  # holds an incomplete frame, which no handler has seen
             conn.big = None
+        elif conn.starved:
+            assert self._memory is not None
+            self._memory.forget(conn)
         self.release_kept(conn, reuse=False)  # the pending request may still read this buffer
         conn.carry = None
 
@@ -156,10 +166,38 @@ class Receiver:
         """
         if conn.kept is not None:
             if reuse:
-                self._pool.give(conn.kept)
+                self._give(conn.kept)
             else:
-                self._pool.drop()
+                self._drop(conn, conn.kept)
             conn.kept = None
+
+    def granted(self, conn: Connection, size: int) -> None:
+        """Begin to receive the large frame of a connection that has waited for memory. `size` bytes were reserved.
+
+        Raises OSError if there is no memory."""
+        assert self._memory is not None
+        if conn.closed:
+            self._memory.release(size)
+            return
+        assert conn.carry is not None
+        rest, conn.carry = memoryview(conn.carry), None
+        conn.starved = False
+        self._begin_big(conn, rest, size)
+
+    def _give(self, buffer: Buffer) -> None:
+        """Return a lent buffer, which nobody reads any more, to the pool."""
+        reserved, buffer.reserved = buffer.reserved, 0
+        self._pool.give(buffer)
+        if reserved:
+            assert self._memory is not None
+            self._memory.release(reserved)
+
+    def _drop(self, conn: Connection, buffer: Buffer) -> None:
+        """Do not use a lent buffer any more, which other threads may still read."""
+        self._pool.drop()
+        if buffer.reserved:
+            assert self._memory is not None
+            self._memory.release_when_dropped(buffer.reserved, buffer.mapping, conn.processor)
 
     def _replace_shared(self) -> Buffer:
         """Make the spare buffer the shared one. Return the former shared buffer, which still counts as lent."""
@@ -173,16 +211,34 @@ class Receiver:
             return
         rest = self._view[self._position : self._end]
         if self._needed > there and self._needed > BIG:
-            # A peer that has not authenticated must not hold a large buffer: the pool may have one of many MiB free.
-            largest = sys.maxsize if conn.login is None else rounded(self._needed)
-            conn.big = buffer = self._pool.take(self._needed, there, largest)
-            buffer.view[:there] = rest
-            conn.big_end = there
-            conn.big_needed = self._needed
+            if self._memory is None or conn.outgoing or self._memory.reserve(conn, self._needed, _kind(conn, rest)):
+                self._begin_big(conn, rest, self._needed)
+            else:
+                conn.carry = bytearray(rest)
+                conn.starved = True
         else:
             conn.expects_big = False
             conn.carry = bytearray(rest)
             conn.carries_frames = self._needed != 0 and self._needed <= there
+
+    def _begin_big(self, conn: Connection, rest: memoryview, needed: int) -> None:
+        """Take a buffer for a frame of `needed` bytes with its size field, of which `rest` has arrived."""
+        there = len(rest)
+        # A peer that has not authenticated must not hold a large buffer: the pool may have one of many MiB free.
+        largest = sys.maxsize if conn.login is None else rounded(needed)
+        memory = None if conn.outgoing else self._memory
+        try:
+            conn.big = buffer = self._pool.take(needed, there, largest)
+        except OSError:
+            if memory is not None:
+                memory.release(needed)
+            raise
+        if memory is not None:
+            buffer.reserved = needed
+        buffer.view[:there] = rest
+        conn.big_end = there
+        conn.big_needed = needed
+        conn.big_began = conn.processor.now
 
     def _receive_big(self, conn: Connection) -> list[memoryview]:
         buffer = conn.big
@@ -208,3 +264,10 @@ class Receiver:
             return []
         conn.expects_big = True
         return [buffer.view[4:needed]]
+
+
+def _kind(conn: Connection, rest: memoryview) -> int:
+    """Return the kind of a large request that begins with `rest`, for RequestMemory."""
+    if conn.login is not None:
+        return LOGIN
+    return PRODUCE if rest[4:6] == _PRODUCE_KEY else OTHER

@@ -68,14 +68,14 @@ class Serving:
                 self._close(conn)
             elif conn.pending is not None:
                 self._close_if_dead(conn)
-            elif conn.muted_until:
+            elif conn.muted_until or conn.starved:
                 if conn.broken:
                     self._close(conn)
             elif conn.readable or conn.carries_frames or (conn.transport is not None and conn.transport.wants_write):
                 frames = self._receiver.receive(conn)
                 if frames:
                     self._handle(conn, frames)
-                elif conn.readable:
+                elif conn.readable and not conn.starved:
                     self._processor.queue(conn)
                 elif conn.outbox.parts:
                     self._send(conn)  # the transport may have finished its handshake
@@ -160,6 +160,15 @@ class Serving:
         """Release the receive buffer that a pending request has kept, before the reply is ready."""
         if conn.pending is pending:
             self._receiver.release_kept(conn, reuse=True)
+
+    def granted(self, conn: Connection, size: int) -> None:
+        """Go on with a connection that has waited for memory for a large request. `size` bytes were reserved for it."""
+        try:
+            self._receiver.granted(conn, size)
+        except Exception as error:
+            self._failed(conn, error)
+        if not conn.closed:
+            self._processor.queue(conn)
 
     def _handle(self, conn: Connection, frames: list[memoryview]) -> None:
         try:

@@ -37,6 +37,7 @@ class NetworkSettings(NamedTuple):
 
     num_network_threads: int = 1  # Kafka: 3. One thread is best because of the GIL: docs/performance.md
     socket_request_max_bytes: int = 104_857_600
+    queued_max_request_bytes: int = -1  # of large requests that are received or in progress; not positive: no limit
     # Kafka: 102,400, which one sendfile call fills. With twice the size a single consumer gets a third more bytes a
     # second, with fewer wake-ups. -1: the operating system's default.
     socket_send_buffer_bytes: int = 204_800

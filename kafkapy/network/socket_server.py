@@ -17,6 +17,7 @@ from kafkapy.network.logins import LoginCounts
 from kafkapy.network.outgoing import Opened
 from kafkapy.network.processor import Processor
 from kafkapy.network.replies import Handler
+from kafkapy.network.request_memory import RequestMemory
 from kafkapy.network.sends import PageCache, Residency
 from kafkapy.network.settings import Listener, NetworkSettings
 from kafkapy.network.transports import Prepare
@@ -62,6 +63,10 @@ class SocketServer:
         self.limits = ConnectionLimits(settings, self._listeners)
         self.limits.on_exceeded = self._wake_processors
         login_counts = LoginCounts(counters, clock)
+        memory = None
+        if settings.queued_max_request_bytes > 0:
+            memory = RequestMemory(settings.queued_max_request_bytes, clock)
+            memory.on_first_wait = self._wake_processors  # they look for slow senders now
         self._processors = [
             Processor(
                 index,
@@ -74,6 +79,7 @@ class SocketServer:
                 pages or PageCache(),
                 prepare or {},
                 login_counts,
+                memory,
             )
             for index in range(settings.num_network_threads)
         ]
@@ -82,7 +88,7 @@ class SocketServer:
         self._acceptor: Acceptor | None = None
         self._running: list[Processor] = []
         self._clock = clock
-        metrics.register(counters, self._listeners, self.limits, self._processors, clock)
+        metrics.register(counters, self._listeners, self.limits, self._processors, clock, memory)
 
     def bind(self) -> dict[str, int]:
         """Open the sockets of all listeners, and return their ports by listener name.
@@ -155,7 +161,7 @@ class SocketServer:
         log.info("the network has stopped", extra=fields(seconds=f"{time.monotonic() - began:.3f}"))
 
     def _wake_processors(self) -> None:
-        """Wake the processors, so that they close connections above `max.connections`."""
+        """Wake the processors, so that they close connections above `max.connections`, or slow senders."""
         for processor in self._processors:
             processor.wake()
 

@@ -96,6 +96,7 @@ def network_settings(config: BrokerConfig) -> NetworkSettings:
     return NetworkSettings(
         num_network_threads=config.num_network_threads,
         socket_request_max_bytes=config.socket_request_max_bytes,
+        queued_max_request_bytes=config["queued.max.request.bytes"],
         socket_send_buffer_bytes=config.socket_send_buffer_bytes,
         socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
         socket_listen_backlog_size=config.socket_listen_backlog_size,
