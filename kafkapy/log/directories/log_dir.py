@@ -11,6 +11,7 @@ from pathlib import Path
 from kafkapy.log import names
 from kafkapy.log.directories import checkpoints, clean_shutdown
 from kafkapy.log.directories.checkpoints import CheckpointError, OffsetCheckpoint
+from kafkapy.log.directories.creation import create_if_missing
 from kafkapy.log.directories.dir_lock import DirLock
 from kafkapy.log.environment import Environment
 from kafkapy.log.failures import LogDirFailure
@@ -33,18 +34,7 @@ class LogDir:
         """
         path = env.log_dir
         files = env.files
-        is_new = not files.exists(path)
-        if is_new:
-            _log.info("created log directory %s", path)
-            files.make_dir(path)
-        if is_new or _is_empty(path):
-            # An empty directory may have been made by a start that was killed before this sync. If the directory's name
-            # is not durable, a power cut loses everything in the directory.
-            try:
-                files.sync_dir(os.path.dirname(path))
-            except PermissionError:
-                if is_new:
-                    raise
+        create_if_missing(files, path)
         self.path = Path(path)
         self.env = env
         self._lock = DirLock(path)
@@ -215,9 +205,3 @@ class LogDir:
 
     def release(self) -> None:
         self._lock.release()
-
-
-def _is_empty(path: str) -> bool:
-    """Return True if the directory has no entry. Reads only the first entry, as there may be many."""
-    with os.scandir(path) as entries:
-        return next(entries, None) is None

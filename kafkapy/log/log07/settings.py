@@ -1,0 +1,26 @@
+"""The settings of a Kafka 0.7 log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+HOUR_MS = 3_600_000
+
+
+class Settings(NamedTuple):
+    """The settings of one log; each comment names the setting in Kafka 0.7's server.properties. Defaults are its own.
+
+    For the first five, 0.7 also has settings for single topics.
+    """
+
+    segment_bytes: int = 1 << 30  # log.file.size: a larger segment gets no more appends
+    roll_ms: int = 168 * HOUR_MS  # log.roll.hours
+    retention_ms: int = 168 * HOUR_MS  # log.retention.hours
+    retention_bytes: int = -1  # log.retention.size; -1: no limit
+    flush_ms: int = 3000  # log.default.flush.interval.ms
+    flush_messages: int = 500  # log.flush.interval
+    max_message: int = 1_000_000  # max.message.size: of a stored message's payload
+
+
+SettingsOf = Callable[[str], Settings]  # returns the settings of a topic's logs
