@@ -13,9 +13,9 @@ from typing import Any
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
+from kafkapy.metadata.notifications import Notifications
 from kafkapy.metadata.tree import (
     Create,
-    Delete,
     Node,
     NodeExists,
     NoNode,
@@ -31,9 +31,6 @@ BROKERS = "brokers"
 USERS = "users"
 
 _NOTIFICATION_VERSION = 2
-# Notifications are kept as long as in Kafka: a broker that has been cut off from ZooKeeper reads them when it is back.
-_KEPT_S = 15 * 60.0
-_CLEANING_S = 60.0
 
 log = logging.getLogger("kafkapy.metadata.configs")
 
@@ -46,9 +43,7 @@ class ConfigRegistry:
 
     def __init__(self, tree: Tree, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._tree = tree
-        self._monotonic = monotonic
-        self._notes: dict[str, float] = {}  # notifications, and when this broker saw them first
-        self._cleaned_at = -_CLEANING_S
+        self._notifications = Notifications(tree, f"{paths.CONFIG_CHANGES}/config_change_", monotonic)
         # the last decoded node and its settings: when a broker starts, it reads the same topic's settings repeatedly
         self._last: tuple[Node, dict[str, str]] | None = None
 
@@ -126,22 +121,8 @@ class ConfigRegistry:
     def notify(self, kind: str, entity: str) -> list[Operation]:
         """Return the operation that notifies Kafka's brokers and tools of a change of this configuration, or no
         operation if the tree has no node for notifications. Sometimes also delete old notifications."""
-        if not self._tree.exists(paths.CONFIG_CHANGES):
-            return []
-        now = self._monotonic()
-        if now - self._cleaned_at >= _CLEANING_S:
-            self._cleaned_at = now
-            self._delete_old(now)
         value = {"version": _NOTIFICATION_VERSION, "entity_path": f"{kind}/{entity}"}
-        return [Create(f"{paths.CONFIG_CHANGES}/config_change_", paths.to_json(value), sequence=True)]
-
-    def _delete_old(self, now: float) -> None:
-        """Delete the notifications that this broker has seen _KEPT_S seconds ago."""
-        names = self._tree.children(paths.CONFIG_CHANGES)
-        self._notes = {name: self._notes.get(name, now) for name in names}
-        for name, seen_at in self._notes.items():
-            if now - seen_at >= _KEPT_S:
-                self._tree.submit([Delete(f"{paths.CONFIG_CHANGES}/{name}")], _ignore)
+        return self._notifications.notify(paths.to_json(value))
 
 
 def encode_settings(values: Mapping[str, str]) -> bytes:
@@ -156,8 +137,3 @@ def as_kafka(error: TreeError | None) -> KafkaError | None:
     # REQUEST_TIMED_OUT makes clients retry.
     code = Errors.REQUEST_TIMED_OUT if isinstance(error, TreeUnreachable) else Errors.UNKNOWN_SERVER_ERROR
     return KafkaError(code, f"the configuration could not be stored: {error}")
-
-
-def _ignore(results: list[Any] | None, error: TreeError | None) -> None:
-    """Do nothing with the outcome of deleting old notifications: other brokers delete them too, so the deletion may
-    fail."""

@@ -27,6 +27,10 @@ PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CONFIG = "/config"
 USERS = "/config/users"
 DEFAULT_ENTITY = "<default>"
+ACLS = "/kafka-acl"  # of literal resource patterns
+PREFIXED_ACLS = "/kafka-acl-extended/prefixed"  # the comment in Kafka's ZkData has another spelling than its code
+ACL_CHANGES = "/kafka-acl-changes"
+EXTENDED_ACL_CHANGES = "/kafka-acl-extended-changes"
 
 # Nodes that always exist (ZkData.PersistentZkPaths and the kinds of configuration).
 ROOTS = (
@@ -49,11 +53,26 @@ ROOTS = (
 
 # The top-level names of all these paths; a broker follows only them in a tree that it shares with other programs.
 TOP_LEVEL = frozenset(
-    path.split("/")[1] for path in (*ROOTS, CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH, FEATURE, DELETE_TOPICS)
+    path.split("/")[1]
+    for path in (
+        *ROOTS,
+        CLUSTER_ID,
+        CONTROLLER,
+        CONTROLLER_EPOCH,
+        FEATURE,
+        DELETE_TOPICS,
+        ACLS,
+        PREFIXED_ACLS,
+        ACL_CHANGES,
+        EXTENDED_ACL_CHANGES,
+    )
 )
 
 # Brokers do not follow the nodes below these: consumer groups can have hundreds of thousands of them.
 NOT_FOLLOWED = frozenset({CONSUMERS})
+
+# Only a broker with an authorizer that uses them follows these nodes and those below.
+FOR_AUTHORIZER = (ACLS, "/kafka-acl-extended", ACL_CHANGES, EXTENDED_ACL_CHANGES)
 
 # Only the controller follows the nodes below these.
 FOR_CONTROLLER = (TOPICS, DELETE_TOPICS, ISR_CHANGES, LOG_DIR_EVENTS)

@@ -16,7 +16,13 @@ from kafkapy.metadata.zookeeper.batches import batches
 from kafkapy.metadata.zookeeper.node_cache import child_path
 
 # Notifications for running brokers; a starting broker reads everything.
-_NOTIFICATIONS = (paths.CONFIG_CHANGES, paths.ISR_CHANGES, paths.LOG_DIR_EVENTS)
+_NOTIFICATIONS = (
+    paths.CONFIG_CHANGES,
+    paths.ISR_CHANGES,
+    paths.LOG_DIR_EVENTS,
+    paths.ACL_CHANGES,
+    paths.EXTENDED_ACL_CHANGES,
+)
 
 
 class NodeData(NamedTuple):

@@ -171,6 +171,11 @@ class Tree(ABC):
         """
 
     @abstractmethod
+    def watch_all(self, callback: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+        """Call `callback` with the events of all nodes, many at a time if many nodes have changed. Return a function
+        that ends the watch. As with `watch`, the callback is called before the `done` of the changes."""
+
+    @abstractmethod
     def close(self) -> None:
         """Finish the submitted changes, delete the ephemeral nodes of this process and close the tree. Later changes
         fail with TreeUnreachable."""

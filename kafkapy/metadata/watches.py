@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kafkapy.metadata.tree import Event
@@ -23,6 +23,7 @@ class Watches:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_path: dict[str, tuple[Callback, ...]] = {}
+        self._of_all: tuple[Callable[[Sequence[Event]], None], ...] = ()
 
     def add(self, path: str, callback: Callback) -> Callable[[], None]:
         """Add a callback for changes of the node at `path`, or of every node if `path` is empty. Return a function that
@@ -40,11 +41,27 @@ class Watches:
             self._by_path[path] = (*self._by_path.get(path, ()), callback)
         return cancel
 
+    def add_for_all(self, callback: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+        """Add a callback that gets all events of each firing together. Return a function that removes the callback."""
+
+        def cancel() -> None:
+            with self._lock:
+                self._of_all = tuple(other for other in self._of_all if other is not callback)
+
+        with self._lock:
+            self._of_all = (*self._of_all, callback)
+        return cancel
+
     def fire(self, events: Iterable[Event]) -> None:
-        """Call the callbacks for the path of each event, and the callbacks for every path, with the event."""
+        """Call the callbacks for the path of each event, and the callbacks for every path, with the event. Then call
+        the callbacks that get all events together."""
+        events = list(events)
         for event in events:
             for callback in (*self._by_path.get(event.path, ()), *self._by_path.get(_EVERY_PATH, ())):
                 call(callback, event)
+        if events:
+            for callback_of_all in self._of_all:
+                call(callback_of_all, events)
 
 
 def call(callback: Callable[..., Any], *arguments: Any) -> None:

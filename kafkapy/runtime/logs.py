@@ -20,6 +20,8 @@ from typing import Any, TextIO
 
 from kafkapy.runtime.printable import printable
 
+AUDIT_LOGGER = "kafka.authorizer.logger"  # Kafka's name of the log of what clients may do, and may not
+
 _ROOT = "kafkapy"
 _FIELDS = "kafkapy_fields"
 _NEEDS_QUOTES = frozenset(' "=\t\r\n\\')
@@ -40,12 +42,13 @@ def set_up(level: str = "INFO", stream: TextIO | None = None) -> None:
     name = level.upper()
     if name not in LEVELS:
         raise ValueError(f"{level!r} is not a log level; use one of {', '.join(LEVELS)}")
-    logger = logging.getLogger(_ROOT)
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     handler.setFormatter(LineFormatter())
-    logger.handlers[:] = [handler]
-    logger.setLevel(name)
-    logger.propagate = False
+    for root in (_ROOT, AUDIT_LOGGER):
+        logger = logging.getLogger(root)
+        logger.handlers[:] = [handler]
+        logger.setLevel(name)
+        logger.propagate = False
 
 
 class LineFormatter(logging.Formatter):

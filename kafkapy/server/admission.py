@@ -1,6 +1,7 @@
 """The interfaces of an authorizer and of quotas, and the functions with which handlers ask the authorizer.
 
-The broker has no authorizer and no quotas yet (`Services.authorizer` and `Services.quotas` are None).
+`Services.authorizer` is None if everybody may do everything; the authorizers are in `kafkapy.server.authorization`. The
+broker has no quotas yet (`Services.quotas` is None).
 
 A request is authorized in one of two ways. If the request itself names the resources, the registration of its handler
 says how (`checks=`, see `kafkapy.server.checks`): the dispatcher asks the authorizer once for every request, also for
@@ -11,16 +12,19 @@ topics, or an operation that either of two permissions allows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.security.acls.bindings import CLUSTER_NAME, OPERATIONS, OPERATIONS_OF
 
 if TYPE_CHECKING:
+    from kafkapy.metadata.acls import Deletion
+    from kafkapy.security.acls.bindings import Binding, Filter
     from kafkapy.server.call import Call
     from kafkapy.server.services import Services
 
-CLUSTER: Final = "kafka-cluster"  # the name of the only resource of type CLUSTER
+CLUSTER: Final = CLUSTER_NAME  # the name of the only resource of type CLUSTER
 
 
 class Action(NamedTuple):
@@ -37,9 +41,9 @@ class Authorizer(Protocol):
     any thread, also from network threads, so it must not block."""
 
     @property
-    def generation(self) -> int:
+    def generation(self) -> int | None:
         """Return a number that is different after every change of the access rules. Callers may keep earlier decisions
-        as long as the number stays the same."""
+        as long as the number stays the same. None: nobody may keep decisions."""
         ...
 
     def denied(
@@ -57,6 +61,23 @@ class Authorizer(Protocol):
     def allowed_on_some(self, call: Call, operation: str, resource_type: str) -> bool:
         """Return True if there can be a resource of this type on which the principal of the call may do the operation
         (Kafka's authorizeByResourceType)."""
+        ...
+
+    def find(self, which: Filter) -> Iterable[Binding]:
+        """Return the ACLs that a filter selects. This and the next two may block, so they are called on a pool. They
+        raise KafkaError if this authorizer has no ACLs."""
+        ...
+
+    def create(self, call: Call, acls: Sequence[Binding]) -> list[KafkaError | None]:
+        """Store ACLs. Return the error of each, None if it is stored and counts from now on."""
+        ...
+
+    def delete(self, call: Call, filters: Sequence[Filter]) -> list[Deletion]:
+        """Delete the ACLs that the filters select. Return what each filter has deleted."""
+        ...
+
+    def close(self) -> None:
+        """End the authorizer's threads, when the broker stops."""
         ...
 
 
@@ -93,45 +114,18 @@ def may_on_some(broker: Services, call: Call, operation: str, resource_type: str
     return broker.authorizer is None or broker.authorizer.allowed_on_some(call, operation, resource_type)
 
 
-# The operations on each type of resource, and their AclOperation codes (AclEntry.supportedOperations).
-_CODES: Final = {
-    "READ": 3,
-    "WRITE": 4,
-    "CREATE": 5,
-    "DELETE": 6,
-    "ALTER": 7,
-    "DESCRIBE": 8,
-    "CLUSTER_ACTION": 9,
-    "DESCRIBE_CONFIGS": 10,
-    "ALTER_CONFIGS": 11,
-    "IDEMPOTENT_WRITE": 12,
-}
-_OPERATIONS: Final = {
-    "TOPIC": ("READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
-    "GROUP": ("READ", "DESCRIBE", "DELETE"),
-    "CLUSTER": (
-        "CREATE",
-        "CLUSTER_ACTION",
-        "DESCRIBE_CONFIGS",
-        "ALTER_CONFIGS",
-        "IDEMPOTENT_WRITE",
-        "ALTER",
-        "DESCRIBE",
-    ),
-}
 OPERATIONS_NOT_ASKED: Final = -(2**31)  # in responses to requests that did not ask for the authorized operations
 
 
 def authorized_operations(broker: Services, call: Call, resource_type: str, name: str = CLUSTER) -> int:
     """Return the operations that the principal of the call may do on a resource, as a bit field: bit n is the operation
-    with the AclOperation code n (KIP-430). Without an authorizer these are all operations of the type. Types: TOPIC,
-    GROUP and CLUSTER."""
-    operations: Collection[str] = _OPERATIONS[resource_type]
+    with the AclOperation code n (KIP-430). Without an authorizer these are all operations of the type."""
+    operations: Collection[str] = OPERATIONS_OF[resource_type]
     if broker.authorizer is not None:
         actions = [Action(operation, resource_type, name) for operation in operations]
         denied = {action.operation for action in broker.authorizer.denied(call, actions, logged=False, grants=False)}
         operations = [operation for operation in operations if operation not in denied]
-    return sum(1 << _CODES[operation] for operation in operations)
+    return sum(1 << OPERATIONS[operation] for operation in operations)
 
 
 _REFUSALS: Final = {  # Kafka's messages; clients show them

@@ -178,6 +178,7 @@ class BrokerServer:
         identify(services, cluster, logs.dirs)
         services.configs = ConfigRegistry(tree)
         services.users = UserRegistry(tree, services.configs)
+        self._make_authorizer(tree)
         services.dynamic_config = DynamicConfig(services, services.configs, self._apply_config)
         services.dynamic_config.load()  # first, because the parts below are created with these settings
         logs.defaults = services.config.log_config
@@ -246,9 +247,21 @@ class BrokerServer:
         )
         return self._logs
 
+    def _make_authorizer(self, tree: Tree) -> None:
+        services = self.services
+        if services.config["authorizer.class.name"]:
+            from kafkapy.server.authorization.start import make_authorizer
+
+            services.authorizer = make_authorizer(services.config, tree)
+
     def _make_network(self) -> SocketServer:
         services, config = self.services, self.services.config
         dispatcher = Dispatcher(services)
+        prepare = self._secure(dispatcher)
+        if services.authorizer is not None:
+            from kafkapy.server.authorization.start import warn_of_refused_brokers
+
+            warn_of_refused_brokers(config, services.authorizer, services.secured)
         return SocketServer(
             [Listener(one.name, one.host, one.port) for one in config.listeners],
             dispatcher,
@@ -257,7 +270,7 @@ class BrokerServer:
             services.disk_pool,
             services.read_pools,
             services.clock,
-            prepare=self._secure(dispatcher),
+            prepare=prepare,
         )
 
     def _secure(self, dispatcher: Dispatcher) -> Mapping[str, Prepare]:
@@ -524,6 +537,8 @@ class BrokerServer:
                 self.services.replicas.end_long_work()
         if self.services.secured is not None:
             self.services.secured.stop()
+        if self.services.authorizer is not None:
+            self.services.authorizer.close()
         if self.services.logins is not None:
             self.services.logins.stop()
         if self._metrics is not None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.security.sasl.client import ClientMechanism, client_mechanism
+from kafkapy.security.sasl.errors import SaslSettingError
+from kafkapy.security.sasl.jaas import parse_jaas
 from kafkapy.server.config.keys import BROKER_KEYS
 from kafkapy.server.config.sasl import INTER_BROKER, JAAS, full_name
 
@@ -22,6 +24,17 @@ _OF_CLIENTS = ("sasl.oauthbearer.", "sasl.login.")
 def new_login(config: BrokerConfig, host: str) -> ClientMechanism:
     """Return a new login at the broker at `host`. Raise SaslSettingError if a setting is missing or invalid."""
     return client_mechanism(login_settings(config), host)
+
+
+def login_name(config: BrokerConfig) -> str | None:
+    """Return the name of the user as which this broker logs in, None if only the login tells it (OAUTHBEARER)."""
+    settings = login_settings(config)
+    if settings["sasl.mechanism"] == "OAUTHBEARER" or settings[JAAS] is None:
+        return None
+    try:
+        return parse_jaas(JAAS, settings[JAAS])[1].get("username")
+    except SaslSettingError:
+        return None  # the first login says what is wrong
 
 
 def login_settings(config: BrokerConfig) -> dict[str, Any]:

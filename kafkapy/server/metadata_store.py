@@ -12,6 +12,7 @@ from kafkapy.log.manager import LogManager
 from kafkapy.metadata import paths
 from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.metadata.tree import Tree
+from kafkapy.server.config.authorization import has_acls
 from kafkapy.server.unadopted import why_not_usable
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def _in_zookeeper(config: BrokerConfig, logs: LogManager) -> Tree:
     from kafkapy.server.config.apply import zookeeper_settings
 
     leaves = {*paths.NOT_FOLLOWED, *paths.FOR_CONTROLLER}
+    if not has_acls(config):
+        leaves.update(paths.FOR_AUTHORIZER)
     tree = ZooKeeperTree(zookeeper_settings(config), paths.TOP_LEVEL, leaves, paths.TOPICS)
     stored = logs.dirs.stored_cluster_id()
     if stored is not None and not tree.exists(paths.CLUSTER_ID):

@@ -24,11 +24,11 @@ from kafkapy.runtime.logs import fields
 from kafkapy.security.tls.certificates import has_expired, peer_name
 from kafkapy.security.tls.errors import StoreError
 from kafkapy.security.tls.mapping import SETTING as MAPPING_RULES
-from kafkapy.security.tls.mapping import PrincipalMapper
+from kafkapy.security.tls.mapping import NoMatchingRule, PrincipalMapper
 from kafkapy.security.tls.reloading import ReloadableContext
 from kafkapy.server.config.keys import shown
 from kafkapy.server.config.listeners import SASL_PROTOCOLS
-from kafkapy.server.config.security import tls_settings
+from kafkapy.server.config.security import CLIENT_AUTH, tls_settings
 from kafkapy.server.metrics.tls import METRICS
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class _Tls:
         """Load the stores. Raises StoreError if they cannot be used."""
         self.listener = listener
         settings = tls_settings(config, listener)
+        self._asks_for_certificates = settings[CLIENT_AUTH] != "none"
         self.stores = ReloadableContext(settings, between_brokers=listener.name == config.inter_broker_listener)
         self.mapper = PrincipalMapper(settings[MAPPING_RULES])
 
@@ -71,6 +72,17 @@ class _Tls:
         if self.listener.protocol in SASL_PROTOCOLS:
             return ""
         return ANONYMOUS if certificate is None else f"User:{self.mapper.name_of(peer_name(certificate))}"
+
+    def own_principal(self) -> str | None:
+        """Return the principal of this broker's own certificate, if listeners with these settings ask clients for
+        certificates; that of a client without a certificate if not; None if no mapping rule matches."""
+        own = self.stores.certificate
+        if own is None or not self._asks_for_certificates:
+            return ANONYMOUS
+        try:
+            return f"User:{self.mapper.name_of(own.subject)}"
+        except NoMatchingRule:
+            return None
 
 
 class SecuredListeners:
@@ -107,6 +119,12 @@ class SecuredListeners:
                     if tls.stores.reload(tls_settings(config, tls.listener)):
                         log.info("new connections use the new key and trust stores",
                                  extra=fields(listener=tls.listener.name))  # fmt: skip
+
+    def own_principal(self) -> str | None:
+        """Return the principal of this broker at other brokers, on an inter-broker listener with TLS and without SASL.
+        None if it is unknown."""
+        tls = self._tls.get(self._between_brokers)
+        return None if tls is None else tls.own_principal()
 
     def prepare(self) -> dict[str, Prepare]:
         """Return the functions that prepare new connections, by the names of the listeners that are not plain."""

@@ -13,12 +13,14 @@ from kafkapy.server.config.keys import (
 )
 
 FACTS = Path(__file__).parents[1] / "data" / "configs" / "kafka-3.9.1.tsv"
+# Kafka does not define these: it hands them to the authorizer.
+AUTHORIZERS = {"super.users", "allow.everyone.if.no.acl.found"}
 NARROWER = {"replica.selector.class"}  # Kafka accepts every class; here two of Kafka's are known
 KAFKA = {row[1]: row[2:] for row in (line.split("\t") for line in FACTS.read_text().splitlines()) if row[0] == "broker"}
 
 
 def test_every_broker_setting_of_kafka_is_here_and_nothing_else_but_our_own() -> None:
-    assert {name for name in BROKER_KEYS if not name.startswith("kafkapy.")} == set(KAFKA)
+    assert {name for name in BROKER_KEYS if not name.startswith("kafkapy.")} == {*KAFKA, *AUTHORIZERS}
 
 
 @pytest.mark.parametrize("name", KAFKA)

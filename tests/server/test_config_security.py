@@ -11,7 +11,6 @@ from kafkapy.server.config.security import check, check_stored, warnings
 from kafkapy.tools.main import main
 from tests.server.requests import start_broker
 
-EVERYTHING = "lets every client read, change and delete everything"
 UNKNOWN_TLS = "this broker does not know this setting of TLS"
 UNKNOWN_SASL = "this broker does not know this setting of SASL"
 NO_KERBEROS = "Kerberos (GSSAPI) is not supported"
@@ -23,9 +22,7 @@ NO_POLICY = "makes every topic and every change that a client asks for"
 @pytest.mark.parametrize(
     ("name", "value", "meaning"),
     [
-        ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer", EVERYTHING),
-        ("super.users", "User:admin", EVERYTHING),
-        ("allow.everyone.if.no.acl.found", "false", EVERYTHING),
+        ("authorizer.zookeeper.url", "zk:2181/acls", "from the broker's own ZooKeeper only"),
         ("sasl.kerberos.service.name", "kafka", NO_KERBEROS),
         ("sasl.of.a.newer.kafka", "1", UNKNOWN_SASL),
         ("listener.name.external.plain.sasl.of.a.newer.kafka", "1", UNKNOWN_SASL),
@@ -73,12 +70,12 @@ def test_one_sentence_names_all_refused_security_settings() -> None:
     with pytest.raises(ConfigError) as refused:
         check(
             BrokerConfig(
-                {"authorizer.class.name": "Acl", "num.partitions": "3", "super.users": "User:a", "ssl.new": "x"}
+                {"sasl.kerberos.kinit.cmd": "k", "num.partitions": "3", "authorizer.zookeeper.url": "z", "ssl.new": "x"}
             )
         )
     assert str(refused.value) == (
-        "authorizer.class.name=Acl: authorization is not supported: this broker lets every client read, change and "
-        "delete everything; remove it if that is acceptable, and the other settings of that kind: super.users, ssl.new"
+        "sasl.kerberos.kinit.cmd=k: Kerberos (GSSAPI) is not supported; remove it if that is acceptable, and the other "
+        "settings of that kind: authorizer.zookeeper.url, ssl.new"
     )
 
 
@@ -138,7 +135,7 @@ def test_settings_of_a_listener_that_does_not_exist_cause_one_line() -> None:
     ("name", "value", "meaning"),
     [
         ("principal.builder.class", "com.example.Builder", NO_BUILDER),
-        ("super.users", "User:admin", EVERYTHING),
+        ("super.users", "User:admin", "cannot be changed while the broker runs"),
         ("sasl.of.a.newer.kafka", "xyzzy", UNKNOWN_SASL),
     ],
 )
@@ -204,14 +201,14 @@ def test_a_security_setting_written_while_the_broker_runs_is_logged_as_an_error(
 
 
 def test_a_refused_start_opens_nothing(tmp_path) -> None:
-    with pytest.raises(ConfigError, match=r"^authorizer\.class\.name=Acl: authorization is not supported"):
-        start_broker(tmp_path / "data", authorizer_class_name="Acl")
+    with pytest.raises(ConfigError, match=r"^authorizer\.zookeeper\.url=\[hidden\]: ACLs are read"):
+        start_broker(tmp_path / "data", authorizer_zookeeper_url="zk")
     assert not (tmp_path / "data").exists()
 
 
 def test_the_start_command_names_the_refused_setting(tmp_path, capsys) -> None:
     properties = tmp_path / "server.properties"
-    properties.write_text(f"log.dirs={tmp_path}/data\nlisteners=PLAINTEXT://127.0.0.1:0\nsuper.users=User:admin\n")
+    properties.write_text(f"log.dirs={tmp_path}/data\nlisteners=PLAINTEXT://127.0.0.1:0\nsuper.users=admin\n")
     assert main(["start", str(properties)]) != 0
-    assert "super.users" in capsys.readouterr().err
+    assert "super.users=admin: 'admin' is not TYPE:NAME" in capsys.readouterr().err
     assert not (tmp_path / "data").exists()

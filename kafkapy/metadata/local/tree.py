@@ -127,6 +127,9 @@ class LocalTree(Tree):
     def watch(self, path: str, callback: Callable[[Event], None]) -> Callable[[], None]:
         return self._watches.add(path, callback)
 
+    def watch_all(self, callback: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+        return self._watches.add_for_all(callback)
+
     def on_new_session(self, callback: Callable[[], None]) -> None:
         pass  # the only session ends with the process
 

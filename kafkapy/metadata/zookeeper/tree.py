@@ -201,6 +201,9 @@ class ZooKeeperTree(Tree):
     def watch(self, path: str, callback: Callable[[Event], None]) -> Callable[[], None]:
         return self._watches.add(path, callback)
 
+    def watch_all(self, callback: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+        return self._watches.add_for_all(callback)
+
     def on_new_session(self, callback: Callable[[], None]) -> None:
         self._session_callbacks.append(callback)
 

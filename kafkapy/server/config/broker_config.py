@@ -13,6 +13,7 @@ from typing import Any
 from kafkapy.log.config import LogConfig
 from kafkapy.log.versions import format_can_be_chosen, newest_format
 from kafkapy.runtime.config_def import ConfigError
+from kafkapy.server.config import authorization
 from kafkapy.server.config import rules as config_rules
 from kafkapy.server.config import sasl as config_sasl
 from kafkapy.server.config.keys import (
@@ -170,7 +171,7 @@ class BrokerConfig:
                 f"log.message.format.version={chosen} is ignored: it cannot be chosen any more with "
                 f"inter.broker.protocol.version={protocol_version}"
             )
-        return lines + config_sasl.warnings(self)
+        return lines + config_sasl.warnings(self) + authorization.warnings(self)
 
     def _take(self, name: str, text: str) -> None:
         key = key_of(name)

@@ -34,10 +34,10 @@ The broker does not start with an invalid value; the error names the setting, th
 the unknown settings, another the settings without an effect in this broker, which have "no" in the column "effect".
 
 Settings that protect an Apache Kafka broker, but are not supported here, also prevent the start, with an error that
-explains it: an authorizer (`authorizer.class.name`, `super.users`, `allow.everyone.if.no.acl.found`), delegation
-tokens (`delegation.token.secret.key`), Kerberos (`sasl.kerberos.*`, GSSAPI), unknown settings of TLS and SASL, a Java
-policy for topics or settings (`create.topic.policy.class.name`, `alter.config.policy.class.name`). An empty value and
-Kafka's default are accepted. These settings are refused while the broker runs, too. If Apache Kafka has stored one
+explains it: an authorizer in Java other than Kafka's (`authorizer.class.name`), delegation tokens
+(`delegation.token.secret.key`), Kerberos (`sasl.kerberos.*`, GSSAPI), unknown settings of TLS and SASL, a Java policy
+for topics or settings (`create.topic.policy.class.name`, `alter.config.policy.class.name`). An empty value and Kafka's
+default are accepted. These settings are refused while the broker runs, too. If Apache Kafka has stored one
 as a dynamic setting, it also prevents the start, unless it is for a listener that this broker does not have, or the
 file sets it to an accepted value.
 

@@ -11,8 +11,8 @@ from kafkapy.metadata.zookeeper.properties import USER, certificate_file
 from kafkapy.metadata.zookeeper.properties import check_security as check_zookeeper_security
 from kafkapy.record.compression import NAMES
 from kafkapy.runtime.config_def import ConfigError
+from kafkapy.server.config import authorization, stored_passwords
 from kafkapy.server.config import sasl as config_sasl
-from kafkapy.server.config import stored_passwords
 from kafkapy.server.config.listeners import ANY_ADDRESSES
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def check(config: BrokerConfig) -> None:
     _check_log(config)
     _check_listeners(config)
     config_sasl.check(config)
+    authorization.check(config)
     stored_passwords.check(config)
     _check_limits(config)
     _check_coordinators(config)

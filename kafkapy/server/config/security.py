@@ -25,17 +25,15 @@ from kafkapy.server.config.sasl import BUILDER, is_hook
 if TYPE_CHECKING:
     from kafkapy.server.config.broker_config import BrokerConfig
 
-_AUTHORIZATION = "authorization is not supported: this broker lets every client read, change and delete everything"
 _UNKNOWN_TLS = "this broker does not know this setting of TLS, and cannot protect its clients in that way"
 _UNKNOWN_SASL = "this broker does not know this setting of SASL, and cannot protect its clients in that way"
 _BUILDER = "only Kafka's default class is built in, and classes in Python can be named as MODULE:CLASS"
 _TOKENS = "delegation tokens are not supported"
 _KERBEROS = "Kerberos (GSSAPI) is not supported"
 _POLICIES = "policies in Java are not supported: this broker makes every topic and every change that a client asks for"
+_OTHER_ACLS = "ACLs are read from the broker's own ZooKeeper only"
 _BY_NAME = {
-    "authorizer.class.name": _AUTHORIZATION,
-    "super.users": _AUTHORIZATION,
-    "allow.everyone.if.no.acl.found": _AUTHORIZATION,
+    "authorizer.zookeeper.url": _OTHER_ACLS,
     "create.topic.policy.class.name": _POLICIES,
     "alter.config.policy.class.name": _POLICIES,
     BUILDER: _BUILDER,

@@ -9,6 +9,7 @@ Importing this package registers every handler in `kafkapy.server.api_table`; a 
 """
 
 from kafkapy.server.handlers import (
+    acls,
     admin_topics,
     api_versions,
     cluster,
@@ -42,6 +43,7 @@ from kafkapy.server.handlers import (
 )
 
 __all__ = [
+    "acls",
     "admin_topics",
     "api_versions",
     "cluster",

@@ -7,8 +7,13 @@ from kafkapy.runtime.config_def import Range
 from kafkapy.server.config.keys.row import HIGH, LOW, MEDIUM, NON_NULL, Row
 
 ROWS: tuple[Row, ...] = (
-    ("authorizer.class.name", T.STRING, "", NON_NULL, LOW, "",
-     "Java class that authorizes requests; empty: everything is allowed."),
+    ("authorizer.class.name", T.STRING, "", NON_NULL, LOW, "E",
+     "Authorizer: Kafka's with ACLs, which is built in, or MODULE:CLASS in Python; empty: everything is allowed."),
+    # Kafka does not define the next two: it hands them to the authorizer.
+    ("super.users", T.STRING, "", NON_NULL, MEDIUM, "E",
+     "Principals that may do everything, separated by semicolons, such as User:admin;User:CN=broker,O=x."),
+    ("allow.everyone.if.no.acl.found", T.BOOLEAN, False, None, MEDIUM, "E",
+     "Whether everybody may use what has no ACL."),
     ("principal.builder.class", T.CLASS,
      "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", None, MEDIUM, "EB",
      "Class that turns a connection's credentials into a principal: Kafka's default, or MODULE:CLASS in Python."),

@@ -1,0 +1,104 @@
+"""The rules of authorization: pure functions of an index of ACLs. Source: Kafka's AclAuthorizer."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kafkapy.security.acls.bindings import (
+    ALL,
+    ALLOW,
+    DENY,
+    EVERYBODY,
+    LITERAL,
+    PREFIXED,
+    WILDCARD,
+    Binding,
+    Entry,
+)
+from kafkapy.security.acls.index import AclIndex
+
+# The operations of which the permission implies that of another. A prohibition implies nothing.
+IMPLIED_BY: Final = {
+    "DESCRIBE": frozenset({"DESCRIBE", "READ", "WRITE", "DELETE", "ALTER", ALL}),
+    "DESCRIBE_CONFIGS": frozenset({"DESCRIBE_CONFIGS", "ALTER_CONFIGS", ALL}),
+}
+
+
+class Client(NamedTuple):
+    """Who asks: a principal, such as "User:alice", and the text of its address as Java has it (see `hosts.host_text`).
+    `is_super_user` is True if everything is allowed."""
+
+    principal: str
+    host: str
+    is_super_user: bool = False
+
+
+class Decision(NamedTuple):
+    """Whether an operation is allowed, and the ACL that decided: None for a super user, and if no ACL matched."""
+
+    is_allowed: bool
+    acl: Binding | None = None
+
+
+def decide(
+    index: AclIndex, client: Client, operation: str, resource_type: str, name: str, *, everyone_without_acls: bool
+) -> Decision:
+    """Decide whether a client may do an operation on a resource.
+
+    everyone_without_acls: what has no ACL at all is open to everybody (allow.everyone.if.no.acl.found).
+    """
+    if client.is_super_user:
+        return Decision(True)
+    patterns = index.matching(resource_type, name)
+    if not patterns:
+        return Decision(everyone_without_acls)
+    allowed = None
+    allowing = IMPLIED_BY.get(operation, (operation, ALL))
+    for acls in patterns:
+        for entry in (*acls.of(client.principal), *acls.of(EVERYBODY)):
+            if entry.host not in (client.host, WILDCARD):
+                continue
+            if entry.permission == DENY:
+                if entry.operation in (operation, ALL):
+                    return Decision(False, Binding(acls.pattern, entry))
+            elif allowed is None and entry.operation in allowing:
+                allowed = Binding(acls.pattern, entry)
+    return Decision(allowed is not None, allowed)
+
+
+def is_allowed_on_some(
+    index: AclIndex, client: Client, operation: str, resource_type: str, *, everyone_without_acls: bool
+) -> bool:
+    """Return True if there can be a resource of this type on which the client may do the operation (Kafka's
+    authorizeByResourceType). Implied operations do not count."""
+    if client.is_super_user:
+        return True
+    denied = _names(index, client, operation, resource_type, LITERAL, DENY)
+    if WILDCARD in denied:
+        return False
+    if everyone_without_acls:
+        return True
+    prohibited = _names(index, client, operation, resource_type, PREFIXED, DENY)
+    lengths = sorted(set(map(len, prohibited)))
+
+    def is_dominated(allowed: str) -> bool:
+        return any(allowed[:length] in prohibited for length in lengths if length <= len(allowed))
+
+    return any(
+        name == WILDCARD or (name not in denied and not is_dominated(name))
+        for name in _names(index, client, operation, resource_type, LITERAL, ALLOW)
+    ) or any(not is_dominated(name) for name in _names(index, client, operation, resource_type, PREFIXED, ALLOW))
+
+
+def _names(
+    index: AclIndex, client: Client, operation: str, resource_type: str, pattern_type: str, permission: str
+) -> frozenset[str]:
+    """Return the names in the ACLs that take part: of this client or everybody, for this operation or all."""
+    return frozenset().union(
+        *(
+            index.names(resource_type, pattern_type, Entry(principal, host, which, permission))
+            for principal in (client.principal, EVERYBODY)
+            for host in (client.host, WILDCARD)
+            for which in (operation, ALL)
+        )
+    )
