@@ -69,6 +69,7 @@ from kafkapy.server.metadata_store import StartError, check_libraries, metadata_
 from kafkapy.server.metrics import broker as broker_metrics
 from kafkapy.server.metrics import controller as controller_metrics
 from kafkapy.server.metrics.requests import RequestMeters
+from kafkapy.server.metrics.slow_requests import SlowRequests
 from kafkapy.server.new_followers import NewFollowers
 from kafkapy.server.peers import Peers
 from kafkapy.server.producer_id_requests import ask_for_producer_ids
@@ -110,7 +111,12 @@ class BrokerServer:
         services.config = config
         services.clock = clock
         services.counters = Registry()
-        services.meters = RequestMeters(services.counters, timed=bool(config.kafkapy_metrics_listen))
+        slow_ms = config["kafkapy.slow.request.ms"]
+        services.meters = RequestMeters(
+            services.counters,
+            timed=bool(config.kafkapy_metrics_listen),
+            slow=SlowRequests(services.counters, clock, slow_ms / 1000) if slow_ms else None,
+        )
         services.fetch_sessions = FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots,
             wake=lambda session: services.replicas.fetch_purgatory.check(session),

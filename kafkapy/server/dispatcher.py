@@ -54,6 +54,7 @@ class Dispatcher:
     def __init__(self, broker: Services) -> None:
         self._broker = broker
         self._meters = broker.meters
+        self._slow = broker.meters.slow
 
     def handle(self, connection: Connection, frames: list[memoryview]) -> list[Reply] | Word:
         """Return one reply per frame, in order. Stop early after a reply that closes the connection or is pending,
@@ -162,6 +163,9 @@ class Dispatcher:
         if self._meters.timed:
             for calls, replies in zip(lists, answers, strict=True):
                 replies[-1] = self._meters.time(served.api.name, len(calls), since, started, replies[-1])
+        if self._slow is not None:
+            for calls, replies in zip(lists, answers, strict=True):
+                self._slow.watch(calls, started, replies[-1])
         return answers
 
     def _handle(self, call: Call, since: float) -> Reply:
@@ -180,7 +184,10 @@ class Dispatcher:
         except Exception:
             log.exception("%s failed", call)
             reply = CLOSE
-        return self._meters.handled(served.api.name, 1, since, started, reply)
+        reply = self._meters.handled(served.api.name, 1, since, started, reply)
+        if self._slow is not None:
+            self._slow.watch((call,), started, reply)
+        return reply
 
 
 def decode(connection: Connection, served: Served | None, frame: memoryview, others: bool) -> Call:

@@ -13,6 +13,7 @@ from kafkapy.protocol.message import Message
 from kafkapy.runtime.counters import Counter, Histogram, Labels, Metric, Registry, metric_table
 from kafkapy.server.call import MeteredPending
 from kafkapy.server.metrics.error_codes import error_codes
+from kafkapy.server.metrics.slow_requests import SlowRequests
 
 _REQUESTS, _TOPICS = "kafka.network:type=RequestMetrics", "kafka.server:type=BrokerTopicMetrics"
 
@@ -37,12 +38,16 @@ class RequestMeters:
 
     A request's time has four stages: queue (before the handler is called), local (in the handler), delayed (in a
     purgatory or on a pool) and send (until the socket has taken the response).
+
+    `slow` is what the dispatcher tells how long each request has taken; None if no request counts as slow.
     """
 
-    def __init__(self, registry: Registry, *, timed: bool) -> None:
+    def __init__(self, registry: Registry, *, timed: bool, slow: SlowRequests | None = None) -> None:
         self._registry = registry
         self.timed = timed
-        self.clock: Callable[[], float] = time.monotonic if timed else float  # float() returns 0.0 at little cost
+        self.slow = slow
+        # float() returns 0.0 at little cost
+        self.clock: Callable[[], float] = slow.clock if slow is not None else time.monotonic if timed else float
         self.requests: dict[str, int] = {}
         self.errors: dict[tuple[str, str], int] = {}
         self.topic_bytes_in: dict[str, int] = {}

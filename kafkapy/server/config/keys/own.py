@@ -37,6 +37,8 @@ ROWS: tuple[Row, ...] = (
      "Most connections that have not authenticated yet; of more, the oldest is closed."),
     ("kafkapy.metrics.listen", T.STRING, "", HOST_AND_PORT, MEDIUM, "E",
      "HOST:PORT on which metrics are served over HTTP in Prometheus format; empty: nowhere."),
+    ("kafkapy.slow.request.ms", T.INT, 1000, Range(0), LOW, "E",
+     "Requests that take longer are logged and counted, except for their waiting for records or members; 0: none."),
     ("kafkapy.disk.pool.threads", T.INT, 4, Range(1, 256), MEDIUM, "E",
      "Threads for disk work other than appends and consumers' reads: creating and deleting topics, administration."),
     ("kafkapy.read.threads.per.disk", T.INT, 4, Range(1, 256), MEDIUM, "E",
