@@ -17,6 +17,7 @@ from pathlib import Path
 HOW_TO_GET = {
     "java": "a JDK, 17 or newer (Debian: apt-get install openjdk-17-jdk-headless)",
     "javac": "a JDK, 17 or newer (Debian: apt-get install openjdk-17-jdk-headless)",
+    "keytool": "a JDK, 17 or newer (Debian: apt-get install openjdk-17-jdk-headless)",
     "mvn": "Apache Maven (Debian: apt-get install maven)",
     "go": "Go, 1.26 or newer, or any Go that can download it (Debian: apt-get install golang-go)",
     "node": "Node.js, 18 or newer (Debian: apt-get install nodejs npm)",

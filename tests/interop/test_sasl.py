@@ -1,9 +1,11 @@
-"""Real clients log in on a SASL listener: each mechanism that they have, with a group and a transaction, and sessions
-that are extended every two seconds under load."""
+"""Real clients on a SASL listener: Kafka's own tools, users made by clients, refused logins, sessions under load.
+
+test_secured_clients.py has the other clients with each mechanism. Here an OAuth provider also changes its keys, and
+sessions are extended every two seconds.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import re
 import subprocess
 import time
@@ -13,11 +15,8 @@ from typing import Any
 from urllib.request import urlopen
 
 import confluent_kafka
-import kafka
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
-from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from kafkapy.security.sasl.jaas import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE
 from tests.harness.brokers import QUICK, KafkapyBroker, free_port, kafkapy_command
@@ -28,7 +27,6 @@ pytestmark = pytest.mark.other_runtime
 
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 PASSWORD = 'pass,=word"'
-RECORDS = 20
 USERS = f'{PLAIN_MODULE} required user_alice="pass,=word\\"";'
 LOGIN_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 
@@ -99,111 +97,6 @@ def confluent(sasl: Sasl, provider: OpenIdProvider, mechanism: str, password: st
         lifetime = provider.lifetime_s
         return {**settings, "oauth_cb": lambda config: (provider.token("alice"), time.time() + lifetime)}
     return {**settings, "sasl.username": "alice", "sasl.password": password}
-
-
-def consumed(settings: dict[str, Any], topic: str) -> list[bytes]:
-    consumer = confluent_kafka.Consumer(
-        {
-            **settings,
-            "group.id": f"group-{topic}",
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-        }
-    )
-    consumer.subscribe([topic])
-    found: list[bytes] = []
-    deadline = time.monotonic() + 60
-    while len(found) < RECORDS and time.monotonic() < deadline:
-        message = consumer.poll(1)
-        if message is not None and message.error() is None:
-            found.append(message.value())
-    consumer.commit(asynchronous=False)
-    consumer.close()
-    return found
-
-
-VALUES = [b"%d" % number for number in range(RECORDS)]
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_confluent_kafka_logs_in_with_a_transaction_and_a_group(
-    sasl: Sasl, provider: OpenIdProvider, mechanism: str
-) -> None:
-    settings = confluent(sasl, provider, mechanism)
-    topic = f"confluent-{mechanism}"
-    producer = confluent_kafka.Producer({**settings, "transactional.id": topic})
-    if mechanism == "OAUTHBEARER":
-        producer.poll(1)  # the token is asked for in poll
-    producer.init_transactions(60)
-    for committed in (False, True):
-        producer.begin_transaction()
-        for value in VALUES:
-            producer.produce(topic, value if committed else b"aborted")
-        producer.flush(60)
-        producer.commit_transaction(60) if committed else producer.abort_transaction(60)
-    assert consumed(settings, topic) == VALUES
-
-
-class Tokens(AbstractTokenProvider):  # type: ignore[misc,unused-ignore]
-    """Gives tokens to kafka-python."""
-
-    def __init__(self, provider: OpenIdProvider) -> None:
-        self._provider = provider
-
-    def token(self) -> str:
-        return self._provider.token("alice")
-
-    def extensions(self) -> dict[str, str]:
-        return {}
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafka_python_logs_in_with_a_group(sasl: Sasl, provider: OpenIdProvider, mechanism: str) -> None:
-    settings: dict[str, Any] = {
-        "bootstrap_servers": sasl.bootstrap,
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-    }
-    if mechanism == "OAUTHBEARER":
-        settings["sasl_oauth_token_provider"] = Tokens(provider)
-    else:
-        settings |= {"sasl_plain_username": "alice", "sasl_plain_password": PASSWORD}
-    topic = f"kafka-python-{mechanism}"
-    producer = kafka.KafkaProducer(**settings)
-    for value in VALUES:
-        producer.send(topic, value).get(60)
-    producer.close()
-    consumer = kafka.KafkaConsumer(topic, group_id=topic, auto_offset_reset="earliest", **settings)
-    found: list[bytes] = []
-    deadline = time.monotonic() + 60
-    while len(found) < RECORDS and time.monotonic() < deadline:
-        found += [one.value for records in consumer.poll(1000).values() for one in records]
-    consumer.close()
-    assert found == VALUES
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS[:3])
-def test_aiokafka_logs_in_with_a_transaction_and_a_group(sasl: Sasl, mechanism: str) -> None:
-    settings = {
-        "bootstrap_servers": sasl.bootstrap,
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": "alice",
-        "sasl_plain_password": PASSWORD,
-    }
-    topic = f"aiokafka-{mechanism}"
-
-    async def run() -> list[bytes]:
-        async with AIOKafkaProducer(transactional_id=topic, **settings) as producer, producer.transaction():
-            for value in VALUES:
-                await producer.send_and_wait(topic, value)
-        found: list[bytes] = []
-        async with AIOKafkaConsumer(topic, group_id=topic, auto_offset_reset="earliest", **settings) as consumer:
-            while len(found) < RECORDS:
-                found.append((await asyncio.wait_for(consumer.getone(), 60)).value)
-        return found
-
-    assert asyncio.run(run()) == VALUES
 
 
 def java_file(directory: Path, provider: OpenIdProvider, mechanism: str, user: str = "alice") -> Path:

@@ -1,4 +1,6 @@
-"""Clients of today and Kafka's own tools over TLS, with and without certificates of their own."""
+"""Clients of today and Kafka's own tools over TLS, with large records; certificates that change under load.
+
+test_secured_clients.py has clients with certificates of their own, and groups."""
 
 from __future__ import annotations
 
@@ -70,13 +72,12 @@ class TlsBroker:
             **certificate,
         }
 
-    def kafka_python(self, listener: str) -> dict[str, Any]:
-        certificate = {"ssl_certfile": self.client, "ssl_keyfile": self.client} if listener == "MUTUAL" else {}
+    def kafka_python(self) -> dict[str, Any]:
+        """Return the settings for the listener SSL."""
         return {
-            "bootstrap_servers": self.addresses[listener],
+            "bootstrap_servers": self.addresses["SSL"],
             "security_protocol": "SSL",
             "ssl_cafile": self.trusted,
-            **certificate,
         }
 
     def java(self, listener: str) -> Path:
@@ -105,9 +106,8 @@ def topic(broker: TlsBroker) -> str:
     return name
 
 
-@pytest.mark.parametrize("listener", ["SSL", "MUTUAL"])
-def test_kafka_python(broker: TlsBroker, topic: str, listener: str) -> None:
-    settings = broker.kafka_python(listener)
+def test_kafka_python(broker: TlsBroker, topic: str) -> None:
+    settings = broker.kafka_python()
     producer = KafkaProducer(**settings)
     for value in VALUES:
         producer.send(topic, value)
@@ -121,13 +121,10 @@ def test_kafka_python(broker: TlsBroker, topic: str, listener: str) -> None:
     assert sorted(read) == sorted(VALUES)
 
 
-@pytest.mark.parametrize("listener", ["SSL", "MUTUAL"])
-def test_aiokafka(broker: TlsBroker, topic: str, listener: str) -> None:
+def test_aiokafka(broker: TlsBroker, topic: str) -> None:
     context = ssl.create_default_context(cafile=broker.trusted)
-    if listener == "MUTUAL":
-        context.load_cert_chain(broker.client)
     settings = {
-        "bootstrap_servers": broker.addresses[listener],
+        "bootstrap_servers": broker.addresses["SSL"],
         "security_protocol": "SSL",
         "ssl_context": context,
     }
@@ -147,9 +144,8 @@ def test_aiokafka(broker: TlsBroker, topic: str, listener: str) -> None:
     assert sorted(asyncio.run(run())) == sorted(VALUES)
 
 
-@pytest.mark.parametrize("listener", ["SSL", "MUTUAL"])
-def test_librdkafka_with_a_transaction(broker: TlsBroker, topic: str, listener: str) -> None:
-    settings = broker.librdkafka(listener)
+def test_librdkafka_with_a_transaction(broker: TlsBroker, topic: str) -> None:
+    settings = broker.librdkafka("SSL")
     producer = Producer({**settings, "transactional.id": topic})
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -172,17 +168,12 @@ def read_all(settings: dict[str, str], topic: str, count: int = COUNT) -> list[b
     return read
 
 
-@pytest.mark.parametrize("listener", ["SSL", "MUTUAL"])
 @pytest.mark.parametrize("kind", ["java-3.9.1", "java-4.4.0", "franz-go", "kafkajs"])
-def test_clients_in_other_languages(
-    broker: TlsBroker, topic: str, monkeypatch: pytest.MonkeyPatch, kind: str, listener: str
-) -> None:
+def test_clients_in_other_languages(broker: TlsBroker, topic: str, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Produce, a transaction, and reading what is committed."""
-    monkeypatch.setenv("INTEROP_JAVA_PROPERTIES", str(broker.java(listener)))
+    monkeypatch.setenv("INTEROP_JAVA_PROPERTIES", str(broker.java("SSL")))
     monkeypatch.setenv("INTEROP_TLS_CA", broker.trusted)
-    if listener == "MUTUAL":
-        monkeypatch.setenv("INTEROP_TLS_KEYSTORE", broker.client)
-    client = KINDS[kind](broker.addresses[listener])
+    client = KINDS[kind](broker.addresses["SSL"])
     try:
         sent = [Record(value, partition=0) for value in VALUES]
         client.produce(topic, sent)
@@ -232,10 +223,9 @@ def test_clients_without_a_certificate_are_refused_by_the_listener_that_wants_on
     broker: TlsBroker, tools: KafkaTools
 ) -> None:
     address = broker.addresses["MUTUAL"]
+    quick = {"max_block_ms": 3000, "bootstrap_timeout_ms": 3000}
     with pytest.raises(PythonKafkaError):
-        KafkaProducer(**{**broker.kafka_python("SSL"), "bootstrap_servers": address}, max_block_ms=3000).send(
-            "t", b"x"
-        ).get(10)
+        KafkaProducer(**{**broker.kafka_python(), "bootstrap_servers": address}, **quick).send("t", b"x").get(10)
     with pytest.raises(KafkaException):
         AdminClient({**broker.librdkafka("SSL"), "bootstrap.servers": address}).list_topics(timeout=3)
     listed = tools.run(

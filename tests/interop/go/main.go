@@ -61,6 +61,10 @@ func main() {
 		serveMembers(os.Args[1])
 		return
 	}
+	if os.Args[1] == "rounds" {
+		serveRounds()
+		return
+	}
 	connection, err := kgo.NewClient(kgo.SeedBrokers(os.Args[1]), security(), kgo.MetadataMinAge(10*time.Millisecond))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

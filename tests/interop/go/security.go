@@ -1,5 +1,4 @@
-// TLS of all clients: with the authority in the file that INTEROP_TLS_CA names, and with the certificate and key in the
-// file that INTEROP_TLS_KEYSTORE names, if the variables are set.
+// TLS of all clients: with the authority in the file that INTEROP_TLS_CA names, if the variable is set.
 package main
 
 import (
@@ -21,12 +20,5 @@ func security() kgo.Opt {
 	}
 	config := &tls.Config{RootCAs: x509.NewCertPool()}
 	config.RootCAs.AppendCertsFromPEM(pem)
-	if store := os.Getenv("INTEROP_TLS_KEYSTORE"); store != "" {
-		pair, err := tls.LoadX509KeyPair(store, store)
-		if err != nil {
-			panic(err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
 	return kgo.DialTLSConfig(config)
 }
