@@ -12,7 +12,7 @@ topics, or an operation that either of two permissions allows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafkapy.errors import Errors, KafkaError
@@ -20,8 +20,10 @@ from kafkapy.security.acls.bindings import CLUSTER_NAME, OPERATIONS, OPERATIONS_
 
 if TYPE_CHECKING:
     from kafkapy.metadata.acls import Deletion
+    from kafkapy.runtime.disk_pool import DiskPool
     from kafkapy.security.acls.bindings import Binding, Filter
     from kafkapy.server.call import Call
+    from kafkapy.server.rights import Rights
     from kafkapy.server.services import Services
 
 CLUSTER: Final = CLUSTER_NAME  # the name of the only resource of type CLUSTER
@@ -37,8 +39,14 @@ class Action(NamedTuple):
 
 
 class Authorizer(Protocol):
-    """The interface of an authorizer, which decides what the principal of a call's connection may do. It is called from
-    any thread, also from network threads, so it must not block."""
+    """The interface of an authorizer, which decides what the principal of a call's connection may do.
+
+    `pool` is None if it never blocks: then it is called from any thread, also from network threads. Otherwise all
+    requests that it has to be asked for are handled on this pool.
+    """
+
+    @property
+    def pool(self) -> DiskPool | None: ...
 
     @property
     def generation(self) -> int | None:
@@ -141,10 +149,16 @@ def refusal(code: int) -> KafkaError:
     return KafkaError(code, _REFUSALS[code])
 
 
-def rights_of(broker: Services, call: Call) -> Hashable:
-    """Return a hashable value from which the access rights of the call follow: the principal, the client's address and
-    the generation of the rules. Two calls with equal values have the same rights. The broker must have an authorizer.
+def rights_of(broker: Services, call: Call) -> Rights:
+    """Return what the client of the call was found to be allowed before. It is another object after each change of the
+    access rules, and for another principal. The broker must have an authorizer.
+
+    Call this before the authorizer is asked: what it decides then, under these rules or later ones, may be remembered
+    in the object. An object of rules that have changed meanwhile is not used again.
     """
     assert broker.authorizer is not None
-    connection = call.connection
-    return connection.principal, connection.peer[0], broker.authorizer.generation
+    generation, connection = broker.authorizer.generation, call.connection
+    rights: Rights | None = connection.rights
+    if rights is None or rights.generation != generation or rights.principal != connection.principal:
+        rights = connection.rights = broker.rights.of(connection.principal, connection.peer[0], generation)
+    return rights

@@ -35,6 +35,7 @@ class Call:
         "connection",
         "correlation_id",
         "denied",
+        "pending",
         "request",
         "served",
         "throttle_time_ms",
@@ -58,6 +59,7 @@ class Call:
         self.request = request
         self.denied: Collection[Action] = ()
         self.throttle_time_ms = 0
+        self.pending: MeteredPending | None = None  # what the network has got already, if the handler runs on a pool
 
     def is_denied(self, resource_type: str) -> bool:
         """Return True if any of the denied actions is on a resource of this type."""
@@ -79,7 +81,7 @@ class Later:
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self.pending = MeteredPending(call.connection)
+        self.pending = call.pending or MeteredPending(call.connection)
 
     @property
     def cancelled(self) -> bool:

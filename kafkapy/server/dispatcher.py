@@ -21,12 +21,14 @@ from kafkapy.record.file_region import FileRegion
 from kafkapy.runtime import collector
 from kafkapy.server import handlers
 from kafkapy.server.api_table import TABLE, Served
-from kafkapy.server.call import Call, Later, as_reply
+from kafkapy.server.call import Call, Later, MeteredPending, as_reply
+from kafkapy.server.checks import NoCheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkapy.network.connection import Connection
+    from kafkapy.runtime.disk_pool import DiskPool
     from kafkapy.server.services import Services
 
 log = logging.getLogger("kafkapy.server.dispatcher")
@@ -63,6 +65,8 @@ class Dispatcher:
         Return GATHERED if all frames are requests that are joined with those of the other connections that the network
         thread reads in this turn: `end_turn` then handles them.
         """
+        if self._broker.authorizer is not None and self._broker.authorizer.pool is not None:
+            return [self._handle_on(self._broker.authorizer.pool, connection, frames[0])]
         processor = connection.processor
         others = processor.together and sum(map(len, frames)) <= SMALL
         admits = self._broker.authorizer is not None or self._broker.quotas is not None
@@ -123,13 +127,41 @@ class Dispatcher:
         time.
         """
         served, authorizer, quotas = call.served, self._broker.authorizer, self._broker.quotas
-        if authorizer is not None and served.authorizes is not None:
-            call.denied = authorizer.denied(call, served.authorizes(self._broker, call))
+        if authorizer is not None and authorizer.pool is None and served.authorizes is not None:
+            remembers = served.remembers
+            if remembers is None:
+                call.denied = authorizer.denied(call, served.authorizes(self._broker, call))
+            elif not remembers.knows(self._broker, call):
+                actions = served.authorizes(self._broker, call)
+                call.denied = authorizer.denied(call, actions)
+                remembers.remember(self._broker, call, actions)
         if quotas is not None:
             call.throttle_time_ms = quotas.throttle_time_ms(call, served.quota, size)
             if call.throttle_time_ms:
                 processor = call.connection.processor
                 processor.mute(call.connection, processor.now + call.throttle_time_ms / 1000)
+
+    def _handle_on(self, pool: DiskPool, connection: Connection, frame: memoryview) -> Reply:
+        """Handle a request on a pool, because the authorizer may block, unless anybody may send it."""
+        since = self._meters.clock()
+        served = TABLE.find(frame[0] << 8 | frame[1]) if len(frame) >= 2 else None
+        try:
+            # The request may have views of the frame, whose memory is used again when this method has returned.
+            call = decode(connection, served, memoryview(bytearray(frame)), False)
+        except ProtocolError as error:
+            log.warning("closing the connection of %s: %s", connection.name, error)
+            return CLOSE
+        self._admit(call, len(frame))
+        if isinstance(call.served.checks, NoCheck):
+            return self._handle(call, since)
+        started = self._meters.clock()
+        call.pending = MeteredPending(connection)
+        try:
+            pool.submit(_authorize_and_answer, self._broker, call, call.pending)
+        except Exception:
+            log.exception("%s failed", call)
+            return CLOSE
+        return self._meters.handled(call.served.api.name, 1, since, started, call.pending)
 
     def end_turn(self, gathered: Sequence[tuple[Connection, list[Call]]]) -> list[tuple[Connection, list[Reply]]]:
         """Handle the calls that `handle` has gathered from several connections, one handler call per API. Return the
@@ -242,6 +274,44 @@ def _answer_later(broker: Services, call: Call, later: Later) -> None:
     except Exception:
         log.exception("%s failed", call)
         later.complete(CLOSE)
+
+
+def _authorize_and_answer(broker: Services, call: Call, pending: MeteredPending) -> None:
+    """Ask an authorizer that may block, on its pool, and handle the request there, or on the pool of its API."""
+    try:
+        served, request = call.served, call.request
+        if isinstance(request, Undecoded):
+            call.request = served.api.decode_request(request.frame, call.version, request.body)
+        if served.authorizes is not None:
+            assert broker.authorizer is not None
+            call.denied = broker.authorizer.denied(call, served.authorizes(broker, call))
+        if served.pooled:
+            pool = broker.disk_pool if served.pooled is True else served.pooled(broker, request)
+            pool.submit(_answer_pending, broker, call, pending)
+        else:
+            _answer_pending(broker, call, pending)
+    except ProtocolError as error:
+        log.warning("closing the connection of %s: %s", call.connection.name, error)
+        pending.complete(CLOSE)
+    except Exception:
+        log.exception("%s failed", call)
+        pending.complete(CLOSE)
+
+
+def _answer_pending(broker: Services, call: Call, pending: MeteredPending) -> None:
+    """Handle a request on a pool, and complete `pending`. A handler that answers later completes the same Pending."""
+    reply: Reply = CLOSE
+    try:
+        if call.served.joins is not None:
+            ((reply,),) = call.served.handler(broker, [[call]])
+        else:
+            reply = as_reply(call, _answer(broker, call))
+    except ProtocolError as error:
+        log.warning("closing the connection of %s: %s", call.connection.name, error)
+    except Exception:
+        log.exception("%s failed", call)
+    if reply is not pending:
+        pending.complete(reply)
 
 
 def _bytes_in_memory(reply: Reply) -> int:

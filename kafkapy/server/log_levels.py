@@ -1,16 +1,18 @@
 """The log levels of this process, which clients can read and change while it runs (BROKER_LOGGER, KIP-412).
 
-A logger has the name that log lines show ("network.acceptor"), a package such as "network" has a logger too, and "root"
-is the logger of kafkapy itself. Levels have Kafka's names. A change lasts until the process ends.
+A logger has the name that log lines show ("network.acceptor"), a package such as "network" has a logger too, "root" is
+the logger of kafkapy itself, and "kafka.authorizer.logger" is the audit log. Levels have Kafka's names. A change lasts
+until the process ends.
 Source: kafka.server.logger.RuntimeLoggerManager, kafka.utils.Log4jController.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.runtime.logs import AUDIT_LOGGER
 from kafkapy.server.config.alter import DELETE, SET, Operation, check_operations
 
 ROOT = "root"
@@ -19,6 +21,9 @@ LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL":
 _PACKAGE = "kafkapy"
 
 log = logging.getLogger("kafkapy.server.log_levels")
+
+# Called after each change of levels.
+on_change: list[Callable[[], object]] = []
 
 
 def levels(names: Collection[str] | None = None) -> dict[str, str]:
@@ -51,15 +56,19 @@ def alter(operations: Sequence[Operation], *, validate_only: bool) -> None:
     for name, operation, level in operations:
         _logger(name).setLevel(LEVELS[level] if operation == SET and level is not None else logging.NOTSET)
         log.warning("the log level of %s is now %s", name, _name_of(_logger(name).getEffectiveLevel()))
+    for changed in on_change:
+        changed()
 
 
 def _names() -> set[str]:
     prefix = _PACKAGE + "."
     loggers = list(logging.root.manager.loggerDict)
-    return {ROOT, *(name.removeprefix(prefix) for name in loggers if name.startswith(prefix))}
+    return {ROOT, AUDIT_LOGGER, *(name.removeprefix(prefix) for name in loggers if name.startswith(prefix))}
 
 
 def _logger(name: str) -> logging.Logger:
+    if name == AUDIT_LOGGER:
+        return logging.getLogger(name)
     return logging.getLogger(_PACKAGE if name == ROOT else f"{_PACKAGE}.{name}")
 
 

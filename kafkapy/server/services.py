@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkapy.metadata.cache import LiveBroker, MetadataCache
+from kafkapy.server.rights import RememberedRights
 
 if TYPE_CHECKING:
     from kafkapy.controller.interface import Controller
@@ -93,6 +94,7 @@ class Services:
         self.metadata_epoch = -1  # the broker epoch of the latest registration for which all topics have been sent
         self.stopping = False  # True: fetches do not wait for data any more
         self.cache = MetadataCache()
+        self.rights = RememberedRights()
 
     @property
     def is_controller(self) -> bool:

@@ -9,6 +9,8 @@ from kafkapy.metadata.tree import Create, Delete
 from kafkapy.protocol.apis import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS, METADATA, PRODUCE
 from kafkapy.runtime.logs import AUDIT_LOGGER
 from kafkapy.security.acls.bindings import OPERATIONS, PATTERN_TYPES, PERMISSIONS, RESOURCE_TYPES
+from kafkapy.server import log_levels
+from kafkapy.server.config.alter import SET
 from tests.harness.wire import Wire
 from tests.server.requests import VERSION, batch, make_topic, request, start_broker
 
@@ -293,13 +295,15 @@ def test_the_audit_log_has_kafkas_line_for_each_denial(admin, alice, audit) -> N
     ]
 
 
-def test_with_debug_every_allowed_operation_is_a_line(tmp_path, audit) -> None:
-    logging.getLogger(AUDIT_LOGGER).setLevel(logging.DEBUG)
-    server = start_broker(tmp_path, authorizer_class_name=AUTHORIZER, super_users=ADMIN)
-    with wire_of(server, ADMIN) as wire:
-        make_topic(wire, "flights")
+def test_with_debug_every_allowed_operation_is_a_line(admin, audit) -> None:
+    def lines():
         audit.clear()
         for _ in range(3):
-            assert produced(wire) == Errors.NONE
-    server.stop()
-    assert [level for level, line in audit if "Operation = Write" in line and "is Allowed" in line] == ["DEBUG"] * 3
+            assert produced(admin) == Errors.NONE
+        return [level for level, line in audit if "Operation = Write" in line and "is Allowed" in line]
+
+    assert lines() == []
+    log_levels.alter([(AUDIT_LOGGER, SET, "DEBUG")], validate_only=False)
+    assert lines() == ["DEBUG"] * 3
+    log_levels.alter([(AUDIT_LOGGER, SET, "INFO")], validate_only=False)
+    assert lines() == []

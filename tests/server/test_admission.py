@@ -88,6 +88,8 @@ class Denies:
         self.actions = set(actions)
         self.generation += 1
 
+    pool = None
+
     def denied(self, call, actions, *, logged=True):
         self.principals.append(call.connection.principal)
         assert all(isinstance(action.name, str) for action in actions)
@@ -184,6 +186,7 @@ def test_a_denied_transactional_id_refuses_all_records_of_its_request_and_no_oth
 def test_a_frame_that_is_handled_again_after_a_pending_reply_is_authorized_once(server, wires, monkeypatch, denies):
     busy(monkeypatch, "append")
     authorizer = denies()
+    authorizer.generation = None  # nothing may be remembered
     with held(server):
         for acks in (1, 0, 1):  # none is joined with the one before, and each waits
             wires[0].send(PRODUCE, VERSION, request("open", batch(b"a"), acks=acks))
@@ -540,3 +543,48 @@ def test_requests_behind_a_throttled_one_of_the_same_turn_wait(server, wires, mo
     ((connection, until),) = muted
     processor.post(processor._unmute, connection, until)
     assert [wires[0].receive(api, version)[0] for _ in range(3)] == sent[2:]
+
+
+# --- what is remembered
+
+
+def test_what_was_allowed_is_not_asked_again_until_the_rules_change(server, wires, denies):
+    wire = wires[0]
+    authorizer = denies()
+
+    def asked():
+        authorizer.logged.clear()
+        codes = [
+            wire.call(PRODUCE, VERSION, request("open", batch(b"a"))).responses[0].partition_responses[0].error_code,
+            wire.call(FETCH, 12, fetch_of_partitions("open", [0])).responses[0].partitions[0].error_code,
+        ]
+        return codes, set(authorizer.logged)
+
+    both = {topic_action("WRITE", "open"), topic_action("READ", "open")}
+    allowed, refused = [Errors.NONE] * 2, [TOPIC_DENIED] * 2
+    assert asked() == (allowed, both)
+    assert asked() == asked() == (allowed, set())
+    authorizer.change(*both)
+    assert asked() == asked() == (refused, both)
+    authorizer.change()
+    assert asked() == (allowed, both)
+    assert asked() == (allowed, set())
+    authorizer.generation = None  # nobody may remember anything
+    assert asked() == asked() == (allowed, both)
+
+
+def test_connections_of_one_client_share_what_is_remembered_and_others_do_not(server, wires, denies):
+    authorizer = denies()
+    message = request("open", batch(b"a"))
+    for wire in wires:
+        wire.call(PRODUCE, VERSION, message)
+    assert authorizer.logged == {topic_action("WRITE", "open"): 1}
+    connection = next(
+        one for one in server._network._processors[0]._connections.values() if one.peer == wires[0].socket.getsockname()
+    )
+    connection.principal = "User:other"
+    authorizer.actions = {topic_action("WRITE", "open")}
+    denied = wires[0].call(PRODUCE, VERSION, message).responses[0].partition_responses[0].error_code
+    assert denied == TOPIC_DENIED
+    connection.principal = "User:ANONYMOUS"
+    assert wires[0].call(PRODUCE, VERSION, message).responses[0].partition_responses[0].error_code == Errors.NONE

@@ -235,6 +235,7 @@ def test_a_request_for_very_many_unknown_partitions_leaves_a_few_lines_in_the_lo
 def test_a_principal_without_the_right_neither_moves_nor_describes(broker, wire, dirs):
     class Nobody:
         generation = 0
+        pool = None
 
         def denied(self, call, actions, *, logged=True):
             return [one for one in actions if one.resource_type == "CLUSTER"]

@@ -10,6 +10,7 @@ from kafkapy.metadata.acls import AclRegistry
 from kafkapy.metadata.tree import wait
 from kafkapy.security.acls.hosts import host_text
 from kafkapy.security.acls.rules import Client, Decision, decide, is_allowed_on_some
+from kafkapy.server import log_levels
 from kafkapy.server.admission import Action
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class AclAuthorizer:
     everyone_without_acls: what has no ACL is open to everybody (allow.everyone.if.no.acl.found).
     """
 
-    pool = None
+    pool = None  # it never blocks
 
     def __init__(self, tree: Tree, super_users: Collection[str], everyone_without_acls: bool, audit: Audit) -> None:
         self._super_users = frozenset(super_users)
@@ -39,6 +40,7 @@ class AclAuthorizer:
         self.generation: int | None = 0
         self._acls = AclRegistry(tree, self._changed)
         self.levels_changed()
+        log_levels.on_change.append(self.levels_changed)
 
     def _changed(self) -> None:
         # After the index was replaced: a decision that is kept for this generation cannot come from the former index.
@@ -89,7 +91,7 @@ class AclAuthorizer:
         return deletions
 
     def close(self) -> None:
-        pass  # it has nothing of its own
+        log_levels.on_change.remove(self.levels_changed)
 
     def _client(self, call: Call) -> Client:
         principal = call.connection.principal

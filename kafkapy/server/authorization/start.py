@@ -6,12 +6,14 @@ import logging
 from typing import TYPE_CHECKING
 
 from kafkapy.network.connection import ANONYMOUS
+from kafkapy.runtime.config_def import ConfigError
 from kafkapy.security.acls.bindings import CLUSTER_NAME, Filter
 from kafkapy.server.admission import Action
 from kafkapy.server.authorization.audit import Audit
 from kafkapy.server.authorization.authorizer import AclAuthorizer
 from kafkapy.server.config import authorization as settings
 from kafkapy.server.config.listeners import SASL_PROTOCOLS
+from kafkapy.server.config.sasl import load_hook
 
 if TYPE_CHECKING:
     from kafkapy.metadata.tree import Tree
@@ -26,6 +28,14 @@ def make_authorizer(config: BrokerConfig, tree: Tree) -> Authorizer | None:
     """Return the authorizer that the settings name, None if everybody may do everything. Blocks."""
     if settings.has_acls(config):
         return AclAuthorizer(tree, settings.super_users(config), config[settings.EVERYONE], Audit())
+    name = settings.hook_of(config)
+    if name:
+        from kafkapy.server.authorization.hook import HookAuthorizer
+
+        hook = load_hook(settings.AUTHORIZER, name, dict(config.static_values))
+        if not hasattr(hook, "authorize"):
+            raise ConfigError(settings.AUTHORIZER, name, "has no method authorize")
+        return HookAuthorizer(name, hook, config[settings.TIMEOUT] / 1000, Audit())
     return None
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 AUTHORIZER = "authorizer.class.name"
 SUPER_USERS = "super.users"
+TIMEOUT = "kafkapy.authorizer.timeout.ms"
 EVERYONE = "allow.everyone.if.no.acl.found"
 
 # Kafka's classes, for ZooKeeper and for KRaft: both mean the authorizer with ACLs that is built in.

@@ -64,7 +64,10 @@ def describe(broker: Services, call: Call, request: Any) -> Any:
     if broker.authorizer is None:
         message = "No Authorizer is configured on the broker"
         return make(error_code=Errors.SECURITY_DISABLED, error_message=message, resources=[])
-    found = sorted(broker.authorizer.find(which))
+    try:
+        found = sorted(broker.authorizer.find(which))
+    except KafkaError as error:
+        return make(error_code=error.code, error_message=error.message, resources=[])
     return make(
         error_code=Errors.NONE,
         error_message="",  # as Kafka, which leaves it at its default
@@ -113,7 +116,10 @@ def create(broker: Services, call: Call, request: Any) -> Any:
             if one.pattern in of_bad_users:
                 errors.setdefault(one, KafkaError(Errors.UNKNOWN_SERVER_ERROR, None))
         valid = list(dict.fromkeys(one for one in acls if one not in errors))
-        errors |= zip(valid, broker.authorizer.create(call, valid), strict=True)
+        try:
+            errors |= zip(valid, broker.authorizer.create(call, valid), strict=True)
+        except KafkaError as error:
+            errors |= dict.fromkeys(valid, error)
     return CREATE_ACLS.Response(results=[_result(errors[one]) for one in acls])
 
 
@@ -134,7 +140,10 @@ def delete(broker: Services, call: Call, request: Any) -> Any:
             code, message = Errors.SECURITY_DISABLED, "No Authorizer is configured."
         results = [make(error_code=code, error_message=message, matching_acls=[]) for _ in filters]
     else:
-        results = [_deleted(one) for one in broker.authorizer.delete(call, filters)]
+        try:
+            results = [_deleted(one) for one in broker.authorizer.delete(call, filters)]
+        except KafkaError as error:
+            results = [make(error_code=error.code, error_message=error.message, matching_acls=[]) for _ in filters]
     return DELETE_ACLS.Response(filter_results=results)
 
 

@@ -30,7 +30,7 @@ from kafkapy.replica.hosted_partition import READ_TO_LOG_END, HostedPartition
 from kafkapy.replica.read_replica import RACK_AWARE, replica_in_rack
 from kafkapy.runtime.disk_pool import PoolStopped
 from kafkapy.runtime.threads import NoThread
-from kafkapy.server.admission import denied_names, is_denied, rights_of
+from kafkapy.server.admission import denied_names, is_denied, refusal, rights_of
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, Later
 from kafkapy.server.checks import TOPIC_DENIED, Check, Right
@@ -339,11 +339,24 @@ def _wanted(broker: Services, call: Call, session: FetchSession | None, due: lis
 def _readable(broker: Services, call: Call, request: FetchRequest, wanted: Wanted) -> Wanted:
     """Return `wanted`, the partitions of a fetch, with an error in place of each partition that the principal may not
     read."""
-    error = KafkaError(Errors.TOPIC_AUTHORIZATION_FAILED, f"{call.connection.principal} may not read this topic")
+    rights = rights_of(broker, call)
     if request.replica_id >= 0:  # a follower
-        return [(error, asked) for _, asked in wanted] if is_denied(broker, call, "CLUSTER_ACTION") else wanted
-    topics = {asked.topic for _, asked in wanted if asked.topic is not None}  # None: no topic has this id
+        rights.is_broker = rights.is_broker or not is_denied(broker, call, "CLUSTER_ACTION")
+        if rights.is_broker:
+            return wanted
+        return [(refusal(Errors.TOPIC_AUTHORIZATION_FAILED), asked) for _, asked in wanted]
+    reads = rights.reads
+    for _, asked in wanted:
+        if asked.topic not in reads:
+            break
+    else:
+        return wanted
+    topics = [asked.topic for _, asked in wanted if asked.topic is not None]  # None: no topic has this id
     denied = denied_names(broker, call, "READ", "TOPIC", topics)
+    broker.rights.remember(reads, [topic for topic in topics if topic not in denied])
+    if not denied:
+        return wanted
+    error = refusal(Errors.TOPIC_AUTHORIZATION_FAILED)
     return [(error if asked.topic in denied else partition, asked) for partition, asked in wanted]
 
 

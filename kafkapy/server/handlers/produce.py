@@ -18,18 +18,19 @@ from typing import TYPE_CHECKING
 from kafkapy._ext.hotpath import ProduceRequest, decode_produce_frame
 from kafkapy.network.replies import CLOSE, Reply
 from kafkapy.protocol.apis import PRODUCE
-from kafkapy.server.admission import Action
-from kafkapy.server.api_table import Joins, serves
+from kafkapy.server.admission import Action, rights_of
+from kafkapy.server.api_table import Joins, Remembers, serves
 from kafkapy.server.call import MeteredPending
 from kafkapy.server.checks import TOPIC_DENIED, TRANSACTIONAL_ID_DENIED, Check, Right
 from kafkapy.server.producing.gather import Asked, Gather, pending_of
 from kafkapy.server.producing.transactions import TransactionalSets
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from kafkapy.server.call import Call
     from kafkapy.server.producing.transactions import Refusals
+    from kafkapy.server.rights import Rights
     from kafkapy.server.services import Services
 
 log = logging.getLogger("kafkapy.server.produce")
@@ -72,6 +73,25 @@ def _writes(broker: Services, call: Call) -> list[Action]:
     return actions
 
 
+def _may_write(broker: Services, call: Call) -> bool:
+    """Return True if the client was found to be allowed to write to all topics of the request."""
+    writes = rights_of(broker, call).writes
+    if call.request.in_transaction:
+        return False
+    for topic, _ in call.request.topics:
+        if topic not in writes:
+            break
+    else:
+        return True
+    return False
+
+
+def _remember(broker: Services, call: Call, asked: Collection[Action]) -> None:
+    rights: Rights = call.connection.rights
+    names = [name for _, resource_type, name in asked if resource_type == "TOPIC"]
+    broker.rights.remember(rights.writes, set(names) - set(call.denied_names("TOPIC")))
+
+
 @serves(
     PRODUCE,
     decode=decode_produce_frame,
@@ -88,6 +108,7 @@ def _writes(broker: Services, call: Call) -> list[Action]:
         ),
     ],
     authorizes=_writes,
+    remembers=Remembers(_may_write, _remember),
     quota="produce",
 )
 def produce(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[Reply]]:

@@ -331,6 +331,8 @@ def _failures(topics: list[tuple[str, list[Answer | None]]]) -> str:
 def pending_of(calls: Sequence[Call], *, keeps_buffer: bool = True) -> MeteredPending:
     """Return a Pending for the responses to all calls, which are of one connection. `keeps_buffer` is True while the
     records are still in the connection's receive buffer, which must not be reused then."""
+    if calls[0].pending is not None:
+        return calls[0].pending
     pending = MeteredPending(calls[0].connection)
     pending.covers = len(calls)
     pending.keeps_buffer = keeps_buffer

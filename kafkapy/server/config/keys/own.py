@@ -35,6 +35,8 @@ ROWS: tuple[Row, ...] = (
      "Time for the TLS handshake and the SASL login of a new connection together."),
     ("kafkapy.max.connections.authenticating", T.INT, 2000, Range(1), MEDIUM, "E",
      "Most connections that have not authenticated yet; of more, the oldest is closed."),
+    ("kafkapy.authorizer.timeout.ms", T.INT, 5000, Range(1), MEDIUM, "E",
+     "Longest time that an authorizer in Python may take to answer; then what was asked is denied."),
     ("kafkapy.metrics.listen", T.STRING, "", HOST_AND_PORT, MEDIUM, "E",
      "HOST:PORT on which metrics are served over HTTP in Prometheus format; empty: nowhere."),
     ("kafkapy.slow.request.ms", T.INT, 1000, Range(0), LOW, "E",

@@ -1,0 +1,70 @@
+"""What clients were found to be allowed, remembered as long as the access rules stay the same.
+
+A request for topics that its client has used before costs one comparison of generations and a look into a set. Only
+permissions are remembered: a denial is decided, logged and counted each time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Final
+from weakref import WeakValueDictionary
+
+# A client can name topics that do not exist, as many as it likes, and may be allowed to use all of them.
+MOST_NAMES: Final = 100_000  # topic names that are remembered for all clients together
+_LONGEST_NAME: Final = 249  # no topic has a longer name
+
+_NEVER: Final = object()  # equals no generation
+
+
+class Rights:
+    """What one client, which is a principal at an address, was found to be allowed under one generation of the access
+    rules. All connections of the client share the object. Two objects are never equal."""
+
+    __slots__ = ("__weakref__", "generation", "is_broker", "principal", "reads", "writes")
+
+    def __init__(self, principal: str, generation: object) -> None:
+        self.principal = principal
+        self.generation = generation
+        self.reads: set[str] = set()  # the names of topics that it may read
+        self.writes: set[str] = set()
+        self.is_broker = False  # it may do ClusterAction
+
+
+class RememberedRights:
+    """The Rights of all connected clients. Any thread may call the methods."""
+
+    def __init__(self, most_names: int = MOST_NAMES) -> None:
+        self._most_names = most_names
+        self._lock = threading.Lock()
+        self._by_client: WeakValueDictionary[tuple[str, str], Rights] = WeakValueDictionary()
+        self._names = 0
+
+    def of(self, principal: str, address: str, generation: int | None) -> Rights:
+        """Return the Rights of a client. With the generation None, they are forgotten with the request."""
+        if generation is None:
+            return Rights(principal, _NEVER)
+        with self._lock:
+            rights = self._by_client.get((principal, address))
+            if rights is None or rights.generation != generation:
+                rights = self._by_client[principal, address] = Rights(principal, generation)
+            return rights
+
+    def remember(self, allowed: set[str], names: Iterable[str]) -> None:
+        """Add topic names to `allowed`, which is `reads` or `writes` of a client's Rights. If that is too many for all
+        clients together, forget all others first."""
+        with self._lock:
+            for name in names:
+                if name not in allowed and len(name) <= _LONGEST_NAME:
+                    if self._names >= self._most_names:
+                        self._forget()
+                    allowed.add(name)
+                    self._names += 1
+
+    def _forget(self) -> None:
+        # Names of clients that have gone, and of earlier generations, are still counted until this happens.
+        for rights in self._by_client.values():
+            rights.reads.clear()
+            rights.writes.clear()
+        self._names = 0
