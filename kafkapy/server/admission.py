@@ -142,6 +142,7 @@ _REFUSALS: Final = {  # Kafka's messages; clients show them
     Errors.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
     Errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
 }
+NO_MESSAGE: Final = ""  # the message of denials in responses in which Kafka's have none
 
 
 def refusal(code: int) -> KafkaError:

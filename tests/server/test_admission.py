@@ -464,7 +464,7 @@ def test_topics_are_created_by_a_right_on_the_cluster_or_on_each_topic(server, w
         assert (first.error_code, first.topic_config_error_code) == (Errors.NONE, Errors.NONE)
     else:
         assert (first.error_code, first.error_message) == (TOPIC_DENIED, "Authorization failed.")
-        assert first.topic_config_error_code == TOPIC_DENIED
+        assert first.topic_config_error_code == Errors.NONE
     assert (second.error_code, second.topic_config_error_code) == (Errors.NONE, TOPIC_DENIED)
     assert (second.num_partitions, second.replication_factor, second.configs) == (-1, -1, [])
     assert (third.error_code, third.topic_config_error_code, third.num_partitions) == (Errors.NONE, Errors.NONE, 1)

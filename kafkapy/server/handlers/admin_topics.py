@@ -68,11 +68,10 @@ def create_topics(broker: Services, call: Call, request: Any) -> Any:
         results.append(result)
         try:
             broker.controller.check_active()
-            if count[topic.name] > 1:
-                raise KafkaError(Errors.INVALID_REQUEST, f"{topic.name} is named more than once")
+            _check(topic.name, count, rights, result)
             if broker.stopping:  # the stop waits for the disk pool, so the remaining topics must not be created
                 raise KafkaError(Errors.NOT_CONTROLLER, "this broker is stopping")
-            _create(broker, call, topic, request.validate_only, rights, result)
+            _create(broker, call, topic, request.validate_only, result)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
             result.num_partitions, result.replication_factor, result.configs = -1, -1, []
@@ -96,12 +95,21 @@ def _rights(broker: Services, call: Call, names: Collection[str]) -> _Rights:
     return _Rights(not_created, denied_names(broker, call, "DESCRIBE_CONFIGS", "TOPIC", names, logged=False))
 
 
-def _create(broker: Services, call: Call, topic: Any, validate_only: bool, rights: _Rights, result: Any) -> None:
-    if topic.name == METADATA_TOPIC:
-        raise KafkaError(Errors.INVALID_REQUEST, f"{METADATA_TOPIC} is internal and cannot be made")
-    if topic.name in rights.not_created:
+def _check(name: str, count: Counter[str], rights: _Rights, result: Any) -> None:
+    """Raise KafkaError for a topic that is not created. As in Kafka, such a result also says that the topic's settings
+    may not be seen; that of a creation that fails does not."""
+    if name in rights.not_described:
         result.topic_config_error_code = Errors.TOPIC_AUTHORIZATION_FAILED
+    if name == METADATA_TOPIC:
+        raise KafkaError(Errors.INVALID_REQUEST, f"{METADATA_TOPIC} is internal and cannot be made")
+    if count[name] > 1:
+        raise KafkaError(Errors.INVALID_REQUEST, f"{name} is named more than once")
+    if name in rights.not_created:
         raise KafkaError(Errors.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+
+
+def _create(broker: Services, call: Call, topic: Any, validate_only: bool, result: Any) -> None:
+    hidden, result.topic_config_error_code = result.topic_config_error_code != Errors.NONE, Errors.NONE
     empty = [config.name for config in topic.configs if config.value is None]
     if empty:
         raise KafkaError(Errors.INVALID_CONFIG, f"these settings have no value: {', '.join(empty)}")
@@ -114,7 +122,7 @@ def _create(broker: Services, call: Call, topic: Any, validate_only: bool, right
         validate_only=validate_only,
     )
     result.topic_id = created.id
-    if topic.name in rights.not_described:
+    if hidden:
         result.topic_config_error_code = Errors.TOPIC_AUTHORIZATION_FAILED
         result.num_partitions, result.replication_factor, result.configs = -1, -1, []
     elif call.version >= DETAILS_SINCE:

@@ -26,7 +26,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.topics import validate_name
 from kafkapy.protocol.apis import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from kafkapy.server import log_levels
-from kafkapy.server.admission import CLUSTER, refusal
+from kafkapy.server.admission import CLUSTER, NO_MESSAGE, refusal
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
 from kafkapy.server.checks import CLUSTER_DENIED, TOPIC_DENIED, Check, Right
@@ -60,15 +60,22 @@ def _checks(operation: str) -> list[Check]:
     ]
 
 
-def _refusal(call: Call, resource: Any) -> KafkaError | None:
-    """Return the error of a resource for which the principal lacks the right of the request, None if it has it."""
+def _denial(call: Call, resource: Any) -> int:
+    """Return the error code of a resource for which the principal lacks the right of the request, NONE if it has it."""
     if not call.denied:
-        return None
+        return Errors.NONE
     if resource.resource_type == TOPIC_RESOURCE:
-        denied = resource.resource_name in call.denied_names("TOPIC")
-        return refusal(Errors.TOPIC_AUTHORIZATION_FAILED) if denied else None
-    denied = resource.resource_type in OF_CLUSTER and call.is_denied("CLUSTER")
-    return refusal(Errors.CLUSTER_AUTHORIZATION_FAILED) if denied else None
+        is_denied = resource.resource_name in call.denied_names("TOPIC")
+        return Errors.TOPIC_AUTHORIZATION_FAILED if is_denied else Errors.NONE
+    is_denied = resource.resource_type in OF_CLUSTER and call.is_denied("CLUSTER")
+    return Errors.CLUSTER_AUTHORIZATION_FAILED if is_denied else Errors.NONE
+
+
+def _check_right(call: Call, resource: Any) -> None:
+    """Raise KafkaError if the principal may not alter the resource."""
+    code = _denial(call, resource)
+    if code != Errors.NONE:
+        raise KafkaError(code, NO_MESSAGE)
 
 
 @serves(DESCRIBE_CONFIGS, pooled=True, checks=_checks("DESCRIBE_CONFIGS"))
@@ -79,9 +86,9 @@ def describe(broker: Services, call: Call, request: Any) -> Any:
     results, refused = [], []
     for resource in _once(request.resources):
         result = make.Results(resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[])
-        error_or_none = _refusal(call, resource)
-        if error_or_none is not None:
-            result.error_code, result.error_message = error_or_none.code, error_or_none.message
+        denied = _denial(call, resource)
+        if denied != Errors.NONE:
+            result.error_code, result.error_message = denied, refusal(denied).message
             refused.append(result)
             continue
         try:
@@ -175,9 +182,7 @@ def incremental_alter(broker: Services, call: Call, request: Any) -> Any:
         operations = [(one.name, one.config_operation, one.value) for one in resource.configs]
         if resource.resource_type == BROKER_LOGGER_RESOURCE:
             config_alter.check_operations(operations)
-            denied = _refusal(call, resource)
-            if denied is not None:
-                raise denied
+            _check_right(call, resource)
             _check_this_broker(broker, resource)
             log_levels.alter(operations, validate_only=request.validate_only)
             return
@@ -207,16 +212,14 @@ def _alter(make: Any, request: Any, apply: Callable[[Any], None]) -> Any:
                 raise KafkaError(Errors.INVALID_REQUEST, "each resource may be named once in a request")
             apply(resource)
         except KafkaError as error:
-            response.error_code, response.error_message = error.code, error.message
+            response.error_code, response.error_message = error.code, error.message or None
         responses.append(response)
     return make(responses=responses)
 
 
 def _apply(broker: Services, call: Call, resource: Any, change: Change, validate_only: bool) -> None:
     name = resource.resource_name
-    denied = _refusal(call, resource)
-    if denied is not None:
-        raise denied
+    _check_right(call, resource)
     if resource.resource_type == TOPIC_RESOURCE:
         broker.topic_settings.alter(name, change, validate_only=validate_only)
     elif resource.resource_type == BROKER_RESOURCE:

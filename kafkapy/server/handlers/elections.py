@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import ELECT_LEADERS
+from kafkapy.server.admission import NO_MESSAGE
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
 from kafkapy.server.checks import CLUSTER_DENIED, on_cluster
@@ -38,7 +39,7 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
     code = Errors.NONE
     try:
         if call.denied:
-            raise KafkaError(Errors.CLUSTER_AUTHORIZATION_FAILED)
+            raise KafkaError(Errors.CLUSTER_AUTHORIZATION_FAILED, NO_MESSAGE)
         results = broker.controller.elect(kind, asked)
     except KafkaError as error:
         code, results = error.code, dict.fromkeys(asked or (), error)
@@ -50,7 +51,7 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
             make.ReplicaElectionResults.PartitionResult(
                 partition_id=index,
                 error_code=Errors.NONE if error_or_none is None else error_or_none.code,
-                error_message=None if error_or_none is None or call.denied else error_or_none.message,
+                error_message=None if error_or_none is None else error_or_none.message or None,
             )
         )
     response = make(replica_election_results=list(topics.values()))

@@ -64,6 +64,15 @@ NAMES_LEADER_SINCE = 16  # KIP-951
 MOST_INLINE = 1000
 TURN_S = 0.05  # longest time that a conversion keeps a pool thread before other work of the pool is run
 _LOOKED_AT = 16  # most partitions that are looked up to find one on this broker; the pool of its disk then reads
+_DENIED = Errors.TOPIC_AUTHORIZATION_FAILED
+# Errors that are found before the log is looked at. As in Kafka, their partitions have an empty list of aborted
+# transactions; those with other errors have null.
+_NOT_READ = {
+    Errors.UNKNOWN_TOPIC_OR_PARTITION,
+    Errors.TOPIC_AUTHORIZATION_FAILED,
+    Errors.UNKNOWN_TOPIC_ID,
+    Errors.INCONSISTENT_TOPIC_ID,
+}
 NO_RECORDS = b""  # never null: librdkafka takes a null for a malformed response
 
 
@@ -398,8 +407,16 @@ def _resolve(broker: Services, call: Call, asked: FetchPartition) -> HostedParti
     return partition
 
 
+def _rank(code: int) -> int:
+    """Return where a partition comes in a response with denied topics: as in Kafka, behind the partitions that were
+    read and those of unknown topic ids."""
+    return 1 if code == Errors.UNKNOWN_TOPIC_ID else 2 if code in (_DENIED, Errors.UNKNOWN_TOPIC_OR_PARTITION) else 0
+
+
 def _send(broker: Services, call: Call, context: FetchContext, reads: list[FetchRead]) -> Reply:
     error_code, session_id, to_send = context.respond(reads, broker.clock.monotonic())
+    if broker.authorizer is not None and any(read.error_code == _DENIED for _, read in to_send):
+        to_send.sort(key=lambda sent: _rank(sent[1].error_code))
     topics: list[tuple[str, bytes, list[Any]]] = []
     name, topic_id = None, ZERO_ID
     leaders: dict[int, Node] = {}
@@ -408,8 +425,10 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
             name, topic_id = asked.topic, asked.topic_id
             topics.append((name or "", topic_id, []))
         code = read.error_code
-        leader = None
+        leader, aborted = None, read.aborted
         if code:
+            if code in _NOT_READ:
+                aborted = ()
             broker.meters.error("Fetch", code)
             if call.version >= NAMES_LEADER_SINCE and code in WRONG_LEADER and name is not None:
                 leader, node = current_leader(broker, name, asked.index, call.connection.listener)
@@ -435,7 +454,7 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
                 read.high_watermark,
                 read.last_stable_offset,
                 read.log_start_offset,
-                read.aborted,
+                aborted,
                 read.preferred,
                 records,
                 None if read.diverging is None and leader is None else (read.diverging, leader),

@@ -19,7 +19,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.cache import Node
 from kafkapy.metadata.roles import NO_LEADER
 from kafkapy.protocol.apis import FIND_COORDINATOR
-from kafkapy.server.admission import CLUSTER, refusal
+from kafkapy.server.admission import CLUSTER, NO_MESSAGE, refusal
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
 from kafkapy.server.checks import CLUSTER_DENIED, GROUP_DENIED, TRANSACTIONAL_ID_DENIED, Check, Right
@@ -84,9 +84,9 @@ def find_coordinator(broker: Services, call: Call, request: Any) -> Any:
     if topic is None:
         error = _why_not(call, request.key_type)
         if call.denied and error.code == Errors.COORDINATOR_NOT_AVAILABLE:
-            error = refusal(Errors.CLUSTER_AUTHORIZATION_FAILED)
+            error = _refusal(call, Errors.CLUSTER_AUTHORIZATION_FAILED)
         return _response(call, keys, lambda key: (error, NOWHERE))
-    refused = {action.name: refusal(_DENIED[request.key_type]) for action in call.denied}
+    refused = {action.name: _refusal(call, _DENIED[request.key_type]) for action in call.denied}
     if refused.keys() >= set(keys):
         return _response(call, keys, lambda key: (refused[key], NOWHERE))
 
@@ -100,6 +100,10 @@ def find_coordinator(broker: Services, call: Call, request: Any) -> Any:
         broker.coordinators.topics.ensure(topic, created)
 
     return answered(call, begin, broker.disk_pool if len(keys) > MOST_INLINE else None)
+
+
+def _refusal(call: Call, code: int) -> KafkaError:
+    return KafkaError(code, NO_MESSAGE) if call.version >= BATCHED_SINCE else refusal(code)
 
 
 def _why_not(call: Call, key_type: int) -> KafkaError:

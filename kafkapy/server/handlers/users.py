@@ -28,7 +28,7 @@ from kafkapy.security.sasl.scram import (
     ScramCredential,
     credential_from_salted,
 )
-from kafkapy.server.admission import refusal
+from kafkapy.server.admission import NO_MESSAGE
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
 from kafkapy.server.checks import CLUSTER_DENIED, on_cluster
@@ -73,11 +73,11 @@ def describe(broker: Services, call: Call, request: Any) -> Any:
 def _describe_refused(count: int) -> Any:
     """Return the response to a client without the right that names `count` users. Kafka does not answer it at all if it
     asks for all users."""
-    error = refusal(Errors.CLUSTER_AUTHORIZATION_FAILED)
+    code = Errors.CLUSTER_AUTHORIZATION_FAILED
     return DESCRIBE_USER_SCRAM_CREDENTIALS.Response(
-        error_code=error.code,
-        error_message=error.message,
-        results=[_result("", error.code, error.message) for _ in range(count)],
+        error_code=code,
+        error_message=None,
+        results=[_result("", code, None) for _ in range(count)],
     )
 
 
@@ -118,7 +118,7 @@ def alter(broker: Services, call: Call, request: Any) -> Any:
     A user with any invalid entry is not changed at all.
     """
     if call.denied:
-        error = refusal(Errors.CLUSTER_AUTHORIZATION_FAILED)
+        error = KafkaError(Errors.CLUSTER_AUTHORIZATION_FAILED, NO_MESSAGE)
         names = sorted({one.name for one in (*request.upsertions, *request.deletions)})
         return ALTER_USER_SCRAM_CREDENTIALS.Response(results=[_altered(name, error) for name in names])
     failed = _invalid(request.upsertions, request.deletions)
@@ -142,7 +142,7 @@ def _altered(name: str, error: KafkaError | None) -> Any:
     return ALTER_USER_SCRAM_CREDENTIALS.Response.Results(
         user=name,
         error_code=Errors.NONE if error is None else error.code,
-        error_message=None if error is None else error.message,
+        error_message=None if error is None else error.message or None,
     )
 
 
