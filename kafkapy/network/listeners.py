@@ -35,7 +35,7 @@ def open_listener(listener: Listener, settings: NetworkSettings) -> socket.socke
             sock.close()
             raise
     except OSError as error:
-        raise ListenError(error.errno, f"cannot listen on {listener}: {_reason(error)}") from error
+        raise ListenError(error.errno, f"cannot listen on {listener}: {_reason(error, listener.setting)}") from error
     return sock
 
 
@@ -51,13 +51,13 @@ def _address(listener: Listener) -> tuple[socket.AddressFamily, tuple[str, int]]
     return family, address  # type: ignore[return-value]
 
 
-def _reason(error: OSError) -> str:
+def _reason(error: OSError, setting: str) -> str:
     if isinstance(error, socket.gaierror):
-        return f"the host does not resolve ({error.strerror}); check the name in 'listeners'"
+        return f"the host does not resolve ({error.strerror}); check the name in {setting}"
     if error.errno == errno.EADDRINUSE:
-        return "the port is in use; choose another one in 'listeners' or stop the process that has it"
+        return f"the port is in use; choose another one in {setting} or stop the process that has it"
     if error.errno == errno.EADDRNOTAVAIL:
-        return "this machine has no such address; use one of its own in 'listeners' or leave the host empty"
+        return f"this machine has no such address; use one of its own in {setting} or leave the host empty"
     if error.errno == errno.EACCES:
-        return "no permission; ports below 1024 need privileges, choose a higher one in 'listeners'"
+        return f"no permission; ports below 1024 need privileges, choose a higher one in {setting}"
     return error.strerror or str(error)

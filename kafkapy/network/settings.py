@@ -17,12 +17,13 @@ class Listener(NamedTuple):
     """A listener: its name, and the host and port on which the server listens.
 
     `host` is a name or an IPv4 or IPv6 address without brackets; "" stands for all interfaces. Port 0 stands for any
-    free port.
+    free port. `setting` is where a person sets the port, for error messages.
     """
 
     name: str
     host: str
     port: int
+    setting: str = "'listeners'"
 
     def __str__(self) -> str:
         return f"{self.name}://{host_port(self.host, self.port)}"

@@ -74,9 +74,11 @@ from kafkapy.server.new_followers import NewFollowers
 from kafkapy.server.peers import Peers
 from kafkapy.server.producer_id_requests import ask_for_producer_ids
 from kafkapy.server.services import Services
+from kafkapy.server.unadopted import why_kafka_07s
 
 if TYPE_CHECKING:
     from kafkapy.network.transports import Prepare
+    from kafkapy.server.kafka07.part import Kafka07
     from kafkapy.server.shared_cluster import SharedCluster
 
 __all__ = ["BrokerServer", "StartError"]
@@ -143,6 +145,7 @@ class BrokerServer:
         self._following: Following | None = None
         self._channels: BrokerChannels | None = None
         self._isr_changes: IsrChanges | None = None
+        self._kafka07: Kafka07 | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -172,11 +175,15 @@ class BrokerServer:
         services = self.services
         check_security(services.config)
         check_libraries(services.config)  # before anything is created in log.dirs
+        reason = why_kafka_07s(services.config.log_dirs)
+        if reason is not None:
+            raise StartError(reason)
         raise_descriptor_limit()
         for line in (*services.config.warnings(), *security_warnings(services.config)):
             log.warning(line)
         self._timer.start()
         logs = self._open_directories()
+        self._open_kafka_07()
         tree = self._tree = open_tree(services.config, logs, self._metadata_failed)
         cluster = ClusterRegistry(tree)
         services.features_epoch = cluster.features_epoch
@@ -222,6 +229,8 @@ class BrokerServer:
         broker_metrics.register(services)
         controller_metrics.register(self._controller, services.counters)
         self._serve_metrics()
+        if self._kafka07 is not None:
+            self._kafka07.start(ports[self._kafka07.listener.name])  # its clients are served once it is registered
         network.start()
         self._log_loading.start()
         if self._shared is not None:
@@ -260,16 +269,28 @@ class BrokerServer:
 
             services.authorizer = make_authorizer(services.config, tree)
 
+    def _open_kafka_07(self) -> None:
+        """Open the logs of Kafka 0.7, if a server.properties of 0.7 is set."""
+        file = self.services.config["kafkapy.kafka07.properties"]
+        if file:
+            from kafkapy.server.kafka07.part import Kafka07
+
+            self._kafka07 = Kafka07(self.services, Path(file), self._scheduler, self._background_pool, self._files)
+
     def _make_network(self) -> SocketServer:
         services, config = self.services, self.services.config
         dispatcher = Dispatcher(services)
-        prepare = self._secure(dispatcher)
+        listeners = [Listener(one.name, one.host, one.port) for one in config.listeners]
+        prepare = dict(self._secure(dispatcher))
         if services.authorizer is not None:
             from kafkapy.server.authorization.start import warn_of_refused_brokers
 
             warn_of_refused_brokers(config, services.authorizer, services.secured)
+        if self._kafka07 is not None:
+            listeners.append(self._kafka07.listener)
+            prepare[self._kafka07.listener.name] = self._kafka07.prepare
         return SocketServer(
-            [Listener(one.name, one.host, one.port) for one in config.listeners],
+            listeners,
             dispatcher,
             network_settings(config),
             services.counters,
@@ -527,6 +548,8 @@ class BrokerServer:
         if self._network is not None:
             self._network.stop_accepting()
             self.services.stopping = True
+            if self._kafka07 is not None:
+                self._kafka07.leave()
             if self._log_loading is not None:
                 self._log_loading.stop()
             if self._shared is not None:
@@ -567,5 +590,7 @@ class BrokerServer:
         self._background_pool.stop()
         if self._tree is not None:
             self._tree.close()
+        if self._kafka07 is not None:
+            self._kafka07.stop(clean=clean)
         if self._logs is not None:
             self._logs.close()  # last, because it releases the locks of the directories

@@ -88,7 +88,7 @@ class Dispatcher:
                 call = decode(connection, served, frame, others)
             except ProtocolError as error:
                 if not calls or self._handle_joined(calls, replies, since):
-                    log.warning("closing the connection of %s: %s", connection.name, error)
+                    log.warning("closing the connection of %s: %s", connection.name, _explained(error, frame))
                     replies.append(CLOSE)
                 return replies
             if calls and joins_with is not None and not joins_with(calls[0], call):
@@ -251,6 +251,16 @@ def decode(connection: Connection, served: Served | None, frame: memoryview, oth
     else:
         request = served.api.decode_request(frame, header.api_version, body)
     return Call(served, header.api_version, header.correlation_id, header.client_id, connection, request)
+
+
+def _explained(error: ProtocolError, frame: memoryview) -> str:
+    """Return the text of the error. If the frame can only be a request of Kafka 0.7, say that instead."""
+    from kafkapy.server.kafka07.requests import name_of_request_07
+
+    name = name_of_request_07(frame)
+    if name is None:
+        return str(error)
+    return f"{name} is a request of Kafka 0.7, whose clients need the listener of kafkapy.kafka07.properties"
 
 
 def _answer(broker: Services, call: Call) -> Any:

@@ -14,6 +14,33 @@ from kafkapy.metadata.local.tree import FILE_NAME
 EXPORTED = f"{FILE_NAME}.exported"
 
 
+def why_kafka_07s(log_dirs: Sequence[Path]) -> str | None:
+    """Return a message if one of log.dirs has logs of Kafka 0.7, None if not. This costs one system call for each
+    directory that is in use already."""
+    for directory in log_dirs:
+        if (directory / META_PROPERTIES).exists() or not directory.is_dir():
+            continue
+        found = _segment_07_in(directory)
+        if found is not None:
+            return (
+                f"log.dirs has {directory}, a directory of Kafka 0.7 ({found} is one of its files): name it as log.dir "
+                "in a server.properties of 0.7, and that file in kafkapy.kafka07.properties; or import it with "
+                "`kafkapy log import-07`"
+            )
+    return None
+
+
+def _segment_07_in(directory: Path) -> Path | None:
+    from kafkapy.log.offline.files_07 import is_segment_07, partition_of_07  # only for directories that are new here
+
+    for inside in sorted(directory.iterdir()):
+        if partition_of_07(inside.name) is not None and inside.is_dir():
+            for file in sorted(inside.iterdir()):
+                if is_segment_07(file):
+                    return file
+    return None
+
+
 def why_not_usable(log_dirs: Sequence[Path], dirs: LogDirs) -> str | None:
     """Return None if a new metadata tree may be created in the first log directory. Otherwise return a message that
     says why not, and what to do."""

@@ -10,11 +10,12 @@ import logging
 import os
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from kafkapy.log.directories import clean_shutdown
 from kafkapy.log.directories.creation import create_if_missing
 from kafkapy.log.directories.dir_lock import DirLock
+from kafkapy.log.directories.meta_properties import NAME as META_PROPERTIES
 from kafkapy.log.environment import Environment
 from kafkapy.log.log07.log import Log07
 from kafkapy.log.log07.recovery import UnusableLog, create_log, open_log
@@ -27,18 +28,16 @@ from kafkapy.runtime.logs import fields
 
 _log = logging.getLogger(__name__)
 
-META_PROPERTIES = "meta.properties"  # every later broker writes it in each of its log directories
 
-
-def later_files_in(path: str, env_entries: Callable[[str], Iterable[str]]) -> str | None:
+def later_files_in(path: str) -> str | None:
     """Return the path of a file that a broker of Kafka 0.8 or later, or kafkapy, has written in the directory `path`,
-    None if there is none. `env_entries(path)` returns the names in a directory. Raises OSError."""
-    for name in env_entries(path):
+    None if there is none. Raises OSError."""
+    for name in os.listdir(path):
         inside = os.path.join(path, name)
         if name == META_PROPERTIES:
             return inside
         if os.path.isdir(inside) and partition_of_07(name) is not None:
-            for file in env_entries(inside):
+            for file in os.listdir(inside):
                 if file.endswith(LOG) and offset_of(file) is not None:
                     return os.path.join(inside, file)
     return None
@@ -102,7 +101,7 @@ class LogDir07:
         """Flush and close all logs, and release the lock. If `clean` and all logs were flushed, write the marker that
         saves the next start the recovery."""
         is_clean = clean and self._loaded and self.env.failure is None
-        for log in self.logs():
+        for log in self.logs() if self.env.failure is None else ():
             try:
                 log.close()
             except Exception as error:

@@ -59,6 +59,9 @@ ROWS: tuple[Row, ...] = (
      "Most log files kept open, the last used ones; 0: half of what the process may open (RLIMIT_NOFILE)."),
     ("kafkapy.retention.policy", T.STRING, "", CLASS_NAME, LOW, "E",
      "MODULE:CLASS of a policy that chooses the segments to delete (kafkapy.log.retention); empty: Kafka's."),
+    ("kafkapy.kafka07.properties", T.STRING, "", None, MEDIUM, "E",
+     "A server.properties of Kafka 0.7, whose listener, logs and registry this broker serves as well (kafka-0.7.md); "
+     "empty: none."),
     ("kafkapy.zookeeper.sasl.username", T.STRING, "", None, MEDIUM, "E",
      "User name for ZooKeeper (SASL DIGEST-MD5, ZooKeeper's DigestLoginModule); empty: no authentication."),
     ("kafkapy.zookeeper.sasl.password", T.PASSWORD, None, None, MEDIUM, "E",

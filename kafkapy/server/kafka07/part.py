@@ -1,0 +1,129 @@
+"""Creates, starts and stops the part of the broker that serves clients of Kafka 0.7."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkapy.extras import how_to_install
+from kafkapy.log.directories.dir_lock import DirLocked
+from kafkapy.log.environment import Environment
+from kafkapy.log.failures import LogDirFailure
+from kafkapy.log.log07.directory import LogDir07
+from kafkapy.log.storage.files import Files
+from kafkapy.network.settings import Listener
+from kafkapy.runtime.scheduler import Scheduler
+from kafkapy.runtime.threads import Thread
+from kafkapy.server.config.apply import load_policy
+from kafkapy.server.config.kafka07 import SETTING, Kafka07Config
+from kafkapy.server.kafka07.directories import check_log_dir_07
+from kafkapy.server.kafka07.handler import Handler07
+from kafkapy.server.metadata_store import StartError
+
+if TYPE_CHECKING:
+    from kafkapy.network.connection import Connection
+    from kafkapy.runtime.disk_pool import DiskPool
+    from kafkapy.server.kafka07.registry import Registry07
+    from kafkapy.server.services import Services
+
+log = logging.getLogger("kafkapy.server.kafka07")
+
+NAME = "kafka07"  # of the listener; names in `listeners` become upper case, so none can be the same
+FIRST_CLEANUP_S = 60.0
+
+
+class Kafka07:
+    """The listener, the logs and the registry. Call `start` once the socket listens, and `stop` at the end."""
+
+    def __init__(
+        self, services: Services, file: Path, scheduler: Scheduler, pool: DiskPool, files: Files | None
+    ) -> None:
+        """Read the settings, open the directory and load its logs. Raises ConfigError, StartError and OSError."""
+        self._services = services
+        self._config = config = Kafka07Config.load(file)
+        self._scheduler = scheduler
+        check_log_dir_07(file, config.log_dir, services.config.log_dirs)
+        for line in config.warnings:
+            log.warning("%s: %s", file, line)
+        if config["enable.zookeeper"]:
+            _check_library()
+        self._registry: Registry07 | None = None
+        env = Environment(
+            str(config.log_dir),
+            files or Files(),
+            services.clock,
+            scheduler,
+            pool=pool,
+            retention=load_policy(services.config.kafkapy_retention_policy),
+            on_failure=self._directory_failed,
+        )
+        try:
+            self.directory = LogDir07(env, config.settings_of, config.count_of)
+        except DirLocked as error:
+            raise StartError(f"log.dir in {file}: {error}") from None
+        self.directory.load()
+        self.listener = Listener(NAME, "", config["port"], f"'port' in {file}")
+        self._handler = Handler07(services, config, self.directory)
+
+    def prepare(self, connection: Connection) -> None:
+        """Prepare a new connection to the listener."""
+        self._handler.prepare(connection)
+
+    def start(self, port: int) -> None:
+        """Register this broker, whose listener has this port, and begin to flush and delete. Raises StartError and
+        ZooKeeperError."""
+        config = self._config
+        if config["enable.zookeeper"]:
+            self._registry = self._register(port)
+        flush_s = config["log.default.flush.scheduler.interval.ms"] / 1000
+        cleanup_s = config["log.cleanup.interval.mins"] * 60
+        self._scheduler.schedule("log-flusher-07", self.directory.flush_due, flush_s, flush_s)
+        self._scheduler.schedule("log-cleanup-07", self.directory.delete_old, FIRST_CLEANUP_S, cleanup_s)
+
+    def _register(self, port: int) -> Registry07:
+        from kafkapy.metadata.zookeeper.client import ZooKeeperSettings
+        from kafkapy.server.kafka07.registry import Registry07
+
+        config = self._config
+        host = config["hostname"] or socket.gethostbyname(socket.gethostname())
+        registry = Registry07(
+            ZooKeeperSettings(config["zk.connect"], config["zk.sessiontimeout.ms"], config["zk.connectiontimeout.ms"]),
+            config["brokerid"],
+            (host, port),
+            config.count_of,
+            self._services.clock,
+        )
+        self.directory.on_new_topic = registry.add_topic
+        try:
+            registry.start(self.directory.topics())
+        except BaseException:
+            registry.close()
+            raise
+        return registry
+
+    def leave(self) -> None:
+        """End the registration, so that clients look for other brokers."""
+        registry, self._registry = self._registry, None
+        if registry is not None:
+            registry.close()
+
+    def stop(self, *, clean: bool) -> None:
+        """Flush and close the logs. No request may be in progress any more."""
+        self.leave()
+        self.directory.close(clean=clean)
+
+    def _directory_failed(self, failure: LogDirFailure) -> None:
+        log.critical("topics of Kafka 0.7 are not served any more: %s", failure.message)
+        # On a thread of its own: the failure may have come up on the registry's own thread, or under a log's lock.
+        Thread(self.leave, "leave-07").start()
+
+
+def _check_library() -> None:
+    try:
+        import kafkapy.metadata.zookeeper.client  # noqa: F401
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "kazoo":
+            raise
+        raise StartError(f"{SETTING}: zk.connect needs kazoo: {how_to_install('zookeeper')}") from None
