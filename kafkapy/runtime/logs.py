@@ -16,6 +16,7 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 from kafkapy.runtime.printable import printable
@@ -24,6 +25,7 @@ AUDIT_LOGGER = "kafka.authorizer.logger"  # Kafka's name of the log of what clie
 
 _ROOT = "kafkapy"
 _FIELDS = "kafkapy_fields"
+_JSON = "kafkapy_json"
 _NEEDS_QUOTES = frozenset(' "=\t\r\n\\')
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -32,6 +34,11 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 def fields(**values: object) -> dict[str, Any]:
     """Return the `extra` argument for a logging call, which adds these fields to the log line."""
     return {_FIELDS: values}
+
+
+def as_json(values: Mapping[str, object]) -> dict[str, Any]:
+    """Return the `extra` argument for a logging call whose line in JSON has these values in place of the message."""
+    return {_JSON: values}
 
 
 def set_up(level: str = "INFO", stream: TextIO | None = None) -> None:
@@ -55,16 +62,29 @@ class LineFormatter(logging.Formatter):
     """Formats a logging record as one line, followed by the indented lines of a traceback if it has one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        seconds, millis = divmod(int(record.created * 1000), 1000)
-        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
         name = record.name.removeprefix(_ROOT + ".")
-        line = f"{when}.{millis:03d}Z {record.levelname:<5} {name}  {printable(record.getMessage())}"
+        line = f"{_time(record)} {record.levelname:<5} {name}  {printable(record.getMessage())}"
         values = getattr(record, _FIELDS, None)
         if values:
             line += "  " + " ".join(f"{key}={_quoted(value)}" for key, value in values.items())
         if record.exc_info:
             line += "".join("\n  " + printable(text) for text in self.formatException(record.exc_info).split("\n"))
         return line
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a logging record as one line of JSON: time, level and logger, then the values of `as_json`, or the
+    message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        values = getattr(record, _JSON, None) or {"message": record.getMessage(), **getattr(record, _FIELDS, {})}
+        line = {"time": _time(record), "level": record.levelname, "logger": record.name, **values}
+        return json.dumps(line, default=str)
+
+
+def _time(record: logging.LogRecord) -> str:
+    seconds, millis = divmod(int(record.created * 1000), 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{millis:03d}Z"
 
 
 def _quoted(value: object) -> str:

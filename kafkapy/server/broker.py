@@ -42,6 +42,7 @@ from kafkapy.runtime.read_pools import ReadPools
 from kafkapy.runtime.scheduler import Scheduler
 from kafkapy.runtime.threads import NoThread
 from kafkapy.runtime.timer import Timer
+from kafkapy.server.authorization.audit_log import AuditLog
 from kafkapy.server.broker_channels import BrokerChannels
 from kafkapy.server.config.apply import (
     cleaner_settings,
@@ -136,6 +137,7 @@ class BrokerServer:
         self._files = files
         self._scheduler = Scheduler(clock, config.background_threads)
         self._timer = services.timer = Timer(clock)
+        self._audit_log = AuditLog(config, clock, services.counters, self._scheduler)
         self._tree: Tree | None = None
         self._shared: SharedCluster | None = None  # only if the metadata is in ZooKeeper
         self._network: SocketServer | None = None
@@ -181,6 +183,7 @@ class BrokerServer:
         raise_descriptor_limit()
         for line in (*services.config.warnings(), *security_warnings(services.config)):
             log.warning(line)
+        self._audit_log.start()
         self._timer.start()
         logs = self._open_directories()
         self._open_kafka_07()
@@ -267,7 +270,7 @@ class BrokerServer:
         if services.config["authorizer.class.name"]:
             from kafkapy.server.authorization.start import make_authorizer
 
-            services.authorizer = make_authorizer(services.config, tree)
+            services.authorizer = make_authorizer(services.config, tree, self._audit_log.make_audit())
 
     def _open_kafka_07(self) -> None:
         """Open the logs of Kafka 0.7, if a server.properties of 0.7 is set."""
@@ -588,6 +591,7 @@ class BrokerServer:
             self.services.log_dir_moves.stop()
         self.services.append_pool.stop()
         self._background_pool.stop()
+        self._audit_log.stop()
         if self._tree is not None:
             self._tree.close()
         if self._kafka07 is not None:

@@ -8,11 +8,12 @@ from kafkapy.mirror import metrics as mirror
 from kafkapy.network import metrics as network
 from kafkapy.runtime.counters import Metric
 from kafkapy.runtime.metrics_page import PREFIX
+from kafkapy.server.authorization import audit_log
 from kafkapy.server.metrics import broker, cleaner, controller, coordinators, logins, requests, slow_requests, tls
 
 # The tables by the heading of their section: those of a broker's page, and the one of a mirror's page.
 BROKER_TABLES = {
-    "Requests": requests.METRICS | slow_requests.METRICS,
+    "Requests": requests.METRICS | slow_requests.METRICS | audit_log.METRICS,
     "Network": network.METRICS,
     "Logs, topics, fetches and pools": broker.METRICS,
     "TLS": tls.METRICS,

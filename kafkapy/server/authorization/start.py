@@ -9,7 +9,6 @@ from kafkapy.network.connection import ANONYMOUS
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.security.acls.bindings import CLUSTER_NAME, Filter
 from kafkapy.server.admission import Action
-from kafkapy.server.authorization.audit import Audit
 from kafkapy.server.authorization.authorizer import AclAuthorizer
 from kafkapy.server.config import authorization as settings
 from kafkapy.server.config.listeners import SASL_PROTOCOLS
@@ -18,16 +17,17 @@ from kafkapy.server.config.sasl import load_hook
 if TYPE_CHECKING:
     from kafkapy.metadata.tree import Tree
     from kafkapy.server.admission import Authorizer
+    from kafkapy.server.authorization.audit import Audit
     from kafkapy.server.config.broker_config import BrokerConfig
     from kafkapy.server.secured_listeners import SecuredListeners
 
 log = logging.getLogger("kafkapy.server.authorization")
 
 
-def make_authorizer(config: BrokerConfig, tree: Tree) -> Authorizer | None:
+def make_authorizer(config: BrokerConfig, tree: Tree, audit: Audit) -> Authorizer | None:
     """Return the authorizer that the settings name, None if everybody may do everything. Blocks."""
     if settings.has_acls(config):
-        return AclAuthorizer(tree, settings.super_users(config), config[settings.EVERYONE], Audit())
+        return AclAuthorizer(tree, settings.super_users(config), config[settings.EVERYONE], audit)
     name = settings.hook_of(config)
     if name:
         from kafkapy.server.authorization.hook import HookAuthorizer
@@ -35,7 +35,7 @@ def make_authorizer(config: BrokerConfig, tree: Tree) -> Authorizer | None:
         hook = load_hook(settings.AUTHORIZER, name, dict(config.static_values))
         if not hasattr(hook, "authorize"):
             raise ConfigError(settings.AUTHORIZER, name, "has no method authorize")
-        return HookAuthorizer(name, hook, config[settings.TIMEOUT] / 1000, Audit())
+        return HookAuthorizer(name, hook, config[settings.TIMEOUT] / 1000, audit)
     return None
 
 

@@ -11,7 +11,7 @@ Differences from Kafka:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +29,12 @@ from kafkapy.security.acls.bindings import (
     Entry,
     Filter,
     Pattern,
+    display_name,
     is_principal,
 )
 from kafkapy.server.admission import refusal
 from kafkapy.server.api_table import serves
+from kafkapy.server.changes import changed
 from kafkapy.server.checks import CLUSTER_DENIED, on_cluster
 
 if TYPE_CHECKING:
@@ -120,6 +122,7 @@ def create(broker: Services, call: Call, request: Any) -> Any:
             errors |= zip(valid, broker.authorizer.create(call, valid), strict=True)
         except KafkaError as error:
             errors |= dict.fromkeys(valid, error)
+        _log_changes(call, "added", [one for one in valid if errors[one] is None])
     return CREATE_ACLS.Response(results=[_result(errors[one]) for one in acls])
 
 
@@ -141,10 +144,27 @@ def delete(broker: Services, call: Call, request: Any) -> Any:
         results = [make(error_code=code, error_message=message, matching_acls=[]) for _ in filters]
     else:
         try:
-            results = [_deleted(one) for one in broker.authorizer.delete(call, filters)]
+            deletions = broker.authorizer.delete(call, filters)
+            deleted = (acl for one in deletions for acl, problem in one.acls.items() if problem is None)
+            _log_changes(call, "deleted", dict.fromkeys(deleted))
+            results = [_deleted(one) for one in deletions]
         except KafkaError as error:
             results = [make(error_code=error.code, error_message=error.message, matching_acls=[]) for _ in filters]
     return DELETE_ACLS.Response(filter_results=results)
+
+
+def _log_changes(call: Call, how: str, acls: Iterable[Binding]) -> None:
+    """Log who has added or deleted ACLs, a line for each resource pattern."""
+    for pattern, of_pattern in groupby(sorted(acls), key=lambda acl: acl.pattern):
+        changed(
+            call,
+            f"ACLs of {display_name(pattern.resource_type)}:{pattern.pattern_type}:{pattern.name}",
+            [
+                f"{how}: {display_name(entry.permission)} {display_name(entry.operation)} to {entry.principal} "
+                f"from host = {entry.host}"
+                for _, entry in of_pattern
+            ],
+        )
 
 
 def _deleted(deletion: Deletion) -> Any:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.topics import validate_name
 from kafkapy.protocol.apis import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
-from kafkapy.server import log_levels
+from kafkapy.server import changes, log_levels
 from kafkapy.server.admission import CLUSTER, NO_MESSAGE, refusal
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kafkapy.server.configs")
 
 CLIENT_METRICS_RESOURCE = 16
+_KINDS = {TOPIC_RESOURCE: "topic", BROKER_RESOURCE: "broker", BROKER_LOGGER_RESOURCE: "log levels of broker"}
 OF_CLUSTER = (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE)
 
 Change = Callable[[dict[str, str]], dict[str, str]]  # takes the current settings, returns the new ones
@@ -166,8 +167,11 @@ def alter(broker: Services, call: Call, request: Any) -> Any:
     check them if the request says validate_only. Return an error code for each resource."""
 
     def apply(resource: Any) -> None:
-        new = config_alter.replaced([(one.name, one.value) for one in resource.configs])
+        settings = [(one.name, one.value) for one in resource.configs]
+        new = config_alter.replaced(settings)
         _apply(broker, call, resource, lambda _current: new, request.validate_only)
+        if not request.validate_only:
+            changes.changed(call, _shown(resource), changes.replaced_settings(resource.resource_type, settings))
 
     return _alter(ALTER_CONFIGS.Response, request, apply)
 
@@ -185,16 +189,23 @@ def incremental_alter(broker: Services, call: Call, request: Any) -> Any:
             _check_right(call, resource)
             _check_this_broker(broker, resource)
             log_levels.alter(operations, validate_only=request.validate_only)
-            return
-        edit = (
-            config_alter.topic_operations
-            if resource.resource_type == TOPIC_RESOURCE
-            else config_alter.broker_operations
-        )
-        config_alter.check_operations(operations)
-        _apply(broker, call, resource, lambda current: edit(current, operations), request.validate_only)
+        else:
+            edit = (
+                config_alter.topic_operations
+                if resource.resource_type == TOPIC_RESOURCE
+                else config_alter.broker_operations
+            )
+            config_alter.check_operations(operations)
+            _apply(broker, call, resource, lambda current: edit(current, operations), request.validate_only)
+        if not request.validate_only:
+            changes.changed(call, _shown(resource), changes.changed_settings(resource.resource_type, operations))
 
     return _alter(INCREMENTAL_ALTER_CONFIGS.Response, request, apply)
+
+
+def _shown(resource: Any) -> str:
+    """Return a resource as the audit log shows it."""
+    return f"{_KINDS[resource.resource_type]} {resource.resource_name or '(default of all)'}"
 
 
 def _alter(make: Any, request: Any, apply: Callable[[Any], None]) -> Any:

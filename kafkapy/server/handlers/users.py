@@ -31,6 +31,7 @@ from kafkapy.security.sasl.scram import (
 from kafkapy.server.admission import NO_MESSAGE
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
+from kafkapy.server.changes import changed
 from kafkapy.server.checks import CLUSTER_DENIED, on_cluster
 
 if TYPE_CHECKING:
@@ -133,9 +134,17 @@ def alter(broker: Services, call: Call, request: Any) -> Any:
         if one.name not in failed:
             changes.setdefault(one.name, {})[SCRAM_TYPES[one.mechanism]] = None
     errors = wait_for_all([partial(broker.users.alter, name, change) for name, change in changes.items()])
+    for (name, change), problem in zip(changes.items(), errors, strict=True):
+        if problem is None:
+            changed(call, f"user {name}", [_shown(*one) for one in change.items()])
     results = [_altered(name, error) for name, error in failed.items()]
     results += [_altered(name, error) for name, error in zip(changes, errors, strict=True)]
     return ALTER_USER_SCRAM_CREDENTIALS.Response(results=results)
+
+
+def _shown(mechanism: str, credential: ScramCredential | None) -> str:
+    """Return the change of a credential as the audit log shows it: without keys."""
+    return f"{mechanism} deleted" if credential is None else f"{mechanism} set with {credential.iterations} iterations"
 
 
 def _altered(name: str, error: KafkaError | None) -> Any:
