@@ -63,6 +63,10 @@ class ConfigRegistry:
         """Return the settings of a user: SCRAM credentials and quotas. `name` is the user's name as in paths."""
         return self._read(paths.config(USERS, name))
 
+    def at(self, path: str) -> dict[str, str]:
+        """Return the settings in the node at this path, or {} if there are none or they cannot be read."""
+        return self._read(path)
+
     def set_topic(self, name: str, overrides: Mapping[str, str], done: Finished) -> None:
         """Replace the configuration overrides of a topic. `done` gets UNKNOWN_TOPIC_OR_PARTITION if the topic does not
         exist any more."""

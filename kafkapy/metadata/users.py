@@ -11,19 +11,18 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
 from urllib.parse import quote, unquote
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
-from kafkapy.metadata.configs import USERS, ConfigRegistry, as_kafka, encode_settings
-from kafkapy.metadata.tree import BadVersion, Create, NodeExists, NoNode, Operation, Set, Tree, TreeError
+from kafkapy.metadata.config_edits import ConfigEdit
+from kafkapy.metadata.configs import USERS, ConfigRegistry
+from kafkapy.metadata.tree import Create, NodeExists, NoNode, Tree
 from kafkapy.security.base64_text import encode64
 from kafkapy.security.sasl.scram import HASHES, ScramCredential, credential_from_text
 
 log = logging.getLogger("kafkapy.metadata.users")
 
-_ATTEMPTS = 20  # to change a node that others change at the same time
 _KEY_BYTES = 32
 
 Finished = Callable[["KafkaError | None"], None]
@@ -83,62 +82,15 @@ class UserRegistry:
 
         `done` gets RESOURCE_NOT_FOUND if a credential to be removed does not exist.
         """
-        _Alteration(self._tree, self._configs, path_name(user), changes, done).attempt(_ATTEMPTS)
 
+        def edit(settings: dict[str, str]) -> None:
+            for mechanism, credential in changes.items():
+                if credential is not None:
+                    settings[mechanism] = credential.as_text()
+                elif settings.pop(mechanism, None) is None:
+                    raise KafkaError(Errors.RESOURCE_NOT_FOUND, NO_SUCH_CREDENTIAL)
 
-class _Alteration:
-    """A change of one user's node: reads it, writes it if it has the same version, and otherwise begins again."""
-
-    def __init__(
-        self,
-        tree: Tree,
-        configs: ConfigRegistry,
-        entity: str,
-        changes: Mapping[str, ScramCredential | None],
-        done: Finished,
-    ) -> None:
-        self._tree = tree
-        self._configs = configs
-        self._entity = entity
-        self._path = paths.config(USERS, entity)
-        self._changes = changes
-        self._done = done
-
-    def attempt(self, left: int) -> None:
-        """Change the node, with `left` more attempts if another program changes it at the same time."""
-
-        def read(nodes: list[Any] | None, error: TreeError | None) -> None:
-            if nodes is None:
-                self._done(as_kafka(error))
-            else:
-                self._write(nodes[0], left)
-
-        # Not from memory: an old version would only fail, but a node of another program may not be in memory yet.
-        self._tree.read_through([self._path], read)
-
-    def _write(self, node: Any, left: int) -> None:
-        try:
-            whole = paths.from_json(node.data, self._path) if node is not None else {}
-            settings = dict(whole.get("config", {}))
-        except (ValueError, TypeError) as error:
-            self._done(KafkaError(Errors.UNKNOWN_SERVER_ERROR, f"the user cannot be changed: {error}"))
-            return
-        for mechanism, credential in self._changes.items():
-            if credential is not None:
-                settings[mechanism] = credential.as_text()
-            elif settings.pop(mechanism, None) is None:
-                self._done(KafkaError(Errors.RESOURCE_NOT_FOUND, NO_SUCH_CREDENTIAL))
-                return
-        data = encode_settings(settings)
-        change: Operation = Create(self._path, data) if node is None else Set(self._path, data, node.version)
-
-        def written(_: list[Any] | None, error: TreeError | None) -> None:
-            if isinstance(error, (BadVersion, NodeExists, NoNode)) and left > 1:
-                self.attempt(left - 1)
-            else:
-                self._done(as_kafka(error))
-
-        self._tree.submit([change, *self._configs.notify(USERS, self._entity)], written)
+        ConfigEdit(self._tree, self._configs, USERS, path_name(user), edit, done).start()
 
 
 NO_SUCH_CREDENTIAL = "Attempt to delete a user credential that does not exist"

@@ -27,15 +27,15 @@ class Connection:
     """The state of one connection.
 
     Handlers may use `id`, `name`, `peer`, `listener`, `outgoing`, `handler`, `principal`, `login`, `largest_frame`,
-    `session`, `rights`, `patient`, `on_close`, `failure` and `closed`. The other attributes are internal to this
-    package.
+    `session`, `rights`, `quota_client`, `muted_until`, `patient`, `on_close`, `failure` and `closed`. The other
+    attributes are internal to this package.
 
-    A handler may set seven of these attributes. `handler` handles the next frames, and `principal` is the user who
+    A handler may set eight of these attributes. `handler` handles the next frames, and `principal` is the user who
     sends them; both change when a client has authenticated. `largest_frame` is the largest size that the next frames
-    may have. `session` and `rights` hold any objects of the handler. If `patient` is True, the connection is served
-    after the others: only a few patient connections are served in each iteration of the processor's loop, because a
-    thousand of them may have work at the same time. `on_close` is a callback that runs once, on the processor, when the
-    connection is closed.
+    may have. `session`, `rights` and `quota_client` hold any objects of the handler. If `patient` is True, the
+    connection is served after the others: only a few patient connections are served in each iteration of the
+    processor's loop, because a thousand of them may have work at the same time. `on_close` is a callback that runs
+    once, on the processor, when the connection is closed.
     """
 
     __slots__ = (
@@ -70,6 +70,7 @@ class Connection:
         "principal",
         "processor",
         "queued",
+        "quota_client",
         "readable",
         "recv_into",
         "recv_into_long",
@@ -116,6 +117,7 @@ class Connection:
         self.muted_until = 0.0  # nothing is received before this monotonic time; 0: not muted. See Processor.mute
         self.session: Any = None
         self.rights: Any = None
+        self.quota_client: Any = None
         self.on_close: Callable[[], object] | None = None
         self.patient = False
         self.closed = False

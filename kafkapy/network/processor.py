@@ -119,6 +119,7 @@ class Processor:
         self.gathered: list[tuple[Connection, Any]] = []
         self._timers: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []  # a heap by time
         self._timer_numbers = itertools.count()  # the order of timers of the same time
+        self._muted: dict[int, Connection] = {}  # by id
         self._now = clock.monotonic()
         self._next_upkeep = 0.0
         self._next_trim = 0.0
@@ -245,6 +246,10 @@ class Processor:
     @property
     def authenticating(self) -> int:
         return len(self.logins)
+
+    @property
+    def muted(self) -> int:
+        return len(self._muted)
 
     @property
     def cold_reads(self) -> int:
@@ -469,6 +474,7 @@ class Processor:
             return
         conn.closed = True
         del self._connections[conn.fd]
+        self._muted.pop(conn.id, None)
         if conn.login is not None:
             self.logins.closed(conn)
         if conn.transport is not None:
@@ -500,13 +506,17 @@ class Processor:
 
     def mute(self, conn: Connection, until: float) -> None:
         """Receive nothing from the connection until the monotonic time `until`. Its replies are still sent."""
-        if until > conn.muted_until:
+        if until > conn.muted_until and not conn.closed:
             conn.muted_until = until
-            self.call_at(until, self._unmute, conn, until)
+            self._muted[conn.id] = conn
+            # By its id: the timer, which cannot be cancelled, must not keep a connection that is closed before.
+            self.call_at(until, self._unmute, conn.id, until)
 
-    def _unmute(self, conn: Connection, until: float) -> None:
-        if until == conn.muted_until and not conn.closed:  # otherwise it was muted again, for longer
+    def _unmute(self, id: int, until: float) -> None:
+        conn = self._muted.get(id)
+        if conn is not None and until == conn.muted_until:  # otherwise it was muted again, for longer
             conn.muted_until = 0.0
+            del self._muted[id]
             self.queue(conn)
 
     def call_at(self, when: float, fn: Callable[..., object], *args: Any) -> None:

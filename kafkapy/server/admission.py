@@ -1,7 +1,7 @@
 """The interfaces of an authorizer and of quotas, and the functions with which handlers ask the authorizer.
 
-`Services.authorizer` is None if everybody may do everything; the authorizers are in `kafkapy.server.authorization`. The
-broker has no quotas yet (`Services.quotas` is None).
+`Services.authorizer` is None if everybody may do everything; the authorizers are in `kafkapy.server.authorization`.
+`Services.quotas` is None as long as no quota is set.
 
 A request is authorized in one of two ways. If the request itself names the resources, the registration of its handler
 says how (`checks=`, see `kafkapy.server.checks`): the dispatcher asks the authorizer once for every request, also for
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.disk_pool import DiskPool
     from kafkapy.security.acls.bindings import Binding, Filter
     from kafkapy.server.call import Call
+    from kafkapy.server.quotas.client_quotas import Mutations
     from kafkapy.server.rights import Rights
     from kafkapy.server.services import Services
 
@@ -90,12 +91,43 @@ class Authorizer(Protocol):
 
 
 class Quotas(Protocol):
-    """The interface of the quotas, which count requests and throttle connections. It is called on a network thread, so
-    it must not block."""
+    """The interface of the quotas. Each method that begins with `respond` counts a request whose response is made now,
+    sets the call's `throttle_time_ms`, and mutes its connection for that time: nothing is read from it. They are called
+    on any thread, also on network threads, so they must not block. Implemented by `quotas.client_quotas.ClientQuotas`.
+    """
 
-    def throttle_time_ms(self, call: Call, quota: str, size: int) -> int:
-        """Count a request of `size` bytes against the quota of this name. Return for how many ms the connection must be
-        muted, which means that nothing is read from it; 0 for not at all."""
+    def may_exceed(self, call: Call, size: int) -> bool:
+        """Return False if Produce requests with `size` bytes will not be throttled for their bytes."""
+        ...
+
+    def respond(self, call: Call, *, exempt: bool = False) -> None:
+        """Count a request of any API but Produce and Fetch, or one that is exempt from throttling."""
+        ...
+
+    def respond_to_produce(self, call: Call) -> None:
+        """Count a Produce request."""
+        ...
+
+    def may_empty_fetch(self, call: Call, size: int) -> bool:
+        """Return False if a Fetch response with `size` bytes will be sent as it is."""
+        ...
+
+    def respond_to_fetch(self, call: Call, size: int) -> bool:
+        """Count a consumer's Fetch request, whose response has `size` bytes. Return False if an empty response must be
+        sent instead."""
+        ...
+
+    def count_fetch(self, call: Call, size: int) -> None:
+        """Count a consumer's Fetch request for which `may_empty_fetch` has returned False. It is not throttled."""
+        ...
+
+    def most_to_fetch(self, call: Call) -> float:
+        """Return the size of the largest Fetch response that does not exceed the quota if nothing else is fetched."""
+        ...
+
+    def mutations(self, call: Call, strict_since: int) -> Mutations:
+        """Return what counts the partitions that a request creates and deletes. It refuses them beyond the quota in
+        versions of the API from `strict_since` on."""
         ...
 
 

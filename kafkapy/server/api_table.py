@@ -146,7 +146,8 @@ class ApiTable:
         authorizes      in place of the function that is made from `checks`: `authorizes(broker, call)` returns the
                         actions to ask for. Not called without an authorizer.
         remembers       avoids to ask for what was allowed before; None: the authorizer is asked for each request.
-        quota           the quota that requests count against: "produce", "fetch", "controller_mutation" or "request".
+        quota           "exempt" for requests between brokers, whose time counts for no quota, and "produce" if requests
+                        that are joined must not exceed the quota of bytes together.
         """
         if not checks:
             raise ValueError(f"{api.name}: say what requests must be allowed to do, or NoCheck")

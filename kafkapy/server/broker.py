@@ -74,6 +74,7 @@ from kafkapy.server.metrics.slow_requests import SlowRequests
 from kafkapy.server.new_followers import NewFollowers
 from kafkapy.server.peers import Peers
 from kafkapy.server.producer_id_requests import ask_for_producer_ids
+from kafkapy.server.quotas.following import follow_quotas
 from kafkapy.server.services import Services
 from kafkapy.server.unadopted import why_kafka_07s
 
@@ -201,6 +202,7 @@ class BrokerServer:
         logs.compaction.configure(cleaner_settings(services.config))
         self._network = network = self._make_network()
         services.connection_rates = network.limits.rates
+        follow_quotas(services, tree)
         services.peers = Peers(services, network)
         services.cache.on_controller_replaced = services.peers.forget_controller
         ports = network.bind()  # before the logs are loaded, so that a port in use is reported at once

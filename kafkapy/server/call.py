@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,9 @@ from kafkapy.protocol.headers import response_frame
 if TYPE_CHECKING:
     from kafkapy.network.connection import Connection
     from kafkapy.runtime.disk_pool import DiskPool
-    from kafkapy.server.admission import Action
+    from kafkapy.server.admission import Action, Quotas
     from kafkapy.server.api_table import Served
+    from kafkapy.server.quotas.client_quotas import Mutations
 
 # Starts the work on a request; its argument is the callback for the response.
 Begin = Callable[[Callable[[Any], None]], object]
@@ -26,8 +28,9 @@ class Call:
     """One decoded request, with its connection and the fields of its header.
 
     `denied` has the actions that the principal is not allowed to do, out of those that the API's registration lists for
-    the request. The handler must answer the denied resources with an error. `throttle_time_ms` goes into the response.
-    A handler that encodes its response itself must include it.
+    the request. The handler must answer the denied resources with an error. `usage` is None if no quotas are set.
+    `throttle_time_ms` goes into the response. A handler that encodes its response itself must have the request counted
+    before, by a method of `usage.quotas`, and must include the throttle time.
     """
 
     __slots__ = (
@@ -39,6 +42,7 @@ class Call:
         "request",
         "served",
         "throttle_time_ms",
+        "usage",
         "version",
     )
 
@@ -60,6 +64,7 @@ class Call:
         self.denied: Collection[Action] = ()
         self.throttle_time_ms = 0
         self.pending: MeteredPending | None = None  # what the network has got already, if the handler runs on a pool
+        self.usage: Usage | None = None
 
     def is_denied(self, resource_type: str) -> bool:
         """Return True if any of the denied actions is on a resource of this type."""
@@ -72,6 +77,37 @@ class Call:
     def __str__(self) -> str:
         host, port = self.connection.peer[:2]
         return f"{self.served.api.name} v{self.version} #{self.correlation_id} of {self.client_id!r} at {host}:{port}"
+
+
+class Usage:
+    """What a request has used so far that counts for quotas: the bytes of its frame, and the time of its handler.
+
+    `joined` is the number of requests that the handler handles together; each counts its share of the time.
+    """
+
+    __slots__ = ("_began", "_seconds", "joined", "mutations", "quotas", "size")
+
+    def __init__(self, quotas: Quotas, size: int) -> None:
+        self.quotas = quotas
+        self.size = size
+        self.joined = 1
+        self.mutations: Mutations | None = None
+        self._began = 0.0
+        self._seconds: float | None = None
+
+    def begin(self, joined: int = 1) -> None:
+        """Measure the handler's time from now on."""
+        self.joined = joined
+        self._began = time.perf_counter()
+
+    def end(self) -> None:
+        """End the measurement, if the response is not made yet."""
+        self._seconds = time.perf_counter() - self._began
+
+    def seconds(self) -> float:
+        """Return the time that the handler has taken for the request."""
+        taken = self._seconds if self._seconds is not None else time.perf_counter() - self._began
+        return taken / self.joined
 
 
 class Later:
@@ -138,8 +174,10 @@ def as_reply(call: Call, answer: Any) -> Reply:
         return answer.pending
     if isinstance(answer, list) or answer is CLOSE or answer is NO_REPLY:
         return answer
-    if call.throttle_time_ms and hasattr(answer, "throttle_time_ms"):
-        answer.throttle_time_ms = call.throttle_time_ms
+    if call.usage is not None:
+        call.usage.quotas.respond(call)
+        if call.throttle_time_ms and hasattr(answer, "throttle_time_ms"):
+            answer.throttle_time_ms = call.throttle_time_ms
     return [response_frame(call.served.api, call.version, call.correlation_id, answer)]
 
 

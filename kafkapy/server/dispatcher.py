@@ -21,7 +21,7 @@ from kafkapy.record.file_region import FileRegion
 from kafkapy.runtime import collector
 from kafkapy.server import handlers
 from kafkapy.server.api_table import TABLE, Served
-from kafkapy.server.call import Call, Later, MeteredPending, as_reply
+from kafkapy.server.call import Call, Later, MeteredPending, Usage, as_reply
 from kafkapy.server.checks import NoCheck
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Dispatcher:
 
     def handle(self, connection: Connection, frames: list[memoryview]) -> list[Reply] | Word:
         """Return one reply per frame, in order. Stop early after a reply that closes the connection or is pending,
-        after a request that is throttled, or when the responses reach MAX_ANSWERED bytes.
+        after a request that exceeds a quota, or when the responses reach MAX_ANSWERED bytes.
 
         Return GATHERED if all frames are requests that are joined with those of the other connections that the network
         thread reads in this turn: `end_turn` then handles them.
@@ -69,7 +69,9 @@ class Dispatcher:
             return [self._handle_on(self._broker.authorizer.pool, connection, frames[0])]
         processor = connection.processor
         others = processor.together and sum(map(len, frames)) <= SMALL
-        admits = self._broker.authorizer is not None or self._broker.quotas is not None
+        quotas = self._broker.quotas
+        admits = quotas is not None or self._broker.authorizer is not None
+        together = 0  # bytes of `calls`
         since = self._meters.clock()
         replies: list[Reply] = []
         in_memory = 0
@@ -96,10 +98,14 @@ class Dispatcher:
                 if not self._handle_joined(calls, replies, since):
                     return replies
                 calls = []
-            if admits:  # not earlier: a frame that is not handled now is passed again, and would be counted twice
+            if admits:  # not earlier: a frame that is not handled now is passed again, and would be asked for twice
                 self._admit(call, len(frame))
-                if call.throttle_time_ms:
-                    deque(left, 0)  # skip the other frames: they are passed again when the mute is over
+            if quotas is not None:
+                together = len(frame) + (together if calls else 0)
+                if call.served.quota == "produce" and quotas.may_exceed(call, together):
+                    # Skip the other frames. They are passed again, when the mute is over if this request is throttled:
+                    # Kafka handles them one after the other, too.
+                    deque(left, 0)
             joins = call.served.joins
             if joins is not None:
                 if not calls:
@@ -108,7 +114,7 @@ class Dispatcher:
                 continue
             reply = self._handle(call, since)
             replies.append(reply)
-            if reply is CLOSE or isinstance(reply, Pending):
+            if reply is CLOSE or isinstance(reply, Pending) or (quotas is not None and connection.muted_until):
                 return replies
             in_memory += _bytes_in_memory(reply)
             if in_memory >= MAX_ANSWERED:
@@ -121,11 +127,7 @@ class Dispatcher:
         return replies
 
     def _admit(self, call: Call, size: int) -> None:
-        """Set the actions that the call is denied and its throttle time, and mute its connection for that time.
-
-        Nothing is read from a muted connection. As in Kafka, the response is sent at once and contains the throttle
-        time.
-        """
+        """Set the actions that the call is denied, and what counts its usage if quotas are set."""
         served, authorizer, quotas = call.served, self._broker.authorizer, self._broker.quotas
         if authorizer is not None and authorizer.pool is None and served.authorizes is not None:
             remembers = served.remembers
@@ -136,10 +138,7 @@ class Dispatcher:
                 call.denied = authorizer.denied(call, actions)
                 remembers.remember(self._broker, call, actions)
         if quotas is not None:
-            call.throttle_time_ms = quotas.throttle_time_ms(call, served.quota, size)
-            if call.throttle_time_ms:
-                processor = call.connection.processor
-                processor.mute(call.connection, processor.now + call.throttle_time_ms / 1000)
+            call.usage = Usage(quotas, size)
 
     def _handle_on(self, pool: DiskPool, connection: Connection, frame: memoryview) -> Reply:
         """Handle a request on a pool, because the authorizer may block, unless anybody may send it."""
@@ -178,19 +177,24 @@ class Dispatcher:
 
     def _handle_joined(self, calls: list[Call], replies: list[Reply], since: float) -> bool:
         """Handle joined calls of one connection, and append their replies to `replies`. Return False if the frames
-        after them must wait, because the last reply is pending or closes the connection."""
+        after them must wait, because the last reply is pending or closes the connection, or because the connection is
+        throttled."""
         replies += self._handle_lists([calls], len(calls), since)[0]
-        return replies[-1] is not CLOSE and not isinstance(replies[-1], Pending)
+        return replies[-1] is not CLOSE and not isinstance(replies[-1], Pending) and not calls[0].connection.muted_until
 
     def _handle_lists(self, lists: list[list[Call]], count: int, since: float) -> list[list[Reply]]:
         served = lists[0][0].served
         started = self._meters.clock()
+        if self._broker.quotas is not None:
+            _begin(lists, count)
         answers: list[list[Reply]]
         try:
             answers = served.handler(self._broker, lists)
         except Exception:
             log.exception("the requests of %d connections failed, the first is %s", len(lists), lists[0][0])
             answers = [[CLOSE] for _ in lists]
+        if self._broker.quotas is not None:
+            _end(lists)
         self._meters.count(served.api.name, count)
         if self._meters.timed:
             for calls, replies in zip(lists, answers, strict=True):
@@ -202,11 +206,15 @@ class Dispatcher:
 
     def _handle(self, call: Call, since: float) -> Reply:
         started = self._meters.clock()
-        served = call.served
+        served, usage = call.served, call.usage
         reply: Reply
         try:
+            if usage is not None:
+                usage.begin()
             if not served.pooled:
                 reply = as_reply(call, _answer(self._broker, call))
+                if usage is not None:
+                    usage.end()
             else:
                 later = Later(call)
                 # Decoded strings and numbers are copies, so the receive buffer can be reused while the pool works.
@@ -263,6 +271,21 @@ def _explained(error: ProtocolError, frame: memoryview) -> str:
     return f"{name} is a request of Kafka 0.7, whose clients need the listener of kafkapy.kafka07.properties"
 
 
+def _begin(lists: Sequence[Sequence[Call]], count: int) -> None:
+    """Measure the time of calls that are handled together."""
+    for calls in lists:
+        for call in calls:
+            if call.usage is not None:
+                call.usage.begin(count)
+
+
+def _end(lists: Sequence[Sequence[Call]]) -> None:
+    for calls in lists:
+        for call in calls:
+            if call.usage is not None:
+                call.usage.end()
+
+
 def _answer(broker: Services, call: Call) -> Any:
     answer = call.served.handler(broker, call, call.request)
     if isinstance(answer, Message):
@@ -273,6 +296,8 @@ def _answer(broker: Services, call: Call) -> Any:
 def _answer_later(broker: Services, call: Call, later: Later) -> None:
     is_large = isinstance(call.request, Undecoded)
     try:
+        if call.usage is not None:
+            call.usage.begin()
         with collector.paused() if is_large else nullcontext():
             if is_large:
                 frame, body = call.request
@@ -312,6 +337,8 @@ def _answer_pending(broker: Services, call: Call, pending: MeteredPending) -> No
     """Handle a request on a pool, and complete `pending`. A handler that answers later completes the same Pending."""
     reply: Reply = CLOSE
     try:
+        if call.usage is not None:
+            call.usage.begin()
         if call.served.joins is not None:
             ((reply,),) = call.served.handler(broker, [[call]])
         else:

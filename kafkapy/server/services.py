@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafkapy.metadata.configs import ConfigRegistry
     from kafkapy.metadata.consumer_offsets import ConsumerOffsets
     from kafkapy.metadata.producer_ids import ProducerIds
+    from kafkapy.metadata.quotas import QuotaRegistry
     from kafkapy.metadata.topics import TopicRegistry
     from kafkapy.metadata.users import UserRegistry
     from kafkapy.network.connection_rates import ConnectionRates
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from kafkapy.server.logins.listeners import SaslLogins
     from kafkapy.server.metrics.requests import RequestMeters
     from kafkapy.server.peers import Peers
+    from kafkapy.server.quotas.client_quotas import ClientQuotas
     from kafkapy.server.secured_listeners import SecuredListeners
 
 
@@ -52,6 +54,7 @@ class Services:
     authorizer: Authorizer | None = None
     broker_epoch: int = -1  # of the present registration, replaced when the broker registers again
     broker_id: int
+    client_quotas: ClientQuotas
     cluster_id: str
     clock: Clock
     cluster_pool: DiskPool
@@ -76,7 +79,8 @@ class Services:
     meters: RequestMeters
     peers: Peers
     producer_ids: ProducerIds
-    quotas: Quotas | None = None
+    quota_registry: QuotaRegistry
+    quotas: Quotas | None = None  # None: no quota is set; replaced when that changes
     read_pools: ReadPools
     replicas: ReplicaManager
     roles: Roles

@@ -49,7 +49,8 @@ def default_of(fact: dict[str, Any]) -> object:
         return NEW_DEFAULT
     if fact["type"].startswith("int"):
         return int(text or "0", 0)
-    return {"bool": text == "true", "uuid": ZERO_UUID, "string": text, "bytes": b""}[fact["type"]]
+    defaults = {"bool": text == "true", "float64": 0.0, "uuid": ZERO_UUID, "string": text, "bytes": b""}
+    return defaults[fact["type"]]
 
 
 def field_of(fact: dict[str, Any], outer: Versions, common: dict[str, Any]) -> Field:

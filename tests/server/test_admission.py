@@ -1,5 +1,4 @@
-"""Each request is authorized and throttled on its own, also when several are joined. Authorizer and quotas are
-stand-ins."""
+"""Each request is authorized on its own, also when several are joined. The authorizer is a stand-in."""
 
 from collections import Counter
 
@@ -8,9 +7,7 @@ import pytest
 from kafkapy.errors import Errors
 from kafkapy.protocol.apis import (
     ADD_PARTITIONS_TO_TXN,
-    CREATE_PARTITIONS,
     CREATE_TOPICS,
-    DELETE_TOPICS,
     FETCH,
     JOIN_GROUP,
     LIST_GROUPS,
@@ -95,21 +92,6 @@ class Denies:
         assert all(isinstance(action.name, str) for action in actions)
         (self.logged if logged else self.quiet).update(actions)
         return [one for one in actions if one in self.actions]
-
-
-class Throttles:
-    """Quotas that throttle every other connection."""
-
-    def __init__(self):
-        self.counted = []
-        self.throttled = []
-
-    def throttle_time_ms(self, call, quota, size):
-        self.counted.append((call.served.api.name, quota, size > 0))
-        if call.connection.id % 2:
-            return 0
-        self.throttled.append(call.connection.id)
-        return 7
 
 
 @pytest.fixture
@@ -482,67 +464,6 @@ def test_without_an_authorizer_nothing_is_prepared_for_one(server, wires, monkey
     for key in TABLE.versions():
         monkeypatch.setattr(TABLE.find(key), "authorizes", fail)
     assert wires[0].call(PRODUCE, VERSION, both_topics()).responses[1].partition_responses[0].error_code == Errors.NONE
-
-
-# --- quotas
-
-
-def test_a_throttle_time_is_in_every_response_and_mutes_the_connection(server, wires, monkeypatch):
-    joined = turns_of(PRODUCE, monkeypatch)
-    quotas, muted = Throttles(), []
-    (processor,) = server._network._processors
-    plain = processor.mute
-    monkeypatch.setattr(processor, "mute", lambda conn, until: (muted.append(conn.id), plain(conn, until)))
-    monkeypatch.setattr(server.services, "quotas", quotas)
-    make = CREATE_PARTITIONS.Request
-    for api, version, message, quota in (
-        (PRODUCE, VERSION, request("open", batch(b"a")), "produce"),
-        (FETCH, 12, fetch_of_partitions("open", [0]), "fetch"),
-        (METADATA, 12, METADATA.Request(topics=[]), "request"),
-        (CREATE_TOPICS, 7, creation("new"), "controller_mutation"),
-        (CREATE_PARTITIONS, 3, make(topics=[], timeout_ms=1000), "controller_mutation"),
-        (DELETE_TOPICS, 6, DELETE_TOPICS.Request(topics=[], timeout_ms=1000), "controller_mutation"),
-    ):
-        with held(server):
-            for wire in wires:
-                wire.send(api, version, message)
-        times = [wire.receive(api, version)[1].throttle_time_ms for wire in wires]
-        assert sorted(times) == [0] * (MANY // 2) + [7] * (MANY // 2)
-        assert sorted(muted) == sorted(quotas.throttled)
-        assert quotas.counted == [(api.name, quota, True)] * MANY
-        quotas.counted.clear()
-        quotas.throttled.clear()
-        muted.clear()
-    assert joined == [MANY]
-
-
-@pytest.mark.parametrize("api", [PRODUCE, METADATA])
-def test_requests_behind_a_throttled_one_of_the_same_turn_wait(server, wires, monkeypatch, api):
-    """Kafka handles one request at a time, too. Waiting requests are counted when they are handled, and not before."""
-
-    class Second:
-        def __init__(self):
-            self.counted = []
-
-        def throttle_time_ms(self, call, quota, size):
-            self.counted.append(call.correlation_id)
-            return 3_600_000 if len(self.counted) == 2 else 0
-
-    quotas, muted = Second(), []
-    (processor,) = server._network._processors
-    plain = processor.mute
-    monkeypatch.setattr(processor, "mute", lambda conn, until: (muted.append((conn, until)), plain(conn, until)))
-    monkeypatch.setattr(server.services, "quotas", quotas)
-    version, message = (VERSION, request("open", batch(b"a"))) if api is PRODUCE else (12, METADATA.Request(topics=[]))
-    with held(server):
-        sent = [wires[0].send(api, version, message) for _ in range(5)]
-    assert [wires[0].receive(api, version)[0] for _ in range(2)] == sent[:2]
-    assert wires[1].call(METADATA, 12, METADATA.Request(topics=[])).throttle_time_ms == 0
-    assert quotas.counted[:2] == sent[:2]
-    assert not set(quotas.counted) & set(sent[2:]) - {quotas.counted[2]}
-    ((connection, until),) = muted
-    processor.post(processor._unmute, connection, until)
-    assert [wires[0].receive(api, version)[0] for _ in range(3)] == sent[2:]
 
 
 # --- what is remembered

@@ -122,6 +122,11 @@ def of_listeners(config: BrokerConfig, name: str) -> dict[str, int]:
     return {listener.name: config.of_listener(listener.name, name) for listener in config.listeners}
 
 
+def mutation_windows(config: BrokerConfig) -> Windows:
+    """Return how the rates of created and deleted partitions are sampled."""
+    return Windows(config["controller.quota.window.num"], config["controller.quota.window.size.seconds"] * 1000)
+
+
 def quota_windows(config: BrokerConfig) -> Windows:
     """Return over what quotas of clients and rates of new connections are taken."""
     return Windows(config["quota.window.num"], config["quota.window.size.seconds"] * 1000)

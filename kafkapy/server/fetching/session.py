@@ -105,6 +105,17 @@ class FetchPartition:
             must = True
         return must
 
+    def is_news(self, read: Any) -> bool:
+        """Return the same as `news`, without storing anything as sent."""
+        return bool(
+            (read.records is not None and read.records.length > 0)
+            or read.diverging is not None
+            or read.preferred >= 0
+            or self.sent_high_watermark != read.high_watermark
+            or self.sent_log_start != read.log_start_offset
+            or read.error_code != Errors.NONE
+        )
+
     def has_nothing_to_send(self, read: Any, isolation: int | None) -> bool:
         """Return True if, after the result `read`, this partition has nothing to send until its log or the request
         changes."""

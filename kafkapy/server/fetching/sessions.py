@@ -124,6 +124,22 @@ class FetchContext:
                     session.due.discard(asked)
         return Errors.NONE, session.id, to_send
 
+    def would_send(self, reads: list[Any]) -> list[tuple[FetchPartition, Any]]:
+        """Return the results to send that `respond` would return, and change nothing."""
+        pairs = list(zip(self.partitions, reads, strict=True))
+        if self.session is None:
+            return pairs
+        with self.session.lock:
+            return [] if self.is_over else [(asked, read) for asked, read in pairs if asked.is_news(read)]
+
+    def leave_unanswered(self) -> tuple[int, int]:
+        """Return (error code, session id) for a response without results, because the consumer is throttled. All that
+        was read stays due for the session's next fetch. A full fetch opens no session."""
+        session = self.session
+        if session is None:
+            return Errors.NONE, NO_SESSION
+        return (Errors.INVALID_FETCH_SESSION_EPOCH if self.is_over else Errors.NONE), session.id
+
 
 class FetchSessionCache:
     """Holds at most `slots` fetch sessions (max.incremental.fetch.session.cache.slots), with at most `max_partitions`

@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkapy.errors import Errors, KafkaError
@@ -33,10 +34,13 @@ from kafkapy.server.config import describe as config_describe
 
 if TYPE_CHECKING:
     from kafkapy.metadata.topics import Topic
+    from kafkapy.server.quotas.client_quotas import Mutations
     from kafkapy.server.services import Services
 
 log = logging.getLogger("kafkapy.server.topics")
 
+# The versions since which topics are refused beyond the quota on changes of topics (KIP-599).
+STRICT_CREATE, STRICT_DELETE, STRICT_PARTITIONS = 6, 5, 3
 METADATA_TOPIC = "__cluster_metadata"  # KRaft's metadata topic; clients must not create a topic with this name
 DETAILS_SINCE = 5
 IDS_SINCE = 6
@@ -46,7 +50,6 @@ DISABLED_SINCE = 3
 @serves(
     CREATE_TOPICS,
     pooled=True,
-    quota="controller_mutation",
     checks=[
         Check(Right("CREATE", "TOPIC"), TOPIC_DENIED + " for the topic", unless=Right("CREATE", "CLUSTER")),
         Check(
@@ -61,7 +64,7 @@ def create_topics(broker: Services, call: Call, request: Any) -> Any:
     order."""
     make = CREATE_TOPICS.Response
     count = Counter(topic.name for topic in request.topics)
-    rights = _rights(broker, call, count.keys() - {METADATA_TOPIC})
+    rights, mutations = _rights(broker, call, count.keys() - {METADATA_TOPIC}), _mutations(call, STRICT_CREATE)
     results = []
     for topic in request.topics:  # a topic that is named twice gets two results, as in Kafka
         result = make.Topics(name=topic.name, error_message=None, configs=[])
@@ -71,7 +74,7 @@ def create_topics(broker: Services, call: Call, request: Any) -> Any:
             _check(topic.name, count, rights, result)
             if broker.stopping:  # the stop waits for the disk pool, so the remaining topics must not be created
                 raise KafkaError(Errors.NOT_CONTROLLER, "this broker is stopping")
-            _create(broker, call, topic, request.validate_only, result)
+            _create(broker, call, topic, request.validate_only, mutations, result)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
             result.num_partitions, result.replication_factor, result.configs = -1, -1, []
@@ -95,6 +98,15 @@ def _rights(broker: Services, call: Call, names: Collection[str]) -> _Rights:
     return _Rights(not_created, denied_names(broker, call, "DESCRIBE_CONFIGS", "TOPIC", names, logged=False))
 
 
+def _mutations(call: Call, strict_since: int) -> Mutations | None:
+    """Return what counts the partitions that the call creates and deletes, None if no quotas are set."""
+    usage = call.usage
+    if usage is None:
+        return None
+    usage.mutations = usage.quotas.mutations(call, strict_since)
+    return usage.mutations
+
+
 def _check(name: str, count: Counter[str], rights: _Rights, result: Any) -> None:
     """Raise KafkaError for a topic that is not created. As in Kafka, such a result also says that the topic's settings
     may not be seen; that of a creation that fails does not."""
@@ -108,19 +120,24 @@ def _check(name: str, count: Counter[str], rights: _Rights, result: Any) -> None
         raise KafkaError(Errors.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
 
 
-def _create(broker: Services, call: Call, topic: Any, validate_only: bool, result: Any) -> None:
+def _create(
+    broker: Services, call: Call, topic: Any, validate_only: bool, mutations: Mutations | None, result: Any
+) -> None:
     hidden, result.topic_config_error_code = result.topic_config_error_code != Errors.NONE, Errors.NONE
     empty = [config.name for config in topic.configs if config.value is None]
     if empty:
         raise KafkaError(Errors.INVALID_CONFIG, f"these settings have no value: {', '.join(empty)}")
-    created = broker.controller.create(
+    create = partial(
+        broker.controller.create,
         topic.name,
         partitions=topic.num_partitions,
         replication=topic.replication_factor,
         by_hand={one.partition_index: one.broker_ids for one in topic.assignments} or None,
         overrides={config.name: config.value for config in topic.configs},
-        validate_only=validate_only,
     )
+    if mutations is not None and not validate_only:  # as in Kafka, a topic that cannot be created does not count
+        mutations.record(len(create(validate_only=True).assignment))
+    created = create(validate_only=validate_only)
     result.topic_id = created.id
     if hidden:
         result.topic_config_error_code = Errors.TOPIC_AUTHORIZATION_FAILED
@@ -150,7 +167,6 @@ def _details(broker: Services, topic: Topic, overrides: dict[str, str], result: 
 @serves(
     DELETE_TOPICS,
     pooled=True,
-    quota="controller_mutation",
     checks=[
         Check(Right("DELETE", "TOPIC"), TOPIC_DENIED + " for the topic"),
         Check(
@@ -168,7 +184,7 @@ def delete_topics(broker: Services, call: Call, request: Any) -> Any:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
         asked = [(name, ZERO_ID) for name in request.topic_names]
-    rights = _delete_rights(broker, call, asked)
+    rights, mutations = _delete_rights(broker, call, asked), _mutations(call, STRICT_DELETE)
     responses = []
     for name, topic_id in asked:
         response = make.Responses(name=name, topic_id=topic_id)
@@ -177,7 +193,7 @@ def delete_topics(broker: Services, call: Call, request: Any) -> Any:
             if not broker.config.delete_topic_enable:
                 code = Errors.INVALID_REQUEST if call.version < DISABLED_SINCE else Errors.TOPIC_DELETION_DISABLED
                 raise KafkaError(code, "delete.topic.enable is false")
-            _delete(broker, response, rights)
+            _delete(broker, response, rights, mutations)
         except KafkaError as error:
             response.error_code, response.error_message = error.code, error.message
         responses.append(response)
@@ -199,7 +215,7 @@ def _delete_rights(broker: Services, call: Call, asked: list[tuple[str | None, b
     return _DeleteRights(*(denied_names(broker, call, right, "TOPIC", names) for right in ("DESCRIBE", "DELETE")))
 
 
-def _delete(broker: Services, response: Any, rights: _DeleteRights) -> None:
+def _delete(broker: Services, response: Any, rights: _DeleteRights, mutations: Mutations | None) -> None:
     if response.topic_id != ZERO_ID:
         if response.name is not None:
             raise KafkaError(Errors.INVALID_REQUEST, "a topic is named or given by its id, not both")
@@ -213,6 +229,9 @@ def _delete(broker: Services, response: Any, rights: _DeleteRights) -> None:
         raise KafkaError(Errors.INVALID_REQUEST, "neither a name nor an id")
     if response.name in rights.not_deleted:
         raise refusal(Errors.TOPIC_AUTHORIZATION_FAILED)
+    topic = broker.topics.get(response.name)
+    if mutations is not None and topic is not None:
+        mutations.record(len(topic.assignment))
     broker.controller.delete(response.name)
     broker.meters.forget(response.name)
 
@@ -220,7 +239,6 @@ def _delete(broker: Services, response: Any, rights: _DeleteRights) -> None:
 @serves(
     CREATE_PARTITIONS,
     pooled=True,
-    quota="controller_mutation",
     checks=[
         Check(
             Right("ALTER", "TOPIC"),
@@ -233,7 +251,7 @@ def create_partitions(broker: Services, call: Call, request: Any) -> Any:
     """Handle CreatePartitions on the disk pool: add partitions to topics. Return one result per topic name."""
     make = CREATE_PARTITIONS.Response
     count = Counter(topic.name for topic in request.topics)
-    denied = call.denied_names("TOPIC")
+    denied, mutations = call.denied_names("TOPIC"), _mutations(call, STRICT_PARTITIONS)
     results = {}
     for topic in request.topics:
         if topic.name in results:
@@ -246,7 +264,12 @@ def create_partitions(broker: Services, call: Call, request: Any) -> Any:
             if topic.name in denied:
                 raise KafkaError(Errors.TOPIC_AUTHORIZATION_FAILED, "The topic authorization is failed.")
             by_hand = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
-            broker.controller.add_partitions(topic.name, topic.count, by_hand, validate_only=request.validate_only)
+            add = partial(broker.controller.add_partitions, topic.name, topic.count, by_hand)
+            existing = broker.topics.get(topic.name)
+            if mutations is not None and existing is not None and not request.validate_only:
+                add(validate_only=True)
+                mutations.record(topic.count - len(existing.assignment))
+            add(validate_only=request.validate_only)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
     return make(results=list(results.values()))

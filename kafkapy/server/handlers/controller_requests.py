@@ -94,6 +94,7 @@ def is_late(broker: Services, call: Call) -> bool:
     LEADER_AND_ISR,
     pooled=pool,
     decoded_late=True,
+    quota="exempt",
     checks=on_cluster("CLUSTER_ACTION", CLUSTER_DENIED + ", and on each partition"),
 )
 def leader_and_isr(broker: Services, call: Call, request: Any) -> Any:
@@ -163,6 +164,7 @@ def _roles_response(call: Call, code: int, roles: list[PartitionRole], codes: di
     STOP_REPLICA,
     pooled=pool,
     decoded_late=True,
+    quota="exempt",
     checks=on_cluster("CLUSTER_ACTION", CLUSTER_DENIED + ", and on each partition"),
 )
 def stop_replica(broker: Services, call: Call, request: Any) -> Any:

@@ -16,7 +16,7 @@ import logging
 import time
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkapy._ext.hotpath import FetchRequest, decode_fetch_frame, encode_fetch_response
 from kafkapy.errors import Errors, KafkaError
@@ -57,6 +57,7 @@ KNOWS_STORAGE_ERROR = 6
 SESSIONS_SINCE = 7
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 10
+FLEXIBLE_SINCE = 12
 FROM_FOLLOWERS_SINCE = 11  # KIP-392
 NAMES_LEADER_SINCE = 16  # KIP-951
 # A network thread reads up to this many partitions. Fetches with more take milliseconds (with a million: ten seconds),
@@ -87,7 +88,6 @@ NO_RECORDS = b""  # never null: librdkafka takes a null for a malformed response
         ),
         Check(Right("CLUSTER_ACTION", "CLUSTER"), TOPIC_DENIED + " for all partitions", only="followers"),
     ],
-    quota="fetch",
 )
 def handle(broker: Services, call: Call, request: FetchRequest) -> Any:
     """Handle Fetch: return the response as a list of header bytes and file regions, or a Later if the fetch waits for
@@ -113,18 +113,26 @@ def _plan(broker: Services, call: Call, request: FetchRequest, context: FetchCon
     wanted = _wanted(broker, call, session, context.partitions)
     if broker.authorizer is not None:  # asked once: as in Kafka, a fetch that waits keeps the rights that it began with
         wanted = _readable(broker, call, request, wanted)
+    most = _max_bytes(broker, call, request)
     return FetchPlan(
         wanted,
         look=None if session is None else partial(_look_again, broker, call, context),
         has_news=None if session is None or follower is None else context.has_news,
-        min_bytes=min(request.min_bytes, request.max_bytes),
-        max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes),
+        min_bytes=min(request.min_bytes, most),
+        max_bytes=most,
         isolation=request.isolation_level,
         cut=request.api_version < FIRST_BATCH_WHOLE_SINCE,
         follower=follower,
         choose=_chooser(broker, call, request),
         throttle=None if follower is None or broker.throttles.leader.is_idle else broker.throttles.leader,
     )
+
+
+def _max_bytes(broker: Services, call: Call, request: FetchRequest) -> int:
+    most: int = min(request.max_bytes, broker.config.fetch_max_bytes)
+    if call.usage is not None and request.replica_id < 0:
+        most = int(min(most, call.usage.quotas.most_to_fetch(call)))
+    return most
 
 
 def _chooser(broker: Services, call: Call, request: FetchRequest) -> Callable[[Partition, int], int | None] | None:
@@ -414,12 +422,39 @@ def _rank(code: int) -> int:
 
 
 def _send(broker: Services, call: Call, context: FetchContext, reads: list[FetchRead]) -> Reply:
+    usage, is_follower = call.usage, call.request.replica_id >= 0
+    counted = usage is None or is_follower
+    if usage is not None and is_follower:
+        usage.quotas.respond(call, exempt=True)
+    elif usage is not None and usage.quotas.may_empty_fetch(call, _bound(reads)):
+        counted = True
+        if not usage.quotas.respond_to_fetch(call, _size(broker, call, context.would_send(reads))):
+            return _encoded(call, *context.leave_unanswered(), [], {})
     error_code, session_id, to_send = context.respond(reads, broker.clock.monotonic())
     if broker.authorizer is not None and any(read.error_code == _DENIED for _, read in to_send):
         to_send.sort(key=lambda sent: _rank(sent[1].error_code))
+    leaders: dict[int, Node] = {}
+    reply = _encoded(call, error_code, session_id, _topics(broker, call, to_send, leaders, sent=True), leaders)
+    if not counted:
+        assert usage is not None
+        usage.quotas.count_fetch(call, _counted_bytes(call, reply))
+    return reply
+
+
+def _topics(
+    broker: Services,
+    call: Call,
+    to_send: list[tuple[FetchPartition, FetchRead]],
+    leaders: dict[int, Node],
+    *,
+    sent: bool,
+) -> list[tuple[str, bytes, list[Any]]]:
+    """Return the results as `encode_fetch_response` takes them. Add the leaders of partitions that have another leader
+    to `leaders`, by id. If the results are `sent`, and not only looked at, add them to the metrics.
+    """
+    is_follower = call.request.replica_id >= 0
     topics: list[tuple[str, bytes, list[Any]]] = []
     name, topic_id = None, ZERO_ID
-    leaders: dict[int, Node] = {}
     for asked, read in to_send:
         if not topics or asked.topic != name or asked.topic_id != topic_id:
             name, topic_id = asked.topic, asked.topic_id
@@ -428,8 +463,9 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
         leader, aborted = None, read.aborted
         if code:
             if code in _NOT_READ:
-                aborted = ()
-            broker.meters.error("Fetch", code)
+                aborted = []
+            if sent:
+                broker.meters.error("Fetch", code)
             if call.version >= NAMES_LEADER_SINCE and code in WRONG_LEADER and name is not None:
                 leader, node = current_leader(broker, name, asked.index, call.connection.listener)
                 if node is not None:
@@ -439,9 +475,9 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
         records: FileRegion | Pieces | bytes = NO_RECORDS
         if read.records is not None:
             records = read.records
-            if name is None:
+            if name is None or not sent:
                 pass
-            elif call.request.replica_id < 0:
+            elif not is_follower:
                 broker.meters.bytes_out(name, read.records.length)
             else:
                 broker.meters.replication_bytes_out.add(read.records.length)
@@ -460,15 +496,55 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
                 None if read.diverging is None and leader is None else (read.diverging, leader),
             )
         )
-    return cast(
-        "Reply",
-        encode_fetch_response(
-            call.version,
-            call.correlation_id,
-            call.throttle_time_ms,
-            error_code,
-            session_id,
-            topics,
-            list(leaders.values()),
-        ),
+    return topics
+
+
+def _encoded(call: Call, error_code: int, session_id: int, topics: list[Any], leaders: dict[int, Node]) -> list[Any]:
+    return encode_fetch_response(
+        call.version,
+        call.correlation_id,
+        call.throttle_time_ms,
+        error_code,
+        session_id,
+        topics,
+        list(leaders.values()),
     )
+
+
+class _Length(NamedTuple):
+    """Stands for records of this length, where only the size of a response is needed."""
+
+    length: int
+
+
+def _bound(reads: list[FetchRead]) -> int:
+    """Return a number of bytes that the response with these results does not exceed."""
+    size = 100 + 400 * len(reads)  # a topic's name has at most 249 characters
+    for read in reads:
+        if read.records is not None:
+            size += read.records.length
+        if read.aborted:
+            size += 24 * len(read.aborted)
+    return size
+
+
+def _size(broker: Services, call: Call, to_send: list[tuple[FetchPartition, FetchRead]]) -> int:
+    """Return how many bytes of the quota a response with these results takes."""
+    topics = [
+        (
+            name,
+            topic_id,
+            [
+                (*part[:7], _Length(len(part[7]) if isinstance(part[7], bytes) else part[7].length), part[8])
+                for part in parts
+            ],
+        )
+        for name, topic_id, parts in _topics(broker, call, to_send, {}, sent=False)
+    ]
+    return _counted_bytes(call, _encoded(call, Errors.NONE, 0, topics, {}))
+
+
+def _counted_bytes(call: Call, frame: list[Any]) -> int:
+    """Return the size of a response as Kafka counts it (FetchResponse.sizeOf): the frame with its size, without the
+    header, which is longer by a byte since version 12."""
+    return int.from_bytes(frame[0][:4], "big") - (call.version >= FLEXIBLE_SINCE)

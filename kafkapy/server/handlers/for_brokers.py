@@ -27,7 +27,7 @@ def pool(broker: Services, request: Any) -> DiskPool:
     return broker.controller_pool
 
 
-@serves(ALTER_PARTITION, pooled=pool, checks=on_cluster("CLUSTER_ACTION"))
+@serves(ALTER_PARTITION, pooled=pool, quota="exempt", checks=on_cluster("CLUSTER_ACTION"))
 def alter_partition(broker: Services, call: Call, request: Any) -> Any:
     """Handle AlterPartition: return the new state of each partition, or an error."""
     if call.denied:
@@ -35,7 +35,7 @@ def alter_partition(broker: Services, call: Call, request: Any) -> Any:
     return for_brokers.alter_partition(broker, request, call.version)
 
 
-@serves(CONTROLLED_SHUTDOWN, pooled=pool, checks=on_cluster("CLUSTER_ACTION"))
+@serves(CONTROLLED_SHUTDOWN, pooled=pool, quota="exempt", checks=on_cluster("CLUSTER_ACTION"))
 def controlled_shutdown(broker: Services, call: Call, request: Any) -> Any:
     """Handle ControlledShutdown: return the partitions that the broker still leads."""
     if call.denied:

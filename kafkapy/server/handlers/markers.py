@@ -33,6 +33,7 @@ MOST_INLINE = 200
 
 @serves(
     WRITE_TXN_MARKERS,
+    quota="exempt",
     checks=[
         Check(
             Right("CLUSTER_ACTION", "CLUSTER"),

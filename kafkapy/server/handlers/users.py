@@ -110,7 +110,6 @@ def _result(name: str, code: int, message: str | None) -> Any:
 @serves(
     ALTER_USER_SCRAM_CREDENTIALS,
     pooled=True,
-    quota="controller_mutation",
     checks=on_cluster("ALTER", CLUSTER_DENIED + " for each user"),
 )
 def alter(broker: Services, call: Call, request: Any) -> Any:

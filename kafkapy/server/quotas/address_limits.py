@@ -1,0 +1,68 @@
+"""The quotas `connection_creation_rate` of IP addresses: how many connections a second each may open (KIP-612)."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+import threading
+from collections.abc import Callable, Mapping
+
+from kafkapy.metadata.quotas import CONNECTIONS, DEFAULT
+
+log = logging.getLogger("kafkapy.server.quotas")
+
+
+class AddressLimits:
+    """Resolves the entities of quotas to IP addresses, and passes all limits on whenever one of them changes.
+
+    `apply(default, limits)` gets the limit of all other addresses (None: no limit) and those of single ones.
+    `later(call)` calls `call()` on a thread that may block: a host name has to be looked up.
+    """
+
+    def __init__(
+        self,
+        apply: Callable[[int | None, Mapping[str, int]], object],
+        later: Callable[[Callable[[], object]], object],
+    ) -> None:
+        self._apply = apply
+        self._later = later
+        self._lock = threading.Lock()
+        self._default: int | None = None
+        self._limits: dict[str, int] = {}  # by the name of the entity
+        self._addresses: dict[str, list[str]] = {}  # of the names in `_limits`
+
+    def change(self, name: str, quotas: Mapping[str, float]) -> None:
+        """Apply the quotas of an address, a host name or DEFAULT; {} removes them."""
+        limit = int(quotas[CONNECTIONS]) if CONNECTIONS in quotas else None
+        with self._lock:
+            if name == DEFAULT:
+                self._default = limit
+            elif limit is None:
+                self._limits.pop(name, None)
+                self._addresses.pop(name, None)
+            else:
+                self._limits[name] = limit
+                if name not in self._addresses:
+                    try:
+                        self._addresses[name] = [str(ipaddress.ip_address(name))]
+                    except ValueError:
+                        self._later(lambda: self._resolve(name))
+            self._pass_on()
+
+    def _resolve(self, name: str) -> None:
+        try:
+            found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            log.error("the quota of %s is not applied, because the name has no address: %s", name, error)
+            return
+        with self._lock:
+            if name in self._limits:
+                self._addresses[name] = [str(address[0]) for *_, address in found]
+                self._pass_on()
+
+    def _pass_on(self) -> None:
+        by_address = {
+            address: limit for name, limit in self._limits.items() for address in self._addresses.get(name, ())
+        }
+        self._apply(self._default, by_address)

@@ -1,0 +1,252 @@
+"""The quotas of a broker's clients, and what the clients have used of them. Sources: ClientQuotaManager,
+ClientRequestQuotaManager, ControllerMutationQuotaManager, and KafkaApis for what is counted when.
+
+What a request has used is counted when its response is encoded. If that exceeds a quota, the response has the throttle
+time, and the connection is muted: nothing is read from it before that time is over. Its pending responses are sent. A
+timer of the network thread ends the mute, so no thread waits.
+
+- Produce counts the bytes of the request, after its records were appended.
+- Fetch counts the bytes of the response. If that exceeds a quota, an empty response is sent instead, and its bytes are
+  not counted.
+- All requests count the time of the handler on a thread, in percent of one thread's time. The throttle time is one
+  window at most. Requests between brokers are exempt, and so are Produce requests with acks=0.
+- CreateTopics, DeleteTopics and CreatePartitions count partitions: see `mutations`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.quotas import CONSUMER, MUTATION, PRODUCER, REQUEST, Entity
+from kafkapy.metadata.users import path_name
+from kafkapy.runtime.rates import UNLIMITED, Rate, Windows
+from kafkapy.server.quotas.buckets import STATISTICS, Bucket, Buckets
+from kafkapy.server.quotas.levels import Applied, Kind, Pair, applied, kind_of
+
+if TYPE_CHECKING:
+    from kafkapy.runtime.clock import Clock
+    from kafkapy.server.call import Call
+
+KEYS: Final = (PRODUCER, CONSUMER, REQUEST, MUTATION)
+EXEMPT: Final = "exempt"
+
+
+class _Kind:
+    """One of the four kinds of quotas: its limits by entity, and what was used of them."""
+
+    def __init__(self, windows: Windows, on_removed: partial[None], *, of_tokens: bool = False) -> None:
+        self.windows = windows
+        self.limits: dict[Pair, float] = {}
+        self.kinds: set[Kind] = set()
+        self.buckets = Buckets(lambda shares: Bucket(shares, windows, of_tokens=of_tokens), on_removed)
+
+
+class _Client:
+    """The buckets of a connection's client, None for quotas that are not set for anybody."""
+
+    __slots__ = ("consumer", "generation", "id", "mutation", "producer", "request")
+
+    def __init__(self, client_id: str, generation: int, buckets: list[Bucket | None]) -> None:
+        self.id = client_id
+        self.generation = generation
+        self.producer, self.consumer, self.request, self.mutation = buckets
+
+
+class ClientQuotas:
+    """The quotas of users and client ids. Any thread may call the methods.
+
+    A connection remembers its client's buckets under one generation number, so that counting looks nothing up.
+    """
+
+    def __init__(self, clock: Clock, windows: Windows, mutation_windows: Windows) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._generation = 0  # is another after each change of the limits, and when buckets were removed
+        self._longest_ms = windows.ms
+        renew = partial(self._renew)
+        self._kinds = {key: _Kind(windows, renew) for key in (PRODUCER, CONSUMER, REQUEST)}
+        self._kinds[MUTATION] = _Kind(mutation_windows, renew, of_tokens=True)
+        self._exempt = Rate(STATISTICS)
+
+    # --- the limits
+
+    @property
+    def are_set(self) -> bool:
+        """Return True if any quota is set."""
+        return any(kind.limits for kind in self._kinds.values())
+
+    def change(self, entity: Entity, quotas: Mapping[str, float]) -> None:
+        """Apply the quotas of an entity, {} for none, from the next request on."""
+        pair = entity.user, entity.client_id
+        with self._lock:
+            for key, kind in self._kinds.items():
+                kind.kinds.add(kind_of(pair))
+                if key in quotas:
+                    kind.limits[pair] = quotas[key]
+                else:
+                    kind.limits.pop(pair, None)
+            self._renew()
+
+    def _renew(self) -> None:
+        self._generation += 1
+
+    def applied(self, key: str, user: str, client_id: str) -> Applied:
+        """Return the quota of this name that applies to a client of this user."""
+        kind = self._kinds[key]
+        with self._lock:
+            return applied(kind.limits, path_name(user), path_name(client_id), kind.kinds)
+
+    # --- what is counted
+
+    def may_exceed(self, call: Call, size: int) -> bool:
+        bucket = self._client(call).producer
+        return bucket is not None and bucket.may_exceed(size)
+
+    def respond(self, call: Call, *, exempt: bool = False) -> None:
+        self._throttle(call, 0, None, exempt=exempt or (call.served.quota == EXEMPT and not call.denied))
+
+    def respond_to_produce(self, call: Call) -> None:
+        assert call.usage is not None
+        bucket = self._client(call).producer
+        ms = bucket.record(call.usage.size, self._now()) if bucket is not None else 0
+        self._throttle(call, ms, bucket, exempt=not call.request.acks)
+
+    def may_empty_fetch(self, call: Call, size: int) -> bool:
+        client = self._client(call)
+        if client.consumer is not None and client.consumer.may_exceed(size):
+            return True
+        assert call.usage is not None
+        return client.request is not None and client.request.may_exceed(call.usage.seconds() * 100)
+
+    def count_fetch(self, call: Call, size: int) -> None:
+        bucket = self._client(call).consumer
+        if bucket is not None:
+            bucket.add(size, self._now())
+        request = self._client(call).request
+        if request is not None:
+            assert call.usage is not None
+            request.add(call.usage.seconds() * 100, self._now())
+
+    def respond_to_fetch(self, call: Call, size: int) -> bool:
+        bucket = self._client(call).consumer
+        now = self._now()
+        ms = bucket.record(size, now) if bucket is not None else 0
+        self._throttle(call, ms, bucket)
+        if call.throttle_time_ms and bucket is not None:
+            bucket.add(-size, now)
+        return not call.throttle_time_ms
+
+    def most_to_fetch(self, call: Call) -> float:
+        bucket = self._client(call).consumer
+        if bucket is None or bucket.limit >= UNLIMITED:
+            return UNLIMITED
+        windows = self._kinds[CONSUMER].windows
+        return bucket.limit * (windows.number - 1) * (windows.ms / 1000)
+
+    def mutations(self, call: Call, strict_since: int) -> Mutations:
+        return Mutations(self._client(call).mutation, self._clock, strict=call.version >= strict_since)
+
+    def _throttle(self, call: Call, ms: int, bucket: Bucket | None, *, exempt: bool = False) -> None:
+        """Count the time of a request. Mute its connection for as long as the quotas that it exceeds demand; `ms` is
+        that for the quota of `bucket`."""
+        usage, client = call.usage, self._client(call)
+        assert usage is not None
+        now = self._now()
+        if client.request is not None:
+            percent = usage.seconds() * 100
+            if exempt:
+                with self._lock:
+                    self._exempt.record(percent, now)
+            else:
+                time_ms = min(client.request.record(percent, now), self._longest_ms)
+                if time_ms >= ms and time_ms:
+                    ms, bucket = time_ms, client.request
+        if usage.mutations is not None and usage.mutations.throttle_ms(now) > ms:
+            ms, bucket = usage.mutations.throttle_ms(now), client.mutation
+        call.throttle_time_ms = ms
+        if ms and bucket is not None:
+            bucket.throttled(ms, now)
+            connection = call.connection
+            connection.processor.call(connection.processor.mute, connection, self._clock.monotonic() + ms / 1000)
+
+    # --- buckets
+
+    def _now(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+    def _client(self, call: Call) -> _Client:
+        known: _Client | None = call.connection.quota_client
+        if known is None or known.generation != self._generation or known.id != call.client_id:
+            known = call.connection.quota_client = self._look_up(call.connection.principal, call.client_id)
+        return known
+
+    def _look_up(self, principal: str, client_id: str) -> _Client:
+        user, client = path_name(principal.partition(":")[2]), path_name(client_id)
+        now = self._now()
+        with self._lock:
+            buckets = [self._bucket(kind, user, client, now) for kind in self._kinds.values()]
+            return _Client(client_id, self._generation, buckets)
+
+    def _bucket(self, kind: _Kind, user: str, client_id: str, now: int) -> Bucket | None:
+        if not kind.limits:
+            return None
+        found = applied(kind.limits, user, client_id, kind.kinds)
+        bucket = kind.buckets.get(found.shares, now)
+        bucket.limit = UNLIMITED if found.limit is None else found.limit
+        return bucket
+
+    def expire(self) -> None:
+        """Forget what clients have used that sent nothing for an hour."""
+        now = self._now()
+        with self._lock:
+            for kind in self._kinds.values():
+                kind.buckets.expire(now)
+
+    # --- what is shown
+
+    def used(self, key: str, shares: Pair) -> float:
+        """Return the present rate of those who share a quota; for controller_mutation_rate the tokens that are left."""
+        with self._lock:
+            bucket = self._kinds[key].buckets.find(shares)
+        return 0.0 if bucket is None else bucket.used(self._now())
+
+    def buckets(self, key: str) -> Iterator[Bucket]:
+        with self._lock:
+            return iter(self._kinds[key].buckets)
+
+    def exempt_percent(self) -> float:
+        """Return the time of requests that are exempt, in percent of one thread's time."""
+        with self._lock:
+            return self._exempt.measure(self._now())
+
+
+class Mutations:
+    """The partitions that one request creates and deletes, against the quota of its client (None: there is no quota).
+
+    Source: StrictControllerMutationQuota and PermissiveControllerMutationQuota.
+    """
+
+    def __init__(self, bucket: Bucket | None, clock: Clock, *, strict: bool) -> None:
+        self._bucket = bucket
+        self._clock = clock
+        self._strict = strict
+        self._until_ms = 0
+
+    def record(self, partitions: int) -> None:
+        """Count partitions. Raise KafkaError THROTTLING_QUOTA_EXCEEDED if they must not be created or deleted now."""
+        if self._bucket is None:
+            return
+        now = int(self._clock.monotonic() * 1000)
+        taken, ms = self._bucket.take(partitions, now, strict=self._strict)
+        if ms:
+            self._until_ms = now + ms
+        if not taken:
+            raise KafkaError(Errors.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+
+    def throttle_ms(self, now: int) -> int:
+        """Return for how long the connection is throttled from `now` on."""
+        return max(0, self._until_ms - now)
