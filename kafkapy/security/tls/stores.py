@@ -6,9 +6,9 @@ under that name since Java 9. Which settings exclude each other is as in Kafka's
 
 import os
 import shlex
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from kafkapy.security.tls import der, pem, pkcs12
@@ -203,7 +203,9 @@ def _ordered(leaf: bytes, others: list[bytes]) -> list[bytes]:
 
 def _read(setting: str, path: str) -> bytes:
     try:
-        with Path(path).open("rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise StoreError(setting, f"{path} is a pipe or a device: use a file, or a link to one")
             data = file.read(_MAX_FILE + 1)
     except OSError as error:
         raise StoreError(setting, f"{path} cannot be read: {error.strerror}") from None
@@ -212,6 +214,11 @@ def _read(setting: str, path: str) -> bytes:
     if len(data) > _MAX_FILE:
         raise StoreError(setting, f"{path} is larger than {_MAX_FILE >> 20} MiB: it is no key or trust store")
     return data
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file as `open` does, but do not wait for a writer if it is a named pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _check_pkcs12(setting: str, path: str, data: bytes, kind: str) -> None:

@@ -212,6 +212,27 @@ def test_files_that_are_no_stores(pki: Pki, tmp_path: Path) -> None:
     refused({"ssl.keystore.location": "/nowhere/store"}, "ssl.keystore.location", "/nowhere/store", "No such file")
 
 
+@pytest.mark.parametrize("setting", ["ssl.keystore.location", "ssl.truststore.location"])
+def test_a_pipe_or_a_device_is_refused_at_once(pki: Pki, tmp_path: Path, setting: str) -> None:
+    """A named pipe that nobody writes to would be waited for."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    link = tmp_path / "link"
+    link.symlink_to(pipe)
+    for path in (pipe, link, Path("/dev/zero")):
+        with pytest.raises(StoreError, match=f"{path} is a pipe or a device: use a file, or a link to one"):
+            server_context({**pki.server.settings(tmp_path), setting: str(path)})
+
+
+def test_a_store_behind_links_as_kubernetes_makes_them(pki: Pki, tmp_path: Path) -> None:
+    data = tmp_path / "..2026_11_27_00_00_00.1"
+    data.mkdir()
+    (data / "keystore.pem").write_text(pki.server.pem())
+    (tmp_path / "..data").symlink_to(data.name)
+    (tmp_path / "keystore.pem").symlink_to("..data/keystore.pem")
+    server_context({"ssl.keystore.location": str(tmp_path / "keystore.pem")})
+
+
 def test_settings_that_exclude_each_other(pki: Pki, tmp_path: Path) -> None:
     file = pki.server.settings(tmp_path, trusted=[pki.authority])
     inline = {"ssl.keystore.key": pki.server.key_pem(), "ssl.keystore.certificate.chain": pki.server.chain}
