@@ -16,6 +16,7 @@ import ssl
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from kafkapy._ext.syscalls import recv_into, recv_into_long, sendmsg
@@ -32,6 +33,12 @@ log = logging.getLogger(__name__)
 RECORD = 16 << 10  # the most data that a record has
 HEADER = 5  # bytes before a record: its type, its version and its length
 MOST_OVERHEAD = 2048  # bytes that a record may have beyond its data (RFC 5246, 6.2.3)
+_HANDSHAKE, _CLIENT_HELLO = 22, 1  # types of a record and of a message in it
+# The largest ClientHello. OpenSSL reserves memory for as much as a peer announces, up to 128 KiB. Those of real clients
+# have 200 bytes to 2 KiB, and with a session ticket that has their certificates some more.
+MOST_CLIENT_HELLO = 16 << 10
+RANDOM = slice(11, 43)  # of the client or the server, in the record with its hello
+_RETRY_REQUEST = sha256(b"HelloRetryRequest").digest()  # the random bytes of one (RFC 8446, 4.1.3)
 TURN = 128 << 10  # bytes that are encrypted, and then sent, at a time
 # Shorter parts of a reply are joined into one record. Measured: a record by itself costs about as much as to copy and
 # encrypt 4 KiB.
@@ -56,8 +63,8 @@ class TlsFailed(ConnectionError):
     """Raised when a connection has to be closed because of its peer's TLS records. The reason was logged."""
 
 
-class _Bad(Exception):
-    """Raised for bytes that are no TLS records. The text is the reason."""
+class BadRecords(Exception):
+    """Raised for bytes that are no TLS records, and for records that are not accepted. The text is the reason."""
 
 
 class _Shared(threading.local):
@@ -119,6 +126,7 @@ class TlsTransport:
         "_ended",
         "_fed",
         "_handshake_records",
+        "_hello_expected",
         "_holds",
         "_in_turn",
         "_incoming",
@@ -164,6 +172,7 @@ class TlsTransport:
         self._waits_for_first_step = not tls.server_side
         self._outcome: str | Exception | None = None  # of the last step; the text is the client's principal
         self._handshake_records = 0
+        self._hello_expected = tls.server_side  # the next handshake record begins with a ClientHello
         # Receiving. `_rest` has received bytes that OpenSSL has not got yet.
         self._rest: bytes | memoryview = b""
         self._is_drained = False  # in this call of `recv_into`, the socket had no more bytes
@@ -207,7 +216,7 @@ class TlsTransport:
                     break
                 elif self._ended or not self._feed(fd, end - position):
                     break
-        except (ssl.SSLError, _Bad) as error:
+        except (ssl.SSLError, BadRecords) as error:
             self._fail(error)
         finally:
             self._keep_rest()
@@ -288,7 +297,7 @@ class TlsTransport:
     def _decrypt(self, buffer: memoryview, position: int, end: int) -> int:
         """Decrypt what OpenSSL holds into buffer[position:end], as far as there is room. Return the position after it.
 
-        Raises _Bad if the peer sends too many records without data.
+        Raises BadRecords if the peer sends too many records without data.
         """
         read, incoming = self._read, self._incoming
         try:
@@ -323,16 +332,18 @@ class TlsTransport:
         self._empty = max(0, self._empty + self._fed - 2 * self._used)
         self._fed = self._used = 0
         if self._empty > MOST_EMPTY_RECORDS:
-            raise _Bad("it sent too many records without data, such as key updates")
+            raise BadRecords("it sent too many records without data, such as key updates")
 
     def _feed(self, fd: int, room: int) -> bool:
         """Pass the next whole records, about RECORD bytes, to OpenSSL. Return False if there are none.
 
-        Then the socket is empty, or the stream has ended (`_ended`). Raises _Bad for bytes that are no records.
+        Then the socket is empty, or the stream has ended (`_ended`). Raises BadRecords for bytes that are no records.
         """
         while True:
             size, count = _whole_records(self._rest)
             if count:
+                if not self._is_open and self._tls.server_side:
+                    size, count = self._up_to_handshake_record(self._rest[:size])
                 self._incoming.write(self._rest[:size])
                 self._rest = self._rest[size:]
                 self._fed += count
@@ -363,15 +374,23 @@ class TlsTransport:
 
     def _send_own(self) -> None:
         """Send what OpenSSL itself has to say: its part of the handshake, alerts, answers to key updates."""
-        if self._outgoing.pending:
-            self._unsent.append(self._outgoing.read())
+        records = self._own_records()
+        if records:
+            self._unsent.append(records)
             self.write()
 
+    def _own_records(self) -> bytes:
+        """Return what OpenSSL itself has to say."""
+        if not self._outgoing.pending:
+            return b""
+        records = self._outgoing.read()
+        if records[RANDOM] == _RETRY_REQUEST:
+            self._hello_expected = True
+        return records
+
     def _fail(self, error: Exception) -> None:
-        """Send the alert that says what is wrong, log it, and raise TlsFailed, which closes the connection."""
+        """Log what is wrong, send the alert that says it, and raise TlsFailed, which closes the connection."""
         self._is_open = False  # there will be no close_notify
-        with suppress(OSError):
-            self._send_own()
         reason = _reason(error)
         conn = self._conn
         if conn.login is not None:
@@ -381,6 +400,8 @@ class TlsTransport:
             log.debug("TLS failed: %s", reason, extra=conn.who)
         else:
             conn.processor.logins.counts.warn(conn, "closed a TLS connection", reason)
+        with suppress(OSError):
+            self._send_own()
         raise TlsFailed(reason) from error
 
     # --- the handshake
@@ -406,8 +427,8 @@ class TlsTransport:
             is_fed = self._feed(fd, RECORD)
             self._handshake_records, self._fed = self._handshake_records + self._fed, 0
             if self._handshake_records > MOST_HANDSHAKE_RECORDS:
-                raise _Bad(f"its handshake has more than {MOST_HANDSHAKE_RECORDS} records")
-        except _Bad as error:
+                raise BadRecords(f"its handshake has more than {MOST_HANDSHAKE_RECORDS} records")
+        except BadRecords as error:
             self._fail(error)
         finally:
             self._keep_rest()
@@ -416,6 +437,32 @@ class TlsTransport:
         elif self._ended and self._conn.outgoing:
             self._conn.failure = "TLS: the connection was closed during the handshake"
         return False
+
+    def _up_to_handshake_record(self, records: bytes | memoryview) -> tuple[int, int]:
+        """Return the size and number of the first of `records` up to a handshake record that is not encrypted.
+
+        OpenSSL gets only one of those at a time, because it may answer with a HelloRetryRequest: then there is a second
+        ClientHello to check. Raises BadRecords if the handshake record has to begin with a ClientHello of a sane size,
+        and does not.
+        """
+        position = count = 0
+        while position < len(records):
+            end = position + HEADER + (records[position + 3] << 8 | records[position + 4])
+            count += 1
+            if records[position] == _HANDSHAKE:
+                if self._hello_expected:
+                    self._hello_expected = False
+                    self._check_hello(bytes(records[position:end]))
+                return end, count
+            position = end
+        return position, count
+
+    def _check_hello(self, record: bytes) -> None:
+        if len(record) < HEADER + 4 or record[HEADER] != _CLIENT_HELLO:
+            raise BadRecords("its handshake does not begin with a ClientHello")
+        size = int.from_bytes(record[HEADER + 1 : HEADER + 4], "big")
+        if size > MOST_CLIENT_HELLO:
+            raise BadRecords(f"its ClientHello has {size} bytes, more than {MOST_CLIENT_HELLO}")
 
     def _begin_step(self) -> None:
         self._is_stepping = True
@@ -458,7 +505,7 @@ class TlsTransport:
 def _whole_records(data: bytes | memoryview) -> tuple[int, int]:
     """Return the size and number of the first whole records in `data`: one, or as many as have RECORD bytes together.
 
-    Raises _Bad if `data` does not begin with TLS records.
+    Raises BadRecords if `data` does not begin with TLS records.
     """
     position = count = 0
     size = len(data)
@@ -471,7 +518,7 @@ def _whole_records(data: bytes | memoryview) -> tuple[int, int]:
             _check_type(data, position)
         length = data[position + 3] << 8 | data[position + 4]
         if length > RECORD + MOST_OVERHEAD:
-            raise _Bad(f"it sent a record of {length} bytes, more than TLS allows")
+            raise BadRecords(f"it sent a record of {length} bytes, more than TLS allows")
         end = position + HEADER + length
         if end > size or (count and end > RECORD):
             break
@@ -481,7 +528,7 @@ def _whole_records(data: bytes | memoryview) -> tuple[int, int]:
 
 
 def _check_type(data: bytes | memoryview, position: int) -> None:
-    """Raise _Bad, with a guess at what the peer speaks, if no record begins at `position`."""
+    """Raise BadRecords, with a guess at what the peer speaks, if no record begins at `position`."""
     if 20 <= data[position] <= 24 and (len(data) < position + 2 or data[position + 1] == 3):
         return
     begin = bytes(data[position : position + 8])
@@ -491,7 +538,7 @@ def _check_type(data: bytes | memoryview, position: int) -> None:
         guess = "an HTTP request"
     else:
         guess = f"bytes that are not TLS: {begin.hex(' ')}"
-    raise _Bad(f"it sent {guess}")
+    raise BadRecords(f"it sent {guess}")
 
 
 _REASONS = {

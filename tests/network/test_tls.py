@@ -105,7 +105,9 @@ def failures(running: Running) -> float:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("cold", [False, True], ids=["in memory", "cold"])
-@pytest.mark.parametrize(("size", "room"), [(10, 4096), (5000, 4096), (50_000, 4096), (1_000_000, 200_000)])
+@pytest.mark.parametrize(
+    ("size", "room"), [(10, 4096), (5000, 4096), (50_000, 4096), (50_000, 200_000), (1_000_000, 200_000)]
+)
 def test_every_part_of_a_reply_is_encrypted(
     serve_tls: ServeTls,
     region_of: Callable[..., FileRegion],
@@ -225,7 +227,7 @@ def test_a_client_that_does_not_read_delays_no_other_client(serve_tls: ServeTls)
     running = serve_tls(Large(), socket_send_buffer_bytes=4096)
     slow, other = connect(running, receive_buffer=4096), connect(running)
     slow.send(b"large", b"after it")
-    until(lambda: any(transport.wants_write for transport in running.transports))  # type: ignore[attr-defined]
+    until(lambda: any(one.wants_write or one._conn.outbox.parts for one in running.transports))  # type: ignore[attr-defined]
     assert other.is_open()
     assert slow.frames(2) == [b"large" * 2_000_000, b"after it"]
 
@@ -453,11 +455,68 @@ def test_many_records_of_a_handshake_end_it(serve_tls: ServeTls, caplog: pytest.
     client = record_client(running)
     hello = client.hello()[5:]
     with suppress(ConnectionError):
-        for at in range(len(hello)):
+        client.sock.sendall(b"\x16\3\1\0\4" + hello[:4])
+        for at in range(4, len(hello)):
             client.sock.sendall(b"\x16\3\1\0\1" + hello[at : at + 1])
     until(lambda: failures(running) == 1)
     until(lambda: running.server.connections == 0)
     assert lines(caplog) == ["authentication failed: its handshake has more than 64 records"]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (b"\1\1\xff\xff", "its ClientHello has 131071 bytes, more than 16384"),
+        (b"\1\0\x40\1", "its ClientHello has 16385 bytes, more than 16384"),
+        (b"\1\0", "its handshake does not begin with a ClientHello"),
+        (b"\x0b\0\0\4", "its handshake does not begin with a ClientHello"),
+    ],
+)
+def test_a_hello_for_which_much_memory_would_be_reserved_is_refused(
+    serve_tls: ServeTls, caplog: pytest.LogCaptureFixture, message: bytes, reason: str
+) -> None:
+    running = serve_tls()
+    client = record_client(running)
+    client.sock.sendall(b"\x16\3\1" + struct.pack(">H", len(message)) + message)
+    assert client.is_closed()
+    assert lines(caplog) == [f"authentication failed: {reason}"]
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["after the answer", "in one receive with the first"])
+def test_a_second_hello_for_which_much_memory_would_be_reserved_is_refused(
+    serve_tls: ServeTls, caplog: pytest.LogCaptureFixture, waits: bool
+) -> None:
+    """After a HelloRetryRequest: the server wants a group for which the first hello has no key."""
+    context = server_context()
+    context.set_ecdh_curve("secp521r1")
+    running = serve_tls(context=context)
+    client = record_client(running)
+    first = client.hello()
+    client.sock.sendall(first)
+    second = client.next_records()
+    assert second[:1] == b"\x14"  # change_cipher_spec comes before it
+    at = second.index(b"\x16\3\3") + 6
+    length = int.from_bytes(second[at + 1 : at + 3], "big")
+    second = second[:at] + b"\1" + second[at + 1 :]
+    if not waits:
+        client.close()
+        client = record_client(running)
+        parts = [b"\x16\3\1" + struct.pack(">H", len(part)) + part for part in (first[5:100], first[100:])]
+        second = b"".join(parts) + second
+        until(lambda: failures(running) == 1)
+        caplog.clear()
+    client.sock.sendall(second)
+    assert client.is_closed()
+    assert lines(caplog) == [f"authentication failed: its ClientHello has {65536 + length} bytes, more than 16384"]
+
+
+def test_a_handshake_with_a_second_hello(serve_tls: ServeTls) -> None:
+    context = server_context()
+    context.set_ecdh_curve("secp521r1")
+    client = record_client(serve_tls(context=context))
+    client.shake_hands()
+    client.send(b"hello")
+    assert client.frame() == b"hello"
 
 
 @pytest.mark.parametrize("sent", [0, 1, 100, None], ids=["nothing", "a byte", "half a hello", "a hello"])
