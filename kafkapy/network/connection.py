@@ -155,6 +155,10 @@ class Connection:
         self.recv_into = self.recv_into_long = transport.recv_into
         self.sender = sender
 
+    def send_directly(self) -> None:
+        """Send replies as on a plain connection, although there is a transport: the kernel encrypts them."""
+        self.sender = self.processor.sender
+
     def drop_transport(self, plain: Sender) -> None:
         """Remove the transport of a closed connection, and set `plain` as its sender.
 

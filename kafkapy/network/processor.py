@@ -89,7 +89,7 @@ class Processor:
         self._memory = memory
         self._receiver = Receiver(self._pool, settings.max_frames_a_turn, memory)
         self._largest_frame = settings.socket_request_max_bytes
-        self._sender = Sender(settings.zero_copy, settings.copy_below, pages)
+        self.sender = Sender(settings.zero_copy, settings.copy_below, pages)
         window_of_all = settings.read_ahead_max_bytes // settings.num_network_threads
         self._cold = ColdReads(read_pools, self.post, settings.read_ahead_bytes, window_of_all)
         maker = PieceMaker(disk_pool, read_pools)
@@ -241,7 +241,7 @@ class Processor:
 
     @property
     def bytes_out(self) -> int:
-        return self._sender.bytes_out
+        return self.sender.bytes_out
 
     @property
     def authenticating(self) -> int:
@@ -413,7 +413,7 @@ class Processor:
             peer,
             self,
             self._now,
-            self._sender,
+            self.sender,
             handler,
             largest_frame,
             outgoing=outgoing,
@@ -424,7 +424,7 @@ class Processor:
     def _prepare_connection(self, conn: Connection, prepare: Prepare | None) -> None:
         transport = prepare(conn) if prepare is not None else None
         if transport is not None:
-            conn.set_transport(transport, TransportSender(conn, transport, self._sender))
+            conn.set_transport(transport, TransportSender(conn, transport, self.sender))
 
     def _became_ready(self, conn: Connection) -> None:
         if not conn.closed:
@@ -479,11 +479,10 @@ class Processor:
             self.logins.closed(conn)
         if conn.transport is not None:
             try:
-                if not conn.broken:
-                    conn.transport.close()
+                conn.transport.close(can_send=not conn.broken)
             except Exception as error:
                 log.debug("the end of a connection's stream was not sent: %s", error, extra=conn.who)
-            conn.drop_transport(self._sender)
+            conn.drop_transport(self.sender)
         conn.sock.close()
         conn.outbox.clear()
         self._serving.forget_reader(conn)

@@ -26,6 +26,8 @@ from kafkapy.runtime.threads import NoThread
 
 if TYPE_CHECKING:
     from kafkapy.network.connection import Connection
+    from kafkapy.network.kernel_tls import KernelTls
+    from kafkapy.network.tls_connections import TlsConnections
     from kafkapy.runtime.disk_pool import DiskPool
 
 log = logging.getLogger(__name__)
@@ -81,21 +83,33 @@ class TlsListener:
     """Makes the transports of a listener's connections.
 
     `context()` returns the present SSLContext: connections that are opened later use a later one. `principal_of` None:
-    the handshake does not authenticate the clients, because a SASL login follows.
+    the handshake does not authenticate the clients, because a SASL login follows. `kernel` None: no connection gives
+    its key to the kernel.
     """
 
     def __init__(
-        self, context: Callable[[], ssl.SSLContext], pool: DiskPool, principal_of: PrincipalOf | None = None
+        self,
+        context: Callable[[], ssl.SSLContext],
+        pool: DiskPool,
+        principal_of: PrincipalOf | None = None,
+        connections: TlsConnections | None = None,
+        kernel: KernelTls | None = None,
     ) -> None:
         self._context = context
         self._pool = pool
         self._principal_of = principal_of
+        self._connections = connections
+        self._kernel = kernel
 
     def prepare(self, conn: Connection) -> TlsTransport:
         """Return the transport of a new connection, see `kafkapy.network.transports.Prepare`."""
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        tls = self._context().wrap_bio(incoming, outgoing, server_side=True)
-        return TlsTransport(conn, tls, incoming, outgoing, self._pool, self._principal_of)
+        context = self._context()
+        if self._kernel is not None:
+            self._kernel.keys.attach(context)
+        tls = context.wrap_bio(incoming, outgoing, server_side=True)
+        transport = TlsTransport if self._kernel is None else self._kernel.transport
+        return transport(conn, tls, incoming, outgoing, self._pool, self._principal_of, self._connections)
 
 
 class TlsDialer:
@@ -117,12 +131,15 @@ class TlsTransport:
     """TLS on one connection, see `kafkapy.network.transports.Transport`.
 
     The connection's processor calls all methods. `_step` alone runs on the pool; until it is over (`_is_stepping`),
-    nothing else uses OpenSSL's objects.
+    nothing else uses OpenSSL's objects. KernelTlsTransport overrides the methods that differ when the kernel encrypts.
     """
 
     __slots__ = (
         "_conn",
+        "_connections",
+        "_counted",
         "_empty",
+        "_encrypted_by",
         "_ended",
         "_fed",
         "_handshake_records",
@@ -157,8 +174,12 @@ class TlsTransport:
         outgoing: ssl.MemoryBIO,
         pool: DiskPool,
         principal_of: PrincipalOf | None = None,
+        connections: TlsConnections | None = None,
     ) -> None:
         self._conn = conn
+        self._connections = connections
+        self._counted: tuple[str, str, str, str] | None = None  # this connection in `connections`
+        self._encrypted_by = "openssl"
         self._tls = tls
         self._read: Callable[[int, memoryview], int] = tls.read  # type: ignore[assignment]
         self._write = tls.write
@@ -281,11 +302,11 @@ class TlsTransport:
             self._plain = bytes(buffer[: max(0, received)])
         return bool(self._plain)
 
-    def close(self) -> None:
-        if self._is_open and not self._is_stepping and not self._unsent:
-            with suppress(ssl.SSLError):  # the peer's close_notify is not waited for
-                self._tls.unwrap()
-            self._send_own()
+    def close(self, *, can_send: bool) -> None:
+        if self._counted is not None and self._connections is not None:
+            self._connections.remove(self._counted)
+        if can_send and self._is_open and not self._is_stepping and not self._unsent:
+            self._end_stream()
 
     # --- records
 
@@ -371,6 +392,12 @@ class TlsTransport:
         """Copy the rest out of the buffer that the connections share."""
         if type(self._rest) is memoryview:
             self._rest = bytes(self._rest)
+
+    def _end_stream(self) -> None:
+        """Send a close_notify. The peer's is not waited for."""
+        with suppress(ssl.SSLError):
+            self._tls.unwrap()
+        self._send_own()
 
     def _send_own(self) -> None:
         """Send what OpenSSL itself has to say: its part of the handshake, alerts, answers to key updates."""
@@ -477,7 +504,7 @@ class TlsTransport:
         try:
             if self._conn.closed:
                 return  # perhaps one of a thousand that have given up meanwhile
-            self._tls.do_handshake()
+            self._do_handshake()
             principal = ""
             if self._principal_of is not None:
                 principal = self._principal_of(self._tls.getpeercert(binary_form=True))
@@ -489,9 +516,14 @@ class TlsTransport:
         self._is_stepping = False
         self._conn.processor.post_ready(self._conn)
 
+    def _do_handshake(self) -> None:
+        self._tls.do_handshake()
+
     def _open(self, principal: str) -> None:
         self._is_open = True
         self._holds = True  # requests may have come with the end of the handshake
+        if self._connections is not None:
+            self._counted = self._connections.add(self._conn.listener, self._tls, self._encrypted_by)
         if principal:
             self._conn.principal = principal
         login = self._conn.login

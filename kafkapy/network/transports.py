@@ -73,10 +73,10 @@ class Transport(Protocol):
         """
         ...
 
-    def close(self) -> None:
+    def close(self, *, can_send: bool) -> None:
         """Send the message that ends the stream, such as TLS's close_notify, if the socket has room.
 
-        Called once, before the socket is closed.
+        Called once, before the socket is closed. Without `can_send` the connection is broken: nothing is sent.
         """
         ...
 

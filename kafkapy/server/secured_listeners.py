@@ -11,13 +11,15 @@ import logging
 import os
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkapy.network.connection import ANONYMOUS
+from kafkapy.network.kernel_tls import KernelTls, suites_of_this_kernel
 from kafkapy.network.tls import TlsDialer, TlsListener
+from kafkapy.network.tls_connections import TlsConnections
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.logs import fields
@@ -94,6 +96,8 @@ class SecuredListeners:
         self._protected = [one.name for one in config.listeners if one.protocol != "PLAINTEXT"]
         self._between_brokers = config.inter_broker_listener
         self._reloading = threading.Lock()
+        self._connections = TlsConnections(counters)
+        self._kernel = kernel_tls() if config["kafkapy.ktls.enable"] else None
         self._tls: dict[str, _Tls] = {}
         for listener in config.listeners:
             if listener.has_tls:
@@ -134,7 +138,9 @@ class SecuredListeners:
         tls = self._tls.get(name)
         handshakes: TlsListener | None = None
         if tls is not None:
-            handshakes = TlsListener(lambda: tls.stores.context, self._pool, tls.principal_of)
+            handshakes = TlsListener(
+                lambda: tls.stores.context, self._pool, tls.principal_of, self._connections, self._kernel
+            )
 
         def prepare(conn: Connection) -> Transport | None:
             conn.processor.logins.begin(conn)
@@ -158,6 +164,21 @@ class SecuredListeners:
     def stop(self) -> None:
         """Stop the pool for handshakes. Call this after the network has stopped."""
         self._pool.stop()
+        if self._kernel is not None:
+            self._kernel.stop()
+
+
+def kernel_tls(suites_of: Callable[[], frozenset[str]] = suites_of_this_kernel) -> KernelTls | None:
+    """Return what connections need for kernel TLS, None if this kernel cannot do it."""
+    suites = suites_of()
+    if not suites:
+        log.warning(
+            "kafkapy.ktls.enable is true, but this kernel cannot encrypt TLS connections, so OpenSSL does: it needs "
+            "CONFIG_TLS, and the module `tls` has to be loaded (modprobe tls)"
+        )
+        return None
+    log.info("the kernel encrypts responses on TLS 1.3 connections", extra=fields(suites=",".join(sorted(suites))))
+    return KernelTls(suites)
 
 
 def _days_left(tls: _Tls) -> float:

@@ -143,7 +143,9 @@ class Records:
     def is_more(self) -> bool:
         return self._fill(self.conn.fd)
 
-    def close(self) -> None:
+    def close(self, *, can_send: bool) -> None:
+        if not can_send:
+            return
         self.closes += 1
         if self.write():
             self._unsent = record(END, b"")

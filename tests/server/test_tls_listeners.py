@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.network.kernel_tls import suites_of_this_kernel
+from kafkapy.network.metrics import METRICS
 from kafkapy.protocol.apis import API_VERSIONS, DESCRIBE_CONFIGS, METADATA
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.security.tls import certificates
@@ -220,6 +222,19 @@ def test_client_certificates_on_sasl_ssl_need_the_listener_s_own_setting(own, ex
     assert warnings(config) == expected
     settings = tls_settings(config, config.listeners[1])
     assert settings["ssl.client.auth"] == own.get("listener.name.sasl_ssl.ssl.client.auth", "none")
+
+
+@pytest.mark.parametrize("enabled", ["false", "true"])
+def test_the_kernel_encrypts_if_it_can_and_is_allowed_to(start, pki, tmp_path, caplog, enabled):
+    server = start({"listeners": BOTH, "kafkapy.ktls.enable": enabled, **pki.server.settings(tmp_path)})
+    can = bool(suites_of_this_kernel())
+    expected = "kernel" if can and enabled == "true" else "openssl"
+    with TlsWire(address_of(server, "SSL"), context_of(pki, tmp_path)) as tls:
+        assert tls.call(API_VERSIONS, 0, API_VERSIONS.Request()).error_code == Errors.NONE
+        values = server.services.counters.read()[METRICS["network_tls_connections"]]
+        assert values == [(("SSL", "TLS_AES_256_GCM_SHA384", "TLSv1.3", expected), 1)]
+    warned = "kafkapy.ktls.enable is true, but this kernel cannot encrypt" in caplog.text
+    assert warned == (enabled == "true" and not can)
 
 
 class TwoYearsLater(datetime):

@@ -97,6 +97,11 @@ def offer(settings: Mapping[str, Any]) -> Offer:
     return Offer(min(usable), max(usable), list(dict.fromkeys(of_1_2)) if TLSVersion.TLSv1_2 in usable else None)
 
 
+def java_name(suite: str) -> str:
+    """Return Java's name of a cipher suite that has this name in OpenSSL. In TLS 1.3 both are the same."""
+    return _BY_OPENSSL_NAME.get(suite, suite)
+
+
 def _versions(settings: Mapping[str, Any]) -> set[TLSVersion]:
     names = words(settings, PROTOCOLS) or list(VERSIONS)
     for name in names:
@@ -120,7 +125,7 @@ def _suite_names(settings: Mapping[str, Any]) -> list[str]:
 
 def _known_suite(name: str) -> str:
     """Return Java's name of a suite that is given by Java's or OpenSSL's name."""
-    name = _BY_OPENSSL_NAME.get(name, name)
+    name = java_name(name)
     if name not in SUITES_1_2 and name not in SUITES_1_3:
         raise StoreError(
             SUITES,

@@ -31,6 +31,8 @@ CLASS_NAME = Rule("MODULE:CLASS or empty", _class_problem)
 ROWS: tuple[Row, ...] = (
     ("kafkapy.zero.copy.enable", T.BOOLEAN, True, None, MEDIUM, "E",
      "Whether fetched records are sent with sendfile; if not, they are read into memory and sent from there."),
+    ("kafkapy.ktls.enable", T.BOOLEAN, False, None, MEDIUM, "E",
+     "Whether the kernel, if it can, encrypts responses on TLS 1.3 connections, so that sendfile is used."),
     ("kafkapy.authentication.timeout.ms", T.INT, 30000, Range(1), MEDIUM, "E",
      "Time for the TLS handshake and the SASL login of a new connection together."),
     ("kafkapy.max.connections.authenticating", T.INT, 2000, Range(1), MEDIUM, "E",

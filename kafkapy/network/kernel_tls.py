@@ -1,0 +1,287 @@
+"""Kernel TLS: the kernel encrypts the records of replies, so that file regions are sent by sendfile.
+
+The handshake, and everything that is received, stays with OpenSSL, as on every other TLS connection. Only when the
+handshake is over, the key of the server's records goes to the kernel. Then the connection has the sender of plain
+connections, and the kernel makes records of whatever that sends.
+
+The key comes from the server's traffic secret (RFC 8446, 7.3), which OpenSSL tells the key log, see KeyLog. OpenSSL
+itself can give its keys to the kernel (`OP_ENABLE_KTLS`), but only if it also receives from the socket. Then one call
+of `read` handles key updates for as long as the peer sends them, a flood of them would occupy a network thread without
+end, and Python has no way to stop it. Besides, OpenSSL 3.0 makes two system calls for each record that it receives.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol
+
+from kafkapy.network.tls import HEADER, RANDOM, BadRecords, TlsTransport
+
+# From linux/tls.h and linux/tcp.h.
+_TCP_ULP, _SOL_TLS, _TLS_TX, _TLS_RX, _SET_RECORD_TYPE = 31, 282, 1, 2, 1
+_TLS_1_3 = 0x0304
+_CIPHER_SIZE = 4  # of version and cipher, the first fields of a crypto_info
+_ALERT = 21
+_CLOSE_NOTIFY = b"\x01\x00"
+_MOST_SECRETS = 1000  # that nobody has asked for
+# The smallest send buffer of a connection that is handed over, as getsockopt tells it. A record that the kernel has
+# begun takes room in the send buffer. If it took all of it, there would never be room again, because only whole records
+# are sent.
+_LEAST_SEND_BUFFER = 64 << 10
+_PROBE_BYTES = 40_000  # more than two records
+
+
+class Suite(NamedTuple):
+    """What the kernel has to know about a cipher suite of TLS 1.3."""
+
+    number: int  # TLS_CIPHER_… of linux/tls.h
+    key_size: int
+    salt_size: int  # the kernel takes the first bytes of the nonce apart from the others
+    digest: str
+
+
+SUITES = {
+    "TLS_AES_128_GCM_SHA256": Suite(51, 16, 4, "sha256"),
+    "TLS_AES_256_GCM_SHA384": Suite(52, 32, 4, "sha384"),
+    "TLS_CHACHA20_POLY1305_SHA256": Suite(54, 32, 0, "sha256"),
+}
+
+
+def crypto_info(suite: Suite, secret: bytes, sequence: int) -> bytes:
+    """Return the kernel's tls12_crypto_info_… structure for records that are protected by a traffic secret.
+
+    `sequence` is the number of records that were already sent with this secret.
+    """
+    key = _expand(suite, secret, b"key", suite.key_size)
+    nonce = _expand(suite, secret, b"iv", 12)
+    salt, rest = nonce[: suite.salt_size], nonce[suite.salt_size :]
+    return struct.pack("=HH", _TLS_1_3, suite.number) + rest + key + salt + struct.pack(">Q", sequence)
+
+
+def _expand(suite: Suite, secret: bytes, label: bytes, size: int) -> bytes:
+    """Return HKDF-Expand-Label(secret, label, "", size) of RFC 8446, for a size of at most one digest."""
+    label = b"tls13 " + label
+    info = struct.pack(">HB", size, len(label)) + label + b"\0"
+    return hmac.digest(secret, info + b"\x01", suite.digest)[:size]
+
+
+class KernelCalls(Protocol):
+    """The system calls of kernel TLS. Tests without such a kernel use a replacement."""
+
+    def take_key(self, sock: socket.socket, info: bytes) -> bool:
+        """Give the kernel the key for what is sent on `sock` from now on. Return False if the kernel does not take it:
+        then the socket sends bytes as they are, as before. Raises OSError if the connection must be closed."""
+        ...
+
+    def send_alert(self, sock: socket.socket, alert: bytes) -> None:
+        """Send an alert record. Does nothing if the socket is full or dead."""
+        ...
+
+
+class LinuxCalls:
+    """The KernelCalls of this machine's kernel."""
+
+    def take_key(self, sock: socket.socket, info: bytes) -> bool:
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, _TCP_ULP, b"tls")
+            sock.setsockopt(_SOL_TLS, _TLS_TX, info)
+        except OSError:
+            return False
+        if sock.getsockopt(_SOL_TLS, _TLS_TX, _CIPHER_SIZE) != info[:_CIPHER_SIZE]:
+            raise OSError("the kernel does not encrypt with the cipher that it was given")
+        return True
+
+    def send_alert(self, sock: socket.socket, alert: bytes) -> None:
+        record_type = (_SOL_TLS, _SET_RECORD_TYPE, bytes([_ALERT]))
+        with suppress(OSError):
+            sock.sendmsg([alert], [record_type], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+
+def suites_of_this_kernel() -> frozenset[str]:
+    """Return the names of the cipher suites with which this kernel was seen to encrypt a file.
+
+    For each suite, this process connects to itself and sends a file by sendfile; the kernel has to decrypt the same
+    bytes at the other end. So the kernel module `tls` is loaded if the process may do that.
+    """
+    return frozenset(name for name, suite in SUITES.items() if _can_send_a_file(suite))
+
+
+def _can_send_a_file(suite: Suite) -> bool:
+    info = crypto_info(suite, os.urandom(48), 0)
+    data = os.urandom(_PROBE_BYTES)
+    file = os.memfd_create("kafkapy-ktls", os.MFD_CLOEXEC)
+    try:
+        os.write(file, data)
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as to:
+            sender, _ = server.accept()
+            with sender:
+                return LinuxCalls().take_key(sender, info) and _arrives(file, data, sender, to, info)
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+
+
+def _arrives(file: int, data: bytes, sender: socket.socket, receiver: socket.socket, info: bytes) -> bool:
+    """Return True if the file, sent by sendfile, arrives decrypted. The socket buffers have room for all of it."""
+    receiver.settimeout(1)
+    sender.setblocking(False)
+    receiver.setsockopt(socket.IPPROTO_TCP, _TCP_ULP, b"tls")
+    receiver.setsockopt(_SOL_TLS, _TLS_RX, info)
+    if os.sendfile(sender.fileno(), file, 0, len(data)) != len(data):
+        return False
+    received = bytearray()
+    while len(received) < len(data):
+        part = receiver.recv(len(data))
+        if not part:
+            return False
+        received += part
+    return received == data
+
+
+class KernelTls:
+    """What connections need in order to give their keys to the kernel, of one process. `suites` are the names of the
+    cipher suites that the kernel knows. `stop` frees the descriptors."""
+
+    def __init__(self, suites: frozenset[str], calls: KernelCalls | None = None) -> None:
+        self.suites = suites
+        self.calls = calls or LinuxCalls()
+        self.keys = KeyLog()
+
+    def transport(self, *args: Any) -> KernelTlsTransport:
+        """Return the transport of a new connection; the arguments are those of TlsTransport."""
+        return KernelTlsTransport(self, *args)
+
+    def stop(self) -> None:
+        """Free the descriptors. No handshake may be going on, and none may begin."""
+        self.keys.close()
+
+
+class KernelTlsTransport(TlsTransport):
+    """TLS on one connection, with records that the kernel encrypts, if it can.
+
+    A connection that is not handed over to the kernel is served as by TlsTransport: one with TLS 1.2, with a cipher
+    suite that the kernel does not know, with a very small send buffer, or whose key the kernel did not take.
+
+    After the hand-over OpenSSL must not send, because the kernel counts the records. It wants to in two cases. When it
+    fails, it has an alert, which is dropped: the connection is closed without one. When the peer updates its own key
+    and asks for a new one of ours (Java does so after 128 GiB, then with every record), OpenSSL has the answer when
+    the peer asks again. Then the connection is closed: kernels before Linux 6.14 cannot change a key.
+    """
+
+    __slots__ = ("_is_handed_over", "_kernel", "_random", "_secret", "_sent_records")
+
+    def __init__(self, kernel: KernelTls, *args: Any) -> None:
+        super().__init__(*args)
+        self._kernel = kernel
+        self._random = b""  # of the client, in its ClientHello
+        self._secret: bytes | None = None
+        self._sent_records = 0  # in the last flight of OpenSSL
+        self._is_handed_over = False
+
+    def send(self, buffers: Sequence[bytes | bytearray | memoryview]) -> int:
+        assert not self._is_handed_over, "the kernel has the key"
+        return super().send(buffers)
+
+    def _check_hello(self, record: bytes) -> None:
+        super()._check_hello(record)
+        self._random = record[RANDOM]
+
+    def _do_handshake(self) -> None:
+        try:
+            super()._do_handshake()
+        finally:
+            self._secret = self._kernel.keys.take(self._random) or self._secret
+
+    def _own_records(self) -> bytes:
+        records = super()._own_records()
+        if not self._is_handed_over:
+            self._sent_records = _count_records(records)
+            return records
+        if records and self._is_open:
+            raise BadRecords("it asks for a new key, which a connection with kernel TLS cannot have")
+        return b""
+
+    def _end_stream(self) -> None:
+        if self._is_handed_over:
+            self._kernel.calls.send_alert(self._conn.sock, _CLOSE_NOTIFY)
+        else:
+            super()._end_stream()
+
+    def _open(self, principal: str) -> None:
+        # The records of the last step, session tickets, are the first ones that the traffic secret protects.
+        self._hand_over(self._sent_records)
+        super()._open(principal)
+
+    def _hand_over(self, sequence: int) -> None:
+        """Give the kernel the key, if that is possible. `sequence` records were sent with it."""
+        cipher = self._tls.cipher()
+        secret, self._secret = self._secret, None
+        if secret is None or cipher is None or self._tls.version() != "TLSv1.3" or self.wants_write:
+            return
+        sock = self._conn.sock
+        if cipher[0] not in self._kernel.suites or _send_buffer(sock) < _LEAST_SEND_BUFFER:
+            return
+        if self._kernel.calls.take_key(sock, crypto_info(SUITES[cipher[0]], secret, sequence)):
+            self._is_handed_over = True
+            self._encrypted_by = "kernel"
+            self._conn.send_directly()
+
+
+def _send_buffer(sock: socket.socket) -> int:
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+
+
+def _count_records(data: bytes) -> int:
+    position = count = 0
+    while position < len(data):
+        position += HEADER + (data[position + 3] << 8 | data[position + 4])
+        count += 1
+    return count
+
+
+class KeyLog:
+    """Gets the traffic secrets of handshakes from OpenSSL. Any thread may use it.
+
+    OpenSSL tells them only to the callback of its key log, and Python's `ssl` writes them to a file in the format of
+    SSLKEYLOGFILE. Here this file is a pipe in this process: the secrets are never in a file system.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._rest = b""
+        self._secrets: dict[str, bytes] = {}  # by the client's random bytes, in hexadecimal
+
+    def attach(self, context: ssl.SSLContext) -> None:
+        """Have the handshakes of `context` tell their secrets. Does nothing if they do so already."""
+        if context.keylog_filename is None:
+            context.keylog_filename = f"/proc/self/fd/{self._writer}"
+
+    def take(self, random: bytes) -> bytes | None:
+        """Return the server's traffic secret of the handshake with these random bytes of the client, None if there is
+        none. It is not kept. Call this after each step of a handshake, so that the pipe never fills up."""
+        with self._lock:
+            with suppress(BlockingIOError):
+                while data := os.read(self._reader, 1 << 16):
+                    self._rest += data
+            *lines, self._rest = self._rest.split(b"\n")
+            for line in lines:
+                words = line.decode("ascii", "replace").split()
+                if len(words) == 3 and words[0] == "SERVER_TRAFFIC_SECRET_0":
+                    self._secrets[words[1]] = bytes.fromhex(words[2])
+            while len(self._secrets) > _MOST_SECRETS:
+                del self._secrets[next(iter(self._secrets))]
+            return self._secrets.pop(random.hex(), None)
+
+    def close(self) -> None:
+        """Close the pipe. No handshake may be going on."""
+        os.close(self._reader)
+        os.close(self._writer)
