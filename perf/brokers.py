@@ -126,6 +126,7 @@ class Kafka(Broker):
             "offsets.topic.replication.factor": "1",
             **settings,
         }
+        options["listeners"] = re.sub(r":0$", f":{self.port}", options["listeners"])
         properties = data / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
         options_of_java = [f"-Xmx{heap}", f"-Xms{heap}", *KAFKA_JVM]

@@ -50,6 +50,9 @@ from perf.measurements.spark_sink import SparkSink
 from perf.measurements.spark_stream import SparkStream
 from perf.measurements.start import Start
 from perf.measurements.threads import Threads
+from perf.measurements.tls import Tls
+from perf.measurements.tls_clients import TlsClients
+from perf.measurements.tls_requests import TlsRequests
 from perf.measurements.topics import Topics
 from perf.measurements.transactions import Transactions
 from perf.measurements.zero_copy import ZeroCopy
@@ -67,6 +70,9 @@ ALL: tuple[Measurement, ...] = (
     Recovery(),
     ZeroCopy(),
     SmallRequests(),
+    Tls(),
+    TlsRequests(),
+    TlsClients(),
     Java(),
     Threads(),
     GroupCommit(),
