@@ -21,6 +21,7 @@ from kafkapy.coordinator.shard import Producer, Record
 
 if TYPE_CHECKING:
     from kafkapy._ext.batch import BatchHeader
+    from kafkapy.coordinator.room import Room
     from kafkapy.coordinator.shard import Shard
     from kafkapy.errors import KafkaError
 
@@ -45,8 +46,11 @@ class GroupMachine:
 
     shard: Shard[GroupMachine]
 
-    def __init__(self, settings: Callable[[], Settings], counts: GroupCounts | None = None) -> None:
+    def __init__(
+        self, settings: Callable[[], Settings], counts: GroupCounts | None = None, room: Room | None = None
+    ) -> None:
         self.counts = counts or GroupCounts()
+        self._room = room
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self.rebalances = Rebalances(self, settings)
@@ -59,6 +63,11 @@ class GroupMachine:
         if group is None and create:
             group = self.groups[group_id] = Group(group_id, self.shard.clock)
         return group
+
+    def check_room(self, group_id: str) -> None:
+        """Raise KafkaError POLICY_VIOLATION if the group does not exist, and the broker may not have more groups."""
+        if self._room is not None and group_id not in self.groups:
+            self._room.check(group_id)
 
     # --- records
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
@@ -56,6 +57,7 @@ class Environment:
         "files",
         "log_dir",
         "max_decompressed",
+        "max_producers",
         "on_flush_ms",
         "producer_expiration_ms",
         "retention",
@@ -72,6 +74,7 @@ class Environment:
         *,
         pool: PoolLike | None = None,
         producer_expiration_ms: int = DAY_MS,
+        max_producers: int = sys.maxsize,
         max_decompressed: int = MAX_DECOMPRESSED,
         retention: RetentionPolicy | None = None,
         on_failure: Callable[[LogDirFailure], None] | None = None,
@@ -87,6 +90,7 @@ class Environment:
         self._scheduler = scheduler
         self._pool = pool
         self.producer_expiration_ms = producer_expiration_ms
+        self.max_producers = max_producers
         self.max_decompressed = max_decompressed
         self.retention = retention
         self.failure: LogDirFailure | None = None

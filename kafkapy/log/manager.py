@@ -115,6 +115,7 @@ class LogManager:
             self._scheduler,
             pool=self._pool,
             producer_expiration_ms=self.settings.producer_expiration_ms,
+            max_producers=self.settings.max_producers,
             max_decompressed=self.settings.max_decompressed,
             retention=self.settings.retention,
             on_failure=self._dir_failed,

@@ -520,6 +520,9 @@ class PartitionLog:
     def expire_producers(self) -> None:
         with self.lock:
             self.producers.expire(self.clock.time_ms())
+            forgotten, self.producers.evicted = self.producers.evicted, 0
+        if forgotten:
+            _log.warning("%s: %d producers were forgotten to make room for others", self.name, forgotten)
 
     # --- append
 

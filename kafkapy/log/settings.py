@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkapy.log.storage.open_files import UNLIMITED
@@ -24,6 +25,7 @@ class LogSettings(NamedTuple):
     start_offset_checkpoint_ms: int = 60_000  # log.flush.start.offset.checkpoint.interval.ms
     high_watermark_checkpoint_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
     producer_expiration_ms: int = 86_400_000  # producer.id.expiration.ms
+    max_producers: int = sys.maxsize  # kafkapy.max.producer.ids
     producer_expiration_check_ms: int = 600_000  # producer.id.expiration.check.interval.ms
     max_decompressed: int = MAX_DECOMPRESSED  # kafkapy.decompressed.max.bytes
     max_open_files: int = UNLIMITED  # kafkapy.log.max.open.files

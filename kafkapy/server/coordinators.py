@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafkapy.coordinator.group_machine import GroupMachine
     from kafkapy.coordinator.groups.coordinator import GroupCoordinator
     from kafkapy.coordinator.offsets.manager import OffsetManager
+    from kafkapy.coordinator.room import Room
     from kafkapy.coordinator.shard_loader import LoadQueue
     from kafkapy.coordinator.shards import Shards
     from kafkapy.coordinator.transactions.coordinator import TransactionCoordinator
@@ -143,11 +144,12 @@ class Coordinators:
 
         counts = self._parts["group counts"] = GroupCounts()
         services = self._services
+        room = self._room("group", "kafkapy.max.groups", "group shards", lambda machine: len(machine.groups))
         interval_s = services.config["offsets.retention.check.interval.ms"] / 1000
         self._scheduler.schedule("offset-expiry", lambda: self.offsets.expire(), interval_s, interval_s)
         return self._make_shards(
             GROUPS,
-            lambda index: GroupMachine(lambda: services.config, counts),
+            lambda index: GroupMachine(lambda: services.config, counts, room),
             block_bytes=lambda: int(services.config["offsets.load.buffer.size"]),
             replay=GroupMachine.replay_block,
             codec=lambda: int(services.config["offsets.topic.compression.codec"]),
@@ -167,12 +169,25 @@ class Coordinators:
         sender = MarkerSender(services.cache, services.broker_id, self.markers, services.peers, self._request_timeout_s)
         completion = Completion(sender, sender.exists, services.disk_pool.submit)
         maintenance = Maintenance(self._transaction_settings)
+        setting = "kafkapy.max.transactional.ids"
+        room = self._room("transactional id", setting, "transaction shards", lambda machine: len(machine.entries))
         return self._make_shards(
             TRANSACTIONS,
-            lambda index: TransactionMachine(completion, maintenance),
+            lambda index: TransactionMachine(completion, maintenance, room),
             block_bytes=lambda: int(services.config["transaction.state.log.load.buffer.size"]),
             timeout_ms=lambda: int(services.config["request.timeout.ms"]),
         )
+
+    def _room(self, what: str, setting: str, shards: str, size: Callable[[Any], int]) -> Room:
+        from kafkapy.coordinator.room import Room
+
+        services = self._services
+
+        def count() -> int:
+            # Read without the shards' locks: the caller holds one of them.
+            return sum(size(shard.machine) for shard in self.existing(shards).active())
+
+        return Room(what, setting, services.config[setting], count, services.clock)
 
     def _make_shards(self, topic: str, make_machine: Callable[[int], Any], **how: Any) -> Shards[Any]:
         from kafkapy.coordinator.shards import Shards

@@ -117,3 +117,35 @@ def test_only_the_newest_snapshot_beyond_all_segments_stays(tmp_path):
     snapshots.delete_strays([0, 10, 40])
     assert snapshots.offsets == [10]
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{10:020d}.snapshot"]
+
+
+def test_of_too_many_producers_those_that_have_not_written_for_long_are_forgotten():
+    state = ProducerState(DAY, most=10)
+    offset = 0
+
+    def write(producer_id, sequence=0):
+        nonlocal offset
+        updates = ProducerUpdates(state, "t-0")
+        updates.add(producer_id, 0, sequence, sequence, offset, offset, 1, False, check=True)
+        updates.apply()
+        offset += 1
+
+    busy = 10_000
+    for producer_id in range(300):
+        write(busy, producer_id)
+        write(producer_id)
+    assert len(state.producers) == 10
+    assert state.producers[busy].last_sequence == 299
+    assert state.evicted == 291
+    assert max(state.producers) == busy
+    assert 299 in state.producers
+
+
+def test_producers_with_open_transactions_are_never_forgotten():
+    state = ProducerState(DAY, most=3)
+    updates = ProducerUpdates(state, "t-0")
+    for producer_id in range(5):
+        updates.add(producer_id, 0, 0, 0, producer_id, producer_id, 1, True, check=True)
+    updates.apply()
+    assert sorted(state.producers) == [0, 1, 2, 3, 4]
+    assert state.evicted == 0

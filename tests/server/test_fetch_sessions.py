@@ -266,3 +266,37 @@ def test_a_followers_session_replaces_an_old_one_of_another_follower_only_if_tha
     fetch(cache, other, 1, now=119.0)
     assert follow(cache, 1, now=121.0) == NO_SESSION
     assert follow(cache, 2, now=121.0) != NO_SESSION
+
+
+def open_as(cache, principal, partitions, now=0.0):
+    context = fetch(cache, 0, 0, partitions, now=now, principal=principal)
+    return context.respond([read() for _ in partitions], now)[1]
+
+
+def test_one_principal_cannot_take_all_sessions():
+    cache = FetchSessionCache(10)
+    taken = [open_as(cache, "User:greedy", [part()]) for _ in range(12)]
+    assert taken[10:] == [NO_SESSION] * 2
+    assert open_as(cache, "User:alice", [part()]) != NO_SESSION
+    assert fetch(cache, taken[0], 1).error_code == Errors.FETCH_SESSION_ID_NOT_FOUND  # the least recently used
+    assert fetch(cache, taken[1], 1).error_code == Errors.NONE
+    others = [open_as(cache, "User:alice", [part()]) for _ in range(5)]
+    assert [one != NO_SESSION for one in others] == [True, True, False, False, False]  # 7 and 3
+    assert open_as(cache, "User:bob", [part()]) != NO_SESSION
+    assert len(cache) == 10
+
+
+def test_one_principal_cannot_take_all_partitions():
+    cache = FetchSessionCache(10, max_partitions=100)
+    assert open_as(cache, "User:greedy", [part(index=n) for n in range(90)]) != NO_SESSION
+    assert open_as(cache, "User:alice", [part(index=n) for n in range(60)]) == NO_SESSION
+    assert open_as(cache, "User:alice", [part(index=n) for n in range(40)]) != NO_SESSION
+    assert cache.partitions == 40
+
+
+def test_the_sessions_of_followers_are_not_given_to_other_principals():
+    cache = FetchSessionCache(2)
+    for _ in range(2):
+        context = fetch(cache, 0, 0, [part()], is_follower=True, principal="User:broker")
+        assert context.respond([read()], 0.0)[1] != NO_SESSION
+    assert open_as(cache, "User:alice", [part()]) == NO_SESSION

@@ -24,6 +24,9 @@ log = logging.getLogger("kafkapy.coordinator.groups")
 # A member that waits for its first generation sends no heartbeats. If its client has given up and joined again under
 # another id, the rebalance would wait for the old id. So new members expire after this time (as in Kafka).
 NEW_MEMBER_TIMEOUT_S = 300.0
+# Member ids of a group that were handed out and not used yet. Of more, the oldest is forgotten: a client uses its id at
+# once, so the oldest is most likely one that nobody will use.
+MOST_PENDING = 10_000
 
 
 class Join(NamedTuple):
@@ -101,6 +104,7 @@ def _join_new(rebalances: Rebalances, group: Group, request: Join) -> Effects | 
     new_id = group.new_member_id(request.client_id, request.instance_id)
     if not fits(new_id):
         raise KafkaError(Errors.INVALID_REQUEST, "the client id or the instance id leaves no room for a member id")
+    rebalances.machine.check_room(group.id)
     rebalances.machine.groups[group.id] = group
     if request.instance_id is not None:
         if request.instance_id in group.static:
@@ -108,6 +112,8 @@ def _join_new(rebalances: Rebalances, group: Group, request: Join) -> Effects | 
     elif request.needs_id:
         # If the client never gets this response, only a pending id is left, which expires. A member added now would
         # make every rebalance wait for it.
+        while len(group.pending) >= MOST_PENDING:
+            del group.pending[next(iter(group.pending))]
         group.pending[new_id] = group.clock.monotonic() + request.session_ms / 1000
         rebalances.check_sessions_by(group, group.pending[new_id])
         request.reply(join_error(Errors.MEMBER_ID_REQUIRED, new_id))

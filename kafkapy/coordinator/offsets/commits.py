@@ -112,6 +112,7 @@ def _check(machine: GroupMachine, request: Commit) -> None:
                 Errors.ILLEGAL_GENERATION,
                 f"there is no group {request.group_id!r}, so it has no generation {request.generation}",
             )
+        machine.check_room(request.group_id)
         group = machine.group(request.group_id, create=True)
         assert group is not None
     group.check_commit(request.member_id, request.instance_id, request.generation, transactional=transactional)

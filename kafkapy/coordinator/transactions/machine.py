@@ -33,6 +33,7 @@ from kafkapy.record.batch import records_of
 
 if TYPE_CHECKING:
     from kafkapy._ext.batch import BatchHeader
+    from kafkapy.coordinator.room import Room
     from kafkapy.coordinator.shard import Shard
     from kafkapy.coordinator.transactions.completion import Completion
     from kafkapy.coordinator.transactions.maintenance import Maintenance
@@ -69,7 +70,8 @@ class TransactionMachine:
 
     shard: Shard[TransactionMachine]
 
-    def __init__(self, completion: Completion, maintenance: Maintenance) -> None:
+    def __init__(self, completion: Completion, maintenance: Maintenance, room: Room | None = None) -> None:
+        self._room = room
         self.entries: dict[str, Entry] = {}
         self.open: set[str] = set()  # ids with an open transaction, which can time out
         self._replayed = 0  # records since the GIL was last yielded
@@ -157,6 +159,8 @@ class TransactionMachine:
         entry = self.entries.get(transactional_id)
         if entry is not None:
             _check_free(entry)
+        if entry is None and self._room is not None:
+            self._room.check(transactional_id)
         if fresh_id is None and self.needs_producer_id(transactional_id, expected):
             raise _concurrent("the id has expired or its epochs were used up while this request was handled")
         if entry is None or entry.state is None:

@@ -209,7 +209,7 @@ class LogLoader:
         self._bases = [offset for offset, found in self._found.items() if names.LOG in found]  # ascending, as listed
         self._snapshots.find(snapshots)
         self._recovery = Recovery(
-            ProducerState(self._env.producer_expiration_ms),
+            ProducerState(self._env.producer_expiration_ms, self._env.max_producers),
             self._epochs,
             self._snapshots,
             self._report,

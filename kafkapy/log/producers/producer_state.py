@@ -6,9 +6,11 @@ int32 numbers that wrap to 0. This module accesses no files; for snapshots see p
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import NamedTuple
 
 from kafkapy.errors import Errors, KafkaError
@@ -18,6 +20,8 @@ NO_EPOCH = -1
 NO_SEQUENCE = -1
 NO_OFFSET = -1
 RETAINED_BATCHES = 5
+
+_LOOKED_AT = 8  # producers, to find one that has not written for long
 
 _SEQUENCE_MASK = 0x7FFFFFFF
 
@@ -185,9 +189,11 @@ class ProducerState:
 
     __slots__ = (
         "_expiration_ms",
+        "_most",
         "_rebuilding",
         "awaits_high_watermark",
         "end_offset",
+        "evicted",
         "first_unstable_offset",
         "lock",
         "open",
@@ -195,8 +201,10 @@ class ProducerState:
         "verifications",
     )
 
-    def __init__(self, expiration_ms: int) -> None:
+    def __init__(self, expiration_ms: int, most: int = sys.maxsize) -> None:
         self._expiration_ms = expiration_ms
+        self._most = most
+        self.evicted = 0  # producers that were forgotten because there were more than `most`
         self.producers: dict[int, ProducerEntry] = {}
         # The state includes all records below this offset. Appends and rolls set it to the log's end, under its lock; a
         # failed append sets -1, so that the state is rebuilt.
@@ -272,9 +280,25 @@ class ProducerState:
 
     def put(self, entry: ProducerEntry) -> None:
         """Store the entry of a producer whose batches were appended or replayed."""
+        if len(self.producers) >= self._most and entry.producer_id not in self.producers:
+            self._make_room()
         self.producers[entry.producer_id] = entry
         if entry.txn_first_offset >= 0:
             self.begin(entry.txn_first_offset, entry.producer_id)
+
+    def _make_room(self) -> None:
+        """Forget a producer that has no open transaction and has not written for long.
+
+        Of those at the beginning of the dict, that is the one whose last batch is the oldest. The others go to its end,
+        so that each one is looked at in turn. A forgotten producer may begin at any sequence when it writes again.
+        """
+        idle = list(islice((one for one in self.producers.values() if one.txn_first_offset < 0), _LOOKED_AT))
+        victim = min(idle, key=_last_offset, default=None)
+        for entry in idle:
+            del self.producers[entry.producer_id]
+            if entry is not victim:
+                self.producers[entry.producer_id] = entry
+        self.evicted += victim is not None
 
     def begin(self, first_offset: int, producer_id: int) -> None:
         """Record that the producer has a transaction open since `first_offset`. Does nothing if the transaction is
@@ -327,6 +351,10 @@ class ProducerState:
         self.first_unstable_offset = (
             first if undecided is None or (first is not None and first < undecided) else undecided
         )
+
+
+def _last_offset(entry: ProducerEntry) -> int:
+    return entry.batches[-1].last_offset if entry.batches else NO_OFFSET
 
 
 def _first_offset(entry: ProducerEntry) -> int:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from kafkapy.errors import Errors, KafkaError
 
 NO_GUARD = 0
+MOST = 100_000  # in a log. Of more, the oldest is forgotten: then its batch is refused, and the client sends it again
 
 _guards = itertools.count(1)
 
@@ -84,6 +85,8 @@ class Verifications:
                 return NO_GUARD
             found = self._of.get(producer_id)
             if found is None:
+                if len(self._of) >= MOST:
+                    del self._of[next(iter(self._of))]
                 found = self._of[producer_id] = Verification(sequence, epoch, now_ms)
             else:
                 found.lower(sequence, epoch)

@@ -37,6 +37,7 @@ def log_settings(config: BrokerConfig) -> LogSettings:
         start_offset_checkpoint_ms=config.log_flush_start_offset_checkpoint_interval_ms,
         high_watermark_checkpoint_ms=config.replica_high_watermark_checkpoint_interval_ms,
         producer_expiration_ms=config.producer_id_expiration_ms,
+        max_producers=config["kafkapy.max.producer.ids"],
         producer_expiration_check_ms=config.producer_id_expiration_check_interval_ms,
         max_decompressed=config.kafkapy_decompressed_max_bytes,
         max_open_files=config.kafkapy_log_max_open_files or half_of_the_descriptors(),

@@ -199,6 +199,7 @@ class FetchSession:
         "lock",
         "marked",
         "partitions",
+        "principal",
         "read_all_at",
         "rights",
         "uses_topic_ids",
@@ -219,6 +220,7 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.epoch = INITIAL_EPOCH + 1
         self.is_follower = is_follower
+        self.principal = ""  # who has created the session
         self.isolation: int | None = None  # of the last fetch
         self.read_all_at = now  # the last time at which a fetch read all partitions
         self.rights: Hashable = None

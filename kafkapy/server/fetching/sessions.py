@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
@@ -34,6 +34,7 @@ class FetchContext:
         "_cache",
         "_epoch",
         "_is_follower",
+        "_principal",
         "_uses_topic_ids",
         "error_code",
         "partitions",
@@ -49,6 +50,7 @@ class FetchContext:
         cache: FetchSessionCache | None = None,
         uses_topic_ids: bool = False,
         is_follower: bool = False,
+        principal: str = "",
     ) -> None:
         self.partitions = partitions
         self.error_code = error_code
@@ -57,6 +59,7 @@ class FetchContext:
         self._cache = cache
         self._uses_topic_ids = uses_topic_ids
         self._is_follower = is_follower
+        self._principal = principal
         self._answering = False
 
     @property
@@ -108,7 +111,13 @@ class FetchContext:
                 asked.sent_log_start = read.log_start_offset
             return (
                 Errors.NONE,
-                self._cache.create(self.partitions, self._uses_topic_ids, now, is_follower=self._is_follower),
+                self._cache.create(
+                    self.partitions,
+                    self._uses_topic_ids,
+                    now,
+                    is_follower=self._is_follower,
+                    principal=self._principal,
+                ),
                 pairs,
             )
         to_send = []
@@ -150,6 +159,10 @@ class FetchSessionCache:
     the new one has at least as many partitions. A follower's session replaces a consumer's session of any age and size,
     and the session of another follower by the rules above; a consumer's replaces a follower's only if that was not
     used. Without a session, fetches are full fetches.
+
+    Unlike in Kafka, no principal can take all the room: if no other session may be replaced, a consumer's new session
+    replaces the least recently used one of the principal that has most of what is used up (sessions or partitions), if
+    that is at least twice as much as the new session's principal has.
 
     `wake(session)` is called without a lock when a fetch that waits in the session may be able to complete.
     """
@@ -197,6 +210,7 @@ class FetchSessionCache:
         rights: Hashable = None,
         everything: bool = False,
         is_follower: bool = False,
+        principal: str = "",
         refresh_s: float = float("inf"),
     ) -> FetchContext:
         """Return the context of a fetch request: of a full fetch, of an incremental fetch, or of a session error
@@ -210,7 +224,9 @@ class FetchSessionCache:
             if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
                 self._drop(session_id)
                 cache = None if epoch == FINAL_EPOCH else self
-                context = FetchContext(asked, cache=cache, uses_topic_ids=uses_topic_ids, is_follower=is_follower)
+                context = FetchContext(
+                    asked, cache=cache, uses_topic_ids=uses_topic_ids, is_follower=is_follower, principal=principal
+                )
             else:
                 session = self._sessions.get(session_id)
                 if session is None:
@@ -262,28 +278,38 @@ class FetchSessionCache:
         return FetchContext([], error_code=Errors.FETCH_SESSION_ID_NOT_FOUND if partitions else Errors.NONE)
 
     def create(
-        self, partitions: list[FetchPartition], uses_topic_ids: bool, now: float, *, is_follower: bool = False
+        self,
+        partitions: list[FetchPartition],
+        uses_topic_ids: bool,
+        now: float,
+        *,
+        is_follower: bool = False,
+        principal: str = "",
     ) -> int:
         """Create a fetch session and return its id. Return NO_SESSION if the cache has no room for that many
         partitions."""
         with self._lock:
-            session_id = self._create(partitions, uses_topic_ids, now, is_follower)
+            session_id = self._create(partitions, uses_topic_ids, now, is_follower, principal)
         if self._ended:
             self._wake_ended()
         return session_id
 
-    def _create(self, partitions: list[FetchPartition], uses_topic_ids: bool, now: float, is_follower: bool) -> int:
+    def _create(
+        self, partitions: list[FetchPartition], uses_topic_ids: bool, now: float, is_follower: bool, principal: str
+    ) -> int:
         keyed = {one.key(uses_topic_ids): one for one in partitions}
         if len(keyed) > self.max_partitions:
             return NO_SESSION
         while len(self._sessions) >= self.slots or self._held + len(keyed) > self.max_partitions:
-            if not self._evict(len(keyed), now, is_follower):
+            if not self._evict(len(keyed), now, is_follower) and not self._evict_greedy(len(keyed), principal):
                 return NO_SESSION
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random.randint(1, MAX_INT32)
         self._held += len(keyed)
-        self._sessions[session_id] = FetchSession(session_id, keyed, uses_topic_ids, now, self._wake, is_follower)
+        session = FetchSession(session_id, keyed, uses_topic_ids, now, self._wake, is_follower)
+        session.principal = principal
+        self._sessions[session_id] = session
         return session_id
 
     def _evict(self, size: int, now: float, for_follower: bool) -> bool:
@@ -303,6 +329,23 @@ class FetchSessionCache:
             victim = min(evictable, key=lambda one: (len(one.partitions), one.id))
             if size < len(victim.partitions) and not (for_follower and not victim.is_follower):
                 return False
+        self._drop(victim.id)
+        self.evictions += 1
+        return True
+
+    def _evict_greedy(self, size: int, principal: str) -> bool:
+        """Make room for a session of `principal` with `size` partitions, if another principal has much more."""
+        no_slot = len(self._sessions) >= self.slots
+        used: Counter[str] = Counter()
+        for session in self._sessions.values():
+            if not session.is_follower:
+                used[session.principal] += 1 if no_slot else len(session.partitions)
+        if not used:
+            return False
+        (greediest, most), *_ = used.most_common(1)
+        if greediest == principal or 2 * (used[principal] + (1 if no_slot else size)) > most:
+            return False
+        victim = next(one for one in self._sessions.values() if one.principal == greediest and not one.is_follower)
         self._drop(victim.id)
         self.evictions += 1
         return True

@@ -329,6 +329,7 @@ def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContex
         uses_topic_ids=ids,
         isolation=READ_TO_LOG_END if is_follower else request.isolation_level,
         is_follower=is_follower,
+        principal=call.connection.principal,
         refresh_s=broker.replicas.isr_env.max_lag_s / 4 if is_follower else float("inf"),
         rights=rights_of(broker, call) if broker.authorizer is not None else None,
         everything=call.version < ZSTD_SINCE,  # a change of compression.type marks no partition in the session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkapy.coordinator.groups import joining
 from kafkapy.coordinator.groups.group import COMPLETING, EMPTY, PREPARING, STABLE
 from kafkapy.errors import Errors
 from kafkapy.protocol.apis import LEAVE_GROUP
@@ -238,3 +239,13 @@ def test_reasons_however_long_and_many_do_not_fill_the_log(caplog: pytest.LogCap
     (warning,) = [one.getMessage() for one in caplog.records if "rebalances after" in one.getMessage()]
     assert "left (0000" in warning
     assert len(warning) < 1500
+
+
+def test_of_too_many_member_ids_that_nobody_uses_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "MOST_PENDING", 3)
+    world = World()
+    handed_out = [world.join(needs_id=True).answer.member_id for _ in range(5)]
+    assert list(world.group.pending) == handed_out[2:]
+    assert world.join(handed_out[0]).code == Errors.UNKNOWN_MEMBER_ID
+    world.join(handed_out[4])
+    assert list(world.group.members) == [handed_out[4]]
