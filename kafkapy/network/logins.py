@@ -62,7 +62,8 @@ class LoginCounts:
 class Login:
     """The login of one connection, in `Connection.login` until it succeeds. Only the connection's processor uses it.
 
-    `stage` is HANDSHAKE or LOGIN: what is done now. `has_sent` is whether the peer has sent anything.
+    `stage` is HANDSHAKE or LOGIN: what is done now. `has_sent` is whether the peer has sent anything: a transport sets
+    it with the first bytes, otherwise the handler with the first frame.
     """
 
     __slots__ = ("_logins", "conn", "deadline", "has_failed", "has_sent", "stage")

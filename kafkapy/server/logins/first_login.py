@@ -52,6 +52,8 @@ class FirstLogin:
 
     def take(self, conn: Connection, frame: memoryview) -> Reply:
         """Return the reply to one frame of the connection."""
+        assert conn.login is not None
+        conn.login.has_sent = True
         try:
             if self._state == _TOKENS:
                 return self._token(conn, frame)

@@ -72,6 +72,21 @@ def test_a_malformed_line_is_refused_without_showing_it(line: str, rule: str) ->
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        f'{PLAIN_MODULE} required user_a="secret\\"" user_b=\'secret\';',
+        f"/* x */ {SCRAM_MODULE} optional username=a password=secret // end\n;",
+    ],
+)
+def test_a_line_that_ends_in_the_middle_is_refused_at_every_place(line: str) -> None:
+    parse_jaas(SETTING, line)
+    for end in range(len(line)):
+        with pytest.raises(SaslSettingError) as refused:
+            parse_jaas(SETTING, line[:end])
+        assert "secret" not in str(refused.value)
+
+
 @given(st.text(), st.dictionaries(st.from_regex(r"[a-z_]{1,10}", fullmatch=True), st.text(), max_size=4))
 def test_any_quoted_value_comes_back(comment: str, values: dict[str, str]) -> None:
     def quoted(text: str) -> str:

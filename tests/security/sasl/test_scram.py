@@ -1,6 +1,7 @@
 """SCRAM between our client and server, against the examples of the RFCs, and against peers that deviate."""
 
 import base64
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -226,6 +227,25 @@ def test_another_channel_binding_is_refused(binding: str) -> None:
     final = (client.respond(ours.respond(client.initial())) or b"").decode()
     with pytest.raises(AuthenticationFailed):
         ours.respond(final.replace("c=biws", f"c={binding}").encode())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c, r, p: f"{c},{r},{r},{p}",
+        lambda c, r, p: f"{r},{c},{p}",
+        lambda c, r, p: f"{c},{r},{p},x=y",
+        lambda c, r, p: f"{c},{r},{p}{p}",
+        lambda c, r, p: f"{c},{r},m=x",
+        lambda c, r, p: f"{c},{r},p=",
+    ],
+)
+def test_a_malformed_final_message_is_refused(change: Callable[[str, str, str], str]) -> None:
+    ours, client = server(), ScramClient(SHA_256, "alice", "pencil")
+    c, r, p = (client.respond(ours.respond(client.initial())) or b"").decode().split(",")
+    with pytest.raises(AuthenticationFailed):
+        ours.respond(change(c, r, p).encode())
+    assert not ours.complete
 
 
 def test_a_third_message_is_refused() -> None:

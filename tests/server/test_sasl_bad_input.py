@@ -1,0 +1,109 @@
+"""Logins that are cut off: tokens of every length and closed connections, at every step of every mechanism. Each ends
+its connection, and is counted once as a failure."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from kafkapy.security.sasl.client import ClientMechanism
+from kafkapy.server.broker import BrokerServer
+from tests.harness.waiting import eventually
+from tests.harness.wire import Wire
+from tests.server.test_sasl_logins import AUTHENTICATE, MECHANISMS, begin, client, log_in, principal, running
+
+STEPS = [(mechanism, step) for mechanism in MECHANISMS for step in range(1 + mechanism.startswith("SCRAM"))]
+LONG = (16 << 10, (16 << 10) + 1, 524_000)  # what SCRAM takes at most, one more, nearly sasl.server.max.receive.size
+RESET = struct.pack("ii", 1, 0)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerServer]:
+    delay = {"connection.failed.authentication.delay.ms": "0"}
+    with running(tmp_path_factory.mktemp("broker"), **delay) as server:
+        yield server
+
+
+def failures(broker: BrokerServer) -> float:
+    found = broker.services.counters.read()
+    (name,) = [metric for metric in found if metric.name == "network_authentication_failures"]
+    return sum(value for _, value in found[name])
+
+
+def authenticating(broker: BrokerServer) -> float:
+    found = broker.services.counters.read()
+    (name,) = [metric for metric in found if metric.name == "network_connections_authenticating"]
+    return sum(value for _, value in found[name])
+
+
+def exchange(wire: Wire, token: bytes, *, bare: bool) -> bytes | None:
+    """Send a client's token. Return the answer, or None if the login is refused."""
+    if not bare:
+        response = wire.call(AUTHENTICATE, 2, auth_bytes=token)
+        return None if response.error_code else bytes(response.auth_bytes)
+    wire.socket.sendall(struct.pack(">i", len(token)) + token)
+    with suppress(AssertionError, ConnectionResetError):
+        return wire.frame()
+    return None
+
+
+def token_of(ours: ClientMechanism, wire: Wire, step: int, *, bare: bool) -> bytes:
+    """Return the right token for this step. The broker has answered those of the steps before."""
+    token = ours.initial()
+    for _ in range(step):
+        token = ours.respond(exchange(wire, token, bare=bare) or b"") or b""
+    return token
+
+
+@pytest.mark.parametrize("bare", [False, True], ids=["requests", "bare tokens"])
+@pytest.mark.parametrize(("mechanism", "step"), STEPS)
+def test_tokens_of_every_length_are_refused(broker: BrokerServer, mechanism: str, step: int, bare: bool) -> None:
+    """All beginnings of the right token, and the right token with more behind it."""
+    before, count, length = failures(broker), 0, 0
+    while True:
+        with Wire(broker.bootstrap_servers) as wire:
+            begin(wire, mechanism, 0 if bare else 1)
+            token = token_of(client(mechanism), wire, step, bare=bare)
+            lengths = [*range(len(token)), len(token) + 1, *LONG]
+            if count == len(lengths):
+                break
+            length = lengths[count]
+            answer = exchange(wire, token[:length] + b"x" * (length - len(token)), bare=bare)
+            if answer:  # a shorter nonce of SCRAM is a nonce, too; OAUTHBEARER first says why it refuses a token
+                answer = exchange(wire, b"\x01", bare=bare)
+            assert answer is None, length
+            assert wire.closed()
+            count += 1
+    eventually(lambda: failures(broker) == before + count + 1)  # one more: the connection that was closed just now
+    with Wire(broker.bootstrap_servers) as good:
+        log_in(good)
+        assert principal(good) == "User:alice"
+
+
+@pytest.mark.parametrize("how", ["close", "half", "reset"])
+@pytest.mark.parametrize(("mechanism", "step"), [*((mechanism, -1) for mechanism in MECHANISMS), *STEPS])
+def test_a_client_that_closes_in_the_midst_of_a_login_is_one_failure(
+    broker: BrokerServer, caplog: pytest.LogCaptureFixture, mechanism: str, step: int, how: str
+) -> None:
+    """After the handshake, or after a token whose answer it does not wait for."""
+    before = failures(broker)
+    with Wire(broker.bootstrap_servers) as wire:
+        begin(wire, mechanism)
+        if step >= 0:
+            token = token_of(client(mechanism, "alice", "wrong"), wire, step, bare=False)
+            wire.send(AUTHENTICATE, 2, auth_bytes=token)
+        if how == "half":
+            wire.socket.shutdown(socket.SHUT_WR)
+            with suppress(ConnectionResetError):
+                while wire.socket.recv(1000):
+                    pass
+        elif how == "reset":
+            wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    complete = (mechanism, step) == ("OAUTHBEARER", 0)  # its password is not checked
+    eventually(lambda: authenticating(broker) == 0 and (complete or failures(broker) == before + 1))
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR or record.exc_info]
