@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from kafkapy.protocol.apis import SASL_AUTHENTICATE
 from kafkapy.security.sasl.jaas import SCRAM_MODULE
 from kafkapy.tools.main import main
 from tests.harness.brokers import QUICK, KafkaBroker, free_port
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.wire import Wire
 from tests.harness.zookeeper import eventually
-from tests.server.test_sasl_logins import log_in
+from tests.server.test_sasl_logins import begin, log_in
 from tests.zookeeper.conftest import Start
 
 pytestmark = pytest.mark.other_runtime
@@ -60,6 +61,19 @@ def test_users_made_by_kafkas_tool_log_in_here_at_once(start: Start, connect: st
     alter("--delete-config", "SCRAM-SHA-256")
     eventually(lambda: not can_log_in(address, "über all", "one", "SCRAM-SHA-256"))
     assert can_log_in(address, "über all", "two", "SCRAM-SHA-512")
+
+
+def test_all_brokers_of_a_cluster_ask_an_unknown_user_the_same(start: Start) -> None:
+    """Otherwise two brokers would tell who exists."""
+    listeners = {"listeners": "PLAINTEXT://127.0.0.1:0,CLIENT://127.0.0.1:0", **_underscored(LISTENERS)}
+    listeners["controlled_shutdown_enable"] = "false"  # a faster end
+    challenges = set()
+    for number in (1, 2):
+        with Wire(client_address(start(number, **listeners))) as wire:
+            begin(wire, "SCRAM-SHA-256")
+            response = wire.call(SASL_AUTHENTICATE, 2, auth_bytes=b"n,,n=unknown,r=nonce")
+            challenges.add(bytes(response.auth_bytes).partition(b",")[2])  # the salt and the iterations
+    assert len(challenges) == 1
 
 
 def test_users_made_here_log_in_to_kafka(connect: str, tmp_path: Path) -> None:
