@@ -41,6 +41,7 @@ The original clients, with the class names and properties of their time, work wi
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from kafkapy.client.administration.acl_admin import AclAdmin
 from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.administration.descriptions import NewTopic
 from kafkapy.client.administration.group_admin import GroupAdmin
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "AclAdmin",
     "Admin",
     "AuthenticationFailed",
     "BadSecuritySettings",

@@ -24,6 +24,7 @@ COMMANDS = {
     "transactions": "kafkapy.tools.transactions.cli:app",
     "configs": "kafkapy.tools.configs:app",
     "users": "kafkapy.tools.users.cli:app",
+    "acls": "kafkapy.tools.acls.cli:app",
     "cluster": "kafkapy.tools.cluster:cluster",
     "leaders": "kafkapy.tools.leaders:app",
     "partitions": "kafkapy.tools.partitions.cli:app",
