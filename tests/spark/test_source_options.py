@@ -104,6 +104,8 @@ def test_exactly_one_of_three_options_names_the_topics():
     )
     assert "not a regular expression" in sentence({**server, "subscribePattern": "a("})
     assert "subscribePattern is ''" in sentence({**server, "subscribePattern": " "})
+    for pattern in ("a{99999999999}", "(" * 500 + ")" * 500):
+        assert "not a regular expression" in sentence({**server, "subscribePattern": pattern})
     for wrong in ("orders", "{}", '{"a":0}', '{"a":["0"]}', '{"a":[-1]}', '{"a":[true]}', "["):
         assert f"assign is {wrong!r}: write " in sentence({**server, "assign": wrong})
 
@@ -145,6 +147,10 @@ def test_offsets_in_another_form_are_refused(option, wrong):
         ("maxOffsetsPerTrigger", "9223372036854775808", "write a whole number, 1 or more"),
         ("maxTriggerDelay", "soon", "write a number and a unit"),
         ("maxTriggerDelay", "5 weeks", "write a number and a unit"),
+        ("maxTriggerDelay", "9" * 5000 + "s", "write a number and a unit"),
+        ("maxOffsetsPerTrigger", "9" * 5000, "write a whole number"),
+        ("startingOffsets", '{"t":{"%s":1}}' % ("9" * 5000), "-1: latest"),
+        ("startingOffsets", '{"t":{"2147483648":1}}', "-1: latest"),
         ("kafka.isolation.level", "serializable", "write read_uncommitted or read_committed"),
         ("kafka.bootstrap.servers", "localhost", "is not HOST:PORT"),
         ("kafka.bootstrap.servers", " ", "the option kafka.bootstrap.servers is needed"),

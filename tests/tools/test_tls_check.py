@@ -128,6 +128,7 @@ def test_what_clients_reject_about_a_certificate_is_found(pki: Pki, tmp_path: Pa
     for issued, level, words in (
         (ca.expired("CN=old"), "error", "CN=old expired on"),
         (ca.issue("CN=soon", names=names, until=timedelta(days=9, hours=1)), "warning", "CN=soon expires in 9 days"),
+        (ca.issue("CN=next", names=names, until=timedelta(days=1, hours=1)), "warning", "CN=next expires in 1 day"),
         (ca.issue("CN=later", names=names, since=timedelta(days=1)), "error", "CN=later is valid only from"),
         (ca.issue("CN=broker.example.com"), "warning", "clients in Go refuse it"),
         (ca.issue("O=Acme"), "error", "no host name"),
@@ -178,6 +179,19 @@ def test_a_brokers_file_is_checked_with_the_stores_of_each_listener(pki: Pki, tm
     assert check("--command-config", path, "--json").out == said.out
 
 
+def test_a_clients_file_may_have_the_names_of_librdkafka(pki: Pki, tmp_path: Path) -> None:
+    (tmp_path / "ca").write_text(pem(pki.authority.certificate))
+    (tmp_path / "key").write_text(pki.client.key_pem())
+    (tmp_path / "mine").write_text(pki.client.chain)
+    names = {"ssl.ca.location": "ca", "ssl.key.location": "key", "ssl.certificate.location": "mine"}
+    path = properties(tmp_path / "client", {name: str(tmp_path / file) for name, file in names.items()})
+    said = check(path, "--json")
+    assert [document["kind"] for document in json.loads(said.out)] == ["key store", "trust store"]
+    assert said.code == 0
+    (tmp_path / "mine").unlink()
+    assert str(tmp_path / "mine") in check(path).err
+
+
 class TestListener:
     def trusting(self, pki: Pki, tmp_path: Path, **more: str) -> Path:
         return properties(tmp_path / "client", trust_settings(tmp_path, [pki.authority]) | more)
@@ -226,6 +240,13 @@ class TestListener:
             assert "refuses a client without a certificate" in words[-1][1]
             mine = pki.client.settings(tmp_path / "mine")
             assert findings(f"127.0.0.1:{port}", "--command-config", self.trusting(pki, tmp_path, **mine)) == []
+
+    def test_a_host_name_that_cannot_exist_is_one_sentence(self, pki: Pki, tmp_path: Path) -> None:
+        said = check("a..b:9093")
+        assert (said.code, said.err) == (1, "kafkapy: 'a..b' cannot be a host name.\n")
+        with listener(server_context(pki.server.settings(tmp_path))) as port:
+            said = check(f"127.0.0.1:{port}", "--host", ".example.com")
+        assert (said.code, said.err) == (1, "kafkapy: no certificate can have the host name '.example.com'.\n")
 
     def test_one_without_tls(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:

@@ -91,7 +91,7 @@ class Options:
         word = self.text(name)
         if word is None:
             return default
-        found = re.fullmatch(r"(\d+)\s*([a-z]*)", word.lower())
+        found = re.fullmatch(r"([0-9]{1,15})\s*([a-z]*)", word.lower())
         if not found or (found[2] or "ms") not in _UNITS_MS:
             raise BadOption(f"{name} is {word!r}: write a number and a unit ({', '.join(_UNITS_MS)}), as in 30s or 15m")
         return int(int(found[1]) * _UNITS_MS[found[2] or "ms"])
@@ -106,7 +106,7 @@ def as_boolean(name: str, word: str) -> bool:
 
 def as_integer(name: str, word: str, *, least: int = 0) -> int:
     """Return an option's value as an integer. Raise BadOption if it is no integer between `least` and 2^63 - 1."""
-    if not re.fullmatch(r"[+-]?[0-9]+", word) or not least <= int(word) <= LARGEST_LONG:
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", word) or not least <= int(word) <= LARGEST_LONG:
         raise BadOption(f"{name} is {word!r}: write a whole number, {least} or more")
     return int(word)
 

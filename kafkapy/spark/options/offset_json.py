@@ -4,12 +4,14 @@ Source: JsonUtils of Spark's Kafka source.
 """
 
 import json
+import re
 from typing import Any
 
 from kafkapy.client.cluster import TopicPartition
 from kafkapy.spark.options.given import LARGEST_LONG, BadOption
 
 LATEST, EARLIEST = -1, -2  # offsets in JSON that mean the end and the beginning
+_LARGEST_INDEX = (1 << 31) - 1
 
 OFFSETS_EXAMPLE = '{"orders":{"0":23,"1":-1},"payments":{"0":-2}} (-1: latest, -2: earliest)'
 TIMESTAMPS_EXAMPLE = '{"orders":{"0":1718000000000}} (ms since 1970)'
@@ -21,7 +23,7 @@ def partitions_of(option: str, text: str) -> list[TopicPartition]:
     loaded = _object(option, text, PARTITIONS_EXAMPLE)
     found: set[TopicPartition] = set()
     for topic, indexes in loaded.items():
-        if not isinstance(indexes, list) or not all(_whole(index, 0, (1 << 31) - 1) for index in indexes):
+        if not isinstance(indexes, list) or not all(_whole(index, 0, _LARGEST_INDEX) for index in indexes):
             raise _bad(option, text, PARTITIONS_EXAMPLE)
         found.update((topic, index) for index in indexes)
     if not found:
@@ -55,7 +57,9 @@ def _numbers(option: str, text: str, example: str, *, least: int) -> dict[TopicP
         if not isinstance(numbers, dict):
             raise _bad(option, text, example)
         for index, number in numbers.items():
-            if not (index.isascii() and index.isdigit()) or not _whole(number, least, LARGEST_LONG):
+            if not re.fullmatch("[0-9]{1,10}", index) or int(index) > _LARGEST_INDEX:
+                raise _bad(option, text, example)
+            if not _whole(number, least, LARGEST_LONG):
                 raise _bad(option, text, example)
             found[topic, int(index)] = number
     return found

@@ -71,6 +71,6 @@ def subscription(options: Options) -> Subscription:
         if not text:
             raise re.error("it is empty")
         re.compile(text)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise BadOption(f"subscribePattern is {text!r}, which is not a regular expression: {error}") from None
     return Subscription(pattern=text)

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from kafkapy.client.security import security_of
 from kafkapy.server.config.properties import load_properties
 from kafkapy.tools.common.errors import CallError
 from kafkapy.tools.common.options import Json
 from kafkapy.tools.common.output import print_json, print_table
+from kafkapy.tools.tls.client_settings import client_settings
 from kafkapy.tools.tls.files import check_file, check_settings
 from kafkapy.tools.tls.listener import check_listener
 
@@ -96,10 +96,8 @@ def _address(target: str) -> tuple[str, int] | None:
 
 
 def _of_client(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the TLS settings among a client's properties, which may have the names of librdkafka."""
-    given = {name: value for name, value in properties.items() if name.startswith(("ssl.", "enable.ssl."))}
     try:
-        return security_of({**given, "security.protocol": "SSL"}).tls_settings()
+        return client_settings(properties)
     except (OSError, ValueError) as error:
         raise CallError(f"--command-config: {error}") from error
 

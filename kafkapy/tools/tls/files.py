@@ -12,6 +12,7 @@ from kafkapy.security.tls.stores import KEY_STORE, TRUST_STORE, KeyStore, TrustS
 from kafkapy.security.tls.trial import TrialError, handshake
 from kafkapy.server.config.properties import parse_properties
 from kafkapy.tools.common.errors import ToolError
+from kafkapy.tools.tls.client_settings import client_settings, is_of_librdkafka
 from kafkapy.tools.tls.findings import Finding, described, of_chain, trust_needed, validity
 
 Document = dict[str, Any]
@@ -56,6 +57,11 @@ def check_settings(name: str, properties: Mapping[str, str], days: int) -> list[
     """Return the documents for the stores that the properties of a broker or a client name, also for each listener that
     has its own."""
     general = {key: value for key, value in properties.items() if key.startswith("ssl.")}
+    if is_of_librdkafka(properties):
+        try:
+            general = client_settings(properties)
+        except (OSError, ValueError) as error:
+            raise ToolError(f"{name}: {error}") from error
     groups = {"": general}
     for key, value in properties.items():
         if found := _LISTENER.fullmatch(key):

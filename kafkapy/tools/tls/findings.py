@@ -1,5 +1,6 @@
 """What clients would reject about a certificate chain."""
 
+import math
 import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -7,6 +8,7 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from kafkapy.security.tls.certificates import Certificate
+from kafkapy.tools.common.output import counted
 
 _SMALLEST_RSA = 2048
 
@@ -27,7 +29,7 @@ def described(certificate: Certificate) -> dict[str, Any]:
         "key": certificate.key,
         "notBefore": f"{certificate.not_before:%FT%TZ}",
         "notAfter": f"{certificate.not_after:%FT%TZ}",
-        "daysLeft": round(certificate.days_left(), 1),
+        "daysLeft": math.floor(certificate.days_left() * 10) / 10,
         "authority": certificate.is_authority,
         "sha256": certificate.fingerprint,
     }
@@ -41,7 +43,7 @@ def validity(certificate: Certificate, days: int) -> list[Finding]:
     if certificate.not_before > datetime.now(timezone.utc):
         return [Finding("error", f"{certificate.subject} is valid only from {certificate.not_before:%F %T} UTC on")]
     if left < days:
-        return [Finding("warning", f"{certificate.subject} expires in {int(left)} days")]
+        return [Finding("warning", f"{certificate.subject} expires in {counted(int(left), 'day')}")]
     return []
 
 

@@ -95,10 +95,14 @@ def _connected(host: str, port: int, context: ssl.SSLContext, name: str | None) 
         plain = socket.create_connection((host, port), TIMEOUT_S)
     except OSError as error:
         raise ToolError(f"cannot connect to {host}:{port}: {error.strerror or error}") from error
+    except UnicodeError:
+        raise ToolError(f"{host!r} cannot be a host name") from None
     try:
         return context.wrap_socket(plain, server_hostname=name or host)
-    except BaseException:
+    except BaseException as error:
         plain.close()
+        if isinstance(error, ValueError) and not isinstance(error, ssl.SSLError):
+            raise ToolError(f"no certificate can have the host name {name or host!r}") from None
         raise
 
 
