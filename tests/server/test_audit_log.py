@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 from pathlib import Path
 
 import pytest
 
 from kafkapy.errors import Errors
 from kafkapy.network.connection import ANONYMOUS
+from kafkapy.network.metrics import METRICS as METRICS_OF_NETWORK
+from kafkapy.network.settings import UNLIMITED
 from kafkapy.protocol.apis import (
+    ALTER_CLIENT_QUOTAS,
     ALTER_CONFIGS,
     ALTER_USER_SCRAM_CREDENTIALS,
     CREATE_ACLS,
@@ -22,6 +26,7 @@ from kafkapy.runtime.counters import Registry
 from kafkapy.runtime.logs import AUDIT_LOGGER
 from kafkapy.server.authorization.audit_log import METRICS
 from kafkapy.server.config.alter import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, DELETE, SET, TOPIC_RESOURCE
+from tests.harness.waiting import eventually
 from tests.harness.wire import Wire
 from tests.server.requests import batch, make_topic, produce, start_broker
 
@@ -196,6 +201,54 @@ def test_changes_of_users_and_acls_are_logged(tmp_path: Path) -> None:
     ]
     assert "the salt" not in text
     assert "the password" not in text
+
+
+def alter_quotas(wire: Wire, entity: dict[str, str | None], quotas: dict[str, float | None]) -> int:
+    make = ALTER_CLIENT_QUOTAS.Request.Entries
+    entry = make(
+        entity=[make.Entity(entity_type=kind, entity_name=name) for kind, name in entity.items()],
+        ops=[make.Ops(key=key, value=value or 0.0, remove=value is None) for key, value in quotas.items()],
+    )
+    request = ALTER_CLIENT_QUOTAS.Request(entries=[entry], validate_only=False)
+    return wire.call(ALTER_CLIENT_QUOTAS, 1, request).entries[0].error_code
+
+
+def test_changes_of_quotas_are_logged(tmp_path: Path) -> None:
+    server = started(tmp_path)
+    entity: dict[str, str | None] = {"user": "al\nice", "client-id": None}
+    with Wire(server.bootstrap_servers) as wire:
+        assert not alter_quotas(wire, entity, {"producer_byte_rate": 10485761.0, "request_percentage": 50.5})
+        assert not alter_quotas(wire, entity, {"producer_byte_rate": None, "request_percentage": None})
+        assert alter_quotas(wire, {"ip": "10.0.0.1"}, {"connection_creation_rate": 0.3}) == Errors.INVALID_REQUEST
+    server.stop()
+    who = rf"Principal = {ANONYMOUS} has changed quotas of user al\nice and client-id (all others)"
+    assert [line.partition("changes  ")[2] for line in (tmp_path / "audit.log").read_text().splitlines()] == [
+        f"{who} from host = 127.0.0.1 for request = AlterClientQuotas: producer_byte_rate=10485761, "
+        "request_percentage=50.5",
+        f"{who} from host = 127.0.0.1 for request = AlterClientQuotas: producer_byte_rate deleted, "
+        "request_percentage deleted",
+    ]
+
+
+def test_an_address_that_exceeds_its_quota_of_connections_is_not_served(tmp_path: Path) -> None:
+    server = started(tmp_path)
+    try:
+        with Wire(server.bootstrap_servers) as wire:
+            for name in (None, "127.0.0.2", "localhost"):
+                assert not alter_quotas(wire, {"ip": name}, {"connection_creation_rate": 1.0})
+            eventually(lambda: server.services.connection_rates.limit_of("127.0.0.1") == 1)
+            host, _, port = server.bootstrap_servers.partition(":")
+            # A rate of 1 allows 10 connections at once: it is taken over at least ten seconds.
+            clients = [socket.create_connection((host, int(port))) for _ in range(15)]
+            metric = METRICS_OF_NETWORK["network_connections_throttled"]
+            eventually(lambda: server.services.counters.read()[metric][0][1] == 5)
+            for client in clients:
+                client.close()
+            assert not alter_quotas(wire, {"ip": "localhost"}, {"connection_creation_rate": None})
+            assert not alter_quotas(wire, {"ip": None}, {"connection_creation_rate": None})
+            eventually(lambda: server.services.connection_rates.limit_of("127.0.0.1") == UNLIMITED)
+    finally:
+        server.stop()
 
 
 def test_a_file_that_cannot_be_opened_stops_the_start(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from kafkapy.protocol.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from kafkapy.server.admission import refusal
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
+from kafkapy.server.changes import changed
 from kafkapy.server.checks import CLUSTER_DENIED, on_cluster
 
 if TYPE_CHECKING:
@@ -123,10 +124,23 @@ def alter(broker: Services, call: Call, request: Any) -> Any:
             changes = _changes(entity, one.ops)
             if not request.validate_only:
                 wait(broker.quota_registry.alter, entity, changes)
+                changed(call, _shown(one.entity), [_shown_change(*change) for change in changes.items()])
         except KafkaError as error:
             entry.error_code, entry.error_message = error.code, error.message
         entries.append(entry)
     return make(entries=entries)
+
+
+def _shown(parts: Any) -> str:
+    """Return an entity as the audit log shows it, such as "quotas of user alice and client-id (all others)"."""
+    names = (f"{one.entity_type} {'(all others)' if one.entity_name is None else one.entity_name}" for one in parts)
+    return "quotas of " + " and ".join(names)
+
+
+def _shown_change(key: str, value: float | None) -> str:
+    if value is None:
+        return f"{key} deleted"
+    return f"{key}={int(value) if value.is_integer() else value}"
 
 
 def _entity(parts: Any) -> Entity:
