@@ -167,12 +167,24 @@ def test_mapping_rules_that_cannot_be_used_refuse_the_start(start, pki, tmp_path
         ({"listeners": "PLAINTEXT://127.0.0.1:9092"}, None),
         ({"listeners": "PLAINTEXT://localhost:9092"}, None),
         ({"listeners": "PLAINTEXT://[::1]:9092"}, None),
-        ({"listeners": "SSL://:9092", "security.inter.broker.protocol": "SSL"}, None),
+        (
+            {"listeners": "SSL://:9092", "security.inter.broker.protocol": "SSL", "ssl.client.auth": "required"},
+            None,
+        ),
+        (
+            {"listeners": "SSL://:9092", "security.inter.broker.protocol": "SSL"},
+            "SSL://:9092 lets everybody in: ssl.client.auth is none",
+        ),
+        (
+            {"listeners": "PLAINTEXT://localhost:9092", "kafkapy.metrics.listen": "0.0.0.0:9404"},
+            "kafkapy.metrics.listen=0.0.0.0:9404 shows the metrics to other machines",
+        ),
+        ({"listeners": "PLAINTEXT://localhost:9092", "kafkapy.metrics.listen": "[::1]:9404"}, None),
         ({"listeners": "PLAINTEXT://:9092"}, "PLAINTEXT://:9092 is open to other machines in plain text, and its "),
         ({"listeners": "PLAINTEXT://10.0.0.7:9092"}, "PLAINTEXT://10.0.0.7:9092 is open to other machines"),
     ],
 )
-def test_a_plain_listener_for_other_machines_is_a_warning(settings, message):
+def test_what_is_open_to_other_machines_is_a_warning(settings, message):
     lines = warnings(BrokerConfig(settings))
     assert lines == [] if message is None else len(lines) == 1 and message in lines[0]
 

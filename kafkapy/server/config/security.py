@@ -169,10 +169,17 @@ def warnings(config: BrokerConfig) -> list[str]:
                 f"{CLIENT_AUTH}={config[CLIENT_AUTH]} does not count for the listener {listener.name}, because its "
                 f"protocol is SASL_SSL: set {own} if clients shall need certificates, too"
             )
-        if not listener.has_tls and not _LOOPBACK.fullmatch(listener.host):
+        is_reachable = not _LOOPBACK.fullmatch(listener.host)
+        if not listener.has_tls and is_reachable:
             who = "" if listener.protocol in SASL_PROTOCOLS else ", and its clients need no login"
             lines.append(
                 f"listener {listener} is open to other machines in plain text{who}: docs/security.md says how to "
                 "protect it"
             )
+        asks_nobody = listener.protocol == "SSL" and config.of_listener(listener.name, CLIENT_AUTH) == "none"
+        if asks_nobody and is_reachable:
+            lines.append(f"listener {listener} lets everybody in: {CLIENT_AUTH} is none, so clients need no login")
+    host, _, port = config.kafkapy_metrics_listen.rpartition(":")
+    if port and not _LOOPBACK.fullmatch(host.strip("[]")):
+        lines.append(f"kafkapy.metrics.listen={host}:{port} shows the metrics to other machines, without a login")
     return lines
