@@ -2,7 +2,7 @@
 
 There is no published artifact of Kafka 0.7, so tests use kafkapy itself: `Broker07` is a broker of this process that
 serves 0.7's protocol, logs and registry. With KAFKAPY_KAFKA_07, the class path of a Kafka 0.7.2 built from source,
-tests run with that broker instead. (Its core compiles with Scala 2.11.12, zkclient 0.3, jopt-simple 3.2, log4j 1.2 and
+tests run with that broker as well. (Its core compiles with Scala 2.11.12, zkclient 0.3, jopt-simple 3.2, log4j 1.2 and
 snappy-java on Java 17, after changes of a few lines: `position()` and `limit()` of buffers, and the current names of
 JavaConversions.)
 """
@@ -26,15 +26,21 @@ REAL = os.environ.get("KAFKAPY_KAFKA_07", "")
 
 
 def start_broker_07(
-    directory: Path, zookeeper: str, counts: Mapping[str, int], *, port: int | None = None
-) -> "Broker07 | RealBroker07":
-    """Start a broker on 127.0.0.1 with the logs in `directory`; `counts` has numbers of partitions, by default one.
-    The broker and the topics are registered in ZooKeeper when this returns."""
+    directory: Path,
+    zookeeper: str,
+    counts: Mapping[str, int],
+    *,
+    port: int | None = None,
+    kind: "type[Broker07] | type[RealBroker07] | None" = None,
+) -> "AnyBroker07":
+    """Start a broker of this kind, by default kafkapy, on 127.0.0.1 with the logs in `directory`.
+
+    `counts` has numbers of partitions, by default one. The broker and the topics are registered in ZooKeeper when this
+    returns."""
     keeper = KazooClient(zookeeper)
     keeper.start()
     eventually(lambda: not keeper.exists(REGISTERED))  # the node of a killed broker
-    kind = RealBroker07 if REAL else Broker07
-    broker = kind(directory, zookeeper, counts, port or free_port())
+    broker = (kind or Broker07)(directory, zookeeper, counts, port or free_port())
     wanted = [REGISTERED, *(f"{TOPICS}/{topic}/{BROKER_ID}" for topic in _topics_in(directory))]
     eventually(lambda: all(keeper.exists(path) for path in wanted), seconds=60)
     keeper.stop()
@@ -66,9 +72,9 @@ def write_properties(directory: Path, zookeeper: str, counts: Mapping[str, int],
 
 
 class RealBroker07:
-    def __init__(self, directory: Path, zookeeper: str, counts: Mapping[str, int], port: int) -> None:
+    def __init__(self, directory: Path, zookeeper: str, counts: Mapping[str, int], port: int, **settings: str) -> None:
         self.port = port
-        properties = write_properties(directory, zookeeper, counts, port)
+        properties = write_properties(directory, zookeeper, counts, port, **settings)
         log4j = directory.with_name(f"{directory.name}.log4j")
         log4j.write_text(LOG4J)
         java = [toolchain.find("java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{log4j}"]
@@ -85,14 +91,14 @@ class RealBroker07:
 class Broker07:
     """kafkapy, in this process."""
 
-    def __init__(self, directory: Path, zookeeper: str, counts: Mapping[str, int], port: int) -> None:
+    def __init__(self, directory: Path, zookeeper: str, counts: Mapping[str, int], port: int, **settings: str) -> None:
         self.port = port
         self.server = BrokerServer(
             BrokerConfig(
                 {
                     "log.dirs": str(directory.with_name(f"{directory.name}-of-later-kafka")),
                     "listeners": "PLAINTEXT://127.0.0.1:0",
-                    "kafkapy.kafka07.properties": str(write_properties(directory, zookeeper, counts, port)),
+                    "kafkapy.kafka07.properties": str(write_properties(directory, zookeeper, counts, port, **settings)),
                 }
             )
         )
@@ -102,3 +108,7 @@ class Broker07:
         self.server.stop()
 
     kill = stop
+
+
+AnyBroker07 = Broker07 | RealBroker07
+KINDS: list[type[Broker07] | type[RealBroker07]] = [Broker07, RealBroker07] if REAL else [Broker07]

@@ -13,7 +13,7 @@ from kafkapy.metadata.zookeeper.client import ZooKeeperSettings
 from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config.broker_config import BrokerConfig
-from tests.harness.broker_07 import Broker07, RealBroker07, start_broker_07
+from tests.harness.broker_07 import KINDS, AnyBroker07, start_broker_07
 from tests.harness.golden_07 import GOLDEN_07
 from tests.harness.zookeeper import SESSION_MS, ZooKeeper
 
@@ -109,9 +109,9 @@ def data_07(tmp_path: Path) -> Path:
     return Path(shutil.copytree(GOLDEN_07 / "data", tmp_path / "kafka-0.7"))
 
 
-@pytest.fixture
-def broker_07(zk: KazooClient, connect: str, data_07: Path) -> Iterator[Broker07 | RealBroker07]:
+@pytest.fixture(params=KINDS)
+def broker_07(zk: KazooClient, connect: str, data_07: Path, request: pytest.FixtureRequest) -> Iterator[AnyBroker07]:
     """Start a broker of Kafka 0.7 with two partitions of the topics two-partitions and sent."""
-    broker = start_broker_07(data_07, connect, {"two-partitions": 2, "sent": 2})
+    broker = start_broker_07(data_07, connect, {"two-partitions": 2, "sent": 2}, kind=request.param)
     yield broker
     broker.stop()

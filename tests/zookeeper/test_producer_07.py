@@ -126,7 +126,7 @@ def test_a_broker_that_stops_and_starts_again_is_used_again(
     broker_07.stop()
     with pytest.raises(FailedToSendMessage):
         producer.send(KeyedMessage("none", b"lost"))
-    again = start_broker_07(data_07, connect, {"two-partitions": 2}, port=broker_07.port)
+    again = start_broker_07(data_07, connect, {"two-partitions": 2}, port=broker_07.port, kind=type(broker_07))
     try:
         producer.send(KeyedMessage("none", b"after"))
         assert stored(data_07, "none-0")[-2:] == [b"before", b"after"]

@@ -20,7 +20,7 @@ from kafkapy.log.log07.directory import LogDir07
 from kafkapy.log.log07.log import EARLIEST, LATEST, Log07, OffsetOutOfRange
 from kafkapy.log.log07.recovery import UnusableLog
 from kafkapy.log.results import BUSY, Busy
-from kafkapy.network.replies import CLOSE, NO_REPLY, Part, Pending, Reply, Word
+from kafkapy.network.replies import CLOSE, NO_REPLY, Last, Part, Pending, Reply, Word
 from kafkapy.record.sets_07 import CheckedSet, InvalidSet, MessageTooLarge, check_inner_sets, check_set
 from kafkapy.replica.stall import StallMonitor
 from kafkapy.runtime.disk_pool import DiskPool, PoolStopped
@@ -102,7 +102,7 @@ class Handler07:
         for frame in frames:
             reply = self._handle(connection, frame)
             replies.append(reply)
-            if reply is CLOSE or isinstance(reply, Pending):
+            if reply is CLOSE or isinstance(reply, Pending | Last):
                 break
             parts += len(reply) if isinstance(reply, list) else 0
             if parts > MANY_PARTS:
@@ -151,7 +151,7 @@ class Handler07:
 
     def _produce(self, connection: Connection, kind: int, parts: Sequence[ProducePart]) -> Reply:
         for number, part in enumerate(parts):
-            if part.partition == RANDOM_PARTITION and part.topic is not None:
+            if part.partition == RANDOM_PARTITION:
                 part = part._replace(partition=self._directory.random_partition(part.topic))
             if self._append(connection, kind, part, blocking=False) is BUSY:
                 rest = [part, *parts[number + 1 :]]
@@ -162,7 +162,7 @@ class Handler07:
 
     def _append_all(self, connection: Connection, kind: int, parts: Sequence[ProducePart]) -> Word:
         for part in parts:
-            if part.partition == RANDOM_PARTITION and part.topic is not None:
+            if part.partition == RANDOM_PARTITION:
                 part = part._replace(partition=self._directory.random_partition(part.topic))
             self._append(connection, kind, part, blocking=True)
         return NO_REPLY
@@ -206,6 +206,7 @@ class Handler07:
         if not blocking and len(parts) > MANY_PARTS:
             return self._fetch_later(connection, kind, parts)
         send: list[Part] = []
+        sent: int | None = None  # how many parts are sent before the connection is closed
         total = faults = 0
         first = ""
         try:
@@ -224,15 +225,16 @@ class Handler07:
                 send.append(encode_header(code, size))
                 if found is not None:
                     send.append(found)
+                if size < 0 and sent is None:  # 0.7.2 fails where it sends these bytes, after this header
+                    sent = len(send)
                 total += 6 + size
         except BlockingIOError:  # a file is not open
             return self._fetch_later(connection, kind, parts)
         if faults:
             more = f", and {faults - 1} more faults" if faults > 1 else ""
             log.warning("%s of %s: %s%s", NAMES[kind], connection.name, first, more)
-        if kind == MULTI_FETCH:
-            send.insert(0, encode_header(NO_ERROR, total))
-        return send
+        head: list[Part] = [encode_header(NO_ERROR, total)] if kind == MULTI_FETCH else []
+        return head + send if sent is None else Last(head + send[:sent])
 
     def _fetch_later(self, connection: Connection, kind: int, parts: Sequence[ReadPart]) -> Reply:
         work = partial(self._fetch, connection, kind, parts, blocking=True)
@@ -253,7 +255,7 @@ class Handler07:
         if region is None:
             return 0, None
         if part.most <= 0:
-            return part.most, None  # 0.7.2 answers a negative size, too
+            return part.most, None
         return region.length, region
 
     # --- Offsets
@@ -270,7 +272,7 @@ class Handler07:
 
     # --- what all of them check
 
-    def _admit(self, connection: Connection, kind: int, topic: str | None, partition: int) -> str:
+    def _admit(self, connection: Connection, kind: int, topic: str, partition: int) -> str:
         """Return the topic if the client may do this on it, and it has such a partition. Raises IllegalTopic, Denied,
         WrongPartition."""
         name = check_topic(topic, self._longest_topic)

@@ -30,9 +30,9 @@ class BadRequest(Exception):
 
 
 class ProducePart(NamedTuple):
-    """A message set for one partition. `topic` is None if the request has null as its name."""
+    """A message set for one partition."""
 
-    topic: str | None
+    topic: str
     partition: int
     data: memoryview
 
@@ -40,7 +40,7 @@ class ProducePart(NamedTuple):
 class ReadPart(NamedTuple):
     """One partition of a Fetch: `at` is the offset, `most` the number of bytes. Of an Offsets: time and number."""
 
-    topic: str | None
+    topic: str
     partition: int
     at: int
     most: int
@@ -80,12 +80,12 @@ def _parts(kind: int, frame: memoryview) -> list[ProducePart] | list[ReadPart]:
     return reads
 
 
-def _topic(frame: memoryview, at: int) -> tuple[str | None, int]:
+def _topic(frame: memoryview, at: int) -> tuple[str, int]:
     """Return the topic at this position, and the position after it. As in Java, invalid UTF-8 is replaced."""
     (length,) = _SHORT.unpack_from(frame, at)
     at += 2
     if length < 0:
-        return None, at
+        raise BadRequest("null as the name of a topic")
     return str(frame[at : at + length], "utf-8", "replace"), at + length
 
 

@@ -12,7 +12,7 @@ class IllegalTopic(Exception):
     """Raised for a name that no topic may have."""
 
 
-def check_topic(topic: str | None, longest: int) -> str:
+def check_topic(topic: str, longest: int) -> str:
     """Return the name, which may have `longest` characters of UTF-16. Raises IllegalTopic."""
     if not topic:
         raise IllegalTopic("a topic without a name")
