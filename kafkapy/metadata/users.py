@@ -96,6 +96,7 @@ class UserRegistry:
 NO_SUCH_CREDENTIAL = "Attempt to delete a user credential that does not exist"
 
 
-def path_name(user: str) -> str:
-    """Return a user's name as paths in the tree have it (Kafka's Sanitizer: URLEncoder, with %20 and %2A)."""
-    return quote(user, safe="").replace("~", "%7E")
+def path_name(name: str) -> str:
+    """Return the name of a user or client id as paths in the tree have it (Kafka's Sanitizer: URLEncoder, with %20 and
+    %2A)."""
+    return quote(name, safe="").replace("~", "%7E")

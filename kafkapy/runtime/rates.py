@@ -20,6 +20,11 @@ class Windows(NamedTuple):
     number: int = 11
     ms: int = 1000
 
+    @property
+    def seconds(self) -> float:
+        """Return the length of all windows together."""
+        return self.number * (self.ms / 1000)
+
 
 class Rate:
     """The rate per second of recorded values.

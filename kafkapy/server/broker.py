@@ -202,7 +202,7 @@ class BrokerServer:
         logs.compaction.configure(cleaner_settings(services.config))
         self._network = network = self._make_network()
         services.connection_rates = network.limits.rates
-        follow_quotas(services, tree)
+        follow_quotas(services, tree, self._scheduler)
         services.peers = Peers(services, network)
         services.cache.on_controller_replaced = services.peers.forget_controller
         ports = network.bind()  # before the logs are loaded, so that a port in use is reported at once

@@ -25,6 +25,7 @@ COMMANDS = {
     "configs": "kafkapy.tools.configs:app",
     "users": "kafkapy.tools.users.cli:app",
     "acls": "kafkapy.tools.acls.cli:app",
+    "quotas": "kafkapy.tools.quotas.cli:app",
     "cluster": "kafkapy.tools.cluster:cluster",
     "leaders": "kafkapy.tools.leaders:app",
     "partitions": "kafkapy.tools.partitions.cli:app",

@@ -9,7 +9,17 @@ from kafkapy.network import metrics as network
 from kafkapy.runtime.counters import Metric
 from kafkapy.runtime.metrics_page import PREFIX
 from kafkapy.server.authorization import audit_log
-from kafkapy.server.metrics import broker, cleaner, controller, coordinators, logins, requests, slow_requests, tls
+from kafkapy.server.metrics import (
+    broker,
+    cleaner,
+    controller,
+    coordinators,
+    logins,
+    quotas,
+    requests,
+    slow_requests,
+    tls,
+)
 
 # The tables by the heading of their section: those of a broker's page, and the one of a mirror's page.
 BROKER_TABLES = {
@@ -17,6 +27,7 @@ BROKER_TABLES = {
     "Network": network.METRICS,
     "Logs, topics, fetches and pools": broker.METRICS,
     "TLS": tls.METRICS,
+    "Quotas": quotas.METRICS,
     "Sessions of SASL clients": logins.METRICS,
     "Controller": controller.METRICS,
     "Log cleaner": cleaner.METRICS,

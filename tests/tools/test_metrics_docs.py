@@ -7,6 +7,8 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from kafkapy.metadata.quotas import Entity
+from kafkapy.metadata.tree import wait
 from kafkapy.mirror.counts import Counts
 from kafkapy.mirror.metrics import metrics_page
 from kafkapy.protocol.apis import API_VERSIONS, FETCH
@@ -57,6 +59,11 @@ def test_a_broker_serves_the_metrics_of_its_tables_and_no_others(tmp_path):
         produce(wire, "t", batch(b"value"))
         produce(wire, "unknown", batch(b"value"))
         wire.call(FETCH, 12, fetch_request("t"))
+        limits = {"producer_byte_rate": 1.0, "consumer_byte_rate": 1e9, "request_percentage": 1e9}
+        wait(
+            server.services.quota_registry.alter, Entity(user="ANONYMOUS"), {**limits, "controller_mutation_rate": 1e9}
+        )
+        produce(wire, "t", batch(b"value"))  # is throttled
         wire.close()
         shown = scrape(metrics_address(server))
     finally:

@@ -13,8 +13,9 @@ Differences from Kafka:
 - IPv6 addresses may have quotas.
 - An unknown match type is INVALID_REQUEST; in Kafka UNKNOWN_SERVER_ERROR.
 - An empty name in a filter finds nothing. Kafka looks up a node without a name and fails with UNKNOWN_SERVER_ERROR.
-- A filter with the entity type `kafkapy.usage` asks what clients have used of their quotas, which Kafka does not tell:
-  see `server/quotas/usage.py`.
+- A filter with the entity type `kafkapy.usage`, beside those for a user and a client id, asks which quotas apply to
+  this client, and what is in use of them on this broker. Each entry is a quota with its entity, and has the limit and,
+  as `kafkapy.used`, what is in use. Kafka answers UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ from kafkapy.server.checks import CLUSTER_DENIED, on_cluster
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
-USER, CLIENT_ID, IP = "user", "client-id", "ip"
+USER, CLIENT_ID, IP, USAGE = "user", "client-id", "ip", "kafkapy.usage"
+USED = "kafkapy.used"
 _TYPES = (USER, CLIENT_ID, IP)
 EXACT, THE_DEFAULT, ANY = range(3)
 
@@ -53,6 +55,8 @@ def describe(broker: Services, call: Call, request: Any) -> Any:
     if call.denied:  # without a message, as from Kafka
         return make(error_code=Errors.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None)
     try:
+        if any(one.entity_type == USAGE for one in request.components):
+            return make(error_code=Errors.NONE, error_message=None, entries=_usage(broker, request))
         matches = _filter(request)
     except KafkaError as error:
         return make(error_code=error.code, error_message=error.message, entries=None)
@@ -82,6 +86,14 @@ def _filter(request: Any) -> Callable[[Entity], bool]:
     if IP in found:
         return lambda entity: bool(entity.ip) and of_ip(entity.ip)
     return lambda entity: of_user(entity.user) and of_client(entity.client_id) and of_ip(entity.ip)
+
+
+def _usage(broker: Services, request: Any) -> list[Any]:
+    names = {one.entity_type: one.match for one in request.components if one.match_type == EXACT}
+    if set(names) != {USER, CLIENT_ID} or len(request.components) != 3 or None in names.values():
+        raise KafkaError(Errors.INVALID_REQUEST, f"{USAGE} needs the name of one user and of one client id")
+    used = broker.client_quotas.usage(names[USER], names[CLIENT_ID])
+    return [_entry(Entity(*one.entity), {one.key: one.limit, USED: one.used}) for one in used]
 
 
 def _match(component: Any) -> Matches:

@@ -69,6 +69,11 @@ class Bucket:
         with self.lock:
             return self.rate.measure(now) if self.tokens is None else self.tokens.count(self.limit, now)
 
+    def present_rate(self, now: int) -> float:
+        """Return the present rate; for tokens that of the last minute."""
+        with self.lock:
+            return self.rate.measure(now)
+
     def throttled(self, ms: int, now: int) -> None:
         """Remember that a client was throttled for this time, for the metrics."""
         with self.lock:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.quotas import CONSUMER, MUTATION, PRODUCER, REQUEST, Entity
@@ -54,6 +54,15 @@ class _Client:
         self.id = client_id
         self.generation = generation
         self.producer, self.consumer, self.request, self.mutation = buckets
+
+
+class Usage(NamedTuple):
+    """A quota that applies to a client, the user and client id for which it was set, and what is in use of it."""
+
+    key: str
+    entity: Pair
+    limit: float
+    used: float
 
 
 class ClientQuotas:
@@ -112,7 +121,7 @@ class ClientQuotas:
     def respond_to_produce(self, call: Call) -> None:
         assert call.usage is not None
         bucket = self._client(call).producer
-        ms = bucket.record(call.usage.size, self._now()) if bucket is not None else 0
+        ms = bucket.record(call.usage.size, self.now_ms()) if bucket is not None else 0
         self._throttle(call, ms, bucket, exempt=not call.request.acks)
 
     def may_empty_fetch(self, call: Call, size: int) -> bool:
@@ -125,15 +134,15 @@ class ClientQuotas:
     def count_fetch(self, call: Call, size: int) -> None:
         bucket = self._client(call).consumer
         if bucket is not None:
-            bucket.add(size, self._now())
+            bucket.add(size, self.now_ms())
         request = self._client(call).request
         if request is not None:
             assert call.usage is not None
-            request.add(call.usage.seconds() * 100, self._now())
+            request.add(call.usage.seconds() * 100, self.now_ms())
 
     def respond_to_fetch(self, call: Call, size: int) -> bool:
         bucket = self._client(call).consumer
-        now = self._now()
+        now = self.now_ms()
         ms = bucket.record(size, now) if bucket is not None else 0
         self._throttle(call, ms, bucket)
         if call.throttle_time_ms and bucket is not None:
@@ -155,7 +164,7 @@ class ClientQuotas:
         that for the quota of `bucket`."""
         usage, client = call.usage, self._client(call)
         assert usage is not None
-        now = self._now()
+        now = self.now_ms()
         if client.request is not None:
             percent = usage.seconds() * 100
             if exempt:
@@ -175,7 +184,8 @@ class ClientQuotas:
 
     # --- buckets
 
-    def _now(self) -> int:
+    def now_ms(self) -> int:
+        """Return the time of the quotas' clock in ms."""
         return int(self._clock.monotonic() * 1000)
 
     def _client(self, call: Call) -> _Client:
@@ -186,7 +196,7 @@ class ClientQuotas:
 
     def _look_up(self, principal: str, client_id: str) -> _Client:
         user, client = path_name(principal.partition(":")[2]), path_name(client_id)
-        now = self._now()
+        now = self.now_ms()
         with self._lock:
             buckets = [self._bucket(kind, user, client, now) for kind in self._kinds.values()]
             return _Client(client_id, self._generation, buckets)
@@ -201,18 +211,34 @@ class ClientQuotas:
 
     def expire(self) -> None:
         """Forget what clients have used that sent nothing for an hour."""
-        now = self._now()
+        now = self.now_ms()
         with self._lock:
             for kind in self._kinds.values():
                 kind.buckets.expire(now)
 
     # --- what is shown
 
+    def usage(self, user: str, client_id: str) -> list[Usage]:
+        """Return the quotas that apply to a client, with what is in use of them."""
+        found = []
+        for key in KEYS:
+            shares, entity, limit = self.applied(key, user, client_id)
+            if entity is not None and limit is not None:
+                used = self.used(key, shares)
+                if key == MUTATION:  # the tokens that are missing, as a share of the limit
+                    used = limit - used / self._kinds[key].windows.seconds if self._has(key, shares) else 0.0
+                found.append(Usage(key, entity, limit, used))
+        return found
+
+    def _has(self, key: str, shares: Pair) -> bool:
+        with self._lock:
+            return self._kinds[key].buckets.find(shares) is not None
+
     def used(self, key: str, shares: Pair) -> float:
         """Return the present rate of those who share a quota; for controller_mutation_rate the tokens that are left."""
         with self._lock:
             bucket = self._kinds[key].buckets.find(shares)
-        return 0.0 if bucket is None else bucket.used(self._now())
+        return 0.0 if bucket is None else bucket.used(self.now_ms())
 
     def buckets(self, key: str) -> Iterator[Bucket]:
         with self._lock:
@@ -221,7 +247,7 @@ class ClientQuotas:
     def exempt_percent(self) -> float:
         """Return the time of requests that are exempt, in percent of one thread's time."""
         with self._lock:
-            return self._exempt.measure(self._now())
+            return self._exempt.measure(self.now_ms())
 
 
 class Mutations:

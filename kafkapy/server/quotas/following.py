@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from kafkapy.metadata.quotas import Entity, QuotaRegistry
 from kafkapy.metadata.tree import Tree
+from kafkapy.runtime.scheduler import Scheduler
 from kafkapy.server.config.apply import mutation_windows, quota_windows
+from kafkapy.server.metrics.quotas import register
 from kafkapy.server.quotas.address_limits import AddressLimits
 from kafkapy.server.quotas.client_quotas import ClientQuotas
 
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
 
-def follow_quotas(services: Services, tree: Tree) -> None:
+EXPIRY_CHECK_S = 60.0
+
+
+def follow_quotas(services: Services, tree: Tree, scheduler: Scheduler) -> None:
     """Apply the stored quotas from now on, and every change of them. `services.quotas` is None as long as no quota is
     set, so that requests need not be counted."""
     clients = services.client_quotas = ClientQuotas(
@@ -32,3 +37,5 @@ def follow_quotas(services: Services, tree: Tree) -> None:
 
     services.quota_registry = QuotaRegistry(tree, services.configs)
     services.quota_registry.follow(changed)
+    scheduler.schedule("quota-expiry", clients.expire, EXPIRY_CHECK_S, EXPIRY_CHECK_S)
+    register(clients, services.counters)

@@ -244,6 +244,27 @@ def test_invalid_filters_are_refused(wire, components, code):
     assert describe(wire, *components) == code
 
 
+def test_what_is_in_use_of_the_quotas_of_a_client_is_told(wire):
+    alter(wire, {"user": None}, {REQUEST: 1e6, MUTATION: 10.0})
+    alter(wire, {"client-id": "wire"}, {PRODUCER: 5.0})
+    describe(wire)  # counts as a request
+    usage = [("user", EXACT, "ANONYMOUS"), ("client-id", EXACT, "wire"), ("kafkapy.usage", ANY, None)]
+    make = DESCRIBE_CLIENT_QUOTAS.Request
+    parts = [make.Components(entity_type=kind, match_type=how, match=name) for kind, how, name in usage]
+    entries = wire.call(DESCRIBE_CLIENT_QUOTAS, 1, make(components=parts, strict=True)).entries
+    found = {}
+    for entry in entries:
+        values = {one.key: one.value for one in entry.values}
+        used = values.pop("kafkapy.used")
+        found[next(iter(values))] = entry.entity[0].entity_type, used
+    assert set(found) == {PRODUCER, REQUEST, MUTATION}
+    assert found[PRODUCER] == ("client-id", 0.0)
+    assert found[MUTATION] == ("user", 0.0)
+    assert found[REQUEST][1] > 0
+    for wrong in (usage[1:], [*usage, ("ip", ANY, None)], [("user", ANY, None), *usage[1:]]):
+        assert describe(wire, *wrong) == Errors.INVALID_REQUEST
+
+
 def test_stored_values_that_cannot_be_used_limit_nothing_and_can_be_removed(server, wire, caplog):
     path = "/config/clients/odd"
     values = {PRODUCER: "NaN", CONSUMER: "-5", REQUEST: "many", MUTATION: "2.5", "other": "x"}

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from kafkapy.errors import Errors
-from kafkapy.metadata.quotas import CONSUMER, MUTATION, PRODUCER, REQUEST, Entity
+from kafkapy.metadata.quotas import CONSUMER, DEFAULT, MUTATION, PRODUCER, REQUEST, Entity
 from kafkapy.protocol.apis import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -16,6 +16,7 @@ from kafkapy.protocol.apis import (
     STOP_REPLICA,
 )
 from kafkapy.protocol.headers import request_frame
+from kafkapy.server.metrics.quotas import METRICS
 from tests.harness.waiting import eventually
 from tests.harness.wire import Wire
 from tests.server.lab import held, turns_of
@@ -293,6 +294,18 @@ def test_limits_apply_from_the_next_request_on_and_nothing_is_counted_without(se
     assert clients.used(PRODUCER, ("", "wire")) == used
     quotas(**{PRODUCER: 1})
     assert wires[0].call(PRODUCE, VERSION, request("topic", batch(b"a"))).throttle_time_ms > 0
+
+
+def test_a_hundred_thousand_client_ids_leave_bounded_traces(server, wires, quotas):
+    clients = quotas(Entity(client_id=DEFAULT), **{REQUEST: 1e6})
+    for number in range(100_000):
+        clients._look_up("User:ANONYMOUS", f"client-{number}")
+        if number % 10_000 == 0:  # a client that goes on all the time keeps what it has used
+            wires[0].call(METADATA, FETCH_VERSION, NO_TOPICS)
+            clients._clock.now += 0.001
+    assert sum(1 for _ in clients.buckets(REQUEST)) <= 10_000
+    shown = server.services.counters.read()[METRICS["quota_request_percent"]]
+    assert len(shown) == 1000
 
 
 def test_a_throttled_connection_that_closes_leaves_nothing_behind(server, wires, quotas):
