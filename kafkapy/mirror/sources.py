@@ -20,10 +20,15 @@ def member_of(settings: SourceSettings, topics: TopicFilter, *, seeks: bool = Fa
 
         return GroupMember(settings, topics)
     try:
+        from kafkapy.client.original.consuming.connector import ConsumerConnector
+        from kafkapy.mirror.kafka_07_member import Kafka07Member
         from kafkapy.mirror.zookeeper_member import ZooKeeperMember
     except ModuleNotFoundError as error:
         if error.name != "kazoo":
             raise
         text = f"{settings.file}: ZooKeeper needs the library kazoo: {how_to_install('zookeeper')}"
         raise BadProperty(text) from None
-    return ZooKeeperMember(settings, topics, seeks=seeks)
+    connector = ConsumerConnector(settings.properties)
+    if connector.is_of_07:
+        return Kafka07Member(settings, topics, connector)
+    return ZooKeeperMember(settings, topics, seeks=seeks, connector=connector)

@@ -56,11 +56,19 @@ class ZooKeeperMember:
     With `seeks`, partitions are read only after `seek`.
     """
 
-    def __init__(self, settings: ZooKeeperSource, topics: TopicFilter, *, seeks: bool = False) -> None:
+    def __init__(
+        self,
+        settings: ZooKeeperSource,
+        topics: TopicFilter,
+        *,
+        seeks: bool = False,
+        connector: ConsumerConnector | None = None,
+    ) -> None:
+        """`connector` is one that was made of the settings' properties; None: make one."""
         self._seeks = seeks
         self._settings = settings
         self._topics = topics
-        self._connector = ConsumerConnector(settings.properties)
+        self._connector = connector or ConsumerConnector(settings.properties)
         self._listener: Listener | None = None
         self._stream: Stream | None = None
         self._cluster: Cluster | None = None
@@ -112,7 +120,7 @@ class ZooKeeperMember:
             left -= POLL_S
             while chunk is not None:
                 if not self._seeks or self._owned.get(chunk.where) is chunk.owned:
-                    pieces.append(piece := _piece(chunk))
+                    pieces.append(piece := self._piece(chunk))
                     self._positions[piece.where] = piece.after
                     self._owned[piece.where] = chunk.owned
                 chunk = self._stream.next_chunk(0) if len(pieces) < PIECES_PER_POLL else None
@@ -205,6 +213,11 @@ class ZooKeeperMember:
             self._cluster.close()
             self._cluster = None
 
+    def _piece(self, chunk: Chunk) -> Piece:
+        """Return the Piece (the mirror's form of fetched batches) for a chunk that the connector's stream returned."""
+        _, _, after = entries_end(chunk.data)
+        return Piece(chunk.where, chunk.data, chunk.start, max(after, chunk.start))
+
     def _report_lost(self) -> None:
         """Tell the listener which partitions were lost when the ZooKeeper session expired.
 
@@ -244,9 +257,3 @@ class ZooKeeperMember:
         for where in partitions:
             self._positions.pop(where, None)
             self._owned.pop(where, None)
-
-
-def _piece(chunk: Chunk) -> Piece:
-    """Return the Piece (the mirror's form of fetched batches) for a chunk that the connector's stream returned."""
-    _, _, after = entries_end(chunk.data)
-    return Piece(chunk.where, chunk.data, chunk.start, max(after, chunk.start))

@@ -11,9 +11,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from kafkapy.client import Admin, Consumer, RecordProducer
+from kafkapy.client.original.consuming import connector
 from kafkapy.client.original.consuming.connector import ConsumerConnector
 from kafkapy.client.original.filters import Whitelist
-from kafkapy.mirror import zookeeper_member
 from kafkapy.mirror.mirror import Mirror
 from kafkapy.mirror.options import MirrorOptions
 from kafkapy.mirror.source_settings import read_source
@@ -100,7 +100,7 @@ def test_each_record_is_copied_once_though_members_join_leave_and_lose_their_ses
             super().__init__(properties)
             connectors.append(self)
 
-    monkeypatch.setattr(zookeeper_member, "ConsumerConnector", Seen)
+    monkeypatch.setattr(connector, "ConsumerConnector", Seen)
     with written(source, "both") as write:
         write(500)
         with mirroring("both"):

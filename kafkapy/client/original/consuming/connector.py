@@ -153,17 +153,32 @@ class ConsumerConnector:
 
         Raises KafkaError, ClientError or KazooException, among them OwnershipLost.
         """
+        if offsets is not None:
+            self._source.refuse_07("commit offsets of numbered partitions")
+            self.commit_named({(topic, str(number)): offset for (topic, number), offset in offsets.items()})
+            return
         with self._ownership:
             self._check_session()
-            if offsets is None:
-                self._commit(list(self._held.values()))
-                return
-            self._source.refuse_07("commit given offsets")
-            named = {(topic, str(number)): offset for (topic, number), offset in offsets.items()}
-            owned = {where: offset for where, offset in named.items() if where in self._held}
+            self._commit(list(self._held.values()))
+
+    def commit_named(self, offsets: Mapping[Partition, int]) -> None:
+        """Commit the given offsets, as `commit_offsets` does. Partitions have their names in ZooKeeper, which in Kafka
+        0.7 are BROKER-NUMBER."""
+        with self._ownership:
+            self._check_session()
+            owned = {where: offset for where, offset in offsets.items() if where in self._held}
             for where, offset in owned.items():
                 self._held[where].stream.mark(self._held[where], offset)
             self._commit_at(owned)
+
+    @property
+    def is_of_07(self) -> bool:
+        """True if the brokers are of Kafka 0.7."""
+        return self._source.is_07
+
+    def partitions_of(self, topic: str) -> list[str]:
+        """Return the names of a topic's partitions in ZooKeeper. Raises KazooException or KazooTimeoutError."""
+        return self._tree.cluster.partitions(topic)
 
     def seek(self, where: TopicPartition, offset: int | None) -> OwnedPartition | None:
         """Continue reading an owned partition at an offset, or stop reading it if `offset` is None.

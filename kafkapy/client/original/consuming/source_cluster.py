@@ -49,8 +49,8 @@ class SourceCluster:
         self._offsets_cluster: Cluster | None = None
         self._store: OffsetStore | None = None
         try:
-            self._is_07 = self._layout() is Layout.V07
-            if self._is_07 and settings.offsets_storage == "kafka":
+            self.is_07 = self._layout() is Layout.V07
+            if self.is_07 and settings.offsets_storage == "kafka":
                 raise ConfigError("offsets.storage", "kafka", "must be zookeeper for brokers of Kafka 0.7")
         except (ZooKeeperError, ConfigError):
             self.close()
@@ -69,7 +69,7 @@ class SourceCluster:
 
     def brokers(self) -> Brokers:
         """Return a new object for access to the cluster's brokers, with its own connections."""
-        return Brokers07(self._settings, self.tree.cluster) if self._is_07 else KafkaBrokers(self._settings, self.open)
+        return Brokers07(self._settings, self.tree.cluster) if self.is_07 else KafkaBrokers(self._settings, self.open)
 
     def open(self) -> Cluster:
         """Return a new Cluster for the brokers registered in ZooKeeper.
@@ -122,7 +122,7 @@ class SourceCluster:
 
     def refuse_07(self, what: str) -> None:
         """Raise UnsupportedByBroker if the brokers are of Kafka 0.7. `what` completes the text "they cannot ..."."""
-        if self._is_07:
+        if self.is_07:
             raise UnsupportedByBroker(
                 f"the brokers in ZooKeeper at {self._settings.zookeeper_connect} are of Kafka 0.7, and cannot {what}; "
                 "a ConsumerConnector reads them record by record, and so does `kafkapy consume --zookeeper`"

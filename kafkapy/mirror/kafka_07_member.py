@@ -1,0 +1,108 @@
+"""The mirror's member of a consumer group in a cluster of Kafka 0.7. Imports kazoo.
+
+A partition of 0.7 is a number on a broker (8-0, 8-1, 9-0): each broker has its own partitions of a topic. Here they are
+counted over all brokers of the topic, in the order of the brokers' ids, so that records may keep their partition in the
+target. A broker that joins later gets the next numbers.
+
+Offsets are positions in a log. All messages inside a compressed message have its position, and the position to commit
+is that after a whole stored message, so never one inside a compressed message. Messages have no keys and no timestamps.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+
+from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import KazooTimeoutError
+
+from kafkapy.client.cluster import TopicPartition
+from kafkapy.client.errors import ClientError, ConnectionFailed
+from kafkapy.client.original.assignment import Partition
+from kafkapy.client.original.consuming.connector import ConsumerConnector
+from kafkapy.client.original.consuming.streams import Chunk
+from kafkapy.client.original.filters import TopicFilter
+from kafkapy.errors import KafkaError
+from kafkapy.metadata.zookeeper.client import named
+from kafkapy.mirror.counts import Waiting
+from kafkapy.mirror.member import NotCommitted, Piece
+from kafkapy.mirror.source_settings import ZooKeeperSource
+from kafkapy.mirror.zookeeper_member import ENDS_INTERVAL_S, ENDS_RETRY_S, ZooKeeperMember
+
+log = logging.getLogger(__name__)
+
+
+class Kafka07Member(ZooKeeperMember):
+    """A member of a group in Kafka 0.7. Use it like a ZooKeeperMember without `seeks`."""
+
+    def __init__(self, settings: ZooKeeperSource, topics: TopicFilter, connector: ConsumerConnector) -> None:
+        super().__init__(settings, topics, connector=connector)
+        self._numbers: dict[Partition, int] = {}
+        self._names: dict[TopicPartition, Partition] = {}
+
+    def cluster_id(self) -> str | None:
+        return None  # which rules out exactly-once delivery
+
+    def before_release(self, partitions: list[TopicPartition]) -> None:
+        # The connector's pairs have the number on the broker, so that partitions of several brokers have the same pair.
+        # All that could be meant are committed, which does no harm if one of them stays.
+        given_up = set(partitions)
+        super().before_release([where for where, owned in list(self._owned.items()) if owned.where in given_up])
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        try:
+            self._connector.commit_named({self._names[where]: offset for where, offset in offsets.items()})
+        except (KafkaError, ClientError, KazooException, KazooTimeoutError) as error:
+            raise NotCommitted(str(error) or type(error).__name__) from None
+
+    def partition_count(self, topic: str) -> int:
+        names = self._sorted_names(topic)
+        highest = max((number for (name, _), number in self._numbers.items() if name == topic), default=-1)
+        return max(len(names), highest + 1)
+
+    def lags(self) -> Mapping[TopicPartition, int]:
+        now = time.monotonic()
+        if self._positions and now >= self._ask_ends_at:
+            self._ask_ends_at = now + ENDS_INTERVAL_S
+            try:
+                ends = self._connector.end_offsets()
+                self._ends = {self._numbered(partition): end for partition, end in ends.items()}
+            except (ClientError, KafkaError) as error:
+                log.info("%s: the lag is not known: %s", self._settings.file, error)
+                self._ends = {}
+                self._ask_ends_at = time.monotonic() + ENDS_RETRY_S
+        positions = self._positions.items()
+        return {where: max(0, self._ends[where] - at) for where, at in positions if where in self._ends}
+
+    def waiting(self) -> Waiting | None:
+        whose = self._connector.waits_for
+        return None if whose is None else Waiting(f"partitions of group {self._settings.group_id}", whose, None)
+
+    def _piece(self, chunk: Chunk) -> Piece:
+        return Piece(self._numbered(chunk.owned.partition), chunk.data, chunk.start, max(chunk.after, chunk.start))
+
+    def _numbered(self, partition: Partition) -> TopicPartition:
+        """Return the topic and the number of a partition, counted over all brokers. Raises ConnectionFailed."""
+        topic = partition[0]
+        if partition not in self._numbers:
+            taken = {number for (name, _), number in self._numbers.items() if name == topic}
+            for position, name in enumerate(self._sorted_names(topic)):
+                if (topic, name) not in self._numbers:
+                    self._add((topic, name), position if position not in taken else max(taken) + 1)
+                    taken.add(self._numbers[topic, name])
+            if partition not in self._numbers:  # its broker is not registered at this moment
+                self._add(partition, max(taken, default=-1) + 1)
+        return topic, self._numbers[partition]
+
+    def _add(self, partition: Partition, number: int) -> None:
+        self._numbers[partition] = number
+        self._names[partition[0], number] = partition
+
+    def _sorted_names(self, topic: str) -> Sequence[str]:
+        """Return the names of a topic's partitions, in the order of brokers and numbers. Raises ConnectionFailed."""
+        try:
+            names = self._connector.partitions_of(topic)
+        except (KazooException, KazooTimeoutError) as error:
+            raise ConnectionFailed(f"the partitions cannot be read from ZooKeeper: {named(error)}") from None
+        return sorted(names, key=lambda name: tuple(map(int, name.split("-"))))
