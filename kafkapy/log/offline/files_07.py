@@ -50,13 +50,19 @@ def partition_of_07(name: str) -> tuple[str, int] | None:
 def segments_07(directory: Path) -> list[Segment07]:
     """Return the Kafka 0.7 segments in a partition's directory, ordered by log position; an empty list if there are
     none.
+
+    A broker may use the directory. The newest segment is looked at first: when its size is known, those before it grow
+    no more, so that a roll meanwhile does not look like a gap.
     """
+    paths = [path for path in directory.iterdir() if is_segment_07(path)]
     found = []
-    for path in directory.iterdir():
-        if is_segment_07(path):
+    for path in sorted(paths, key=lambda path: (int(path.stem), path.name), reverse=True):
+        try:
             stat = path.stat()
-            found.append(Segment07(path, int(path.stem), stat.st_size, stat.st_mtime_ns // 1_000_000))
-    return sorted(found, key=lambda segment: (segment.start, segment.path.name))
+        except FileNotFoundError:  # deleted since the listing
+            continue
+        found.append(Segment07(path, int(path.stem), stat.st_size, stat.st_mtime_ns // 1_000_000))
+    return found[::-1]
 
 
 def gap_in(segments: Iterable[Segment07]) -> str | None:

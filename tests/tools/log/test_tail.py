@@ -185,11 +185,6 @@ def test_internal_topics_are_decoded(kafkapy):
     assert "transactionalId=tx-open\tproducerId:1005," in out
 
 
-def test_a_partition_of_0_7_is_refused_in_a_sentence(kafkapy):
-    code, _, err = kafkapy("log", "tail", V2.parents[1] / "kafka-0.7.2" / "data" / "none-0")
-    assert (code, "none-0 is of Kafka 0.7" in err) == (1, True)
-
-
 def test_the_command_follows_until_it_is_interrupted(log):
     command = [sys.executable, "-m", "kafkapy", "log", "tail", "-f", "-n", "1", "--format", "value", log.directory]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tail:

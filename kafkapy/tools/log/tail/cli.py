@@ -18,6 +18,7 @@ from kafkapy.tools.log.decoders.options import (
 )
 from kafkapy.tools.log.record_lines import RecordLines
 from kafkapy.tools.log.tail.follow import Follower, Show
+from kafkapy.tools.log.tail.follow_07 import Follower07
 
 # Between polls without new records: too short to be noticed, and almost no work.
 INTERVAL_S = 0.2
@@ -51,11 +52,16 @@ def tail(
         decoder_of(offsets_decoder, transaction_log_decoder, key_decoder, value_decoder),
     )
     out = sys.stdout.buffer
+
+    def note(message: str) -> None:
+        print(message, file=sys.stderr)
+
     followers = [
-        Follower(place, lambda message: print(message, file=sys.stderr), control=control) for place in places_in(paths)
+        Follower07(place, note) if place.kafka_07 else Follower(place, note, control=control)
+        for place in places_in(paths)
     ]
 
-    def shown(follower: Follower) -> Show:
+    def shown(follower: Follower | Follower07) -> Show:
         return lambda one: out.write(lines.line(follower.place, one.record, control=one.control))
 
     try:

@@ -25,9 +25,7 @@ class Follower:
     `show` too."""
 
     def __init__(self, place: Place, note: Callable[[str], object], *, control: bool = False) -> None:
-        """Raise ToolError for a partition of Kafka 0.7 or a log that cannot be read; OSError."""
-        if place.kafka_07:
-            raise ToolError(f"{place.name} is of Kafka 0.7, to which nothing is written any more: use log dump.")
+        """Raise ToolError for a log that cannot be read, and OSError."""
         self.place = place
         self._note = note
         self._control = control

@@ -21,11 +21,18 @@ def check_partition_07(directory: Path, report: Report) -> None:
 def check_segment_07(path: Path, report: Report) -> None:
     """Check a segment, and report problems. After an invalid message the check continues; an invalid length ends it.
     Raises OSError."""
-    start, end = int(path.stem), 0
     report.files += 1
+    end, size = 0, -1
+    while size != (size := path.stat().st_size):  # a broker may append: then look again
+        end = _check_from(end, path, report)
+
+
+def _check_from(end: int, path: Path, report: Report) -> int:
+    """Check the messages from position `end` on. Return the position after the last one."""
+    start = int(path.stem)
     with Reader07(path) as log:
         try:
-            for message in log.messages():
+            for message in log.messages(end):
                 report.batches += 1
                 try:
                     report.records += sum(1 for _ in messages_in(message))
@@ -37,7 +44,8 @@ def check_segment_07(path: Path, report: Report) -> None:
         except CorruptMessage as error:
             sentence = f"there is no message at position {error.position}: {error}; the rest of the file cannot be read"
             report.add(path, sentence, position=error.position, offset=start + error.position)
-            return
-        if end < log.size:
+            return path.stat().st_size
+        if end < log.size == path.stat().st_size:
             sentence = f"{log.size - end} bytes at position {end} are no whole message"
             report.add(path, sentence, position=end, offset=start + end)
+    return end
