@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkapy.server.checks import actions_of
@@ -36,23 +36,13 @@ class Joins(NamedTuple):
     other_connections: Callable[[list[Call]], bool]
 
 
-class Remembers(NamedTuple):
-    """Two functions for an API whose requests are too many to ask the authorizer each time.
-
-    `knows(broker, call)` returns True if the client was found to be allowed all that the request needs, so that the
-    authorizer is not asked. `remember(broker, call, actions)` stores which of the actions it has not denied.
-    """
-
-    knows: Callable[[Services, Call], bool]
-    remember: Callable[[Services, Call, Collection[Action]], None]
-
-
 class Served:
     """One API as this broker serves it: versions `low` to `high`. `ApiTable.serves` describes the other attributes."""
 
     __slots__ = (
         "any_version",
         "api",
+        "asks_itself",
         "authorizes",
         "checks",
         "decode",
@@ -63,7 +53,6 @@ class Served:
         "low",
         "pooled",
         "quota",
-        "remembers",
     )
 
     def __init__(
@@ -80,7 +69,7 @@ class Served:
         any_version: bool,
         checks: Checks,
         authorizes: Authorizes | None,
-        remembers: Remembers | None,
+        asks_itself: bool,
         quota: str,
     ) -> None:
         self.api = api
@@ -94,7 +83,7 @@ class Served:
         self.any_version = any_version
         self.checks = checks
         self.authorizes = actions_of(checks) if authorizes is None else authorizes
-        self.remembers = remembers
+        self.asks_itself = asks_itself
         self.quota = quota
 
 
@@ -118,7 +107,7 @@ class ApiTable:
         decoded_late: bool = False,
         any_version: bool = False,
         authorizes: Authorizes | None = None,
-        remembers: Remembers | None = None,
+        asks_itself: bool = False,
         quota: str = "request",
     ) -> Callable[[Handler], Handler]:
         """Return a decorator that registers a handler for the versions `low` to `high` of an API, by default for all
@@ -145,7 +134,8 @@ class ApiTable:
         any_version     a version without a schema is also handled: as version 0, with the request None.
         authorizes      in place of the function that is made from `checks`: `authorizes(broker, call)` returns the
                         actions to ask for. Not called without an authorizer.
-        remembers       avoids to ask for what was allowed before; None: the authorizer is asked for each request.
+        asks_itself     the handler asks the authorizer, unless the authorizer has a pool: for an API whose requests are
+                        too many to list their actions each time.
         quota           "exempt" for requests between brokers, whose time counts for no quota, and "produce" if requests
                         that are joined must not exceed the quota of bytes together.
         """
@@ -173,7 +163,7 @@ class ApiTable:
                 any_version=any_version,
                 checks=checks,
                 authorizes=authorizes,
-                remembers=remembers,
+                asks_itself=asks_itself,
                 quota=quota,
             )
             return handler

@@ -65,12 +65,12 @@ class Dispatcher:
         Return GATHERED if all frames are requests that are joined with those of the other connections that the network
         thread reads in this turn: `end_turn` then handles them.
         """
-        if self._broker.authorizer is not None and self._broker.authorizer.pool is not None:
-            return [self._handle_on(self._broker.authorizer.pool, connection, frames[0])]
+        authorizer = self._broker.authorizer
+        if authorizer is not None and authorizer.pool is not None:
+            return [self._handle_on(authorizer.pool, connection, frames[0])]
         processor = connection.processor
         others = processor.together and sum(map(len, frames)) <= SMALL
         quotas = self._broker.quotas
-        admits = quotas is not None or self._broker.authorizer is not None
         together = 0  # bytes of `calls`
         since = self._meters.clock()
         replies: list[Reply] = []
@@ -98,9 +98,11 @@ class Dispatcher:
                 if not self._handle_joined(calls, replies, since):
                     return replies
                 calls = []
-            if admits:  # not earlier: a frame that is not handled now is passed again, and would be asked for twice
-                self._admit(call, len(frame))
+            # Not earlier: a frame that is not handled now is passed again, and would be asked for twice.
+            if authorizer is not None and not call.served.asks_itself:
+                self._authorize(call)
             if quotas is not None:
+                call.usage = Usage(quotas, len(frame))
                 together = len(frame) + (together if calls else 0)
                 if call.served.quota == "produce" and quotas.may_exceed(call, together):
                     # Skip the other frames. They are passed again, when the mute is over if this request is throttled:
@@ -126,19 +128,11 @@ class Dispatcher:
             self._handle_joined(calls, replies, since)
         return replies
 
-    def _admit(self, call: Call, size: int) -> None:
-        """Set the actions that the call is denied, and what counts its usage if quotas are set."""
-        served, authorizer, quotas = call.served, self._broker.authorizer, self._broker.quotas
-        if authorizer is not None and authorizer.pool is None and served.authorizes is not None:
-            remembers = served.remembers
-            if remembers is None:
-                call.denied = authorizer.denied(call, served.authorizes(self._broker, call))
-            elif not remembers.knows(self._broker, call):
-                actions = served.authorizes(self._broker, call)
-                call.denied = authorizer.denied(call, actions)
-                remembers.remember(self._broker, call, actions)
-        if quotas is not None:
-            call.usage = Usage(quotas, size)
+    def _authorize(self, call: Call) -> None:
+        """Set the actions that the call is denied."""
+        authorizer, authorizes = self._broker.authorizer, call.served.authorizes
+        if authorizer is not None and authorizes is not None:
+            call.denied = authorizer.denied(call, authorizes(self._broker, call))
 
     def _handle_on(self, pool: DiskPool, connection: Connection, frame: memoryview) -> Reply:
         """Handle a request on a pool, because the authorizer may block, unless anybody may send it."""
@@ -150,7 +144,8 @@ class Dispatcher:
         except ProtocolError as error:
             log.warning("closing the connection of %s: %s", connection.name, error)
             return CLOSE
-        self._admit(call, len(frame))
+        if self._broker.quotas is not None:
+            call.usage = Usage(self._broker.quotas, len(frame))
         if isinstance(call.served.checks, NoCheck):
             return self._handle(call, since)
         started = self._meters.clock()
@@ -317,8 +312,7 @@ def _authorize_and_answer(broker: Services, call: Call, pending: MeteredPending)
         served, request = call.served, call.request
         if isinstance(request, Undecoded):
             call.request = served.api.decode_request(request.frame, call.version, request.body)
-        if served.authorizes is not None:
-            assert broker.authorizer is not None
+        if broker.authorizer is not None and served.authorizes is not None:
             call.denied = broker.authorizer.denied(call, served.authorizes(broker, call))
         if served.pooled:
             pool = broker.disk_pool if served.pooled is True else served.pooled(broker, request)

@@ -7,6 +7,7 @@ need a broker work without them.
 from __future__ import annotations
 
 from perf.measurement import Measurement
+from perf.measurements.acls import Acls
 from perf.measurements.codecs import Codecs
 from perf.measurements.cold_readers import ColdReaders
 from perf.measurements.columns import Columns
@@ -73,6 +74,7 @@ ALL: tuple[Measurement, ...] = (
     Tls(),
     TlsRequests(),
     TlsClients(),
+    Acls(),
     Java(),
     Threads(),
     GroupCommit(),

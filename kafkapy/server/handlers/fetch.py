@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kafkapy.replica.old_clients import OldClientReads
     from kafkapy.replica.partition import Partition
     from kafkapy.runtime.disk_pool import DiskPool
+    from kafkapy.server.rights import Rights
     from kafkapy.server.services import Services
 
 log = logging.getLogger("kafkapy.server.fetch")
@@ -112,7 +113,13 @@ def _plan(broker: Services, call: Call, request: FetchRequest, context: FetchCon
     session, follower = context.session, request.replica_id if request.replica_id >= 0 else None
     wanted = _wanted(broker, call, session, context.partitions)
     if broker.authorizer is not None:  # asked once: as in Kafka, a fetch that waits keeps the rights that it began with
-        wanted = _readable(broker, call, request, wanted)
+        rights = call.connection.rights  # `_context` has just looked whether they are out of date
+        for _, one in wanted if follower is None else ():
+            if one.topic not in rights.reads:
+                wanted = _readable(broker, call, rights, wanted)
+                break
+        if follower is not None and not rights.is_broker:
+            wanted = _replicated(broker, call, rights, wanted)
     most = _max_bytes(broker, call, request)
     return FetchPlan(
         wanted,
@@ -306,6 +313,7 @@ def _convert_and_answer(
 
 
 def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContext:
+    rights = rights_of(broker, call) if broker.authorizer is not None else None
     ids = call.version >= TOPIC_IDS_SINCE
     asked = []
     for name, topic_id, partitions in request.topics:
@@ -331,7 +339,7 @@ def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContex
         is_follower=is_follower,
         principal=call.connection.principal,
         refresh_s=broker.replicas.isr_env.max_lag_s / 4 if is_follower else float("inf"),
-        rights=rights_of(broker, call) if broker.authorizer is not None else None,
+        rights=rights,
         everything=call.version < ZSTD_SINCE,  # a change of compression.type marks no partition in the session
         now=broker.clock.monotonic(),
     )
@@ -354,28 +362,26 @@ def _wanted(broker: Services, call: Call, session: FetchSession | None, due: lis
     return wanted
 
 
-def _readable(broker: Services, call: Call, request: FetchRequest, wanted: Wanted) -> Wanted:
-    """Return `wanted`, the partitions of a fetch, with an error in place of each partition that the principal may not
-    read."""
-    rights = rights_of(broker, call)
-    if request.replica_id >= 0:  # a follower
-        rights.is_broker = rights.is_broker or not is_denied(broker, call, "CLUSTER_ACTION")
-        if rights.is_broker:
-            return wanted
-        return [(refusal(Errors.TOPIC_AUTHORIZATION_FAILED), asked) for _, asked in wanted]
-    reads = rights.reads
-    for _, asked in wanted:
-        if asked.topic not in reads:
-            break
-    else:
-        return wanted
+def _readable(broker: Services, call: Call, rights: Rights, wanted: Wanted) -> Wanted:
+    """Return `wanted`, the partitions of a consumer's fetch, with an error in place of each partition that its client
+    may not read. Remember what it may read."""
     topics = [asked.topic for _, asked in wanted if asked.topic is not None]  # None: no topic has this id
     denied = denied_names(broker, call, "READ", "TOPIC", topics)
-    broker.rights.remember(reads, [topic for topic in topics if topic not in denied])
+    broker.rights.remember(rights.reads, [topic for topic in topics if topic not in denied])
     if not denied:
         return wanted
     error = refusal(Errors.TOPIC_AUTHORIZATION_FAILED)
     return [(error if asked.topic in denied else partition, asked) for partition, asked in wanted]
+
+
+def _replicated(broker: Services, call: Call, rights: Rights, wanted: Wanted) -> Wanted:
+    """Return `wanted`, the partitions of a follower's fetch, with errors in place of all of them if its client is not
+    allowed what brokers need."""
+    if not is_denied(broker, call, "CLUSTER_ACTION"):
+        rights.is_broker = True
+        return wanted
+    error = refusal(Errors.TOPIC_AUTHORIZATION_FAILED)
+    return [(error, asked) for _, asked in wanted]
 
 
 def _look_again(broker: Services, call: Call, context: FetchContext) -> Wanted | None:

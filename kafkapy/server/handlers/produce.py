@@ -15,22 +15,21 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kafkapy._ext.hotpath import ProduceRequest, decode_produce_frame
+from kafkapy._ext.hotpath import decode_produce_frame
 from kafkapy.network.replies import CLOSE, Reply
 from kafkapy.protocol.apis import PRODUCE
-from kafkapy.server.admission import Action, rights_of
-from kafkapy.server.api_table import Joins, Remembers, serves
+from kafkapy.server.api_table import Joins, serves
 from kafkapy.server.call import MeteredPending
 from kafkapy.server.checks import TOPIC_DENIED, TRANSACTIONAL_ID_DENIED, Check, Right
+from kafkapy.server.producing.authorization import authorize, writes
 from kafkapy.server.producing.gather import Asked, Gather, pending_of
 from kafkapy.server.producing.transactions import TransactionalSets
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from kafkapy.server.call import Call
     from kafkapy.server.producing.transactions import Refusals
-    from kafkapy.server.rights import Rights
     from kafkapy.server.services import Services
 
 log = logging.getLogger("kafkapy.server.produce")
@@ -65,33 +64,6 @@ def _count(calls: Sequence[Call]) -> tuple[int, bool]:
     return count, in_transaction
 
 
-def _writes(broker: Services, call: Call) -> list[Action]:
-    request: ProduceRequest = call.request
-    actions = [Action("WRITE", "TOPIC", topic) for topic, _ in request.topics]
-    if request.in_transaction and request.transactional_id is not None:
-        actions.append(Action("WRITE", "TRANSACTIONAL_ID", request.transactional_id))
-    return actions
-
-
-def _may_write(broker: Services, call: Call) -> bool:
-    """Return True if the client was found to be allowed to write to all topics of the request."""
-    writes = rights_of(broker, call).writes
-    if call.request.in_transaction:
-        return False
-    for topic, _ in call.request.topics:
-        if topic not in writes:
-            break
-    else:
-        return True
-    return False
-
-
-def _remember(broker: Services, call: Call, asked: Collection[Action]) -> None:
-    rights: Rights = call.connection.rights
-    names = [name for _, resource_type, name in asked if resource_type == "TOPIC"]
-    broker.rights.remember(rights.writes, set(names) - set(call.denied_names("TOPIC")))
-
-
 @serves(
     PRODUCE,
     decode=decode_produce_frame,
@@ -107,8 +79,8 @@ def _remember(broker: Services, call: Call, asked: Collection[Action]) -> None:
             TOPIC_DENIED + " for its partitions, the others are appended; with acks=0 the connection is closed",
         ),
     ],
-    authorizes=_writes,
-    remembers=Remembers(_may_write, _remember),
+    authorizes=writes,
+    asks_itself=True,
     quota="produce",
 )
 def produce(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[Reply]]:
@@ -143,10 +115,20 @@ def produce(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[Repl
     return [asked.release() for asked in all_asked]
 
 
+def _authorize_transactional(broker: Services, calls: Sequence[Call]) -> None:
+    """Ask the authorizer for the requests with records of a transaction, before a coordinator is asked. The others are
+    authorized when their record sets are gathered."""
+    if broker.authorizer is not None and broker.authorizer.pool is None:
+        for call in calls:
+            if call.request.in_transaction:
+                authorize(broker, call)
+
+
 def _verify(broker: Services, calls: Sequence[Call]) -> Refusals | MeteredPending:
     """Verify the transactional record sets of the calls. Return the errors of the record sets that must not be
     appended, or a Pending if a transaction coordinator has to be asked first; the records are then appended when it has
     answered."""
+    _authorize_transactional(broker, calls)
     sets = TransactionalSets(broker, calls)
     refused = sets.begin()
     if refused is not None:
@@ -159,6 +141,7 @@ def _verify(broker: Services, calls: Sequence[Call]) -> Refusals | MeteredPendin
 def _verify_and_append(broker: Services, calls: Sequence[Call], pending: MeteredPending) -> None:
     """Verify and append the record sets of large requests, on the conversion pool, and complete `pending`."""
     try:
+        _authorize_transactional(broker, calls)
         sets = TransactionalSets(broker, calls)
         refused = sets.begin()
     except Exception:

@@ -18,6 +18,7 @@ from kafkapy.network.replies import CLOSE, NO_REPLY, Reply, Send
 from kafkapy.replica.partition import Partition, Verdict
 from kafkapy.server.call import Call, MeteredPending
 from kafkapy.server.producing import form as produced_form
+from kafkapy.server.producing.authorization import allowed_topics, authorize
 from kafkapy.server.producing.form import AT_MAGIC, ZSTD_SINCE
 from kafkapy.server.producing.leaders import NAMES_LEADER_SINCE, response_with_leaders
 from kafkapy.server.producing.transactions import is_id_denied
@@ -57,11 +58,18 @@ class Gather:
     def add(self, asked: Asked, refused: Refusals | None = None) -> None:
         """Add the Produce requests of a connection. The record sets in `refused` are not appended; they get the errors
         that it has for them."""
+        allowed = allowed_topics(self._broker, asked.calls[0])  # of this connection, not of those gathered with it
+        known = allowed if allowed is not None else ()
         for number, call in enumerate(asked.calls):
             frame: ProduceRequest = call.request
             denied = _denials(call) if call.denied else None
+            is_authorized = allowed is None or frame.in_transaction  # asked already, or nobody has to be asked
             topics: list[tuple[str, list[Answer | None]]] = []
             for topic, partitions in frame.topics:
+                if not is_authorized and topic not in known:
+                    is_authorized = True
+                    authorize(self._broker, call)
+                    denied = _denials(call) if call.denied else None
                 answers: list[Answer | None] = [None] * len(partitions)
                 topics.append((topic, answers))
                 for place, (index, records) in enumerate(partitions):

@@ -1,0 +1,37 @@
+"""Asks the authorizer for Produce requests, unless the client was found before to be allowed all that they need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkapy.server.admission import Action, rights_of
+
+if TYPE_CHECKING:
+    from kafkapy.server.call import Call
+    from kafkapy.server.services import Services
+
+
+def writes(broker: Services, call: Call) -> list[Action]:
+    """Return the actions that the client of a Produce request must be allowed."""
+    request = call.request
+    actions = [Action("WRITE", "TOPIC", topic) for topic, _ in request.topics]
+    if request.in_transaction and request.transactional_id is not None:
+        actions.append(Action("WRITE", "TRANSACTIONAL_ID", request.transactional_id))
+    return actions
+
+
+def allowed_topics(broker: Services, call: Call) -> set[str] | None:
+    """Return the topics that the client of a call was found to be allowed to write to; None if nothing has to be asked:
+    there is no authorizer, or it has been asked for the call already."""
+    if broker.authorizer is None or broker.authorizer.pool is not None:
+        return None
+    return rights_of(broker, call).writes
+
+
+def authorize(broker: Services, call: Call) -> None:
+    """Ask the authorizer for all that a Produce request needs. Set `call.denied`, and remember what is allowed."""
+    assert broker.authorizer is not None
+    rights = rights_of(broker, call)
+    call.denied = broker.authorizer.denied(call, writes(broker, call))
+    denied = call.denied_names("TOPIC")
+    broker.rights.remember(rights.writes, [topic for topic, _ in call.request.topics if topic not in denied])
