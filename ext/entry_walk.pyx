@@ -14,6 +14,8 @@ cdef enum:
     MESSAGE_AT_TIMESTAMP = 18   # int64, in format 1
     LEAST_FORMAT_1 = 34         # size of the smallest message of format 1
     ENTRY_DELTA_END = 27        # end of the last offset delta (int32) of a batch of format 2
+    ENTRY_AT_COUNT = 57         # the number of records (int32) of a batch of format 2
+    LEAST_FORMAT_2 = 61         # size of the header of a batch of format 2
     MESSAGES_AT_ONCE = 4096     # messages between two releases of the GIL: about forty microseconds
 
 cdef Stop walk(const uint8_t *data, int64_t size, int highest_magic) noexcept nogil:
@@ -84,6 +86,39 @@ def entries_end(buffer) -> tuple[int, int, int]:
     finally:
         PyBuffer_Release(&held)
     return stop.position, stop.size, offset
+
+
+def entries_total(buffer) -> tuple[int, int, int]:
+    """Count what a Fetch response has: (entries, records, offset).
+
+    `buffer` begins with an entry; an incomplete one at its end does not count. records: as the headers of the batches
+    say, without unpacking; a message of format 0 or 1, also a compressed wrapper, is one. offset: the last offset + 1;
+    -1 without a complete entry.
+    """
+    cdef Py_buffer held
+    cdef const uint8_t *at
+    cdef const uint8_t *end
+    cdef int64_t size, entries = 0, records = 0, offset = -1
+    PyObject_GetBuffer(buffer, &held, PyBUF_SIMPLE)
+    try:
+        with nogil:
+            at = <const uint8_t *>held.buf
+            end = at + held.len
+            while end - at > ENTRY_AT_MAGIC:
+                size = ENTRY_OVERHEAD + <int64_t><int>load32(at + ENTRY_AT_LENGTH)
+                if size < ENTRY_OVERHEAD + ENTRY_LEAST or size > end - at:
+                    break
+                entries += 1
+                offset = <int64_t>load64(at) + 1
+                if at[ENTRY_AT_MAGIC] == 2 and size >= LEAST_FORMAT_2:
+                    offset += <int64_t><int>load32(at + ENTRY_DELTA_END - 4)
+                    records += <int64_t><int>load32(at + ENTRY_AT_COUNT)
+                else:
+                    records += 1
+                at += size
+    finally:
+        PyBuffer_Release(&held)
+    return entries, records, offset
 
 
 def index_steps(buffer, int64_t interval, int64_t since) -> list[tuple[int, int, int, int]]:

@@ -17,12 +17,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from kafkapy._ext import residency
+from kafkapy.tools.bench.page_cache import evict
 from perf import frames
 from perf.bare import CHUNK
 from perf.raw_client import RawClient
-
-FADVISE_CALLS = 50  # most calls of posix_fadvise; the first nearly always drops the whole file
 
 
 def read_topic(port: int, log: Path, topic: str, batch_bytes: int, batch_records: int) -> None:
@@ -64,23 +62,6 @@ def _again_and_again(log: Path, size: int, once: Callable[[], float]) -> None:
 def drop(log: Path) -> int:
     """Drop the segments from the page cache; return how many bytes of them are still in it."""
     return sum(evict(path) for path in log.glob("*.log"))
-
-
-def evict(path: Path) -> int:
-    """Flush the file and drop its pages; return how many bytes are still in the page cache."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        size = os.fstat(fd).st_size
-        left = 1 if size else 0
-        os.fsync(fd)
-        for _ in range(FADVISE_CALLS if size else 0):
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            left = residency.resident_pages(fd, 0, size)
-            if not left:
-                break
-        return int(left * os.sysconf("SC_PAGESIZE"))
-    finally:
-        os.close(fd)
 
 
 if __name__ == "__main__":

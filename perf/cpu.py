@@ -1,49 +1,18 @@
-"""CPU time and memory of a process tree, from /proc, and the CPU affinity of its threads.
+"""Memory of a process tree, from /proc, and the CPU affinity of its threads. kafkapy.tools.bench.cpu has the CPU time.
 
-The figures are those of the broker, without the client. Linux scales utime and stime to the scheduler's exact run time,
-so they are exact except for the rounding to clock ticks of 10 ms.
+The figures are those of the broker, without the client.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-TICK = 1 / os.sysconf("SC_CLK_TCK")
+from kafkapy.tools.bench.cpu import Usage, cpu_seconds, tree, used
 
-
-def tree(pid: int) -> list[int]:
-    """Return `pid` and all its living descendants."""
-    children: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            fields = _stat(int(entry))
-            if fields:
-                children.setdefault(int(fields[1]), []).append(int(entry))
-    found = [pid]
-    for parent in found:
-        found.extend(children.get(parent, ()))
-    return found
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the user and system time of the tree of `pid` so far, in seconds, including children that have ended."""
-    return sum(_times(pid))
-
-
-def _times(*pids: int) -> tuple[float, float]:
-    user = system = 0
-    for member in (member for pid in pids for member in tree(pid)):
-        fields = _stat(member)
-        if fields:
-            utime, stime, cutime, cstime = map(int, fields[11:15])
-            user += utime + cutime
-            system += stime + cstime
-    return user * TICK, system * TICK
+__all__ = ["Usage", "cpu_seconds", "tree", "used"]
 
 
 def resident_bytes(pid: int) -> int:
@@ -58,27 +27,6 @@ def resident_bytes(pid: int) -> int:
             if line.startswith("VmRSS:"):
                 total += int(line.split()[1]) * 1024
     return total
-
-
-@dataclass
-class Usage:
-    """The wall and CPU seconds of a block of code, and the part of the CPU seconds in the kernel; `used` sets them."""
-
-    wall: float = 0.0
-    cpu: float = 0.0
-    system: float = 0.0
-
-
-@contextmanager
-def used(*pids: int) -> Iterator[Usage]:
-    """Measure the trees of all `pids` together while the block runs."""
-    usage = Usage()
-    (user, system), wall = _times(*pids), time.perf_counter()
-    yield usage
-    usage.wall = time.perf_counter() - wall
-    user_after, system_after = _times(*pids)
-    usage.system = system_after - system
-    usage.cpu = user_after - user + usage.system
 
 
 @contextmanager
@@ -104,11 +52,3 @@ def _place(pid: int, cores: Iterable[int]) -> None:
                 os.sched_setaffinity(int(task), cores)
             except ProcessLookupError:  # the thread ended meanwhile
                 continue
-
-
-def _stat(pid: int) -> list[str] | None:
-    """Return the fields of /proc/PID/stat after the name (which may contain spaces); None if the process is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None

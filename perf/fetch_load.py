@@ -5,44 +5,28 @@
 
 from __future__ import annotations
 
-import itertools
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from perf.closed_loop import ask_in_turn
+from kafkapy.client.raw import fetching
+from kafkapy.client.raw.fetching import Asks, places_in
 from perf.frames import FetchFrame
 from perf.processes import Child
 from perf.raw_client import RawClient
 
-Asks = Callable[[int], bytes]  # returns the request for the bytes at a position
+__all__ = ["Asks", "places_in"]
 
 
 def fetch(
     port: int, asks: Asks, answer: int, positions: int, consumers: int, count: int, *, apart: bool = False
 ) -> float:
-    """Fetch `count` responses of `answer` bytes each, with their heads, from `positions` positions in turn; return the
-    seconds. `count` is at least `consumers`.
-
-    Each consumer takes the next position of all; with `apart`, the next one of its own part of the log.
-    """
+    """Fetch as kafkapy.client.raw.fetching does, from a broker or a bare loop at this port."""
     with ExitStack() as ending:
         clients = [ending.enter_context(RawClient(port)) for _ in range(consumers)]
-        share = max(1, positions // consumers) if apart else positions
-        numbers = [itertools.count() for _ in clients] if apart else [itertools.count()] * consumers
-
-        def frame_of(client: int) -> bytes:
-            return asks((client * share + next(numbers[client]) % share) % positions)
-
-        seconds, _ = ask_in_turn(clients, frame_of, count, [answer] * consumers)
-        return seconds
-
-
-def places_in(batches: int, batches_an_answer: int) -> int:
-    """Return at how many positions in a log of `batches` batches a full response is certain to begin; at least one."""
-    return max(1, (batches - batches_an_answer - 1) // batches_an_answer)
+        return fetching.fetch(clients, asks, answer, positions, count, apart=apart)
 
 
 def of_broker(topic: str, size: int, batches_an_answer: int, records_a_batch: int) -> tuple[Asks, int]:

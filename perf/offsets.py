@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 
+from kafkapy.client.raw import requests
 from kafkapy.errors import Errors
 from kafkapy.protocol.apis import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH
-from kafkapy.protocol.headers import read_response_header, request_frame
+from kafkapy.protocol.headers import read_response_header
 from perf import frames
 from perf.raw_client import TIMEOUT, RawClient, Refused
 
@@ -22,11 +23,7 @@ NOT_READY = (
 
 def commit(group: str, topic: str, partitions: int, offset: int = 12345) -> bytes:
     """Return a request that commits all partitions of a topic, from a consumer that is not a member of a group."""
-    request = OFFSET_COMMIT.Request
-    make = request.Topics.Partitions
-    each = [make(partition_index=index, committed_offset=offset, committed_metadata="") for index in range(partitions)]
-    message = request(group_id=group, member_id="", topics=[request.Topics(name=topic, partitions=each)])
-    return request_frame(OFFSET_COMMIT, COMMIT_VERSION, 1, frames.CLIENT, message)
+    return requests.commit(group, topic, partitions, offset, version=COMMIT_VERSION, client=frames.CLIENT)
 
 
 def commit_once(client: RawClient, frame: bytes) -> int:

@@ -1,9 +1,8 @@
-"""Counts the bytes read from disk, and limits a broker's page cache to less than its log."""
+"""Limits a broker's page cache to less than its log."""
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +13,6 @@ from perf.processes import Child
 
 # Reads a sparse file over and over, so that its pages push others out of the page cache.
 HOG = "import sys\nwhile True:\n with open(sys.argv[1], 'rb', 0) as file:\n  while file.read(1 << 20): pass"
-
-
-def read_from_disk() -> int:
-    """Return the bytes that the machine has read from block devices since its start, including read-ahead."""
-    found = re.search(r"^pgpgin (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0
 
 
 @contextmanager

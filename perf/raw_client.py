@@ -5,52 +5,38 @@ from __future__ import annotations
 import gc
 import select
 import socket
-import struct
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kafkapy.client.raw.connection import TIMEOUT, RawConnection
 from kafkapy.errors import name_of
 from kafkapy.protocol.apis import ALTER_PARTITION_REASSIGNMENTS, CREATE_TOPICS, LIST_OFFSETS, METADATA, PRODUCE
-from kafkapy.protocol.headers import read_response_header, request_frame
 from perf import frames
 
 LATEST = -1
 METADATA_VERSION = 9
 CREATE_TOPICS_VERSION = 5
 LIST_OFFSETS_VERSION = 5
-TIMEOUT = 60.0  # seconds without a byte from the broker: broken, not slow
 
 
 class Refused(RuntimeError):
     """The broker returned an error code."""
 
 
-class RawClient:
-    """One blocking connection."""
+class RawClient(RawConnection):
+    """A connection to a broker on this machine."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A time-out of a Python socket costs one poll per call; the kernel's time-outs cost nothing.
-        self.socket.settimeout(None)
-        limit = struct.pack("ll", int(TIMEOUT), 0)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-        self._buffer = memoryview(bytearray(1 << 20))
+        super().__init__(socket.create_connection(("127.0.0.1", port), TIMEOUT), frames.CLIENT)
 
     def __enter__(self) -> RawClient:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.socket.close()
+        self.close()
 
     # Requests that prepare a measurement; they are not measured.
-
-    def ask(self, api: Any, version: int, message: Any) -> Any:
-        """Send one request and return its decoded response."""
-        self.socket.sendall(request_frame(api, version, 1, frames.CLIENT, message))
-        return self.decode(api, version, self.read_frame())
 
     def create_topic(self, topic: str, partitions: int = 1, **settings: str) -> None:
         """Create a topic and wait until its partitions have leaders; `settings` have _ instead of . in their names."""
@@ -229,35 +215,6 @@ class RawClient:
             self.discard(length)
             offset += length // batch_bytes * batch_records
         return time.perf_counter() - began
-
-    def discard(self, length: int) -> None:
-        """Receive `length` bytes and discard them."""
-        while length > 0:
-            length -= self._receive(self._buffer[:length])
-
-    def read_frame(self) -> bytes:
-        """Return the next response without its size field."""
-        size = bytearray(4)
-        self._read_into(memoryview(size))
-        frame = bytearray(int.from_bytes(size, "big"))
-        self._read_into(memoryview(frame))
-        return bytes(frame)
-
-    def decode(self, api: Any, version: int, frame: bytes) -> Any:
-        """Return the decoded response of a frame."""
-        _, body = read_response_header(frame, api, version)
-        return api.decode_response(frame, version, body)
-
-    def _read_into(self, view: memoryview) -> None:
-        done = 0
-        while done < len(view):
-            done += self._receive(view[done:])
-
-    def _receive(self, view: memoryview) -> int:
-        count = self.socket.recv_into(view)
-        if count == 0:
-            raise ConnectionError("the broker closed the connection")
-        return count
 
 
 def creation(topic: str, replicas: Sequence[Sequence[int]], **settings: str) -> Any:

@@ -161,6 +161,18 @@ class Connection:
         self._early.clear()
         self._socket.close()
 
+    def take_socket(self) -> socket.socket:
+        """Return the connected and logged-in socket, which the caller uses and closes. The connection counts as closed.
+
+        Raise ValueError if a response is outstanding. Nothing logs in again when the broker ends the session.
+        """
+        if self._waiting or self.has_received:
+            raise ValueError(f"a response of {self.address} is outstanding")
+        taken = self._socket
+        self._socket = socket.socket()
+        self._socket.close()
+        return taken
+
     def version_of(self, api: Api, at_most: int | None = None) -> int:
         """Return the newest version of the API that the broker, this client and `at_most` allow.
 

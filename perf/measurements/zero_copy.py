@@ -14,6 +14,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
+from kafkapy.tools.bench.page_cache import read_from_disk
 from perf import frames
 from perf.bare import bare_loop
 from perf.brokers import Broker
@@ -21,7 +22,7 @@ from perf.cold_reader import drop
 from perf.cpu import used
 from perf.fetch_load import Asks, fetch, fetch_load, of_bare_loop, of_broker, places_in
 from perf.measurement import BARE, GIB, KAFKAPY, MIB, Bench, Figures, Goal, Measurement, Row
-from perf.page_cache import little_memory, read_from_disk
+from perf.page_cache import little_memory
 from perf.raw_client import RawClient
 from perf.stats import percentile
 

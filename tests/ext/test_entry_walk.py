@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkapy._ext.entry_walk import any_older, entries_end, index_steps, whole_entries
+from kafkapy._ext.entry_walk import any_older, entries_end, entries_total, index_steps, whole_entries
 from kafkapy.record.batch import build
 from kafkapy.record.legacy import build_set
 
@@ -139,3 +139,14 @@ def test_older_formats_are_seen_in_any_of_several_sets() -> None:
     assert not any_older([new, b"", new[:16], memoryview(new)])
     for old in (entry(0, 14), entry(1, 22)[:17]):
         assert any_older([new, memoryview(old), new])
+
+
+def test_entries_and_records_are_counted_up_to_an_incomplete_entry() -> None:
+    batches = [build([(1, None, b"v", [])] * count, base_offset=at) for at, count in ((5, 1), (6, 3), (20, 2))]
+    old = build_set([(1, None, b"v")] * 2, magic=1)
+    whole = b"".join(batches)
+    assert entries_total(whole) == (3, 6, 22)
+    assert entries_total(whole[:-1]) == (2, 4, 9)
+    assert entries_total(old + batches[2])[:2] == (3, 4)
+    for none in (b"", whole[:20], bytes(100)):
+        assert entries_total(none) == (0, 0, -1)

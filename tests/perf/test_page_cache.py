@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from perf.cold_reader import evict
-from perf.page_cache import little_memory, read_from_disk
+from kafkapy.tools.bench.page_cache import evict, read_from_disk
+from perf.page_cache import little_memory
 
 MIB = 1 << 20
 READ_WHEN_TOLD = "import sys\nfor line in sys.stdin: print(len(open(line.strip(), 'rb').read(1 << 20)), flush=True)"

@@ -1,0 +1,4 @@
+"""A client for load: it sends requests that were encoded before, and decodes no response as long as all is well.
+
+`kafkapy bench` and the measurements in perf/ use it, so that the broker is the limit and not the client.
+"""

@@ -1,0 +1,1 @@
+"""`kafkapy bench copies`: compares sendfile with reading and sending."""
