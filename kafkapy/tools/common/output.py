@@ -20,8 +20,8 @@ def utf_8(text: str) -> bytes:
 
 def counted(number: int, what: str) -> str:
     """Return a number with its noun, such as `1 batch` or `2,000 batches`. `what` is the singular; the plural has s, or
-    es after ch."""
-    plural = f"{what}es" if what.endswith("ch") else f"{what}s"
+    es after ch and s."""
+    plural = f"{what}es" if what.endswith(("ch", "s")) else f"{what}s"
     return f"{number:,} {what if number == 1 else plural}"
 
 

@@ -12,6 +12,7 @@ from kafkapy.log.offline.record_source import RecordSource, Wanted
 from kafkapy.tools.common.errors import CallError, ToolError
 from kafkapy.tools.common.options import timestamp_of
 from kafkapy.tools.common.output import progress
+from kafkapy.tools.common.output_file import ResultFile
 from kafkapy.tools.log.export.sinks import (
     GROUP_BYTES,
     GROUP_ROWS,
@@ -24,7 +25,6 @@ from kafkapy.tools.log.export.sinks import (
     ParquetSink,
     Sink,
 )
-from kafkapy.tools.log.output_file import ResultFile
 
 
 def export(

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,13 +10,12 @@ import typer
 
 from kafkapy.log.offline.places import Place, places_in
 from kafkapy.log.offline.selection import INTERNAL, is_asked
-from kafkapy.tools.common.errors import CallError, ToolError
 from kafkapy.tools.common.options import Json
 from kafkapy.tools.common.output import counted, print_json, print_table, progress
-from kafkapy.tools.log.output_file import ResultFile
+from kafkapy.tools.common.pictures import FORMATS, picture_file, save
 from kafkapy.tools.log.stats.counting import gather
 from kafkapy.tools.log.stats.document import document
-from kafkapy.tools.log.stats.plot import FORMATS, draw, plotting
+from kafkapy.tools.log.stats.plot import draw
 from kafkapy.tools.log.stats.table import PARTITION_COLUMNS, partition_row, rows
 from kafkapy.tools.log.stats.totals import Stats
 
@@ -57,7 +57,7 @@ def stats(
 
         kafkapy log stats --json data | jq '.partitions[] | select(.gaps > 0) | .name'
     """
-    picture = _picture(plot, force)
+    picture = None if plot is None else picture_file(plot, force=force)
     places, left_out = _chosen(places_in(paths), paths, everything)
     total = Stats(places[0].name if len(places) == 1 else ", ".join(map(str, paths)))
     documents: list[dict[str, Any]] = []
@@ -84,8 +84,8 @@ def stats(
         print_table((total.name, ""), rows(total, top))
         if sentence := _left_out_sentence(left_out):
             print(f"\n{sentence}")
-    if plot and picture:
-        _draw(total, picture, plot.suffix[1:])
+    if picture is not None:
+        save(picture, partial(draw, total))
     for sentence in total.damage:
         print(f"kafkapy: {sentence}", file=sys.stderr)
     if total.damage:
@@ -111,24 +111,3 @@ def _left_out_sentence(left_out: dict[str, int]) -> str:
     """Return a sentence about the number of skipped partitions; empty if none was skipped."""
     found = [counted(count, f"{kind} partition") for kind, count in left_out.items() if count]
     return f"Left out: {' and '.join(found)} (--all counts them too)." if found else ""
-
-
-def _picture(plot: Path | None, force: bool) -> ResultFile | None:
-    """Return the output file for --plot, None without --plot. Raises CallError, before the counting, if the picture
-    could not be written."""
-    if plot is None:
-        return None
-    if plot.suffix[1:] not in FORMATS:
-        raise CallError(f"--plot {plot}: the name has to end in .{', .'.join(FORMATS)}")
-    plotting()
-    return ResultFile(plot, force=force)
-
-
-def _draw(total: Stats, picture: ResultFile, kind: str) -> None:
-    try:
-        with picture:
-            draw(total, picture.file, kind)
-            picture.commit()
-    except OSError as error:
-        raise ToolError(f"{picture.path} could not be written: {error.strerror or error}") from error
-    print(f"The picture is in {picture.path}.", file=sys.stderr)

@@ -4,30 +4,13 @@ matplotlib."""
 from datetime import datetime, timezone
 from typing import Any, BinaryIO
 
-from kafkapy.extras import how_to_install
-from kafkapy.tools.common.errors import CallError
+from kafkapy.tools.common.pictures import plotting
 from kafkapy.tools.log.stats.totals import Stats
 
-FORMATS = ("png", "svg", "pdf")
 BYTES_COLOR, RECORDS_COLOR = "tab:blue", "tab:orange"
 DAY = 86_400_000  # milliseconds
 # Timestamps that can be drawn as dates; others are drawn as numbers.
 YEAR_1, YEAR_10000 = -62_135_596_800_000, 253_402_300_800_000
-
-
-def plotting() -> Any:
-    """Return the module matplotlib.figure. Raises CallError if matplotlib is missing. No window is opened: the backend
-    is Agg."""
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import figure
-    except ImportError as error:
-        raise CallError(
-            f"--plot needs matplotlib, which is not installed ({error}): {how_to_install('plot')}"
-        ) from error
-    return figure
 
 
 def draw(stats: Stats, out: BinaryIO, kind: str) -> None:
