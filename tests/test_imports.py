@@ -13,7 +13,8 @@ EXT = PACKAGE.parent / "ext"
 # From the top to the bottom. Parts on one line do not import each other.
 LAYERS = [
     {"__main__"},
-    {"tools", "testing"},
+    {"tools"},
+    {"testing"},
     {"server", "spark", "mirror"},
     {"arrow"},
     {"coordinator", "controller", "client"},

@@ -31,6 +31,7 @@ COMMANDS = {
     "partitions": "kafkapy.tools.partitions.cli:app",
     "mirror": "kafkapy.tools.mirror.cli:mirror",
     "spark": "kafkapy.tools.spark:app",
+    "bench": "kafkapy.tools.bench.cli:app",
     "tls": "kafkapy.tools.tls.cli:app",
     "zk": "kafkapy.tools.zk.cli:app",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 
@@ -207,3 +208,21 @@ def test_commands_take_the_settings_of_kafkas_tools(kafka, monkeypatch, capsys):
     assert main(["topics", "list"]) == 0
     said = capsys.readouterr()
     assert ("by-command" in said.out, said.err) == (True, "")
+
+
+def test_benchmarks_of_apache_kafka_count_what_it_stores(kafka, tmp_path, capsys):
+    file = tmp_path / "client.properties"
+    security = kafka.client("SASL_SSL", "SCRAM-SHA-256")
+    file.write_text("".join(f"{name}={value}\n" for name, value in security.items()).replace("\\", "\\\\"))
+    servers = ("--command-config", str(file), "-b", kafka.bootstrap("SASL_SSL"), "--topic", "bench", "--json")
+    for words, records in (
+        (("produce", "--create", "--partitions", "2", "-n", "3000", "--record-size", "100", "--threads", "2"), 3102),
+        (("consume",), 3102),
+        (("latency", "-n", "20"), 20),
+        (("commit", "-n", "30", "--consumers", "3"), 30),
+    ):
+        assert main(["bench", *words, *servers]) == 0
+        found = json.loads(capsys.readouterr().out)
+        latency = found["latencyMs"]
+        assert found["records"] == records
+        assert latency["min"] <= latency["p50"] <= latency["p99"] <= latency["p99.99"] <= latency["max"]

@@ -1,0 +1,125 @@
+"""The clients of `kafkapy bench produce`."""
+
+from __future__ import annotations
+
+import random
+import string
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle, islice
+
+from kafkapy.client.raw import requests
+from kafkapy.client.raw.connection import RawConnection
+from kafkapy.client.raw.requests import PRODUCE_VERSIONS, ProduceReply
+from kafkapy.protocol.apis import LIST_OFFSETS, PRODUCE
+from kafkapy.tools.bench.board import Slot
+from kafkapy.tools.bench.leaders import Place, open_raw, refuse
+from kafkapy.tools.bench.pipeline import Lane, drive
+from kafkapy.tools.common.errors import ToolError
+
+MOST_MEMORY = 256 << 20  # bytes of encoded requests in one client
+_LETTERS = bytes(string.ascii_uppercase[byte % 26].encode()[0] for byte in range(256))
+_LIST_OFFSETS_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Content:
+    """What records have in them. Values are `payloads` in turn, or if there are none random capital letters, as in
+    Kafka's tool. `keys`: how many different keys; 0: records have none."""
+
+    record_size: int
+    payloads: tuple[bytes, ...] = ()
+    keys: int = 0
+    key_size: int = 16
+    codec: int = 0
+
+    @property
+    def longest(self) -> int:
+        """The bytes of the longest key and value together."""
+        values = max(map(len, self.payloads)) if self.payloads else self.record_size
+        return values + (self.key_size if self.keys else 0)
+
+    def batches(self, records: int) -> list[tuple[bytes, int]]:
+        """Return encoded batches of `records` records, and the bytes of the keys and values in each. There are as many
+        as different keys and payloads need, but not more than a hundred."""
+        chance = random.Random(7)
+        variants = max(1, -(-max(self.keys, len(self.payloads)) // records))
+        values = cycle(self.payloads) if self.payloads else self._letters(chance)
+        keys: Iterator[bytes | None] = cycle([None])
+        if self.keys:
+            keys = cycle([b"%0*d" % (self.key_size, number) for number in range(min(self.keys, 100 * records))])
+        found = []
+        for _ in range(min(100, variants)):
+            these, its_keys = list(islice(values, records)), list(islice(keys, records))
+            size = sum(map(len, these)) + sum(len(key) for key in its_keys if key is not None)
+            found.append((requests.batch(these, self.codec, its_keys), size))
+        return found
+
+    def _letters(self, chance: random.Random) -> Iterator[bytes]:
+        while True:
+            yield chance.randbytes(self.record_size).translate(_LETTERS)
+
+
+@dataclass
+class ProduceJob:
+    """Produces batches of `records` records to the partitions of `place` in turn, `window` requests in flight a broker.
+
+    `requests`: how many to send at most; None: until the command says so. `rate`: requests a second; None: as fast as
+    possible.
+    """
+
+    place: Place
+    content: Content
+    records: int
+    acks: int
+    window: int
+    requests: int | None = None
+    rate: float | None = None
+
+    def prepare(self) -> None:
+        batches = self.content.batches(self.records)
+        memory = sum(len(batch) for batch, _ in batches) * len(self.place.partitions)
+        if memory > MOST_MEMORY:
+            raise ToolError(
+                f"the requests for {len(self.place.partitions)} partitions would take {memory >> 20} MiB in each "
+                f"client: use a smaller --batch-size, fewer --keys, or fewer partitions with --partition"
+            )
+        self._bytes = sum(size for _, size in batches) / len(batches)
+        with self.place.cluster() as cluster:
+            self._lanes = [
+                self._lane(*open_raw(cluster, node, PRODUCE, PRODUCE_VERSIONS), partitions, batches)
+                for node, partitions in self.place.by_leader(cluster).items()
+            ]
+
+    def _lane(
+        self, connection: RawConnection, version: int, partitions: Sequence[int], batches: list[tuple[bytes, int]]
+    ) -> Lane:
+        topic = self.place.topic
+        frames = [
+            requests.produce(topic, batch, self.acks, partition, version=version, client=connection.client)
+            for batch, _ in batches
+            for partition in partitions
+        ]
+        reply = ProduceReply(topic, version)
+        explain = partial(self._explain, connection, version)
+        return Lane(connection, frames, self.window, reply.size if self.acks else 0, reply.are_good, explain)
+
+    def _explain(self, connection: RawConnection, version: int, frame: bytes) -> None:
+        for topic in connection.decode(PRODUCE, version, frame).responses:
+            for one in topic.partition_responses:
+                refuse(topic.name, one.index, one.error_code)
+
+    def run(self, slot: Slot) -> None:
+        def replied(count: int) -> None:
+            slot.count(count * self.records, round(count * self._bytes), count)
+
+        slot.begin()
+        drive(self._lanes, slot, replied, requests=self.requests, rate=self.rate)
+        if not self.acks:  # the response to a later request says that the broker has handled all before it
+            for lane in self._lanes:
+                lane.socket.settimeout(None)
+                lane.connection.ask(LIST_OFFSETS, _LIST_OFFSETS_VERSION, LIST_OFFSETS.Request(replica_id=-1, topics=[]))
+        slot.end()
+        for lane in self._lanes:
+            lane.connection.close()

@@ -1,0 +1,245 @@
+"""`kafkapy bench` with a running broker: every command counts right, and stops when it is told to."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import kafkapy
+from kafkapy.client import Admin, Consumer
+from kafkapy.client.administration.group_admin import GroupAdmin
+from kafkapy.client.cluster import Cluster
+
+ORDER = ["min", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "max"]
+
+
+@pytest.fixture
+def bench(kafkapy, kafkapy_broker, monkeypatch):
+    """Return a function that runs a benchmark, which must succeed, and returns its JSON."""
+    monkeypatch.setenv("KAFKAPY_BOOTSTRAP_SERVER", kafkapy_broker.bootstrap_servers)
+
+    def call(*words):
+        code, out, err = kafkapy("bench", *words, "--json")
+        assert code == 0, err
+        found = json.loads(out)
+        if "latencyMs" in found:
+            ordered(found["latencyMs"])
+        return found
+
+    return call
+
+
+def ordered(latency):
+    values = [latency[name] for name in ORDER]
+    assert values == sorted(values)
+    assert latency["min"] <= latency["avg"] <= latency["max"]
+
+
+def end_of(broker, topic, partition=0):
+    with Admin(broker.bootstrap_servers) as admin:
+        return admin.offsets({(topic, partition): -1})[topic, partition].offset
+
+
+def test_produced_records_are_stored_and_counted(bench, kafkapy_broker, kafkapy_topic):
+    found = bench("produce", "-t", kafkapy_topic, "-n", 1000, "--record-size", 50, "--batch-size", 660)
+    assert found["recordsPerRequest"] == 10
+    assert (found["records"], found["requests"], found["bytes"]) == (1000, 100, 50_000)
+    assert end_of(kafkapy_broker, kafkapy_topic) == 1000
+    assert found["clientWasLimit"] in (True, False)
+    assert found["samples"]
+    with Consumer(kafkapy_broker.bootstrap_servers) as consumer:
+        consumer.assign_topic(kafkapy_topic)
+        records = list(consumer.records())
+    assert {len(record.value) for record in records} == {50}
+    assert len({record.value for record in records}) == 10
+    assert {record.key for record in records} == {None}
+
+
+def test_properties_of_kafkas_producer_keys_codecs_and_values_of_a_file(bench, kafkapy_broker, kafkapy_topic, tmp_path):
+    (tmp_path / "values").write_bytes(b"first\nsecond\n")
+    found = bench(
+        *("produce", "-t", kafkapy_topic, "-n", 100, "--payload-file", tmp_path / "values", "--threads", 2),
+        *("--keys", 30, "--key-size", 4, "--producer-props", "acks=1", "batch.size=300", "compression.type=lz4"),
+    )
+    assert (found["acks"], found["codec"], found["threads"], found["recordsPerRequest"]) == ("1", "lz4", 2, 11)
+    assert found["records"] == end_of(kafkapy_broker, kafkapy_topic) == 110
+    with Consumer(kafkapy_broker.bootstrap_servers) as consumer:
+        consumer.assign_topic(kafkapy_topic)
+        records = list(consumer.records())
+    assert {record.value for record in records} == {b"first", b"second"}
+    assert {record.key for record in records} == {b"%04d" % number for number in range(30)}
+
+
+def test_a_missing_topic_is_refused_or_created(bench, kafkapy, kafkapy_broker):
+    code, _, err = kafkapy("bench", "produce", "-t", "bench-missing", "-b", kafkapy_broker.bootstrap_servers)
+    assert code == 1
+    assert err == (
+        "kafkapy: there is no topic 'bench-missing'; --create creates it, and so does: "
+        "kafkapy topics create bench-missing.\n"
+    )
+    words = ("--create", "--partitions", 3, "-n", 300, "--record-size", 0, "--batch-size", 160)
+    assert bench("produce", "-t", "bench-missing", *words)["partitions"] == 3
+    assert [end_of(kafkapy_broker, "bench-missing", partition) for partition in range(3)] == [100] * 3
+    assert bench("consume", "-t", "bench-missing", "--threads", 2)["records"] == 300
+
+
+def test_acks_0_waits_for_no_response_but_until_the_broker_has_taken_all(bench, kafkapy_broker, kafkapy_topic):
+    found = bench("produce", "-t", kafkapy_topic, "-n", 2000, "--acks", 0, "--record-size", 100)
+    assert found["records"] == end_of(kafkapy_broker, kafkapy_topic) >= 2000
+    assert found["latencyMs"]["max"] == 0
+
+
+def test_a_rate_is_kept_and_its_requests_are_small(bench, kafkapy_topic):
+    found = bench("produce", "-t", kafkapy_topic, "--throughput", 200, "--duration", 0.5, "--record-size", 10)
+    assert found["recordsPerRequest"] == 1
+    assert 1 <= found["records"] <= 102
+
+
+def test_stored_records_are_consumed_once_or_again_and_again(bench, kafkapy_topic):
+    produced = bench("produce", "-t", kafkapy_topic, "-n", 3000, "--record-size", 100)["records"]
+    once = bench("consume", "-t", kafkapy_topic, "--consumer-props", "max.partition.fetch.bytes=40000")
+    assert (once["records"], once["fetchSize"], once["timedOut"]) == (produced, 40_000, False)
+    assert once["bytes"] > 100 * produced
+    assert bench("consume", "-t", kafkapy_topic, "--duration", 0.5)["records"] > produced
+    some = bench("consume", "-t", kafkapy_topic, "--messages", 500, "--fetch-size", 20_000)
+    assert 500 <= some["records"] < produced
+    late = bench("consume", "-t", kafkapy_topic, "--messages", 10, "--from-latest", "--timeout", 50)
+    assert (late["records"], late["timedOut"]) == (0, True)
+
+
+def test_latency_has_the_way_to_the_consumer_and_to_the_acknowledgement(bench, kafkapy_broker, kafkapy_topic, tmp_path):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "latency.png"
+    found = bench("latency", "-t", kafkapy_topic, "-n", 50, "--throughput", 500, "--plot", picture)
+    assert found["records"] == end_of(kafkapy_broker, kafkapy_topic) == 50
+    ordered(found["ackLatencyMs"])
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_commits_are_counted_and_their_groups_deleted(bench, kafkapy, kafkapy_broker, kafkapy_topic):
+    found = bench("commit", "-t", kafkapy_topic, "-n", 60, "--consumers", 6, "--threads", 2, "--group", "bench-c")
+    assert (found["records"], found["consumers"], len(found["clients"])) == (60, 6, 2)
+    kept = bench("commit", "-t", kafkapy_topic, "-n", 4, "--consumers", 2, "--group", "bench-k", "--keep-groups")
+    assert kept["records"] == 4
+    with Cluster(kafkapy_broker.bootstrap_servers) as cluster:
+        admin = GroupAdmin(cluster)
+        assert {one.id for one in admin.list_groups() if one.id.startswith("bench-")} == {
+            "bench-k-0",
+            "bench-k-1",
+        }
+        words = ("-t", kafkapy_topic, "--group", "bench-k", "-b", kafkapy_broker.bootstrap_servers)
+        code, _, err = kafkapy("bench", "commit", *words)
+        assert (code, err.startswith("kafkapy: group bench-k-0 exists already")) == (2, True)
+        admin.delete(["bench-k-0", "bench-k-1"])
+
+
+def test_tables_are_for_people(kafkapy, kafkapy_broker, kafkapy_topic):
+    words = ("-n", 10, "-b", kafkapy_broker.bootstrap_servers, "--print-metrics")
+    code, out, _ = kafkapy("bench", "latency", "-t", kafkapy_topic, *words)
+    assert code == 0
+    assert out.startswith(f"latency through {kafkapy_topic}, acks=all, 100 bytes\nrecords ")
+    for text in ("\nproducer to consumer ", "\nproducer to acknowledgement ", "\nclient  requests ", "p99.9"):
+        assert text in out
+
+
+def test_ctrl_c_prints_the_figures_so_far(kafkapy_broker, kafkapy_topic):
+    words = ["bench", "produce", "-t", kafkapy_topic, "--duration", "60", "--record-size", "10", "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kafkapy", *words, "-b", kafkapy_broker.bootstrap_servers],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=dict(os.environ),
+    )
+    deadline = time.monotonic() + 60
+    while not end_of(kafkapy_broker, kafkapy_topic) and time.monotonic() < deadline:
+        pass
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    found = json.loads(out)
+    assert (process.returncode, found["interrupted"], err) == (130, True, b"")
+    assert found["records"] == end_of(kafkapy_broker, kafkapy_topic)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("produce", "-t", "t", "--acks", "2"), "--acks '2' is none of all, 1 and 0"),
+        (("produce", "-t", "t", "--codec", "rar"), "--codec 'rar' is none of none, gzip, snappy, lz4, zstd"),
+        (("produce", "-t", "t", "-n", "0"), "--num-records 0 is not above 0"),
+        (("produce", "-t", "t", "--duration", "-1"), "--duration -1 is not above 0"),
+        (("produce", "-t", "t", "--throughput", "0"), "--throughput 0 is neither a rate above 0 nor -1"),
+        (("produce", "-t", "t", "--keys", "1000", "--key-size", "2"), "has no room for 1,000 different keys: use 3"),
+        (("produce", "-t", "t", "--batch-size", "99999999"), "no broker takes such a request"),
+        (("produce", "-t", "t", "--payload-file", "/none"), "--payload-file /none: No such file or directory"),
+        (("produce", "-t", "t", "transactional.id=x"), "transactional.id cannot be set: these clients produce without"),
+        (
+            ("produce", "-t", "t", "batch.sice=x"),
+            "batch.sice is not a property of Kafka's clients; did you mean",
+        ),
+        (("produce", "-t", "t", "batch.size=x"), "batch.size is 'x'"),
+        (("produce", "-t", "t", "--plot", "x.gif"), "--plot x.gif: the name has to end in .png, .svg, .pdf"),
+        (("consume", "-t", "t", "--from-latest"), "--from-latest needs --messages or --duration"),
+        (("latency", "-t", "t", "--acks", "0"), "--acks 0 has no acknowledgement to measure: use all or 1"),
+        (("commit", "-t", "t", "--threads", "11"), "--threads 11 is more than --consumers 10"),
+        (("copies", "--consumers", "1,x"), "--consumers '1,x' is not numbers from 1 to 1000"),
+        (("copies", "--size", "1"), "--size 1 is too small for responses of 1,048,576 bytes"),
+    ],
+)
+def test_a_bad_value_is_named_with_what_to_do(kafkapy, words, said):
+    code, out, err = kafkapy("bench", *words)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_a_refusal_of_the_broker_is_an_error_with_its_partition(kafkapy, kafkapy_broker, kafkapy_topic):
+    words = ("-t", kafkapy_topic, "-n", 2, "--record-size", 1_500_000, "--batch-size", 2_000_000)
+    code, out, err = kafkapy("bench", "produce", *words, "-b", kafkapy_broker.bootstrap_servers)
+    assert (code, out) == (1, "")
+    assert err == f"kafkapy: {kafkapy_topic}-0: the broker answered MESSAGE_TOO_LARGE (10).\n"
+
+
+def test_every_command_logs_in_over_tls(kafkapy, monkeypatch, tmp_path, request):
+    with _secured() as broker:
+        file = tmp_path / "client.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in broker.client_properties().items()))
+        monkeypatch.setenv("KAFKAPY_COMMAND_CONFIG", str(file))
+        monkeypatch.setenv("KAFKAPY_BOOTSTRAP_SERVER", broker.bootstrap_servers)
+        for words, records in (
+            (("produce", "--create", "-n", 2000, "--batch-size", 100_000, "--record-size", 1000), 2058),
+            (("produce", "-n", 2000, "--acks", 0, "--record-size", 1000), 2000),
+            (("consume",), 4058),
+            (("latency", "-n", 20), 20),
+            (("commit", "-n", 20, "--consumers", 2), 20),
+        ):
+            code, out, err = kafkapy("bench", *words, "-t", "secured", "--json")
+            assert (code, err) == (0, "")
+            assert json.loads(out)["records"] == records
+        monkeypatch.delenv("KAFKAPY_COMMAND_CONFIG")
+        code, _, err = kafkapy("bench", "consume", "-t", "secured")
+        assert code == 1
+        assert "Does it need TLS?" in err
+
+
+def _secured():
+    return kafkapy.Broker(tls=True, users={"alice": "secret"})
+
+
+def test_copies_compares_both_ways_and_says_which_one_to_use(kafkapy, tmp_path):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "copies.png"
+    words = ("--size", 8, "--fetch-size", 65_536, "--consumers", "1,2", "--rounds", 1, "--plot", picture, "--json")
+    code, out, err = kafkapy("bench", "copies", "--data", tmp_path, *words)
+    assert (code, err) == (0, f"The picture is in {picture}.\n")
+    found = json.loads(out)
+    loads = {(load["state"], load["consumers"]) for load in found["loads"]}
+    assert {("hot", 1), ("hot", 2)} <= loads <= {(state, count) for state in ("hot", "cold") for count in (1, 2)}
+    for load in found["loads"]:
+        for way in ("sendfile", "copy"):
+            assert min(load[way]["megabytesPerSecond"]) > 0
+    assert found["use"] in ("sendfile", "copy", "either")
+    assert "kafkapy.zero.copy.enable" in found["sentence"]
+    assert [path.name for path in tmp_path.iterdir()] == ["copies.png"]
