@@ -65,6 +65,12 @@ def join(rebalances: Rebalances, group_id: str, request: Join) -> Effects | None
             Errors.INVALID_SESSION_TIMEOUT,
             f"a session timeout of {request.session_ms} ms is not between {low} and {high} ms",
         )
+    size = sum(len(name) + len(metadata) for name, metadata in request.protocols)
+    if size > settings["message.max.bytes"]:  # what the group stores of a member could not be stored, either
+        raise KafkaError(
+            Errors.INVALID_REQUEST,
+            f"the {size} bytes of protocols are more than message.max.bytes, {settings['message.max.bytes']}",
+        )
     group = rebalances.machine.groups.get(group_id)
     if group is None:
         if request.member_id:

@@ -249,3 +249,13 @@ def test_of_too_many_member_ids_that_nobody_uses_the_oldest_is_forgotten(monkeyp
     assert world.join(handed_out[0]).code == Errors.UNKNOWN_MEMBER_ID
     world.join(handed_out[4])
     assert list(world.group.members) == [handed_out[4]]
+
+
+def test_a_member_with_more_metadata_than_the_group_could_store_is_refused() -> None:
+    world = World(message_max_bytes=1000)
+    fits, too_large = bytes(1000 - len("range")), bytes(1001 - len("range"))
+    assert world.join(protocols=[("range", too_large)]).code == Errors.INVALID_REQUEST
+    many = [(f"protocol-{number}", bytes(91)) for number in range(10)]
+    assert world.join(protocols=many).code == Errors.INVALID_REQUEST
+    world.join(protocols=[("range", fits)])
+    assert len(world.group.members) == 1

@@ -108,6 +108,7 @@ class World:
         self.settings = {
             "group.initial.rebalance.delay.ms": 0,
             "group.max.size": 2**31 - 1,
+            "message.max.bytes": 1_048_588,
             "group.min.session.timeout.ms": 6000,
             "group.max.session.timeout.ms": 1800000,
             **{name.replace("_", "."): value for name, value in settings.items()},
