@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkapy.runtime.config_def import HIDDEN, LONG_MAX, ConfigKey, ConfigType, Range, UpdateMode, key_table
+from kafkapy.security.sasl.errors import MECHANISMS
 from kafkapy.server.config.keys import (
     coordinator,
     general,
@@ -105,7 +106,7 @@ _MECHANISM_KEYS = (
     "connections.max.reauth.ms",
 )
 # The first part of SETTING in a listener's setting of one SASL mechanism.
-_MECHANISMS = frozenset({"plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "gssapi"})
+_MECHANISMS = frozenset(name.lower() for name in (*MECHANISMS, "GSSAPI"))
 
 
 def listener_base(name: str) -> str | None:
