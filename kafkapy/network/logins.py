@@ -119,6 +119,7 @@ class Logins:
                 "this is the oldest",
             )
         conn.login = login = Login(self, conn, self._processor.now + self._timeout_s)
+        conn.patient = True  # a thousand clients may log in at the same time
         self._waiting[conn.id] = login
         if not self._timer_is_set:
             self._set_timer(login)
@@ -126,6 +127,7 @@ class Logins:
     def end(self, login: Login) -> None:
         del self._waiting[login.conn.id]
         login.conn.login = None
+        login.conn.patient = False
 
     def closed(self, conn: Connection) -> None:
         """End the login of a connection that is being closed, and count and log it unless that was done before."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkapy.network.connection import Connection
+from kafkapy.network.logins import Login
 from kafkapy.network.receive import BIG
 from kafkapy.network.replies import CLOSE, Reply
 from kafkapy.network.settings import Listener
@@ -69,6 +70,22 @@ def log_in(running: Running) -> Client:
     client.send(b"password")
     assert client.frame() == b"welcome"
     return client
+
+
+def test_clients_that_log_in_are_served_after_others(serve_logins: Callable[..., Running]) -> None:
+    running = serve_logins()
+    seen: list[bool] = []
+    succeed = Login.succeed
+
+    def note(login: Login, mechanism: str) -> None:
+        seen.append(login.conn.patient)
+        succeed(login, mechanism)
+        seen.append(login.conn.patient)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Login, "succeed", note)
+        log_in(running)
+    assert seen == [True, False]
 
 
 def test_a_login_that_succeeds_has_no_time_limit_any_more(
