@@ -13,6 +13,7 @@ end, and Python has no way to stop it. Besides, OpenSSL 3.0 makes two system cal
 from __future__ import annotations
 
 import hmac
+import io
 import os
 import socket
 import ssl
@@ -256,22 +257,22 @@ class KeyLog:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._reader, self._writer = io.FileIO(reader, "rb"), io.FileIO(writer, "wb")
         self._rest = b""
         self._secrets: dict[str, bytes] = {}  # by the client's random bytes, in hexadecimal
 
     def attach(self, context: ssl.SSLContext) -> None:
         """Have the handshakes of `context` tell their secrets. Does nothing if they do so already."""
         if context.keylog_filename is None:
-            context.keylog_filename = f"/proc/self/fd/{self._writer}"
+            context.keylog_filename = f"/proc/self/fd/{self._writer.fileno()}"
 
     def take(self, random: bytes) -> bytes | None:
         """Return the server's traffic secret of the handshake with these random bytes of the client, None if there is
         none. It is not kept. Call this after each step of a handshake, so that the pipe never fills up."""
         with self._lock:
-            with suppress(BlockingIOError):
-                while data := os.read(self._reader, 1 << 16):
-                    self._rest += data
+            while data := self._reader.read(1 << 16):  # None if the pipe is empty
+                self._rest += data
             *lines, self._rest = self._rest.split(b"\n")
             for line in lines:
                 words = line.decode("ascii", "replace").split()
@@ -283,5 +284,5 @@ class KeyLog:
 
     def close(self) -> None:
         """Close the pipe. No handshake may be going on."""
-        os.close(self._reader)
-        os.close(self._writer)
+        self._reader.close()
+        self._writer.close()

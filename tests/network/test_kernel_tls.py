@@ -235,6 +235,7 @@ def test_secrets_of_handshakes_are_told_once_and_never_mixed_up() -> None:
         assert keys.take((7).to_bytes(32, "big")) is None
     finally:
         keys.close()
+        keys.close()  # as of a broker that is stopped twice
 
 
 def test_without_a_kernel_that_can_the_broker_says_so_and_openssl_encrypts(caplog: pytest.LogCaptureFixture) -> None:
