@@ -7,7 +7,9 @@ little as possible. The users' salted password is computed before the measuremen
 from __future__ import annotations
 
 import functools
+import resource
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 from kafkapy.client.administration.user_admin import UserAdmin
 from kafkapy.testing.secured import Secured
@@ -44,6 +46,7 @@ class TlsClients(Measurement):
         Row("tls-clients.beside.p99", "p99 of a producer at 1,000/s while they connect", "ms", "lower", digits=2),
         Row("tls-clients.times", "p99 while they connect", "× that before", "lower", Goal(2.0, None), digits=2),
         Row("tls-clients.memory", "memory of an idle connection, TLS and SCRAM", "KiB", "lower", Goal(40, None), 1),
+        Row("tls-clients.memory.together", "the same, after all have connected at once", "KiB", "lower", digits=1),
     )
 
     def run(self, bench: Bench, kind: str) -> Figures:
@@ -56,11 +59,13 @@ class TlsClients(Measurement):
                 frame = frames.produce(TOPIC, frames.batch(frames.plain_values(100, 1)), 1)
                 producer.stream(frame, bench.scale.requests // 4 // 10 * 10, 100, 10)
                 _connect(bench, broker, min(50, count))  # so that objects that are created only once exist
+                memory = _idle_memory(broker, count)
                 found = _connect(bench, broker, count)
                 idle = _p99(producer, frame, bench.scale.paced_seconds / 2)
                 beside = _p99_beside(bench, broker, count, producer, frame)
         return {
             **found,
+            "tls-clients.memory": memory,
             "tls-clients.idle.p99": idle,
             "tls-clients.beside.p99": beside,
             "tls-clients.times": beside / idle,
@@ -77,8 +82,24 @@ def _connect(bench: Bench, broker: Broker, count: int) -> Figures:
     return {
         "tls-clients.seconds": seconds,
         "tls-clients.cpu": usage.cpu * 1e3 / count,
-        "tls-clients.memory": slope([(0, before), (count, after)]) / KIB,
+        "tls-clients.memory.together": slope([(0, before), (count, after)]) / KIB,
     }
+
+
+def _idle_memory(broker: Broker, count: int) -> float:
+    """Return the KiB of each connection if clients connect one after the other: without the memory that was needed for
+    many handshakes at the same time."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    context = client_context(secured())
+    try:
+        with ExitStack() as ending:
+            before = own_memory(broker.pid)
+            for _ in range(count):
+                ending.enter_context(TlsClient(broker.port, context, logs_in=True))
+            return slope([(0, before), (count, own_memory(broker.pid))]) / KIB
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def _p99_beside(bench: Bench, broker: Broker, count: int, producer: TlsClient, frame: bytes) -> float:
