@@ -39,6 +39,7 @@ from kafkapy.network.settings import NetworkSettings
 from kafkapy.network.transports import Prepare, TransportSender
 from kafkapy.runtime.clock import Clock
 from kafkapy.runtime.disk_pool import DiskPool
+from kafkapy.runtime.line_limit import LineLimit
 from kafkapy.runtime.read_pools import ReadPools
 from kafkapy.runtime.threads import Thread
 
@@ -103,6 +104,7 @@ class Processor:
             settings.authentication_timeout_ms / 1000,
             max(1, settings.max_connections_authenticating // settings.num_network_threads),
         )
+        self.lines = LineLimit(clock)  # of peers that do not keep to the protocol
         self._openings = Openings(self)
         self._epoll = select.epoll()
         self._epoll_fd = self._epoll.fileno()

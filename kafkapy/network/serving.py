@@ -113,7 +113,9 @@ class Serving:
                 if conn.login is not None:
                     conn.login.fail(reason)
                 else:
-                    log.warning("closed a connection: %s", reason, extra=conn.who)
+                    left_out = self._processor.lines.admit(conn.peer[0])
+                    if left_out is not None:
+                        log.warning("closed a connection: %s%s", reason, left_out, extra=conn.who)
             case RegionEnded():
                 log.error("closed a connection in the middle of a reply: %s", error, extra=conn.who)
             case OSError(errno=errno.ENOMEM):

@@ -90,7 +90,7 @@ class Dispatcher:
                 call = decode(connection, served, frame, others)
             except ProtocolError as error:
                 if not calls or self._handle_joined(calls, replies, since):
-                    log.warning("closing the connection of %s: %s", connection.name, _explained(error, frame))
+                    _log_refused(connection, _explained(error, frame))
                     replies.append(CLOSE)
                 return replies
             if calls and joins_with is not None and not joins_with(calls[0], call):
@@ -142,7 +142,7 @@ class Dispatcher:
             # The request may have views of the frame, whose memory is used again when this method has returned.
             call = decode(connection, served, memoryview(bytearray(frame)), False)
         except ProtocolError as error:
-            log.warning("closing the connection of %s: %s", connection.name, error)
+            _log_refused(connection, error)
             return CLOSE
         if self._broker.quotas is not None:
             call.usage = Usage(self._broker.quotas, len(frame))
@@ -299,7 +299,7 @@ def _answer_later(broker: Services, call: Call, later: Later) -> None:
                 call.request = call.served.api.decode_request(frame, call.version, body)
             later.complete(_answer(broker, call))
     except ProtocolError as error:
-        log.warning("closing the connection of %s: %s", call.connection.name, error)
+        _log_refused(call.connection, error)
         later.complete(CLOSE)
     except Exception:
         log.exception("%s failed", call)
@@ -320,7 +320,7 @@ def _authorize_and_answer(broker: Services, call: Call, pending: MeteredPending)
         else:
             _answer_pending(broker, call, pending)
     except ProtocolError as error:
-        log.warning("closing the connection of %s: %s", call.connection.name, error)
+        _log_refused(call.connection, error)
         pending.complete(CLOSE)
     except Exception:
         log.exception("%s failed", call)
@@ -338,11 +338,18 @@ def _answer_pending(broker: Services, call: Call, pending: MeteredPending) -> No
         else:
             reply = as_reply(call, _answer(broker, call))
     except ProtocolError as error:
-        log.warning("closing the connection of %s: %s", call.connection.name, error)
+        _log_refused(call.connection, error)
     except Exception:
         log.exception("%s failed", call)
     if reply is not pending:
         pending.complete(reply)
+
+
+def _log_refused(connection: Connection, why: object) -> None:
+    """Log that a connection is closed because of what its client has sent, unless there are too many such lines."""
+    left_out = connection.processor.lines.admit(connection.peer[0])
+    if left_out is not None:
+        log.warning("closing the connection of %s: %s%s", connection.name, why, left_out)
 
 
 def _bytes_in_memory(reply: Reply) -> int:

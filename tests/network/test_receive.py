@@ -347,3 +347,16 @@ def test_the_shared_buffer_is_not_a_large_one_of_the_pool(serve: Serve) -> None:
         client.send(b"keep this")
         assert client.is_closed()
     assert processor.pool.free_bytes == free
+
+
+def test_few_lines_are_logged_about_a_peer_that_keeps_sending_rubbish(serve: Serve, caplog) -> None:
+    clock = ManualClock()
+    running = serve(clock=clock)
+    for second in range(2):
+        for _ in range(20):
+            client = running.connect()
+            client.sock.sendall(struct.pack(">i", -1))
+            assert client.is_closed()
+        assert len([record for record in caplog.records if "closed a connection" in record.message]) == 3 * (second + 1)
+        clock.advance(1)
+    assert "(17 such lines were left out)" in caplog.text

@@ -833,3 +833,24 @@ def test_two_peers_that_send_before_they_receive_do_not_wait_for_each_other(
     until(lambda: len(link.responses) == 20)
     assert peer.frame() == b"q" * 20_000_000
     pool.stop()
+
+
+def test_large_requests_wait_for_memory_and_go_on(serve_tls: ServeTls) -> None:
+    running = serve_tls(queued_max_request_bytes=1 << 20)
+    payloads = [b"\0\0" + random.Random(number).randbytes(999_998) for number in range(3)]  # as Produce requests
+    clients = [connect(running) for _ in payloads]
+    # The first two use up the memory, and are complete only after the third one waits.
+    for client, payload in zip(clients[:2], payloads, strict=False):
+        client.sock.sendall(framed(payload)[:500_000])
+    until(lambda: running.count("network_memory_used_bytes") == 2 * 1_000_004)
+    sender = clients[2].send_aside(payloads[2], b"small")
+    until(lambda: running.count("network_memory_waiting") == 1)
+    senders = [sender]
+    for client, payload in zip(clients[:2], payloads, strict=False):
+        senders.append(threading.Thread(target=client.sock.sendall, args=(framed(payload)[500_000:],), daemon=True))
+        senders[-1].start()
+    assert [client.frame() for client in clients] == payloads
+    assert clients[2].frame() == b"small"
+    for thread in senders:
+        thread.join()
+    assert running.count("network_memory_used_bytes") == 0
