@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import socket
 import ssl
 import threading
@@ -114,6 +115,9 @@ def test_each_form_of_a_store_is_recognised(pki: Pki, tmp_path: Path) -> None:
     assert said.code == 1
     assert "keytool -importkeystore" in said.err
     assert check(tmp_path / "missing").code == 1
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        assert check(path) == Said(1, "", f"kafkapy: {path} is not a regular file.\n")
     assert check().code == 2
 
 

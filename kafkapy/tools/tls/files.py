@@ -1,6 +1,7 @@
 """Checks key stores, trust stores, and the stores that a properties file names."""
 
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ def check_file(path: Path, passwords: Mapping[str, str], days: int) -> list[Docu
     `passwords` are settings with the passwords of the store. Raises ToolError for a file that cannot be read.
     """
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe or a device might never end
+            raise ToolError(f"{path} is not a regular file")
         data = path.read_bytes()
     except OSError as error:
         raise ToolError(f"{path}: {error.strerror}") from error
