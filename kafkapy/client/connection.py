@@ -161,17 +161,24 @@ class Connection:
         self._early.clear()
         self._socket.close()
 
-    def take_socket(self) -> socket.socket:
-        """Return the connected and logged-in socket, which the caller uses and closes. The connection counts as closed.
+    def lend_socket(self) -> socket.socket:
+        """Return the connected and logged-in socket, on which the caller exchanges requests and responses itself.
 
-        Raise ValueError if a response is outstanding. Nothing logs in again when the broker ends the session.
+        Raise ValueError if a response is outstanding. This connection sends nothing until `log_in_again`.
         """
         if self._waiting or self.has_received:
             raise ValueError(f"a response of {self.address} is outstanding")
-        taken = self._socket
-        self._socket = socket.socket()
-        self._socket.close()
-        return taken
+        return self._socket
+
+    @property
+    def log_in_at(self) -> float:
+        """When to log in again, a time.monotonic() time; infinite if the broker does not limit the session."""
+        return self._log_in_at
+
+    def log_in_again(self) -> None:
+        """Log in again on a lent socket, on which no response is outstanding. Raise AuthenticationFailed if the broker
+        refuses that."""
+        self._log_in()
 
     def version_of(self, api: Api, at_most: int | None = None) -> int:
         """Return the newest version of the API that the broker, this client and `at_most` allow.

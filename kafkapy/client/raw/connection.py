@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from typing import Any
 
+from kafkapy.client.connection import Connection
 from kafkapy.protocol.headers import read_response_header, request_frame
 
 TIMEOUT = 60.0  # seconds without a byte from the broker: broken, not slow
@@ -13,11 +15,15 @@ _BUFFER = 1 << 20
 
 
 class RawConnection:
-    """A blocking connection; `socket` is connected, and logged in if that is needed."""
+    """A blocking connection; `socket` is connected, and logged in if that is needed.
 
-    def __init__(self, connected: socket.socket, client: str) -> None:
+    `lender`: the connection that has lent the socket, and logs in again before the session ends; None without a login.
+    """
+
+    def __init__(self, connected: socket.socket, client: str, lender: Connection | None = None) -> None:
         self.socket = connected
         self.client = client
+        self._lender = lender
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # A time-out of a Python socket costs one poll per call; the kernel's time-outs cost nothing.
         connected.settimeout(None)
@@ -28,6 +34,18 @@ class RawConnection:
 
     def close(self) -> None:
         self.socket.close()
+
+    @property
+    def session_ends(self) -> bool:
+        """Whether it is time to log in again."""
+        return self._lender is not None and time.monotonic() >= self._lender.log_in_at
+
+    def log_in_again(self) -> None:
+        """Log in again. No response may be outstanding."""
+        assert self._lender is not None
+        before = self.socket.gettimeout()
+        self._lender.log_in_again()
+        self.socket.settimeout(before)
 
     def ask(self, api: Any, version: int, message: Any) -> Any:
         """Send one request and return its decoded response."""

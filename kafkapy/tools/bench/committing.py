@@ -53,7 +53,6 @@ class CommitJob:
         return Lane(connection, [frame], 1, len(expected), is_good, partial(_explain, connection, version))
 
     def run(self, slot: Slot) -> None:
-        slot.begin()
         drive(
             self._lanes,
             slot,
@@ -61,7 +60,6 @@ class CommitJob:
             requests=self.requests,
             rate=self.rate,
         )
-        slot.end()
         for lane in self._lanes:
             lane.connection.close()
 

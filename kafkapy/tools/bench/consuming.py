@@ -65,6 +65,8 @@ class Feed:
             partition = self.partitions[self._turn % len(self.partitions)]
             self._turn += 1
             if everywhere or not partition.is_done:
+                if self.connection.session_ends:
+                    self.connection.log_in_again()
                 self.socket.settimeout(TIMEOUT)
                 self._sent_at = time.perf_counter()
                 self.socket.sendall(partition.frame.at(partition.offset))
@@ -174,7 +176,6 @@ class ConsumeJob:
 
     def run(self, slot: Slot) -> None:
         of_fd = {feed.socket.fileno(): feed for feed in self._feeds}
-        slot.begin()
         answered = read = time.perf_counter()  # when the last response came, and the last one with records
         with select.epoll() as poller:
             for fd in of_fd:
@@ -196,7 +197,6 @@ class ConsumeJob:
                     break
                 if now - answered > TIMEOUT:
                     raise ToolError(f"the broker has not answered for {TIMEOUT:.0f} s")
-        slot.end()
         for feed in self._feeds:
             feed.connection.close()
 

@@ -213,6 +213,11 @@ class Result:
         }
 
 
+def is_complete(board: Board) -> bool:
+    """Return True if all clients have begun and ended, also with an error, and have counted something."""
+    return board.total(at.REQUESTS) > 0 and all(slot.number(at.ENDED) for slot in board.slots)
+
+
 def result_of(board: Board, history: History, interrupted: bool) -> Result:
     """Return the result, from the figures of clients that have ended."""
     slots = board.slots

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from kafkapy.tools.bench.board import Slot
 
 CLIENT_ID = "kafkapy-bench"
-CLOSED = "the broker closed the connection; its log may say why, or the login's session has ended"
+CLOSED = "the broker closed the connection; its log may say why"
 
 
 class Job(Protocol):
@@ -19,5 +19,5 @@ class Job(Protocol):
         ...
 
     def run(self, slot: Slot) -> None:
-        """Work until the job is done or `slot.shall_end`, and count in the slot, from `begin` to `end`."""
+        """Work until the job is done or `slot.shall_end`, and count in the slot."""
         ...

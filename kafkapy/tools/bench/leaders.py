@@ -51,7 +51,8 @@ def open_raw(cluster: Cluster, node: int, api: Api, versions: tuple[int, int]) -
             f"the broker at {connection.address} has only version {version} of {api.name}, and this needs at least "
             f"{versions[0]}: the broker must be of Kafka 0.11 or newer"
         )
-    return RawConnection(connection.take_socket(), cluster.client_id), version
+    lender = connection if cluster.security.login else None
+    return RawConnection(connection.lend_socket(), cluster.client_id, lender), version
 
 
 def refuse(topic: str, partition: int, code: int) -> None:

@@ -102,6 +102,11 @@ class Lane:
         """
         while due > 0 and not self._unsent:
             room = self._window - len(self._sent_at)
+            if self.connection.session_ends:
+                if self.is_idle:
+                    self.connection.log_in_again()
+                else:
+                    room = 0
             if room <= 0:
                 if self._full_since is None:
                     self._full_since = now

@@ -114,12 +114,10 @@ class ProduceJob:
         def replied(count: int) -> None:
             slot.count(count * self.records, round(count * self._bytes), count)
 
-        slot.begin()
         drive(self._lanes, slot, replied, requests=self.requests, rate=self.rate)
         if not self.acks:  # the response to a later request says that the broker has handled all before it
             for lane in self._lanes:
                 lane.socket.settimeout(None)
                 lane.connection.ask(LIST_OFFSETS, _LIST_OFFSETS_VERSION, LIST_OFFSETS.Request(replica_id=-1, topics=[]))
-        slot.end()
         for lane in self._lanes:
             lane.connection.close()

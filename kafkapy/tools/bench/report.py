@@ -12,7 +12,17 @@ import typer
 
 from kafkapy.tools.bench import workers
 from kafkapy.tools.bench.board import Board
-from kafkapy.tools.bench.figures import MB, History, Latency, Measure, Result, Sample, limit_sentence, result_of
+from kafkapy.tools.bench.figures import (
+    MB,
+    History,
+    Latency,
+    Measure,
+    Result,
+    Sample,
+    is_complete,
+    limit_sentence,
+    result_of,
+)
 from kafkapy.tools.bench.histogram import PERCENTILES
 from kafkapy.tools.bench.jobs import Job
 from kafkapy.tools.common.output import counted, print_json, print_table
@@ -39,21 +49,26 @@ class Output:
 
 def measure(jobs: Sequence[Job], seconds: float | None, what: Measure, output: Output) -> Result:
     """Run the jobs for `seconds` (None: to their end), and print the result. After Ctrl-C, print the result so far and
-    exit with code 130."""
+    exit with code 130; if a client fails, print the result so far and raise its ToolError."""
     picture = output.picture()
     live = Live(output.interval_s, what.unit)
     history = History(live.show)
-    board, interrupted = workers.run(jobs, seconds, history)
+    board, interrupted, error = workers.run(jobs, seconds, history)
     live.hide()
+    if error is not None and not is_complete(board):
+        raise error
     result = result_of(board, history, interrupted)
     if output.as_json:
-        print_json({"command": what.command} | what.settings | result.document())
+        failed = {} if error is None else {"error": str(error)}
+        print_json({"command": what.command} | what.settings | result.document() | failed)
     else:
         _print(result, what, output)
     if picture is not None:
         from kafkapy.tools.bench.plot import draw
 
         save(picture, partial(draw, result, what))
+    if error is not None:
+        raise error
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     return result

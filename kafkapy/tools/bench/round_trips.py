@@ -54,7 +54,6 @@ class RoundTripJob:
         self._feed = Feed(consumer, topic, [self._place])
 
     def run(self, slot: Slot) -> None:
-        slot.begin()
         began = time.perf_counter()
         self._feed.ask(everywhere=True)
         done = 0
@@ -69,12 +68,13 @@ class RoundTripJob:
                 continue
             self._one(slot)
             done += 1
-        slot.end()
         self._feed.connection.close()
         self._producer.close()
 
     def _one(self, slot: Slot) -> None:
         """Send a record, and wait until the producer has the acknowledgement and the consumer the record."""
+        if self._producer.session_ends:
+            self._producer.log_in_again()
         sent_at = time.perf_counter()
         self._producer.socket.sendall(self._request)
         offset = -1

@@ -13,7 +13,7 @@ import signal
 import sys
 
 from kafkapy.tools.bench.board import Board
-from kafkapy.tools.bench.jobs import Job
+from kafkapy.tools.bench.jobs import CLOSED, Job
 
 READY = b"ready\n"
 
@@ -32,11 +32,16 @@ def main(fd: int, slots: int, number: int) -> int:
         gc.collect()
         gc.freeze()
         gc.disable()  # the loops make no reference cycles, and a pause would count as latency of the broker
-        job.run(slot)
+        slot.begin()
+        try:
+            job.run(slot)
+        finally:
+            slot.end()
     except Exception as error:
         from kafkapy.tools.main import sentence_of
 
-        out.write(json.dumps({"error": sentence_of(error)}).encode() + b"\n")
+        text = CLOSED if isinstance(error, ConnectionError) else sentence_of(error)
+        out.write(json.dumps({"error": text}).encode() + b"\n")
         out.flush()
         return 1
     return 0

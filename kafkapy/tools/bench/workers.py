@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from kafkapy.tools.bench.board import Board
 from kafkapy.tools.bench.jobs import Job
@@ -23,10 +24,18 @@ _END_S = 70.0  # a client gives up after 60 s without a response
 _LOOK_S = 0.1
 
 
-def run(jobs: Sequence[Job], seconds: float | None, watch: Callable[[Board], None]) -> tuple[Board, bool]:
-    """Run the jobs to their end, or for `seconds`, or until Ctrl-C. Return their figures, and True after Ctrl-C.
+class Ran(NamedTuple):
+    """The figures of clients, whether Ctrl-C has ended them, and the error of the first one that failed."""
 
-    `watch` is called with the figures about ten times a second. Raises ToolError if a client fails.
+    board: Board
+    interrupted: bool
+    error: ToolError | None
+
+
+def run(jobs: Sequence[Job], seconds: float | None, watch: Callable[[Board], None]) -> Ran:
+    """Run the jobs to their end, or for `seconds`, or until Ctrl-C, or until one of them fails.
+
+    `watch` is called with the figures about ten times a second. Raises ToolError if a client fails before it begins.
     """
     board = Board(len(jobs))
     try:
@@ -47,8 +56,7 @@ def run(jobs: Sequence[Job], seconds: float | None, watch: Callable[[Board], Non
                 left = _LOOK_S if seconds is None or is_over else min(_LOOK_S, max(0.001, began + seconds - now))
                 _wait(processes, left)
                 watch(board)
-            _raise_first_error(processes)
-            return board, interrupted.is_set()
+            return Ran(board, interrupted.is_set(), _first_error(processes))
     finally:
         os.close(board.fd)
 
@@ -116,13 +124,14 @@ def _failed(processes: Sequence[subprocess.Popen[bytes]]) -> bool:
     return any(process.poll() for process in processes)
 
 
-def _raise_first_error(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+def _first_error(processes: Sequence[subprocess.Popen[bytes]]) -> ToolError | None:
     for process in processes:
         if process.poll() is None:
-            raise ToolError(f"a client got no response and was ended after {_END_S:.0f} s")
+            return ToolError(f"a client got no response and was ended after {_END_S:.0f} s")
         if process.returncode:
             assert process.stdout is not None
-            raise _error_of(process.stdout.readline())
+            return _error_of(process.stdout.readline())
+    return None
 
 
 def _error_of(line: bytes) -> ToolError:

@@ -9,11 +9,13 @@ import time
 
 import pytest
 
-import kafkapy
 from kafkapy.client import Admin, Consumer
 from kafkapy.client.administration.group_admin import GroupAdmin
 from kafkapy.client.cluster import Cluster
+from kafkapy.testing.broker import Broker
 
+SESSION_MS = 1500
+SESSION_S = SESSION_MS / 1000
 ORDER = ["min", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "max"]
 
 
@@ -202,30 +204,78 @@ def test_a_refusal_of_the_broker_is_an_error_with_its_partition(kafkapy, kafkapy
     assert err == f"kafkapy: {kafkapy_topic}-0: the broker answered MESSAGE_TOO_LARGE (10).\n"
 
 
-def test_every_command_logs_in_over_tls(kafkapy, monkeypatch, tmp_path, request):
-    with _secured() as broker:
-        file = tmp_path / "client.properties"
-        file.write_text("".join(f"{name}={value}\n" for name, value in broker.client_properties().items()))
-        monkeypatch.setenv("KAFKAPY_COMMAND_CONFIG", str(file))
-        monkeypatch.setenv("KAFKAPY_BOOTSTRAP_SERVER", broker.bootstrap_servers)
-        for words, records in (
-            (("produce", "--create", "-n", 2000, "--batch-size", 100_000, "--record-size", 1000), 2058),
-            (("produce", "-n", 2000, "--acks", 0, "--record-size", 1000), 2000),
-            (("consume",), 4058),
-            (("latency", "-n", 20), 20),
-            (("commit", "-n", 20, "--consumers", 2), 20),
-        ):
-            code, out, err = kafkapy("bench", *words, "-t", "secured", "--json")
-            assert (code, err) == (0, "")
-            assert json.loads(out)["records"] == records
-        monkeypatch.delenv("KAFKAPY_COMMAND_CONFIG")
-        code, _, err = kafkapy("bench", "consume", "-t", "secured")
-        assert code == 1
-        assert "Does it need TLS?" in err
+@pytest.fixture(scope="module")
+def secured():
+    with Broker(tls=True, users={"alice": "secret"}, config={"connections.max.reauth.ms": SESSION_MS}) as broker:
+        yield broker
 
 
-def _secured():
-    return kafkapy.Broker(tls=True, users={"alice": "secret"})
+@pytest.fixture
+def logged_in(secured, monkeypatch, tmp_path):
+    """Have the commands log in at the broker `secured`."""
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in secured.client_properties().items()))
+    monkeypatch.setenv("KAFKAPY_COMMAND_CONFIG", str(file))
+    monkeypatch.setenv("KAFKAPY_BOOTSTRAP_SERVER", secured.bootstrap_servers)
+
+
+@pytest.mark.usefixtures("logged_in")
+@pytest.mark.parametrize(
+    "words",
+    [("produce", "--record-size", 10, "--throughput", 500), ("latency",)],
+    ids=lambda words: words[0],
+)
+def test_a_benchmark_outlives_the_sessions_of_its_logins(kafkapy, words):
+    code, out, err = kafkapy("bench", *words, "-t", "sessions", "--create", "--duration", 1.2 * SESSION_S, "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["samples"][-1]["second"] > SESSION_S
+
+
+@pytest.mark.usefixtures("logged_in")
+def test_every_command_logs_in_over_tls(kafkapy, monkeypatch):
+    for words, records in (
+        (("produce", "--create", "-n", 2000, "--batch-size", 100_000, "--record-size", 1000), 2058),
+        (("produce", "-n", 2000, "--acks", 0, "--record-size", 1000), 2000),
+        (("consume",), 4058),
+        (("latency", "-n", 20), 20),
+        (("commit", "-n", 20, "--consumers", 2), 20),
+    ):
+        code, out, err = kafkapy("bench", *words, "-t", "secured", "--json")
+        assert (code, err) == (0, "")
+        assert json.loads(out)["records"] == records
+    monkeypatch.delenv("KAFKAPY_COMMAND_CONFIG")
+    code, _, err = kafkapy("bench", "consume", "-t", "secured")
+    assert code == 1
+    assert "Does it need TLS?" in err
+
+
+def test_when_the_broker_dies_the_figures_so_far_come_before_the_error(tmp_path):
+    with Broker(tmp_path / "data", process=True) as broker:
+        words = [
+            "bench",
+            "produce",
+            "-t",
+            "t",
+            "--create",
+            "--duration",
+            "60",
+            "--json",
+            "-b",
+            broker.bootstrap_servers,
+        ]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kafkapy", *words, *servers], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        log = broker.log_dir / "t-0" / f"{0:020}.log"
+        deadline = time.monotonic() + 60
+        while not (log.exists() and log.stat().st_size) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        broker.kill()
+        out, err = process.communicate(timeout=60)
+        found = json.loads(out)
+        assert (process.returncode, found["records"] > 0) == (1, True)
+        assert found["error"] == "the broker closed the connection; its log may say why"
+        assert err.decode() == f"kafkapy: {found['error']}.\n"
 
 
 def test_copies_compares_both_ways_and_says_which_one_to_use(kafkapy, tmp_path):

@@ -34,6 +34,7 @@ class Ends:
         # TCP_NODELAY is not an option of socket pairs.
         connection = RawConnection.__new__(RawConnection)
         connection.socket = ours
+        connection._lender = None
         self.lane = Lane(connection, list(frames), window, REPLY.size, REPLY.are_good, self._explain)
         ours.setblocking(False)
         self.broker.settimeout(5)
