@@ -38,6 +38,7 @@ DENIED = (
 
 
 def started(tmp_path: Path, **settings):
+    settings.setdefault("kafkapy_audit_repeat_seconds", 3600)  # no window ends before the broker stops
     settings.setdefault("kafkapy_audit_file", str(tmp_path / "audit.log"))
     return start_broker(tmp_path / "data", **settings)
 

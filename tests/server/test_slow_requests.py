@@ -80,7 +80,7 @@ def test_few_principals_are_told_apart(monkeypatch: pytest.MonkeyPatch, caplog: 
     assert caplog.messages[1] == "a request CreateTopics of User:1 with the client id 'client' took 1000 ms"
 
 
-@pytest.mark.parametrize("slow_ms", ["0", "1000"])
+@pytest.mark.parametrize("slow_ms", ["0", "600000"])
 def test_a_broker_counts_no_fast_requests(tmp_path, slow_ms: str) -> None:
     server = start_broker(tmp_path, kafkapy_slow_request_ms=slow_ms)
     try:
