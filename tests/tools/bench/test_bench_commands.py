@@ -264,7 +264,7 @@ def test_when_the_broker_dies_the_figures_so_far_come_before_the_error(tmp_path)
             broker.bootstrap_servers,
         ]
         process = subprocess.Popen(
-            [sys.executable, "-m", "kafkapy", *words, *servers], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [sys.executable, "-m", "kafkapy", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         log = broker.log_dir / "t-0" / f"{0:020}.log"
         deadline = time.monotonic() + 60
