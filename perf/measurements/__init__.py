@@ -23,6 +23,7 @@ from perf.measurements.controller_topics import ControllerTopics
 from perf.measurements.fetch_sessions import FetchSessions
 from perf.measurements.group_commit import GroupCommit
 from perf.measurements.java import Java
+from perf.measurements.kafka_07 import Kafka07
 from perf.measurements.latency import Latency
 from perf.measurements.librdkafka import Librdkafka
 from perf.measurements.log_tools import LogTools
@@ -99,6 +100,7 @@ ALL: tuple[Measurement, ...] = (
     OriginalProducer(),
     OriginalConsumer(),
     RebalanceZooKeeper(),
+    Kafka07(),
     ReplicationProduce(),
     ReplicationLatency(),
     ReplicationCatchUp(),
