@@ -27,14 +27,15 @@ class Connection:
     """The state of one connection.
 
     Handlers may use `id`, `name`, `peer`, `listener`, `outgoing`, `handler`, `principal`, `login`, `largest_frame`,
-    `session`, `rights`, `quota_client`, `muted_until`, `patient`, `on_close`, `failure` and `closed`. The other
-    attributes are internal to this package.
+    `session`, `rights`, `quota_client`, `muted_until`, `patient`, `may_be_idle`, `on_close`, `failure` and
+    `closed`. The other attributes are internal to this package.
 
-    A handler may set eight of these attributes. `handler` handles the next frames, and `principal` is the user who
+    A handler may set nine of these attributes. `handler` handles the next frames, and `principal` is the user who
     sends them; both change when a client has authenticated. `largest_frame` is the largest size that the next frames
     may have. `session`, `rights` and `quota_client` hold any objects of the handler. If `patient` is True, the
     connection is served after the others: only a few patient connections are served in each iteration of the
-    processor's loop, because a thousand of them may have work at the same time. `on_close` is a callback that runs
+    processor's loop, because a thousand of them may have work at the same time. If `may_be_idle`
+    is True, the connection is not closed after `connections.max.idle.ms`. `on_close` is a callback that runs
     once, on the processor, when the connection is closed.
     """
 
@@ -59,6 +60,7 @@ class Connection:
         "last_active",
         "listener",
         "login",
+        "may_be_idle",
         "muted_until",
         "on_close",
         "outbox",
@@ -120,6 +122,7 @@ class Connection:
         self.quota_client: Any = None
         self.on_close: Callable[[], object] | None = None
         self.patient = False
+        self.may_be_idle = False
         self.closed = False
 
         # Receiving. Received bytes of frames that are not handled yet are in `carry` (small) or `big` (one large

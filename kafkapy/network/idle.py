@@ -49,14 +49,14 @@ class IdleConnections:
         """Yield the connections that have been idle for longer than allowed at the monotonic time `now`.
 
         A connection with a request in progress, or one that waits for memory, is not idle, unless the peer has closed
-        its side.
+        its side. A connection that `may_be_idle` is never returned.
         """
         while self._heap and self._heap[0][0] <= now:
             _, _, conn = heapq.heappop(self._heap)
             if conn.closed:
                 continue
             assert self._longest is not None
-            if (conn.pending is not None or conn.parked or conn.starved) and not conn.gone:
+            if conn.may_be_idle or ((conn.pending is not None or conn.parked or conn.starved) and not conn.gone):
                 conn.last_active = now
             due = conn.last_active + self._longest
             if due <= now:

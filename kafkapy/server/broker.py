@@ -275,7 +275,7 @@ class BrokerServer:
             services.authorizer = make_authorizer(services.config, tree, self._audit_log.make_audit())
 
     def _open_kafka_07(self) -> None:
-        """Open the logs of Kafka 0.7, if a server.properties of 0.7 is set."""
+        """Open the directory of Kafka 0.7, if a server.properties of 0.7 is set."""
         file = self.services.config["kafkapy.kafka07.properties"]
         if file:
             from kafkapy.server.kafka07.part import Kafka07

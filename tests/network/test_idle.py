@@ -132,7 +132,7 @@ def test_a_disconnected_peer_with_a_pending_request_is_idle_though_it_sent_more(
 
 def test_connections_that_are_gone_are_not_kept_until_they_would_have_been_idle() -> None:
     class Known:
-        pending, parked, starved, gone, last_active = None, False, False, False, 0.0
+        pending, parked, starved, gone, may_be_idle, last_active = None, False, False, False, False, 0.0
 
         def __init__(self, id: int, closed: bool) -> None:
             self.id, self.closed = id, closed

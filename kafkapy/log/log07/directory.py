@@ -12,6 +12,7 @@ import random
 import threading
 from collections.abc import Callable
 
+from kafkapy.errors import KafkaError
 from kafkapy.log.directories import clean_shutdown
 from kafkapy.log.directories.creation import create_if_missing
 from kafkapy.log.directories.dir_lock import DirLock
@@ -165,6 +166,10 @@ class LogDir07:
         policy = self.env.retention or KafkaRetention()
         total = 0
         for log in self.logs():
-            if self.env.failure is None:
+            if self.env.failure is not None:
+                break
+            try:
                 total += delete_old_segments(log, policy)
+            except KafkaError as error:  # a failure of the directory, or a shortage, which are reported already
+                _log.debug("%s: %s", log.name, error.message)
         return total

@@ -87,8 +87,12 @@ class Handler07:
         self._max_decompressed = services.config.kafkapy_decompressed_max_bytes
 
     def prepare(self, connection: Connection) -> None:
-        """Make this the handler of a new connection."""
+        """Make this the handler of a new connection.
+
+        It is not closed when it is idle, as in 0.7: a producer, which gets no answers, would lose its next messages.
+        """
         connection.handler = self
+        connection.may_be_idle = True
         connection.largest_frame = self._config["max.socket.request.bytes"]
         for option, name in ((socket.SO_SNDBUF, "socket.send.buffer"), (socket.SO_RCVBUF, "socket.receive.buffer")):
             if self._config[name] > 0:

@@ -35,18 +35,22 @@ FIRST_CLEANUP_S = 60.0
 
 
 class Kafka07:
-    """The listener, the logs and the registry. Call `start` once the socket listens, and `stop` at the end."""
+    """The listener, the logs and the registry. Call `start` once the socket listens, before clients are served, and
+    `stop` at the end."""
 
     def __init__(
         self, services: Services, file: Path, scheduler: Scheduler, pool: DiskPool, files: Files | None
     ) -> None:
-        """Read the settings, open the directory and load its logs. Raises ConfigError, StartError and OSError."""
+        """Read the settings, and lock the directory. Raises ConfigError, StartError and OSError."""
         self._services = services
         self._config = config = Kafka07Config.load(file)
         self._scheduler = scheduler
         check_log_dir_07(file, config.log_dir, services.config.log_dirs)
         for line in config.warnings:
             log.warning("%s: %s", file, line)
+        log.warning(
+            "%s: the listener of Kafka 0.7 is open to other machines in plain text, and its clients need no login", file
+        )
         if config["enable.zookeeper"]:
             _check_library()
         self._registry: Registry07 | None = None
@@ -63,7 +67,6 @@ class Kafka07:
             self.directory = LogDir07(env, config.settings_of, config.count_of)
         except DirLocked as error:
             raise StartError(f"log.dir in {file}: {error}") from None
-        self.directory.load()
         self.listener = Listener(NAME, "", config["port"], f"'port' in {file}")
         self._handler = Handler07(services, config, self.directory)
 
@@ -72,9 +75,10 @@ class Kafka07:
         self._handler.prepare(connection)
 
     def start(self, port: int) -> None:
-        """Register this broker, whose listener has this port, and begin to flush and delete. Raises StartError and
-        ZooKeeperError."""
+        """Load the logs, register this broker, whose listener has this port, and begin to flush and delete. Raises
+        OSError, StartError and ZooKeeperError."""
         config = self._config
+        self.directory.load()
         if config["enable.zookeeper"]:
             self._registry = self._register(port)
         flush_s = config["log.default.flush.scheduler.interval.ms"] / 1000

@@ -13,6 +13,7 @@ from kafkapy.record.compression import GZIP, compress
 from kafkapy.record.kafka07 import build_message, iter_messages, messages_in
 from tests.harness.golden_07 import GOLDEN_07, TOPICS_07, expected
 from tests.harness.waiting import eventually
+from tests.server import test_acls
 
 from .bench import (
     EARLIEST,
@@ -493,3 +494,33 @@ def test_a_file_that_is_not_open_is_opened_by_a_pool(tmp_path):
         parts = [("t", 0, offset, 100) for offset in (0, 13, 26)]
         assert client.ask(multi_fetch(*parts)) == (0, (struct.pack(">ih", 15, 0) + data) * 3)
     served.stop()
+
+
+def test_an_idle_connection_is_not_closed(tmp_path):
+    served = Served(tmp_path, broker={"connections_max_idle_ms": 200})
+    later = int(served.server.listeners[0].rpartition(":")[2])
+    with served.connect() as client, Raw(later) as other:
+        assert client.offsets() == [0]
+        assert other.is_closed()  # after its idle time, which is also over for the first one
+        assert client.offsets() == [0]
+    served.stop()
+
+
+def test_acls_decide_what_clients_may_do(tmp_path):
+    given = {"authorizer_class_name": test_acls.AUTHORIZER, "super_users": test_acls.ADMIN}
+    served = Served(tmp_path, broker=given)
+    data = messages(b"x")
+    with test_acls.wire_of(served.server, test_acls.ADMIN) as admin, served.connect() as client:
+        assert client.ask(fetch()) == (-1, b"")
+        rules = [
+            test_acls.creation(name="t", principal="User:ANONYMOUS", operation=operation)
+            for operation in ("WRITE", "READ")  # each includes DESCRIBE
+        ]
+        test_acls.create(admin, *rules)
+        client.send(produce(data))
+        assert client.offsets() == [len(data), 0]
+        assert client.ask(fetch()) == (0, data)
+        client.send(produce(data, "other"))
+        assert client.is_closed()
+    served.stop()
+    assert not (served.native / "other-0").exists()
