@@ -15,6 +15,7 @@ from kafkapy.testing.zookeeper import ZooKeeper
 from tests.harness.brokers import QUICK, KafkapyBroker, free_port
 from tests.harness.certificates import Authority, Issued, Pki, trust_settings
 from tests.harness.tcp_proxy import TcpProxy
+from tests.harness.tls_records import check_records
 from tests.harness.waiting import eventually
 from tests.harness.zookeeper import jars_in
 
@@ -236,12 +237,3 @@ def read(topic: str, settings: dict[str, str], count: int) -> list[bytes]:
     eventually(all_read, seconds=60)
     consumer.close()
     return found
-
-
-def check_records(stream: bytearray) -> None:
-    """Raise AssertionError unless the bytes are TLS records, the last of which may be incomplete."""
-    at = 0
-    while at + 5 <= len(stream):
-        assert stream[at] in (20, 21, 22, 23), stream[at : at + 20]
-        assert stream[at + 1] == 3
-        at += 5 + int.from_bytes(stream[at + 3 : at + 5], "big")

@@ -1,7 +1,7 @@
 """Real clients over each security protocol and with each SASL mechanism that they have: a transaction and a group.
 
-The key and trust stores are made by openssl and keytool. Meanwhile, everything that goes to and from the broker is
-captured: the listeners with TLS have nothing in clear.
+The key and trust stores are made by openssl and keytool. The clients reach the broker through proxies that keep all
+bytes: those of the listeners with TLS have nothing in clear.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import pytest
 
 from kafkapy.security.sasl.jaas import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE
 from tests.harness import toolchain
-from tests.harness.brokers import QUICK, KafkapyBroker, kafkapy_command
-from tests.harness.capture import Capture, is_tls
+from tests.harness.brokers import QUICK, KafkapyBroker, free_port, kafkapy_command
 from tests.harness.clients import rounds
 from tests.harness.clients.rounds import Rounds, Way
 from tests.harness.openid import SECRET, OpenIdProvider
+from tests.harness.tcp_proxy import TcpProxy
+from tests.harness.tls_records import check_records
 
 pytestmark = pytest.mark.other_runtime
 
@@ -109,7 +110,7 @@ class Stores:
 
 
 class Secured:
-    """A broker with a listener for each protocol, started as a user starts it, and the capture of its ports."""
+    """A broker with a listener for each protocol, started as a user starts it, behind a proxy for each listener."""
 
     def __init__(self, directory: Path, provider: OpenIdProvider) -> None:
         self._provider = provider
@@ -120,10 +121,13 @@ class Secured:
         secret.write_text(PASSWORD)
         words = ["users", "add", "alice", "--offline", "--password", f"@{secret}", "--command-config", str(properties)]
         subprocess.run([*kafkapy_command(), *words], check=True, timeout=60)
+        ports = {name: free_port() for name in LISTENERS}
+        self.proxies = {name: TcpProxy(port, record=True) for name, port in ports.items()}
         protocols = {name: "SSL" if name == "MUTUAL" else name for name in LISTENERS}
         settings = {
             **QUICK,
-            "listeners": ",".join(f"{name}://127.0.0.1:0" for name in LISTENERS),
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+            "advertised.listeners": ",".join(f"{name}://{proxy.address}" for name, proxy in self.proxies.items()),
             "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
             "listener.name.mutual.ssl.client.auth": "required",
             # Without DEFAULT: a certificate with another name is refused.
@@ -136,10 +140,6 @@ class Secured:
             settings[f"{prefix}.plain.sasl.jaas.config"] = f'{PLAIN_MODULE} required user_alice="pass,=word\\"";'
             settings[f"{prefix}.oauthbearer.sasl.oauthbearer.jwks.endpoint.url"] = provider.keys_url
         self.broker = KafkapyBroker(directory, settings)
-        addresses = dict(one.split("://") for one in self.broker.ready["addresses"].split(","))
-        self.addresses: dict[str, str] = addresses
-        self.ports = {name: int(address.rpartition(":")[2]) for name, address in addresses.items()}
-        self.capture = Capture(list(self.ports.values()))
         self.topics: dict[str, list[str]] = {name: [] for name in LISTENERS}
         self.tokens: list[str] = []
 
@@ -157,7 +157,7 @@ class Secured:
             module = PLAIN_MODULE if mechanism == "PLAIN" else SCRAM_MODULE
             java["sasl.jaas.config"] = f'{module} required username="alice" password="pass,=word\\"";'
         return Way(
-            self.addresses[listener],
+            self.proxies[listener].address,
             "SSL" if listener == "MUTUAL" else listener,
             ca=str(self.stores.ca) if listener in TLS else "",
             keystore=str(self.stores.keystore) if listener == "MUTUAL" else "",
@@ -175,13 +175,18 @@ class Secured:
         assert client.run(self.way(listener, mechanism), topic, values) == values
         self.topics[listener].append(topic)
 
+    def stop(self) -> None:
+        self.broker.stop()
+        for proxy in self.proxies.values():
+            proxy.close()
+
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     provider = OpenIdProvider()
     running = Secured(tmp_path_factory.mktemp("secured"), provider)
     yield running
-    running.broker.stop()
+    running.stop()
     provider.close()
 
 
@@ -198,21 +203,19 @@ def test_a_transaction_and_a_group(secured: Secured, runner: tuple[str, Rounds],
     secured.round(running, kind, listener, mechanism)
 
 
-def test_a_capture_of_the_listeners_with_tls_has_nothing_in_clear(secured: Secured) -> None:
-    """All that went over them in this module. The same capture finds values and password on the other listeners."""
+def test_the_listeners_with_tls_have_nothing_in_clear(secured: Secured) -> None:
+    """In all rounds of this module. On the other listeners, the proxies have found the values and the password."""
     for listener, mechanism in (("PLAINTEXT", ""), ("SASL_PLAINTEXT", "PLAIN"), ("SASL_SSL", "PLAIN"), ("SSL", "")):
-        secured.round(rounds.ConfluentRounds(), "captured", listener, mechanism)
-    secured.capture.stop()
+        secured.round(rounds.ConfluentRounds(), "another", listener, mechanism)
     texts = [b"in clear nowhere", PASSWORD.encode(), *(token.encode() for token in secured.tokens if token)]
-    for listener, port in secured.ports.items():
-        streams = secured.capture.streams(port)
-        everything = b"\0".join(stream.data for stream in streams)
+    for listener, proxy in secured.proxies.items():
+        everything = b"\0".join(proxy.streams)
         topics = [topic.encode() for topic in secured.topics[listener]]
+        assert len(everything) > 5_000 * len(topics), listener
         if listener in TLS:
-            assert all(is_tls(stream.data) for stream in streams), listener
+            for stream in proxy.streams:
+                check_records(stream)
             assert not [text for text in (*texts, *topics) if text in everything], listener
-        else:
-            assert not any(is_tls(stream.data) for stream in streams if stream.data), listener
+        else:  # each value was written and read
             assert not [topic for topic in topics if everything.count(b"in clear nowhere: " + topic) < 40], listener
-        assert len(everything) > 5_000 * len(topics) > 0, listener
-    assert PASSWORD.encode() in b"".join(one.data for one in secured.capture.streams(secured.ports["SASL_PLAINTEXT"]))
+    assert PASSWORD.encode() in b"\0".join(secured.proxies["SASL_PLAINTEXT"].streams)
