@@ -137,7 +137,7 @@ def busy(monkeypatch, what):
 
 def cold(lab, monkeypatch):
     """Make the broker read as if nothing were in the page cache."""
-    monkeypatch.setattr(lab.processor._sender, "_pages", Nothing())
+    monkeypatch.setattr(lab.processor.sender, "_pages", Nothing())
     monkeypatch.setattr(lab.processor._serving, "_pages", Nothing())
 
 
