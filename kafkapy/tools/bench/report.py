@@ -15,7 +15,6 @@ from kafkapy.tools.bench.board import Board
 from kafkapy.tools.bench.figures import (
     MB,
     History,
-    Latency,
     Measure,
     Result,
     Sample,
@@ -23,7 +22,6 @@ from kafkapy.tools.bench.figures import (
     limit_sentence,
     result_of,
 )
-from kafkapy.tools.bench.histogram import PERCENTILES
 from kafkapy.tools.bench.jobs import Job
 from kafkapy.tools.common.output import counted, print_json, print_table
 from kafkapy.tools.common.output_file import ResultFile
@@ -123,14 +121,17 @@ def _print(result: Result, what: Measure, output: Output) -> None:
         ("client", f"{counted(len(result.clients), 'process')}, the busiest used {result.busiest:.0%} of a CPU"),
         ("this machine", f"its CPUs were busy {result.machine:.0%} of the time"),
     ]
-    print_table((what.title, ""), rows)
+    print_table(("figure", "value"), rows, title=what.title)
     if sum(result.latency.counts):
-        names = ("min", "avg", *(f"p{percent:g}" for percent in PERCENTILES), "max")
-        lines = [_latency_row(what.first, result.latency)]
+        columns = [(what.first, result.latency)]
         if result.acknowledged is not None:
-            lines.append(_latency_row(what.second, result.acknowledged))
+            columns.append((what.second, result.acknowledged))
+        each = [latency.document() for _, latency in columns]
         print()
-        print_table(("latency, ms", *(f"{name}>" for name in names)), lines)
+        print_table(
+            ("latency, ms", *(f"{name}>" for name, _ in columns)),
+            [(name, *(f"{document[name]:,.3f}" for document in each)) for name in each[0]],
+        )
     if output.metrics:
         print()
         print_table(
@@ -149,7 +150,3 @@ def _print(result: Result, what: Measure, output: Output) -> None:
         print()
     for sentence in filter(None, sentences):
         print(sentence)
-
-
-def _latency_row(name: str, latency: Latency) -> Sequence[object]:
-    return (name, *(f"{value:,.3f}" for value in latency.document().values()))
