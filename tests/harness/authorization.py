@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.protocol.headers import read_response_header
 from kafkapy.protocol.message import Message
-from kafkapy.server.admission import CLUSTER
+from kafkapy.server.admission import CLUSTER, Action
 from tests.harness.authorization_cases import (
     CASES,
     DELETABLE,
@@ -185,8 +185,11 @@ _OPERATIONS = {
 _LITERAL, _DENY, _ALLOW, _ANY = 3, 2, 3, 1
 
 
-def settings(*, authorizer: bool) -> dict[str, str]:
-    """Return the settings of a broker for the cases, without its listeners, which are PLAINTEXT and SASL_PLAINTEXT."""
+def settings(*, authorizer: bool, brokers_log_in: bool = False) -> dict[str, str]:
+    """Return the settings of a broker for the cases, without its listeners, which are PLAINTEXT and SASL_PLAINTEXT.
+
+    brokers_log_in: the brokers are the administrator, so that User:ANONYMOUS needs no rights.
+    """
     users = " ".join(f'user_{name}="{PASSWORD}"' for name in (ADMIN, USER))
     found = {
         "broker.id": "0",
@@ -197,41 +200,58 @@ def settings(*, authorizer: bool) -> dict[str, str]:
         "transaction.state.log.num.partitions": "1",
         "group.initial.rebalance.delay.ms": "0",
     }
+    if brokers_log_in:
+        found["inter.broker.listener.name"] = "SASL_PLAINTEXT"
+        found["sasl.mechanism.inter.broker.protocol"] = "PLAIN"
+        login = f'username="{ADMIN}" password="{PASSWORD}"'
+        found["listener.name.sasl_plaintext.plain.sasl.jaas.config"] = f"{_PLAIN} required {login} {users};"
     if authorizer:
         found["authorizer.class.name"] = "kafka.security.authorizer.AclAuthorizer"
-        found["super.users"] = f"User:ANONYMOUS;User:{ADMIN}"
+        found["super.users"] = f"User:{ADMIN}" if brokers_log_in else f"User:ANONYMOUS;User:{ADMIN}"
     return found
 
 
 class Acls:
-    """Sets the ACLs of a broker: the user may do everything, except what is denied."""
+    """Sets the ACLs of one principal, as the administrator."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, principal: str = f"User:{USER}") -> None:
         self._wire = log_in(Wire(bootstrap), ADMIN)
+        self._principal = principal
         self._denied: Actions = ()
+
+    def allow_everything(self) -> None:
+        """Allow everything; `deny` takes single actions away."""
         self._create([self._acl(kind, CLUSTER if kind == "CLUSTER" else "*", "ALL", _ALLOW) for kind in _TYPES])
 
     def deny(self, actions: Actions) -> None:
+        """Deny these actions, and no others."""
         if self._denied:
-            make = apis.DELETE_ACLS.Request
-            one = make.Filters(
-                resource_type_filter=_ANY,
-                resource_name_filter=None,
-                pattern_type_filter=_ANY,
-                principal_filter=f"User:{USER}",
-                host_filter=None,
-                operation=_ANY,
-                permission_type=_DENY,
-            )
-            (result,) = self._wire.call(apis.DELETE_ACLS, 3, filters=[one]).filter_results
-            assert result.error_code == Errors.NONE, result
-            assert len(result.matching_acls) == len(set(self._denied)), result
-        if actions:
-            self._create([self._acl(action.resource_type, action.name, action.operation, _DENY) for action in actions])
+            assert self._delete(_DENY) == len(set(self._denied))
+        self._create([self._acl(action.resource_type, action.name, action.operation, _DENY) for action in actions])
         self._denied = actions
 
+    def allow_only(self, actions: Iterable[Action]) -> None:
+        """Allow these actions, and no others."""
+        self._delete(_ALLOW)
+        self._create([self._acl(action.resource_type, action.name, action.operation, _ALLOW) for action in actions])
+
+    def _delete(self, permission: int) -> int:
+        make = apis.DELETE_ACLS.Request
+        one = make.Filters(
+            resource_type_filter=_ANY,
+            resource_name_filter=None,
+            pattern_type_filter=_ANY,
+            principal_filter=self._principal,
+            host_filter=None,
+            operation=_ANY,
+            permission_type=permission,
+        )
+        (result,) = self._wire.call(apis.DELETE_ACLS, 3, filters=[one]).filter_results
+        assert result.error_code == Errors.NONE, result
+        return len(result.matching_acls)
+
     def _create(self, acls: list[Any]) -> None:
-        for result in self._wire.call(apis.CREATE_ACLS, 3, creations=acls).results:
+        for result in self._wire.call(apis.CREATE_ACLS, 3, creations=acls).results if acls else ():
             assert result.error_code == Errors.NONE, result
 
     def _acl(self, kind: str, name: str, operation: str, permission: int) -> Any:
@@ -239,7 +259,7 @@ class Acls:
             resource_type=_TYPES[kind],
             resource_name=name,
             resource_pattern_type=_LITERAL,
-            principal=f"User:{USER}",
+            principal=self._principal,
             host="*",
             operation=_OPERATIONS[operation],
             permission_type=permission,

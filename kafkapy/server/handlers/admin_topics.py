@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.protocol.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
-from kafkapy.server.admission import denied_names, is_denied, refusal
+from kafkapy.server.admission import NO_MESSAGE, denied_names, is_denied
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
 from kafkapy.server.checks import TOPIC_DENIED, Check, Right
@@ -195,7 +195,7 @@ def delete_topics(broker: Services, call: Call, request: Any) -> Any:
                 raise KafkaError(code, "delete.topic.enable is false")
             _delete(broker, response, rights, mutations)
         except KafkaError as error:
-            response.error_code, response.error_message = error.code, error.message
+            response.error_code, response.error_message = error.code, error.message or None
         responses.append(response)
     return make(responses=responses)
 
@@ -224,11 +224,11 @@ def _delete(broker: Services, response: Any, rights: _DeleteRights, mutations: M
             raise KafkaError(Errors.UNKNOWN_TOPIC_ID, "no topic has this id")
         if response.name in rights.not_described:
             response.name = None
-            raise refusal(Errors.TOPIC_AUTHORIZATION_FAILED)
+            raise KafkaError(Errors.TOPIC_AUTHORIZATION_FAILED, NO_MESSAGE)
     if response.name is None:
         raise KafkaError(Errors.INVALID_REQUEST, "neither a name nor an id")
     if response.name in rights.not_deleted:
-        raise refusal(Errors.TOPIC_AUTHORIZATION_FAILED)
+        raise KafkaError(Errors.TOPIC_AUTHORIZATION_FAILED, NO_MESSAGE)
     topic = broker.topics.get(response.name)
     if mutations is not None and topic is not None:
         mutations.record(len(topic.assignment))

@@ -10,8 +10,19 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from tests.harness.clients.base import EVERYTHING, Client, ClientError, Partition, Received, Record, next_offsets
+from tests.harness.clients.base import (
+    EVERYTHING,
+    JOINED_S,
+    NOTHING_S,
+    Client,
+    ClientError,
+    Partition,
+    Received,
+    Record,
+    next_offsets,
+)
 
+PATIENCE_S = 90.0
 T = TypeVar("T")
 
 
@@ -32,7 +43,7 @@ class AioKafka(Client):
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         try:
-            return self._loop.run_until_complete(asyncio.wait_for(work, 90))
+            return self._loop.run_until_complete(asyncio.wait_for(work, PATIENCE_S))
         except aiokafka.errors.ProducerFenced as error:
             raise ClientError(90, str(error)) from None
         except aiokafka.errors.OffsetOutOfRangeError as error:
@@ -56,7 +67,7 @@ class AioKafka(Client):
                 linger_ms=5,
                 max_request_size=8 << 20,
             )
-            await producer.start()
+            await _start(producer)
             try:
                 sent = [
                     await producer.send(topic, r.value, r.key, r.partition, r.timestamp, list(r.headers))
@@ -74,8 +85,29 @@ class AioKafka(Client):
         consumer = AIOKafkaConsumer(
             *topics, bootstrap_servers=self.bootstrap, max_partition_fetch_bytes=4 << 20, **config
         )
-        await consumer.start()
+        await _start(consumer)
         return consumer
+
+    def consume(self, group: str, topic: str, count: int, *, by_pattern: bool = False) -> list[Received]:
+        async def work() -> list[Received]:
+            got: list[Received] = []
+            consumer = await self._consumer(group_id=group, auto_offset_reset="earliest")
+            try:
+                if by_pattern:
+                    consumer.subscribe(pattern=f"^{topic}$")
+                else:
+                    consumer.subscribe([topic])
+                deadline = time.monotonic() + (NOTHING_S if by_pattern else JOINED_S)
+                while len(got) < count and time.monotonic() < deadline:
+                    for messages in (await consumer.getmany(timeout_ms=100, max_records=count - len(got))).values():
+                        got += [_received(m) for m in messages]
+                if got:
+                    await consumer.commit()
+            finally:
+                await consumer.stop()
+            return got
+
+        return self._run(work())
 
     def read_until(self, topic: str, partitions: Sequence[int], last: bytes, *, committed: bool) -> list[Received]:
         async def work() -> list[Received]:
@@ -100,7 +132,7 @@ class AioKafka(Client):
             producer = AIOKafkaProducer(
                 bootstrap_servers=self.bootstrap, transactional_id=name, transaction_timeout_ms=timeout_ms
             )
-            await producer.start()
+            await _start(producer)
             self._transactional[name] = producer
 
         self._run(work())
@@ -263,6 +295,15 @@ class AioKafka(Client):
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
         wanted = {TopicPartition(topic, p): RecordsToDelete(offset) for p, offset in before.items()}
         return {place.partition: low for place, low in self._run(self._admin.delete_records(wanted)).items()}
+
+
+async def _start(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
+    """Start the client; stop it if that fails, so that no task is left."""
+    try:
+        await client.start()
+    except BaseException:
+        await client.stop()
+        raise
 
 
 def _check(code: int, about: str | None) -> None:

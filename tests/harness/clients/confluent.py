@@ -26,7 +26,16 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.harness.clients.base import Client, ClientError, Partition, Received, Record, next_offsets
+from tests.harness.clients.base import (
+    JOINED_S,
+    NOTHING_S,
+    Client,
+    ClientError,
+    Partition,
+    Received,
+    Record,
+    next_offsets,
+)
 
 
 class Confluent(Client):
@@ -117,6 +126,24 @@ class Confluent(Client):
             consumer.close()
         return got
 
+    def consume(self, group: str, topic: str, count: int, *, by_pattern: bool = False) -> list[Received]:
+        got: list[Received] = []
+        consumer = self._consumer(**{"group.id": group, "auto.offset.reset": "earliest"})
+        try:
+            consumer.subscribe([f"^{topic}$" if by_pattern else topic])
+            deadline = time.monotonic() + (NOTHING_S if by_pattern else JOINED_S)
+            while len(got) < count and time.monotonic() < deadline:
+                for message in consumer.consume(count - len(got), 0.1):
+                    if message.error():
+                        raise ClientError(message.error().code(), message.error().str())
+                    got.append(_received(message))
+            if got:
+                with _errors():
+                    consumer.commit(asynchronous=False)
+        finally:
+            consumer.close()
+        return got
+
     def read_until(self, topic: str, partitions: Sequence[int], last: bytes, *, committed: bool) -> list[Received]:
         got: list[Received] = []
         consumer = self._consumer(**{"isolation.level": "read_committed" if committed else "read_uncommitted"})
@@ -185,7 +212,10 @@ class Confluent(Client):
             deadline = time.monotonic() + 60
             while len(got) < count:
                 assert time.monotonic() < deadline, f"{len(got)} of {count} records of {source} in 60 s"
-                got += [_received(message) for message in consumer.consume(count - len(got), 0.2)]
+                for message in consumer.consume(count - len(got), 0.2):
+                    if message.error():
+                        raise ClientError(message.error().code(), message.error().str())
+                    got.append(_received(message))
             with _errors():
                 producer.begin_transaction()
                 for each in got:

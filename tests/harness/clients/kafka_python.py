@@ -11,7 +11,17 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetad
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.protocol.consumer.offsets import OffsetSpec
 
-from tests.harness.clients.base import EVERYTHING, Client, ClientError, Partition, Received, Record, next_offsets
+from tests.harness.clients.base import (
+    EVERYTHING,
+    JOINED_S,
+    NOTHING_S,
+    Client,
+    ClientError,
+    Partition,
+    Received,
+    Record,
+    next_offsets,
+)
 
 
 class KafkaPython(Client):
@@ -67,6 +77,21 @@ class KafkaPython(Client):
                     ]
                     if messages and messages[-1].offset >= end[p] - 1:
                         open_partitions.discard(p)
+        return got
+
+    def consume(self, group: str, topic: str, count: int, *, by_pattern: bool = False) -> list[Received]:
+        got: list[Received] = []
+        with _errors(), self._consumer(group_id=group, auto_offset_reset="earliest") as consumer:
+            if by_pattern:
+                consumer.subscribe(pattern=f"^{topic}$")
+            else:
+                consumer.subscribe([topic])
+            deadline = time.monotonic() + (NOTHING_S if by_pattern else JOINED_S)
+            while len(got) < count and time.monotonic() < deadline:
+                for messages in consumer.poll(timeout_ms=100, max_records=count - len(got)).values():
+                    got += [_received(m) for m in messages]
+            if got:
+                consumer.commit()
         return got
 
     def read_until(self, topic: str, partitions: Sequence[int], last: bytes, *, committed: bool) -> list[Received]:

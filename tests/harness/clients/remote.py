@@ -82,6 +82,9 @@ class Remote(Client):
             got[received.partition].append(received)
         return got
 
+    def consume(self, group: str, topic: str, count: int, *, by_pattern: bool = False) -> list[Received]:
+        return _received(self._ask("consume", group=group, topic=topic, total=count, by_pattern=by_pattern))
+
     def offsets_for_times(self, topic: str, times: Mapping[int, int]) -> dict[int, int | None]:
         return _by_partition(self._ask("offsets_for_times", topic=topic, times=times))
 

@@ -109,6 +109,43 @@ func (it *client) fetch(ctx context.Context, r request) (any, error) {
 	return got, nil
 }
 
+func (it *client) consume(ctx context.Context, r request) (any, error) {
+	topic := r.Topic
+	options := []kgo.Opt{
+		kgo.SeedBrokers(it.seeds), security(), kgo.ConsumerGroup(r.Group), kgo.DisableAutoCommit(),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100 * time.Millisecond),
+	}
+	if r.ByPattern {
+		topic = "^" + topic + "$"
+		options = append(options, kgo.ConsumeRegex())
+	}
+	consumer, err := kgo.NewClient(append(options, kgo.ConsumeTopics(topic))...)
+	if err != nil {
+		return nil, err
+	}
+	defer consumer.Close()
+	patience := 3 * time.Second
+	if r.ByPattern {
+		patience /= 2
+	}
+	waiting, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	got := []record{}
+	for len(got) < r.Total && waiting.Err() == nil {
+		fetches := consumer.PollRecords(waiting, r.Total-len(got))
+		for _, one := range fetches.Errors() {
+			if waiting.Err() == nil {
+				return nil, one.Err
+			}
+		}
+		fetches.EachRecord(func(one *kgo.Record) { got = append(got, describe(one)) })
+	}
+	if len(got) == 0 {
+		return got, nil
+	}
+	return got, consumer.CommitUncommittedOffsets(ctx)
+}
+
 func describe(one *kgo.Record) record {
 	timestamp := one.Timestamp.UnixMilli()
 	headers := [][2]*string{}

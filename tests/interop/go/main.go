@@ -36,6 +36,7 @@ type request struct {
 	Last         *string
 	Committed    bool
 	Group        string
+	ByPattern    bool `json:"by_pattern"`
 	Target       string
 	Broker       string
 }
@@ -104,6 +105,8 @@ func (it *client) handle(r request) (any, error) {
 		return it.produce(ctx, r)
 	case "fetch":
 		return it.fetch(ctx, r)
+	case "consume":
+		return it.consume(ctx, r)
 	case "read_until", "open_transactional", "transact", "finish", "close_transactional", "copy_in_transaction":
 		return it.transact(ctx, r)
 	default:

@@ -12,6 +12,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.Future;
+import java.util.regex.Pattern;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
@@ -38,6 +39,7 @@ final class Exchange {
         switch (request.get("op").asText()) {
             case "produce": return produce(request);
             case "fetch": return fetch(request);
+            case "consume": return consume(request);
             case "offsets_for_times": return offsetsForTimes(request);
             case "watermarks": return watermarks(request);
             default: return NOT_MINE;
@@ -133,6 +135,36 @@ final class Exchange {
         described.put("value", pack(record.value()));
         described.put("headers", headers);
         return described;
+    }
+
+    private List<Map<String, Object>> consume(JsonNode request) {
+        Map<String, Object> config = Security.properties();
+        config.put("bootstrap.servers", bootstrap);
+        config.put("group.id", request.get("group").asText());
+        config.put("enable.auto.commit", false);
+        config.put("auto.offset.reset", "earliest");
+        String topic = request.get("topic").asText();
+        boolean byPattern = request.get("by_pattern").asBoolean();
+        int count = request.get("total").asInt();
+        config.put("max.poll.records", count);
+        List<Map<String, Object>> got = new ArrayList<>();
+        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            if (byPattern) {
+                consumer.subscribe(Pattern.compile("^" + topic + "$"));
+            } else {
+                consumer.subscribe(List.of(topic));
+            }
+            long deadline = System.nanoTime() + (byPattern ? 1_500_000_000L : 3_000_000_000L);
+            while (got.size() < count && System.nanoTime() < deadline) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
+                    got.add(describe(record));
+                }
+            }
+            if (!got.isEmpty()) {
+                consumer.commitSync();
+            }
+        }
+        return got;
     }
 
     private Map<Integer, Long> offsetsForTimes(JsonNode request) {

@@ -1,0 +1,208 @@
+"""What real clients raise when they lack one of the rights that they need: the same scenarios with Apache Kafka, which
+are recorded (tests/data/authorization/clients-3.9.1.json), and with kafkapy.
+
+The clients are User:ANONYMOUS on a listener without logins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from kafkapy.server.admission import CLUSTER, Action
+from tests.harness.authorization import Acls
+from tests.harness.clients.base import Client, ClientError, Record
+from tests.harness.clients.registry import Clients
+
+NAMES = ("java-3.9.1", "confluent-kafka", "kafka-python", "aiokafka", "franz-go")
+SOURCE, TARGET = "flights", "loud-flights"
+RECORDS = [Record(b"AA1"), Record(b"UA2")]
+
+
+class Scenario(NamedTuple):
+    """Something that clients do, with exactly the rights that it needs. `{client}` in the name of a resource is the
+    name of the client. `needs` are the abilities of the client."""
+
+    name: str
+    rights: Sequence[Action]
+    run: Callable[[Client], Any]
+    needs: frozenset[str]
+
+
+def scenario(name: str, run: Callable[[Client], Any], *rights: str, needs: str) -> Scenario:
+    """Return a scenario; a right is "OPERATION TYPE NAME"."""
+    actions = [Action(*right.split(" ", 2)) for right in rights]
+    return Scenario(name, actions, run, frozenset(needs.split()))
+
+
+def _transaction(client: Client) -> Any:
+    name = f"tx-{client.name}"
+    client.open_transactional(name)
+    try:
+        return client.transact(name, SOURCE, RECORDS, "commit")
+    finally:
+        _close(client, name)
+
+
+def _copy(client: Client) -> Any:
+    name = f"tx-{client.name}"
+    client.open_transactional(name)
+    try:
+        return client.copy_in_transaction(name, f"copy-{client.name}", SOURCE, TARGET, 1, "commit")
+    finally:
+        _close(client, name)
+
+
+def _close(client: Client, name: str) -> None:
+    try:
+        client.close_transactional(name)
+    except ClientError:
+        pass  # closing reports the error of the transaction once more
+
+
+CREATE_ON_CLUSTER = f"CREATE CLUSTER {CLUSTER}"
+SCENARIOS = [
+    scenario("produce", lambda c: len(c.produce(SOURCE, RECORDS)), f"WRITE TOPIC {SOURCE}", needs="produce"),
+    scenario(
+        "produce idempotently",
+        lambda c: len(c.produce(SOURCE, RECORDS, idempotent=True)),
+        f"WRITE TOPIC {SOURCE}",
+        needs="produce",
+    ),
+    scenario(
+        "produce in a transaction",
+        _transaction,
+        f"WRITE TOPIC {SOURCE}",
+        "WRITE TRANSACTIONAL_ID tx-{client}",
+        needs="transact",
+    ),
+    scenario(
+        "consume a topic",
+        lambda c: len(c.consume(f"g-{c.name}", SOURCE, 1)),
+        f"READ TOPIC {SOURCE}",
+        "READ GROUP g-{client}",
+        needs="consume",
+    ),
+    scenario(
+        "consume by a regular expression",
+        lambda c: len(c.consume(f"g-{c.name}", SOURCE, 1, by_pattern=True)),
+        f"READ TOPIC {SOURCE}",
+        "READ GROUP g-{client}",
+        needs="consume",
+    ),
+    scenario(
+        "consume a partition",
+        lambda c: len(c.fetch(SOURCE, {0: 0}, {0: 1})[0]),
+        f"READ TOPIC {SOURCE}",
+        "READ GROUP unused",  # librdkafka looks for the coordinator of the group that it has to be given
+        needs="fetch",
+    ),
+    scenario(
+        "copy in a transaction",
+        lambda c: len(_copy(c)),
+        f"READ TOPIC {SOURCE}",
+        "READ GROUP copy-{client}",
+        f"WRITE TOPIC {TARGET}",
+        "WRITE TRANSACTIONAL_ID tx-{client}",
+        needs="copy_in_transaction",
+    ),
+    scenario(
+        "create a topic",
+        lambda c: c.create_topic(f"new-{c.name}", 1, validate_only=True),
+        CREATE_ON_CLUSTER,
+        needs="create_topic",
+    ),
+    scenario(
+        "delete a topic", lambda c: c.delete_topic(f"old-{c.name}"), "DELETE TOPIC old-{client}", needs="delete_topic"
+    ),
+    scenario(
+        "describe a topic", lambda c: len(c.partitions_of(SOURCE)), f"DESCRIBE TOPIC {SOURCE}", needs="partitions_of"
+    ),
+    scenario(
+        "describe the settings of a topic",
+        lambda c: bool(c.topic_configs(SOURCE)),
+        f"DESCRIBE_CONFIGS TOPIC {SOURCE}",
+        needs="topic_configs",
+    ),
+    scenario(
+        "describe the settings of the broker",
+        lambda c: bool(c.broker_configs(0)),
+        f"DESCRIBE_CONFIGS CLUSTER {CLUSTER}",
+        needs="broker_configs",
+    ),
+    scenario(
+        "alter the settings of a topic",
+        lambda c: c.set_topic_configs(SOURCE, {"retention.ms": "-1"}),
+        f"ALTER_CONFIGS TOPIC {SOURCE}",
+        needs="set_topic_configs",
+    ),
+    scenario(
+        "delete records", lambda c: c.delete_records(SOURCE, {0: 0}), f"DELETE TOPIC {SOURCE}", needs="delete_records"
+    ),
+    scenario(
+        "elect a leader", lambda c: c.elect_leaders(SOURCE, [0]), f"ALTER CLUSTER {CLUSTER}", needs="elect_leaders"
+    ),
+    scenario("describe producers", lambda c: bool(c.producers(SOURCE, 0)), f"READ TOPIC {SOURCE}", needs="producers"),
+    scenario(
+        "describe log directories",
+        lambda c: len(c.log_dirs(SOURCE)),
+        f"DESCRIBE CLUSTER {CLUSTER}",
+        needs="log_dirs",
+    ),
+]
+# (scenario, missing right, client) of clients that try again for ever, or for a minute.
+ENDLESS = {
+    ("consume a partition", f"READ TOPIC {SOURCE}", "confluent-kafka"),
+    ("consume a partition", f"READ TOPIC {SOURCE}", "kafka-python"),
+    ("consume a partition", f"READ TOPIC {SOURCE}", "aiokafka"),
+    ("copy in a transaction", f"READ TOPIC {SOURCE}", "kafka-python"),
+}
+
+
+def prepare(admin: Client) -> None:
+    """Make the topics, as a client that may do everything."""
+    for topic in (SOURCE, TARGET, *(f"old-{name}" for name in NAMES)):
+        admin.create_topic(topic, 1)
+    admin.produce(SOURCE, RECORDS)
+    # The internal topics exist from here on.
+    admin.consume("first", SOURCE, 1)
+    admin.open_transactional("first")
+    admin.transact("first", SOURCE, RECORDS, "commit")
+    admin.close_transactional("first")
+
+
+def outcomes(clients: Clients, acls: Acls) -> Iterator[tuple[str, str, str, str]]:
+    """Run all scenarios with all clients: first without each of the rights, one by one, then with all of them. Yield
+    (scenario, right that is missing or "", client, outcome)."""
+    running = [clients[name] for name in NAMES]
+    # All denials come first: clients that live long, such as those of franz-go, keep metadata for some ms.
+    steps = [(one, missing) for one in SCENARIOS for missing in one.rights]
+    with ThreadPoolExecutor(len(NAMES)) as pool:
+        for one, missing in [*steps, *((one, None) for one in SCENARIOS)]:
+            without = "" if missing is None else " ".join(missing)
+            able = [
+                client
+                for client in running
+                if one.needs <= client.abilities and (one.name, without, client.name) not in ENDLESS
+            ]
+            acls.allow_only(
+                Action(right.operation, right.resource_type, right.name.format(client=name))
+                for right in one.rights
+                if right is not missing
+                for name in (NAMES if "{" in right.name else NAMES[:1])
+            )
+            results = pool.map(lambda client, one=one: _outcome(client, one), able)
+            for client, outcome in zip(able, results, strict=True):
+                yield one.name, without, client.name, outcome
+
+
+def _outcome(client: Client, one: Scenario) -> str:
+    try:
+        result = one.run(client)
+    except ClientError as error:
+        return re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", str(error))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "done" if result is None else f"done: {result}"
