@@ -190,9 +190,7 @@ class Handler07:
                     return BUSY
                 count = check_inner_sets(part.data, checked, self._max_decompressed)
         except MessageTooLarge as error:
-            log.warning(
-                "%s for %s-%d of %s was dropped: %s", NAMES[kind], topic, part.partition, connection.name, error
-            )
+            _warn(connection, kind, f"a set for {topic}-{part.partition} is dropped: {error}")
             return None
         return self._write(log_07, part.data, checked, count, blocking=blocking)
 
@@ -236,7 +234,7 @@ class Handler07:
             return self._fetch_later(connection, kind, parts)
         if faults:
             more = f", and {faults - 1} more faults" if faults > 1 else ""
-            log.warning("%s of %s: %s%s", NAMES[kind], connection.name, first, more)
+            _warn(connection, kind, first + more)
         head: list[Part] = [encode_header(NO_ERROR, total)] if kind == MULTI_FETCH else []
         return head + send if sent is None else Last(head + send[:sent])
 
@@ -292,7 +290,14 @@ class Handler07:
 
 
 def _refuse(connection: Connection, kind: int, error: BaseException) -> Word:
-    what = NAMES[kind] if 0 <= kind < len(NAMES) else "a request"
     reason = error.message if isinstance(error, KafkaError) else str(error)
-    log.warning("closing the connection of %s: %s: %s", connection.name, what, reason)
+    _warn(connection, kind, f"closing its connection: {reason}")
     return CLOSE
+
+
+def _warn(connection: Connection, kind: int, what: str) -> None:
+    """Log what is wrong with a request, unless there are too many such lines."""
+    left_out = connection.processor.lines.admit(connection.peer[0])
+    if left_out is not None:
+        name = NAMES[kind] if 0 <= kind < len(NAMES) else "a request"
+        log.warning("%s of %s: %s%s", name, connection.name, what, left_out)

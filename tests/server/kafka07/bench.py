@@ -5,6 +5,7 @@ import struct
 
 from kafkapy.log.storage.files import Files
 from kafkapy.record.kafka07 import build_message
+from kafkapy.runtime.line_limit import LineLimit
 from tests.server.requests import start_broker
 
 PRODUCE, FETCH, MULTI_FETCH, MULTI_PRODUCE, OFFSETS = range(5)
@@ -12,9 +13,10 @@ LATEST, EARLIEST = -1, -2
 
 
 class Served:
-    """A broker whose native logs are in `directory`/native. Names of settings of 0.7 have underscores for dots."""
+    """A broker whose native logs are in `directory`/native. Names of settings of 0.7 have underscores for dots. `limit`
+    is how many lines about bad requests it logs in a second, of a client and of all."""
 
-    def __init__(self, directory, *, files=None, broker=None, **settings):
+    def __init__(self, directory, *, files=None, broker=None, limit=(10_000, 10_000), **settings):
         self.native = directory / "native"
         given = {
             "brokerid": "0",
@@ -31,6 +33,8 @@ class Served:
             directory / "later", files=files or Files(), kafkapy_kafka07_properties=self.file, **(broker or {})
         )
         self.port = self.server._network._sockets[-1][1].getsockname()[1]
+        for processor in self.server._network._processors:
+            processor.lines = LineLimit(processor._clock, *limit)
 
     def connect(self):
         return Raw(self.port)

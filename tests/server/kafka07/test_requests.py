@@ -9,8 +9,11 @@ import struct
 import pytest
 
 from kafkapy.log.storage.files import Files
+from kafkapy.protocol.apis import METADATA
+from kafkapy.protocol.headers import request_frame
 from kafkapy.record.compression import GZIP, compress
 from kafkapy.record.kafka07 import build_message, iter_messages, messages_in
+from kafkapy.server.kafka07.requests import name_of_request_07
 from tests.harness.golden_07 import GOLDEN_07, TOPICS_07, expected
 from tests.harness.waiting import eventually
 from tests.server import test_acls
@@ -133,8 +136,8 @@ def test_a_message_that_is_too_large_drops_its_set_and_the_connection_stays(shar
         assert client.ask(fetch(topic)) == (0, data + data)
         client.send(produce(messages(b"x" * 5000), topic))
         assert client.offsets(topic) == [2 * len(data) + 5010, 0]
-    assert f"MultiProduce for {topic}-0" in caplog.text
-    assert "was dropped: a message has a payload of 5001 bytes, 5000 are allowed" in caplog.text
+    line = f"a set for {topic}-0 is dropped: a message has a payload of 5001 bytes, 5000 are allowed"
+    assert line in caplog.text
 
 
 def test_another_fault_closes_the_connection_and_earlier_parts_stay(shared, topic, caplog):
@@ -143,7 +146,7 @@ def test_another_fault_closes_the_connection_and_earlier_parts_stay(shared, topi
         client.send(multi_produce((topic, 0, data), (topic, 0, data[:-1] + b"x"), (topic, 0, data)))
         assert client.is_closed()
     assert shared.stored(f"{topic}-0") == data
-    assert "MultiProduce: a CRC that is not that of the payload" in caplog.text
+    assert "closing its connection: a CRC that is not that of the payload" in caplog.text
 
 
 def test_a_multi_produce_that_cannot_be_decoded_appends_nothing(shared, topic):
@@ -323,6 +326,16 @@ def test_bad_requests_close_the_connection_with_one_line(shared, frame, caplog):
         assert client.offsets("nothing") == [0]
 
 
+def test_lines_about_bad_requests_are_limited(tmp_path, caplog):
+    served = Served(tmp_path, limit=(3, 20))
+    with served.connect() as client:
+        for _ in range(10):
+            client.ask(fetch("t", 7))
+    served.stop()
+    lines = [record for record in caplog.records if "partition 7 of topic t, which has 1" in record.message]
+    assert 3 <= len(lines) < 10
+
+
 @pytest.mark.parametrize("size", [-1, 2**31 - 1, 200 << 20])
 def test_frames_of_impossible_sizes_close_the_connection(shared, size):
     with shared.connect() as client:
@@ -383,22 +396,30 @@ def test_a_client_of_later_kafka_on_this_listener_is_named(shared, caplog):
     assert "Kafka 0.7 has no request type 18: perhaps a client of Kafka 0.8 or later" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("frame", "name"),
-    [
-        (fetch("orders"), "Fetch"),
-        (multi_fetch(("orders", 0, 0, 10)), "MultiFetch"),
-        (produce(messages(b"x"), "orders"), "Produce"),
-        (multi_produce(("orders", 0, messages(b"x"))), "MultiProduce"),
-        (offsets("orders"), "Offsets"),
-    ],
-)
-def test_a_client_of_0_7_on_another_listener_is_told_the_setting(shared, frame, name, caplog):
-    port = int(shared.server.listeners[0].rpartition(":")[2])
-    with Raw(port) as client:
-        client.send(frame)
+OF_07 = {
+    "Fetch": fetch("orders"),
+    "MultiFetch": multi_fetch(("orders", 0, 0, 10)),
+    "Produce": produce(messages(b"x"), "orders"),
+    "MultiProduce": multi_produce(("orders", 0, messages(b"x"))),
+    "Offsets": offsets("orders"),
+}
+
+
+@pytest.mark.parametrize("name", OF_07)
+def test_requests_of_0_7_are_recognized(name):
+    frame = OF_07[name]
+    assert name_of_request_07(memoryview(frame)) == name
+    for other in (frame + b"x", frame[:-1], b"", request_frame(METADATA, 12, 1, "c", METADATA.Request(topics=[]))[4:]):
+        assert name_of_request_07(memoryview(other)) is None
+
+
+def test_a_client_of_0_7_on_another_listener_is_told_the_setting(tmp_path, caplog):
+    served = Served(tmp_path)
+    with Raw(int(served.server.listeners[0].rpartition(":")[2])) as client:
+        client.send(OF_07["Fetch"])
         assert client.is_closed()
-    assert f"{name} is a request of Kafka 0.7, whose clients need the listener of kafkapy.kafka07.prop" in caplog.text
+    served.stop()
+    assert "Fetch is a request of Kafka 0.7, whose clients need the listener of kafkapy.kafka07.prop" in caplog.text
 
 
 # --- permissions
