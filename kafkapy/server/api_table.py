@@ -42,13 +42,13 @@ class Served:
     __slots__ = (
         "any_version",
         "api",
-        "asks_itself",
         "authorizes",
         "checks",
         "decode",
         "decoded_late",
         "handler",
         "high",
+        "is_asked_for",
         "joins",
         "low",
         "pooled",
@@ -83,7 +83,7 @@ class Served:
         self.any_version = any_version
         self.checks = checks
         self.authorizes = actions_of(checks) if authorizes is None else authorizes
-        self.asks_itself = asks_itself
+        self.is_asked_for = self.authorizes is not None and not asks_itself  # by the dispatcher, before it is joined
         self.quota = quota
 
 

@@ -99,7 +99,7 @@ class Dispatcher:
                     return replies
                 calls = []
             # Not earlier: a frame that is not handled now is passed again, and would be asked for twice.
-            if authorizer is not None and not call.served.asks_itself:
+            if authorizer is not None and call.served.is_asked_for:
                 self._authorize(call)
             if quotas is not None:
                 call.usage = Usage(quotas, len(frame))

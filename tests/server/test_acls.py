@@ -1,18 +1,22 @@
 """ACLs over the wire: CreateAcls, DescribeAcls and DeleteAcls, what they change, and what a broken tree does."""
 
 import logging
+import sys
 
 import pytest
 
 from kafkapy.errors import Errors
 from kafkapy.metadata.tree import Create, Delete
-from kafkapy.protocol.apis import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS, METADATA, PRODUCE
+from kafkapy.protocol.apis import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS, FETCH, METADATA, PRODUCE
+from kafkapy.protocol.headers import request_frame
 from kafkapy.runtime.logs import AUDIT_LOGGER
 from kafkapy.security.acls.bindings import OPERATIONS, PATTERN_TYPES, PERMISSIONS, RESOURCE_TYPES
 from kafkapy.server import log_levels
 from kafkapy.server.config.alter import SET
+from kafkapy.server.dispatcher import Dispatcher
 from tests.harness.wire import Wire
-from tests.server.requests import VERSION, batch, make_topic, request, start_broker
+from tests.server.lab import held
+from tests.server.requests import VERSION, batch, fetch_of_partitions, make_topic, request, start_broker
 
 AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 ADMIN, ALICE = "User:admin", "User:alice"
@@ -307,3 +311,39 @@ def test_with_debug_every_allowed_operation_is_a_line(admin, audit) -> None:
     assert lines() == ["DEBUG"] * 3
     log_levels.alter([(AUDIT_LOGGER, SET, "INFO")], validate_only=False)
     assert lines() == []
+
+
+def test_a_request_for_known_topics_costs_one_more_call_than_without_an_authorizer(server, admin, monkeypatch) -> None:
+    """The rules are not asked, and nothing is listed: a look at the generation for each turn of a connection, and one
+    into a set for each topic."""
+    (connection,) = server._network._processors[0]._connections.values()
+    dispatcher, authorizer = Dispatcher(server.services), server.services.authorizer
+    monkeypatch.setattr(connection.processor, "together", False)
+    fetch = fetch_of_partitions("flights", [0])
+    for api, version, message in ((PRODUCE, VERSION, request("flights", batch(b"x"))), (FETCH, 12, fetch)):
+        frame = request_frame(api, version, 1, "wire", message)[4:]
+
+        def calls(frame=frame):
+            """Return how often functions of the project are called while ten such requests are handled."""
+            found = 0
+
+            def count(event_frame, event, _):
+                nonlocal found
+                found += event == "call" and str(event_frame.f_globals.get("__name__")).startswith("kafkapy.")
+
+            sys.setprofile(count)
+            try:
+                dispatcher.handle(connection, [memoryview(bytearray(frame)) for _ in range(10)])
+            finally:
+                sys.setprofile(None)
+            return found
+
+        with held(server):  # its network thread does nothing meanwhile
+            calls()  # the first one asks the rules
+            with_acls = min(calls() for _ in range(3))
+            monkeypatch.setattr(server.services, "authorizer", None)
+            calls()
+            without = min(calls() for _ in range(3))
+            monkeypatch.setattr(server.services, "authorizer", authorizer)
+        # Produce requests of a connection are handled together, fetches one after the other.
+        assert with_acls - without <= (1 if api is PRODUCE else 10)

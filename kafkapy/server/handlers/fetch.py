@@ -438,8 +438,10 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
         if not usage.quotas.respond_to_fetch(call, _size(broker, call, context.would_send(reads))):
             return _encoded(call, *context.leave_unanswered(), [], {})
     error_code, session_id, to_send = context.respond(reads, broker.clock.monotonic())
-    if broker.authorizer is not None and any(read.error_code == _DENIED for _, read in to_send):
-        to_send.sort(key=lambda sent: _rank(sent[1].error_code))
+    for _, read in to_send if broker.authorizer is not None else ():
+        if read.error_code == _DENIED:
+            to_send.sort(key=lambda sent: _rank(sent[1].error_code))
+            break
     leaders: dict[int, Node] = {}
     reply = _encoded(call, error_code, session_id, _topics(broker, call, to_send, leaders, sent=True), leaders)
     if not counted:
