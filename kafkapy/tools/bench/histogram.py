@@ -30,13 +30,8 @@ def added(histograms: Sequence[Sequence[int]]) -> list[int]:
     return [sum(each) for each in zip(*histograms, strict=True)]
 
 
-def percentile(counts: Sequence[int], percent: float) -> float:
-    """Return the nearest-rank percentile in seconds; 0 without durations."""
-    return percentiles(counts, [percent])[0]
-
-
 def percentiles(counts: Sequence[int], percents: Sequence[float]) -> list[float]:
-    """Return the nearest-rank percentiles, which must be in ascending order, in seconds."""
+    """Return the nearest-rank percentiles, which must be in ascending order, in seconds; 0 without durations."""
     total = sum(counts)
     found: list[float] = []
     seen = 0

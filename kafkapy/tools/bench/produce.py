@@ -41,6 +41,7 @@ BATCH_SIZE = 16384  # Kafka's default of batch.size
 IN_FLIGHT = 5  # Kafka's default of max.in.flight.requests.per.connection
 _OVERHEAD = 16  # bytes of a record, at most, besides key and value
 _MOST_BATCH = 64 << 20
+_MOST_MEMORY = 512 << 20  # bytes of the encoded requests of a client
 _HONOURED = {"acks", "batch.size", "linger.ms", "compression.type", "max.in.flight.requests.per.connection"}
 _REFUSED = {"transactional.id": "these clients produce without transactions"}
 
@@ -56,7 +57,8 @@ def produce(
         int, typer.Option("--record-size", "-s", min=0, help="Bytes of each value, random capital letters.")
     ] = 1024,
     payload_file: Annotated[
-        Path | None, typer.Option("--payload-file", metavar="FILE", help="Values: the lines of a file, in turn.")
+        Path | None,
+        typer.Option("--payload-file", metavar="FILE", help="Values: lines of a file, for up to 100 requests."),
     ] = None,
     throughput: Throughput = -1,
     duration: Duration = None,
@@ -147,6 +149,12 @@ def produce(
     place = Place(servers, security_for(properties, command_config), topic, (), properties.text("client.id"))
     with place.cluster() as cluster:
         found = partitions_of(cluster, topic, partition, create=create, partitions=partitions, replicas=replicas)
+    memory = content.variants(records) * records * (content.longest + _OVERHEAD) * math.ceil(len(found) / threads)
+    if memory > _MOST_MEMORY:
+        raise CallError(
+            f"the requests of a client for {counted(math.ceil(len(found) / threads), 'partition')} would take "
+            f"{memory >> 20:,} MiB: use a smaller --batch-size, fewer --keys, or fewer partitions with --partition"
+        )
     requests = None if num_records is None else math.ceil(num_records / records)
     shares = [None if requests is None else len(range(number, requests, threads)) for number in range(threads)]
     jobs = [

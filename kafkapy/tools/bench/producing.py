@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
+from math import ceil
 
 from kafkapy.client.raw import requests
 from kafkapy.client.raw.connection import RawConnection
@@ -16,9 +17,8 @@ from kafkapy.protocol.apis import LIST_OFFSETS, PRODUCE
 from kafkapy.tools.bench.board import Slot
 from kafkapy.tools.bench.leaders import Place, open_raw, refuse
 from kafkapy.tools.bench.pipeline import Lane, drive
-from kafkapy.tools.common.errors import ToolError
 
-MOST_MEMORY = 256 << 20  # bytes of encoded requests in one client
+MOST_FOR_PAYLOADS = 100
 _LETTERS = bytes(string.ascii_uppercase[byte % 26].encode()[0] for byte in range(256))
 _LIST_OFFSETS_VERSION = 1
 
@@ -40,17 +40,20 @@ class Content:
         values = max(map(len, self.payloads)) if self.payloads else self.record_size
         return values + (self.key_size if self.keys else 0)
 
+    def variants(self, records: int) -> int:
+        """Return how many batches of `records` records there are: as many as the different keys need, and the payloads,
+        but for those not more than MOST_FOR_PAYLOADS."""
+        return max(1, ceil(self.keys / records), min(MOST_FOR_PAYLOADS, ceil(len(self.payloads) / records)))
+
     def batches(self, records: int) -> list[tuple[bytes, int]]:
-        """Return encoded batches of `records` records, and the bytes of the keys and values in each. There are as many
-        as different keys and payloads need, but not more than a hundred."""
+        """Return the encoded batches, and the bytes of the keys and values in each."""
         chance = random.Random(7)
-        variants = max(1, -(-max(self.keys, len(self.payloads)) // records))
         values = cycle(self.payloads) if self.payloads else self._letters(chance)
         keys: Iterator[bytes | None] = cycle([None])
         if self.keys:
-            keys = cycle([b"%0*d" % (self.key_size, number) for number in range(min(self.keys, 100 * records))])
+            keys = cycle([b"%0*d" % (self.key_size, number) for number in range(self.keys)])
         found = []
-        for _ in range(min(100, variants)):
+        for _ in range(self.variants(records)):
             these, its_keys = list(islice(values, records)), list(islice(keys, records))
             size = sum(map(len, these)) + sum(len(key) for key in its_keys if key is not None)
             found.append((requests.batch(these, self.codec, its_keys), size))
@@ -79,12 +82,6 @@ class ProduceJob:
 
     def prepare(self) -> None:
         batches = self.content.batches(self.records)
-        memory = sum(len(batch) for batch, _ in batches) * len(self.place.partitions)
-        if memory > MOST_MEMORY:
-            raise ToolError(
-                f"the requests for {len(self.place.partitions)} partitions would take {memory >> 20} MiB in each "
-                f"client: use a smaller --batch-size, fewer --keys, or fewer partitions with --partition"
-            )
         self._bytes = sum(size for _, size in batches) / len(batches)
         with self.place.cluster() as cluster:
             self._lanes = [

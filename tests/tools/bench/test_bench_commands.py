@@ -215,6 +215,13 @@ def test_a_bad_value_is_named_with_what_to_do(kafkapy, words, said):
     assert said in err
 
 
+def test_more_keys_than_fit_into_memory_are_refused(kafkapy, kafkapy_broker, kafkapy_topic):
+    words = ("-t", kafkapy_topic, "--keys", 1_000_000, "-b", kafkapy_broker.bootstrap_servers)
+    code, _, err = kafkapy("bench", "produce", *words)
+    assert code == 2
+    assert "would take 1,007 MiB: use a smaller --batch-size, fewer --keys" in err
+
+
 def test_a_refusal_of_the_broker_is_an_error_with_its_partition(kafkapy, kafkapy_broker, kafkapy_topic):
     words = ("-t", kafkapy_topic, "-n", 2, "--record-size", 1_500_000, "--batch-size", 2_000_000)
     code, out, err = kafkapy("bench", "produce", *words, "-b", kafkapy_broker.bootstrap_servers)
