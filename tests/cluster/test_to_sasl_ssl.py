@@ -1,4 +1,7 @@
-"""A cluster goes from PLAINTEXT to SASL_SSL without an outage, while a producer and a consumer are at work."""
+"""A cluster with ACLs goes from PLAINTEXT to SASL_SSL without an outage, while a producer and a consumer are at work.
+
+Until the move is over, both principals of the brokers are super users.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from kafkapy.client import Admin, Cluster, Consumer, NewTopic, RecordProducer
+from kafkapy.client import AclAdmin, Admin, Cluster, Consumer, NewTopic, RecordProducer
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.security.acls.bindings import Binding, Entry, Pattern
 from kafkapy.testing.broker import Broker
 from kafkapy.tools.main import main
 from tests.harness.brokers import free_port
@@ -61,6 +66,8 @@ class Moving:
             "inter.broker.listener.name": "PLAINTEXT" if stage < SWITCHED else "SASL_SSL",
             "default.replication.factor": 3,
             "min.insync.replicas": 2,
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": "User:ANONYMOUS;User:brokers" if stage < SECURED else "User:brokers",
         }
         if stage > PLAIN:
             jaas = f'{SCRAM} username="brokers" password="brokers-secret";'
@@ -140,6 +147,7 @@ def test_a_cluster_goes_to_sasl_ssl_under_load(moving: Moving) -> None:
     with Admin(moving.bootstrap("PLAINTEXT")) as admin:
         eventually(lambda: len(admin.describe_cluster().brokers) == 3, seconds=30)
         admin.create_topics([NewTopic("t", 3)])
+        AclAdmin(admin.cluster).create_acls([Binding(Pattern("TOPIC", "t"), Entry("User:alice", "*", "ALL", "ALLOW"))])
         load = Load(moving.bootstrap("PLAINTEXT"), {}, 0)
         moving.restart_all(BOTH, admin)
     sent = load.stop()
@@ -153,4 +161,7 @@ def test_a_cluster_goes_to_sasl_ssl_under_load(moving: Moving) -> None:
         with Consumer(admin.cluster) as consumer:
             consumer.assign_topic("t")
             found = [int(record.value or b"") for record in consumer.records()]
+        with pytest.raises(KafkaError) as refused:
+            admin.create_topics([NewTopic("other", 1)])
+    assert refused.value.code == Errors.TOPIC_AUTHORIZATION_FAILED
     assert sorted(found) == list(range(sent))
