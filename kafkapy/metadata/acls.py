@@ -53,6 +53,12 @@ log = logging.getLogger("kafkapy.metadata.acls")
 
 _ATTEMPTS = 20  # to change a node that others change at the same time
 _STORES: Final = {LITERAL: paths.ACLS, PREFIXED: paths.PREFIXED_ACLS}
+# The nodes that a cluster with an authorizer always has (KafkaZkClient.createAclPaths).
+ROOTS: Final = (
+    *(f"{store}/{display_name(one)}" for store in _STORES.values() for one in STORED_TYPES),
+    paths.ACL_CHANGES,
+    paths.EXTENDED_ACL_CHANGES,
+)
 # Java's characters: those beyond U+FFFF are pairs of surrogates.
 _NOT_IN_PATHS = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 
@@ -85,8 +91,7 @@ class AclRegistry:
         self._other_changes = Notifications(tree, f"{paths.EXTENDED_ACL_CHANGES}/acl_changes_", monotonic)
         self.index = AclIndex()
         self._reading = threading.Lock()
-        parents = [f"{store}/{display_name(one)}" for store in _STORES.values() for one in STORED_TYPES]
-        tree.ensure(*parents, paths.ACL_CHANGES, paths.EXTENDED_ACL_CHANGES)
+        tree.ensure(*ROOTS)
         # The watch begins before the nodes are read, so that no change is missed; it may read some of them twice.
         tree.watch_all(self._changed)
         self._read(pattern for store in _STORES for pattern in self._stored(store))

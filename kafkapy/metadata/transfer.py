@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from kafkapy.metadata import paths
+from kafkapy.metadata import acls, paths
 from kafkapy.metadata.tree import Create, Delete, NoNode, Operation, Set, Tree, split_path
 from kafkapy.metadata.zookeeper.batches import batches
 from kafkapy.metadata.zookeeper.node_cache import child_path
@@ -117,9 +117,9 @@ def _broker_ids(nodes: Nodes) -> int:
 
 
 def _always_there() -> set[str]:
-    """Return the paths of the nodes that every cluster has, and of their ancestors."""
+    """Return the paths of the nodes that every cluster has, perhaps only with an authorizer, and of their ancestors."""
     found: set[str] = set()
-    for path in paths.ROOTS:
+    for path in (*paths.ROOTS, *acls.ROOTS):
         while path != "/":
             found.add(path)
             path = split_path(path)[0]

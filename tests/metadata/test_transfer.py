@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 from kafkapy.metadata import paths
+from kafkapy.metadata.acls import AclRegistry
 from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.metadata.local.tree import LocalTree
 from kafkapy.metadata.topics import TopicRegistry
 from kafkapy.metadata.transfer import NodeData, changes, difference, is_unfinished, persistent_nodes
 from kafkapy.metadata.tree import Create, Set, wait
 from kafkapy.metadata.zookeeper import batches
+from kafkapy.security.acls.bindings import Binding, Entry, Pattern
 
 
 @pytest.fixture
@@ -47,6 +49,17 @@ def test_persistent_nodes_are_copied(source: LocalTree, target: LocalTree) -> No
     assert not target.exists(paths.CONTROLLER)
     assert not target.exists("/consumers/g/ids/c")
     assert target.children(paths.CONFIG_CHANGES) == []
+
+
+def test_acls_are_copied_and_their_notifications_are_not(source: LocalTree, target: LocalTree) -> None:
+    binding = Binding(Pattern("TOPIC", "t"), Entry("User:a", "*", "READ", "ALLOW"))
+    assert wait(AclRegistry(source, lambda: None).create, [binding]) == [None]
+    AclRegistry(target, lambda: None)  # another broker with an authorizer has created empty nodes
+    assert difference(persistent_nodes(source), persistent_nodes(target)).extra == []
+    for operations in changes(persistent_nodes(source), persistent_nodes(target)):
+        target.commit(operations)
+    assert list(AclRegistry(target, lambda: None).index) == [binding]
+    assert target.children(paths.ACL_CHANGES) == []
 
 
 def test_an_interrupted_copy_is_recognized_and_continued(
