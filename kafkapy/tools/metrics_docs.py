@@ -14,6 +14,7 @@ from kafkapy.server.metrics import (
     cleaner,
     controller,
     coordinators,
+    kafka_07,
     logins,
     quotas,
     requests,
@@ -32,6 +33,7 @@ BROKER_TABLES = {
     "Controller": controller.METRICS,
     "Log cleaner": cleaner.METRICS,
     "Groups and transactions": coordinators.METRICS,
+    "Topics of Kafka 0.7": kafka_07.METRICS,
 }
 MIRROR_TABLE = mirror.METRICS
 

@@ -17,6 +17,8 @@ from kafkapy.tools.metrics_docs import BROKER_TABLES, MIRROR_TABLE, page
 from tests.harness.certificates import Pki, pem
 from tests.harness.wire import Wire
 from tests.harness.zookeeper import eventually
+from tests.server.kafka07 import bench as bench_07
+from tests.server.kafka07.bench import Raw
 from tests.server.requests import batch, fetch_request, make_topic, metrics_address, produce, start_broker
 from tests.server.test_sasl_logins import log_in
 
@@ -37,6 +39,8 @@ def test_no_metric_is_in_two_tables():
 def test_a_broker_serves_the_metrics_of_its_tables_and_no_others(tmp_path):
     pki = Pki()
     stores = {name.replace(".", "_"): value for name, value in pki.server.settings(tmp_path / "stores").items()}
+    kafka_07 = tmp_path / "server-07.properties"
+    kafka_07.write_text(f"brokerid=0\nport=0\nlog.dir={tmp_path / 'native'}\nenable.zookeeper=false\n")
     server = start_broker(
         tmp_path / "data",
         listeners="PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0,CLIENT://127.0.0.1:0",
@@ -44,6 +48,7 @@ def test_a_broker_serves_the_metrics_of_its_tables_and_no_others(tmp_path):
         sasl_enabled_mechanisms="PLAIN",
         connections_max_reauth_ms="1",
         kafkapy_metrics_listen="127.0.0.1:0",
+        kafkapy_kafka07_properties=kafka_07,
         **{"listener.name.client.plain.sasl.jaas.config": f"{PLAIN_MODULE} required user_alice=secret;"},
         **stores,
     )
@@ -65,6 +70,9 @@ def test_a_broker_serves_the_metrics_of_its_tables_and_no_others(tmp_path):
         )
         produce(wire, "t", batch(b"value"))  # is throttled
         wire.close()
+        with Raw(server._network._sockets[-1][1].getsockname()[1]) as client_07:
+            client_07.send(bench_07.produce(bench_07.messages(b"x")))
+            client_07.offsets()
         shown = scrape(metrics_address(server))
     finally:
         server.stop()

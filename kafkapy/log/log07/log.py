@@ -53,6 +53,8 @@ class Log07:
         self.lock = threading.Lock()
         self.flushing = threading.Lock()
         self.write_seconds = 0.0  # how long the last write took
+        # Since the log was opened, for metrics. Readers count bytes_out without a lock, so it may miss a few.
+        self.messages_in = self.bytes_in = self.bytes_out = 0
         self._digits = digits
         self._unflushed = 0  # messages
         self._flushed_at = env.clock.monotonic()
@@ -124,6 +126,8 @@ class Log07:
             raise self.env.disk_error(f"appending to {self.name}", error) from error
         self.write_seconds = time.perf_counter() - began
         segment.size += len(data)
+        self.bytes_in += len(data)
+        self.messages_in += messages
         if segment.first_append_ms is None:
             segment.first_append_ms = self.env.clock.time_ms()
         self._unflushed += messages

@@ -85,6 +85,8 @@ class Handler07:
         self._longest_topic = config["max.topic.name.length"]
         self._stall = StallMonitor(services.config.kafkapy_stall_threshold_ms / 1000)
         self._max_decompressed = services.config.kafkapy_decompressed_max_bytes
+        self.requests = dict.fromkeys(NAMES, 0)  # by name; for metrics
+        self.failed = dict.fromkeys(NAMES, 0)
 
     def prepare(self, connection: Connection) -> None:
         """Make this the handler of a new connection.
@@ -120,6 +122,7 @@ class Handler07:
         kind = -1
         try:
             kind, parts = decode_request(frame)
+            self.requests[NAMES[kind]] += 1
             if kind in (PRODUCE, MULTI_PRODUCE):
                 return self._produce(connection, kind, cast("list[ProducePart]", parts))
             reads = cast("list[ReadPart]", parts)
@@ -127,7 +130,7 @@ class Handler07:
                 return self._offsets(connection, reads[0], blocking=False)
             return self._fetch(connection, kind, reads, blocking=False)
         except FAULTS as error:
-            return _refuse(connection, kind, error)
+            return self._refuse(connection, kind, error)
 
     def _later(self, connection: Connection, kind: int, pool: DiskPool, work: Callable[[], Reply]) -> Reply:
         """Have `work()` make the reply on a thread of the pool, which may wait. The memory of the frame of a Produce is
@@ -139,7 +142,7 @@ class Handler07:
             try:
                 reply = work()
             except FAULTS as error:
-                reply = _refuse(connection, kind, error)
+                reply = self._refuse(connection, kind, error)
             except BaseException:
                 log.exception("%s of %s failed", NAMES[kind], connection.name)
                 reply = CLOSE
@@ -190,7 +193,7 @@ class Handler07:
                     return BUSY
                 count = check_inner_sets(part.data, checked, self._max_decompressed)
         except MessageTooLarge as error:
-            _warn(connection, kind, f"a set for {topic}-{part.partition} is dropped: {error}")
+            self._warn(connection, kind, f"a set for {topic}-{part.partition} is dropped: {error}")
             return None
         return self._write(log_07, part.data, checked, count, blocking=blocking)
 
@@ -234,7 +237,7 @@ class Handler07:
             return self._fetch_later(connection, kind, parts)
         if faults:
             more = f", and {faults - 1} more faults" if faults > 1 else ""
-            _warn(connection, kind, first + more)
+            self._warn(connection, kind, first + more)
         head: list[Part] = [encode_header(NO_ERROR, total)] if kind == MULTI_FETCH else []
         return head + send if sent is None else Last(head + send[:sent])
 
@@ -258,6 +261,7 @@ class Handler07:
             return 0, None
         if part.most <= 0:
             return part.most, None
+        log_07.bytes_out += region.length
         return region.length, region
 
     # --- Offsets
@@ -288,16 +292,19 @@ class Handler07:
             raise WrongPartition(f"partition {partition} of topic {name}, which has {count}")
         return name
 
+    # --- what is wrong
 
-def _refuse(connection: Connection, kind: int, error: BaseException) -> Word:
-    reason = error.message if isinstance(error, KafkaError) else str(error)
-    _warn(connection, kind, f"closing its connection: {reason}")
-    return CLOSE
+    def _refuse(self, connection: Connection, kind: int, error: BaseException) -> Word:
+        reason = error.message if isinstance(error, KafkaError) else str(error)
+        self._warn(connection, kind, f"closing its connection: {reason}")
+        return CLOSE
 
-
-def _warn(connection: Connection, kind: int, what: str) -> None:
-    """Log what is wrong with a request, unless there are too many such lines."""
-    left_out = connection.processor.lines.admit(connection.peer[0])
-    if left_out is not None:
-        name = NAMES[kind] if 0 <= kind < len(NAMES) else "a request"
-        log.warning("%s of %s: %s%s", name, connection.name, what, left_out)
+    def _warn(self, connection: Connection, kind: int, what: str) -> None:
+        """Count a request that has failed, and log why, unless there are too many such lines."""
+        name = "a request"
+        if 0 <= kind < len(NAMES):
+            name = NAMES[kind]
+            self.failed[name] += 1
+        left_out = connection.processor.lines.admit(connection.peer[0])
+        if left_out is not None:
+            log.warning("%s of %s: %s%s", name, connection.name, what, left_out)

@@ -21,6 +21,7 @@ from kafkapy.server.config.kafka07 import SETTING, Kafka07Config
 from kafkapy.server.kafka07.directories import check_log_dir_07
 from kafkapy.server.kafka07.handler import Handler07
 from kafkapy.server.metadata_store import StartError
+from kafkapy.server.metrics import kafka_07 as metrics
 
 if TYPE_CHECKING:
     from kafkapy.network.connection import Connection
@@ -69,6 +70,7 @@ class Kafka07:
             raise StartError(f"log.dir in {file}: {error}") from None
         self.listener = Listener(NAME, "", config["port"], f"'port' in {file}")
         self._handler = Handler07(services, config, self.directory)
+        metrics.register(services.counters, self._handler, self.directory)
 
     def prepare(self, connection: Connection) -> None:
         """Prepare a new connection to the listener."""

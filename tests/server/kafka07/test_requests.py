@@ -5,6 +5,7 @@ import random
 import shutil
 import socket
 import struct
+import urllib.request
 
 import pytest
 
@@ -17,6 +18,7 @@ from kafkapy.server.kafka07.requests import name_of_request_07
 from tests.harness.golden_07 import GOLDEN_07, TOPICS_07, expected
 from tests.harness.waiting import eventually
 from tests.server import test_acls
+from tests.server.requests import metrics_address
 
 from .bench import (
     EARLIEST,
@@ -545,3 +547,27 @@ def test_acls_decide_what_clients_may_do(tmp_path):
         assert client.is_closed()
     served.stop()
     assert not (served.native / "other-0").exists()
+
+
+def test_what_happens_is_counted(tmp_path):
+    served = Served(tmp_path, broker={"kafkapy_metrics_listen": "127.0.0.1:0"})
+    data = messages(b"one", b"two")
+    with served.connect() as client:
+        client.send(multi_produce(("two", 0, data), ("two", 1, data)))
+        client.ask(fetch("two", 0, 0, 10))
+        client.ask(fetch("two", 7))
+        client.offsets("two")
+    with urllib.request.urlopen(f"http://{metrics_address(served.server)}/metrics") as answer:
+        page = answer.read().decode()
+    served.stop()
+    for line in (
+        'requests_total{request="MultiProduce"} 1',
+        'requests_total{request="Fetch"} 2',
+        'failed_requests_total{request="Fetch"} 1',
+        'messages_in_total{topic="two"} 4',
+        f'bytes_in_total{{topic="two"}} {2 * len(data)}',
+        'bytes_out_total{topic="two"} 10',
+        f'log_size_bytes{{partition="1",topic="two"}} {len(data)}',
+        "log_directory_failed 0",
+    ):
+        assert f"\nkafkapy_kafka07_{line}\n" in page.replace(".0\n", "\n")
