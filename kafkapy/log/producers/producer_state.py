@@ -21,7 +21,7 @@ NO_SEQUENCE = -1
 NO_OFFSET = -1
 RETAINED_BATCHES = 5
 
-_LOOKED_AT = 8  # producers, to find one that has not written for long
+_LOOKED_AT = 8  # at least so many producers, to find those that have not written for long
 
 _SEQUENCE_MASK = 0x7FFFFFFF
 
@@ -287,18 +287,21 @@ class ProducerState:
             self.begin(entry.txn_first_offset, entry.producer_id)
 
     def _make_room(self) -> None:
-        """Forget a producer that has no open transaction and has not written for long.
+        """Forget producers that have no open transaction and have not written for long: a sixteenth of those that there
+        may be, so that a flood of new ones costs little for each.
 
-        Of those at the beginning of the dict, that is the one whose last batch is the oldest. The others go to its end,
-        so that each one is looked at in turn. A forgotten producer may begin at any sequence when it writes again.
+        Of the producers at the beginning of the dict, those are forgotten whose last batches are the oldest. The others
+        go to its end, so that each one is looked at in turn. A forgotten producer may begin at any sequence when it
+        writes again.
         """
-        idle = list(islice((one for one in self.producers.values() if one.txn_first_offset < 0), _LOOKED_AT))
-        victim = min(idle, key=_last_offset, default=None)
-        for entry in idle:
+        number = max(1, self._most // 16)
+        idle = (one for one in self.producers.values() if one.txn_first_offset < 0)
+        seen = sorted(islice(idle, max(_LOOKED_AT, 2 * number)), key=_last_offset)
+        for entry in seen:
             del self.producers[entry.producer_id]
-            if entry is not victim:
-                self.producers[entry.producer_id] = entry
-        self.evicted += victim is not None
+        for entry in seen[number:]:
+            self.producers[entry.producer_id] = entry
+        self.evicted += len(seen[:number])
 
     def begin(self, first_offset: int, producer_id: int) -> None:
         """Record that the producer has a transaction open since `first_offset`. Does nothing if the transaction is

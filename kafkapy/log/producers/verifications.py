@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 
 from kafkapy.errors import Errors, KafkaError
@@ -68,7 +69,7 @@ class Verifications:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._of: dict[int, Verification] = {}
+        self._of: OrderedDict[int, Verification] = OrderedDict()
 
     def begin(self, producer_id: int, sequence: int, epoch: int, now_ms: int, is_open: Callable[[int], bool]) -> int:
         """Begin a verification, or join the one in progress; return its guard, which `succeeded` needs.
@@ -86,7 +87,7 @@ class Verifications:
             found = self._of.get(producer_id)
             if found is None:
                 if len(self._of) >= MOST:
-                    del self._of[next(iter(self._of))]
+                    self._of.popitem(last=False)
                 found = self._of[producer_id] = Verification(sequence, epoch, now_ms)
             else:
                 found.lower(sequence, epoch)

@@ -9,6 +9,7 @@ and logged with their number when the window ends. So are the denials of one cli
 from __future__ import annotations
 
 import threading
+from itertools import takewhile
 from typing import NamedTuple
 
 from kafkapy.runtime.clock import Clock
@@ -105,17 +106,12 @@ class Denials:
         found: list[Repeated | LeftOut] = []
         with self._lock:
             now = float("inf") if everything else self._clock.monotonic()
-            while self._lines:
-                denied, line = next(iter(self._lines.items()))
-                if line.ends_at > now:
-                    break
+            # Not one by one: the first key of a dict is found slowly after many deletions.
+            for denied, line in list(takewhile(lambda item: item[1].ends_at <= now, self._lines.items())):
                 del self._lines[denied]
                 if line.times:
                     found.append(Repeated(denied, line.api, line.references, line.times))
-            while self._clients:
-                key, client = next(iter(self._clients.items()))
-                if client.ends_at > now:
-                    break
+            for key, client in list(takewhile(lambda item: item[1].ends_at <= now, self._clients.items())):
                 del self._clients[key]
                 if client.times:
                     found.append(LeftOut(*key, client.times))
