@@ -39,6 +39,7 @@ __all__ = ["Dispatcher", "handlers"]
 # client could send requests of twenty bytes for the list of all topics, again and again, without reading the responses.
 MAX_ANSWERED = 1 << 20
 DECODED_LATE = 16 << 10  # from this size on, requests of an API that is registered so are decoded by the pool
+MOST_ASKED = 1000  # most actions for which a network thread asks the authorizer; with more, a pool does
 SMALL = 4 << 10  # most bytes of a connection's frames that may be joined with those of other connections
 
 
@@ -99,10 +100,13 @@ class Dispatcher:
                     return replies
                 calls = []
             # Not earlier: a frame that is not handled now is passed again, and would be asked for twice.
-            if authorizer is not None and call.served.is_asked_for:
-                self._authorize(call)
             if quotas is not None:
                 call.usage = Usage(quotas, len(frame))
+            if authorizer is not None and call.served.is_asked_for and not self._authorize(call):
+                if not calls or self._handle_joined(calls, replies, since):
+                    replies.append(self._authorize_on(self._broker.disk_pool, call, since))
+                return replies
+            if quotas is not None:
                 together = len(frame) + (together if calls else 0)
                 if call.served.quota == "produce" and quotas.may_exceed(call, together):
                     # Skip the other frames. They are passed again, when the mute is over if this request is throttled:
@@ -128,11 +132,15 @@ class Dispatcher:
             self._handle_joined(calls, replies, since)
         return replies
 
-    def _authorize(self, call: Call) -> None:
-        """Set the actions that the call is denied."""
+    def _authorize(self, call: Call) -> bool:
+        """Set the actions that the call is denied. Return False, and do nothing, if a pool has to ask for so many."""
         authorizer, authorizes = self._broker.authorizer, call.served.authorizes
         if authorizer is not None and authorizes is not None:
-            call.denied = authorizer.denied(call, authorizes(self._broker, call))
+            actions = authorizes(self._broker, call)
+            if len(actions) > MOST_ASKED:
+                return False
+            call.denied = authorizer.denied(call, actions)
+        return True
 
     def _handle_on(self, pool: DiskPool, connection: Connection, frame: memoryview) -> Reply:
         """Handle a request on a pool, because the authorizer may block, unless anybody may send it."""
@@ -148,8 +156,12 @@ class Dispatcher:
             call.usage = Usage(self._broker.quotas, len(frame))
         if isinstance(call.served.checks, NoCheck):
             return self._handle(call, since)
+        return self._authorize_on(pool, call, since)
+
+    def _authorize_on(self, pool: DiskPool, call: Call, since: float) -> Reply:
+        """Authorize and handle a request on a pool. The request must have no views of its frame."""
         started = self._meters.clock()
-        call.pending = MeteredPending(connection)
+        call.pending = MeteredPending(call.connection)
         try:
             pool.submit(_authorize_and_answer, self._broker, call, call.pending)
         except Exception:

@@ -2,12 +2,13 @@
 
 import logging
 import sys
+import threading
 
 import pytest
 
 from kafkapy.errors import Errors
 from kafkapy.metadata.tree import Create, Delete
-from kafkapy.protocol.apis import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS, FETCH, METADATA, PRODUCE
+from kafkapy.protocol.apis import CREATE_ACLS, DELETE_ACLS, DELETE_RECORDS, DESCRIBE_ACLS, FETCH, METADATA, PRODUCE
 from kafkapy.protocol.headers import request_frame
 from kafkapy.runtime.logs import AUDIT_LOGGER
 from kafkapy.security.acls.bindings import OPERATIONS, PATTERN_TYPES, PERMISSIONS, RESOURCE_TYPES
@@ -347,3 +348,34 @@ def test_a_request_for_known_topics_costs_one_more_call_than_without_an_authoriz
             monkeypatch.setattr(server.services, "authorizer", authorizer)
         # Produce requests of a connection are handled together, fetches one after the other.
         assert with_acls - without <= (1 if api is PRODUCE else 10)
+
+
+def test_a_request_that_names_very_many_topics_is_authorized_on_a_pool(server, admin, alice, monkeypatch) -> None:
+    plain, threads = server.services.authorizer.denied, []
+
+    def denied(call, actions, **how):
+        threads.append(threading.current_thread().name)
+        return plain(call, actions, **how)
+
+    monkeypatch.setattr(server.services.authorizer, "denied", denied)
+    create(admin, creation(operation="DELETE"))
+    threads.clear()
+    make = DELETE_RECORDS.Request
+
+    def codes(count):
+        names = ["flights", *(f"t{number}" for number in range(count - 1))]
+        partitions = [make.Topics.Partitions(partition_index=0, offset=0)]
+        asked = make(topics=[make.Topics(name=name, partitions=partitions) for name in names], timeout_ms=1000)
+        alice.send(DELETE_RECORDS, 2, asked)
+        alice.send(DELETE_RECORDS, 2, asked)
+        answers = [alice.receive(DELETE_RECORDS, 2)[1] for _ in range(2)]
+        return [{one.name: one.partitions[0].error_code for one in answer.topics} for answer in answers]
+
+    for count, name in ((1000, "network"), (1001, "disk")):
+        for found in codes(count):
+            assert found.pop("flights") == Errors.NONE
+            assert len(found) == count - 1
+            assert set(found.values()) == {Errors.TOPIC_AUTHORIZATION_FAILED}
+        assert len(threads) == 2
+        assert all(name in thread for thread in threads)
+        threads.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ class AclAuthorizer:
         self._super_users = frozenset(super_users)
         self._everyone_without_acls = everyone_without_acls
         self._audit = audit
+        self._lock = threading.Lock()
         self._changes = 0
         self.generation: int | None = 0
         self._acls = AclRegistry(tree, self._changed)
@@ -44,12 +46,15 @@ class AclAuthorizer:
 
     def _changed(self) -> None:
         # After the index was replaced: a decision that is kept for this generation cannot come from the former index.
-        self._changes += 1
+        with self._lock:
+            self._changes += 1
         self.levels_changed()
 
     def levels_changed(self) -> None:
         """Look again whether allowed operations are logged. If they are, nobody may keep decisions."""
-        self.generation = None if self._audit.notes_allowed else self._changes
+        # The lock: otherwise a thread that changes levels could set the generation of before a change of ACLs again.
+        with self._lock:
+            self.generation = None if self._audit.notes_allowed else self._changes
 
     def denied(
         self, call: Call, actions: Collection[Action], *, logged: bool = True, grants: bool = True
@@ -91,7 +96,8 @@ class AclAuthorizer:
         return deletions
 
     def close(self) -> None:
-        log_levels.on_change.remove(self.levels_changed)
+        if self.levels_changed in log_levels.on_change:
+            log_levels.on_change.remove(self.levels_changed)
 
     def _client(self, call: Call) -> Client:
         principal = call.connection.principal
