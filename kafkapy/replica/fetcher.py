@@ -98,6 +98,7 @@ class Fetcher:
         self._on_end: Callable[[list[FetchState]], object] | None = None
         # Only the thread that handles the response uses these.
         self._failure = ""  # the failure of the link that was logged last
+        self._is_denied = False  # the leader refuses all fetches of this broker
         self._delayed: dict[float | None, list[FetchState]] = {}  # by the seconds, see `delay`
         self._unflushed: list[FetchState] = []
 
@@ -451,6 +452,7 @@ class Fetcher:
             return False
         state.lag = max(0, fetched.high_watermark - done.end_offset)
         state.problem = ""
+        self._is_denied = False
         if done.size:
             self._following.on_append(state, done.size)
             if state.partition.log.is_flush_due:
@@ -488,6 +490,15 @@ class Fetcher:
         elif code in _NOT_LEADER_YET and state.early_refusals < len(_FIRST_BACKOFFS_S):
             self._delay_later(state, _FIRST_BACKOFFS_S[state.early_refusals])
             state.early_refusals += 1
+        elif code == Errors.TOPIC_AUTHORIZATION_FAILED:  # a follower needs no right on the topic, so all are refused
+            if not self._is_denied:
+                self._is_denied = True
+                log.error(
+                    "%s refuses all fetches of this broker, so nothing is replicated from there: this broker's "
+                    "principal is neither among super.users nor allowed ClusterAction on the cluster",
+                    self.link.name,
+                )
+            self._delay_later(state)
         else:
             self.problem(state, f"the leader refuses the fetch: {message_of(code)}")
             self._delay_later(state)

@@ -346,3 +346,27 @@ def test_a_partition_whose_log_is_closed_is_not_fetched_any_more(follower: Follo
     eventually(lambda: follower.fetching.failed == 1)
     assert_good_goes_on(follower, leader)
     assert follower.log("bad").end[0] == 1
+
+
+def test_a_leader_that_refuses_this_broker_is_one_line_until_it_does_not(
+    follower: FollowerBench, leader: TwoLogs, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked_for: list[Any] = []
+
+    def deny(asked: Any, answer: Any) -> None:
+        asked_for.append(asked)
+        answer.error_code, answer.records = Errors.TOPIC_AUTHORIZATION_FAILED, b""
+
+    def said() -> list[str]:
+        return [one.getMessage() for one in caplog.records if "ClusterAction" in one.getMessage()]
+
+    leader.spoil = deny
+    follower.follow("bad", epoch=EPOCH, topic_id=leader.ids["bad"])
+    eventually(lambda: len(asked_for) > 2)
+    assert len(said()) == 1
+    assert said()[0].startswith("broker 1 refuses all fetches of this broker")
+    assert_recovers(follower, leader)
+    leader.spoil = deny
+    leader.produce("bad", b"more")
+    eventually(lambda: len(said()) == 2)
+    assert_recovers(follower, leader)
