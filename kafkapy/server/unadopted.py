@@ -25,7 +25,7 @@ def why_kafka_07s(log_dirs: Sequence[Path]) -> str | None:
             return (
                 f"log.dirs has {directory}, a directory of Kafka 0.7 ({found} is one of its files): name it as log.dir "
                 "in a server.properties of 0.7, and that file in kafkapy.kafka07.properties; or import it with "
-                "`kafkapy log import-07`"
+                "`kafkapy log import`"
             )
     return None
 

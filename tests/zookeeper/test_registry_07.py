@@ -69,13 +69,19 @@ def test_a_topic_is_registered_even_if_its_first_set_is_refused(start: Start, zk
     eventually(lambda: text(zk, "/brokers/topics/t/0") == "1")
 
 
-def test_an_id_that_is_taken_stops_the_start(start: Start, zk: KazooClient) -> None:
+def test_an_id_that_is_taken_stops_the_start(start: Start, zk: KazooClient, tmp_path: Path) -> None:
     zk.create("/brokers/ids/5", b"a-1:a:1", makepath=True)
     with pytest.raises(
         StartError, match=r"a broker is registered as /brokers/ids/5 in ZooKeeper at .*another brokerid"
     ):
         start(brokerid=5)
     assert text(zk, "/brokers/ids/5") == "a-1:a:1"
+    assert (tmp_path / "one" / "native" / ".kafka_cleanshutdown").exists()  # the next start need not check anything
+
+
+def test_a_zookeeper_that_does_not_answer_stops_the_start(start: Start) -> None:
+    with pytest.raises(StartError, match=r"the registry of Kafka 0.7, zk.connect in .*: ZooKeeper at 127.0.0.1:1 does"):
+        start(zk_connect="127.0.0.1:1", zk_connectiontimeout_ms=200)
 
 
 @pytest.mark.parametrize("path", ["/controller_epoch", "/cluster/id", "/config/topics", "/brokers/ids/9"])

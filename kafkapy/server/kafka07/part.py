@@ -44,7 +44,9 @@ class Kafka07:
     ) -> None:
         """Read the settings, and lock the directory. Raises ConfigError, StartError and OSError."""
         self._services = services
+        self._file = file
         self._config = config = Kafka07Config.load(file)
+        self._has_begun = False  # clients may have appended something
         self._scheduler = scheduler
         check_log_dir_07(file, config.log_dir, services.config.log_dirs)
         for line in config.warnings:
@@ -78,7 +80,7 @@ class Kafka07:
 
     def start(self, port: int) -> None:
         """Load the logs, register this broker, whose listener has this port, and begin to flush and delete. Raises
-        OSError, StartError and ZooKeeperError."""
+        OSError and StartError."""
         config = self._config
         self.directory.load()
         if config["enable.zookeeper"]:
@@ -87,13 +89,14 @@ class Kafka07:
         cleanup_s = config["log.cleanup.interval.mins"] * 60
         self._scheduler.schedule("log-flusher-07", self.directory.flush_due, flush_s, flush_s)
         self._scheduler.schedule("log-cleanup-07", self.directory.delete_old, FIRST_CLEANUP_S, cleanup_s)
+        self._has_begun = True
 
     def _register(self, port: int) -> Registry07:
-        from kafkapy.metadata.zookeeper.client import ZooKeeperSettings
+        from kafkapy.metadata.zookeeper.client import ZooKeeperError, ZooKeeperSettings
         from kafkapy.server.kafka07.registry import Registry07
 
         config = self._config
-        host = config["hostname"] or socket.gethostbyname(socket.gethostname())
+        host = config["hostname"] or self._own_address()
         registry = Registry07(
             ZooKeeperSettings(config["zk.connect"], config["zk.sessiontimeout.ms"], config["zk.connectiontimeout.ms"]),
             config["brokerid"],
@@ -104,10 +107,22 @@ class Kafka07:
         self.directory.on_new_topic = registry.add_topic
         try:
             registry.start(self.directory.topics())
+        except ZooKeeperError as error:
+            registry.close()
+            raise StartError(f"the registry of Kafka 0.7, zk.connect in {self._file}: {error}") from None
         except BaseException:
             registry.close()
             raise
         return registry
+
+    def _own_address(self) -> str:
+        """Return this host's address, as 0.7 registers it. Raises StartError."""
+        try:
+            return socket.gethostbyname(socket.gethostname())
+        except OSError as error:
+            raise StartError(
+                f"this host's name has no address ({error}): set 'hostname' in {self._file}, which clients connect to"
+            ) from None
 
     def leave(self) -> None:
         """End the registration, so that clients look for other brokers."""
@@ -118,7 +133,7 @@ class Kafka07:
     def stop(self, *, clean: bool) -> None:
         """Flush and close the logs. No request may be in progress any more."""
         self.leave()
-        self.directory.close(clean=clean)
+        self.directory.close(clean=clean or not self._has_begun)
 
     def _directory_failed(self, failure: LogDirFailure) -> None:
         log.critical("topics of Kafka 0.7 are not served any more: %s", failure.message)

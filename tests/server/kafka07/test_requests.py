@@ -571,3 +571,20 @@ def test_what_happens_is_counted(tmp_path):
         "log_directory_failed 0",
     ):
         assert f"\nkafkapy_kafka07_{line}\n" in page.replace(".0\n", "\n")
+
+
+def test_a_log_with_a_gap_is_offline_and_the_others_are_served(tmp_path):
+    data = messages(b"x")
+    for name, start in (("t-0", 0), ("t-0", 99), ("two-0", 0)):
+        path = tmp_path / "native" / name / f"{start:020}.kafka"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    served = Served(tmp_path)
+    with served.connect() as client:
+        assert client.ask(fetch()) == (-1, b"")
+        assert client.ask(fetch("two")) == (0, data)
+    for frame in (produce(data), offsets()):
+        with served.connect() as client:
+            client.send(frame)
+            assert client.is_closed()
+    served.stop()
