@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kafkapy.log.config import TOPIC_KEYS
 from kafkapy.runtime.config_def import HIDDEN
 from kafkapy.runtime.logs import AUDIT_LOGGER, as_json
-from kafkapy.server.config.alter import APPEND, DELETE, SUBTRACT, TOPIC_RESOURCE
+from kafkapy.server.config.alter import APPEND, BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, DELETE, SUBTRACT
 from kafkapy.server.config.keys import shown
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def _operation(resource_type: int, name: str, operation: int, value: str | None)
 def _shown(resource_type: int, name: str, value: str | None) -> str:
     if value is None:
         return "null"
-    if resource_type != TOPIC_RESOURCE:
+    if resource_type == BROKER_RESOURCE:
         return shown(name, value)
-    return value if name in TOPIC_KEYS else HIDDEN
+    is_known = resource_type == BROKER_LOGGER_RESOURCE or name in TOPIC_KEYS
+    return value if is_known else HIDDEN
