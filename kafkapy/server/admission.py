@@ -96,8 +96,15 @@ class Quotas(Protocol):
     on any thread, also on network threads, so they must not block. Implemented by `quotas.client_quotas.ClientQuotas`.
     """
 
-    def may_exceed(self, call: Call, size: int) -> bool:
-        """Return False if Produce requests with `size` bytes will not be throttled for their bytes."""
+    @property
+    def count_time(self) -> bool:
+        """Return True if the time of handlers has to be measured."""
+        ...
+
+    def begin(self, call: Call, size: int, together: int) -> bool:
+        """Set the `usage` of a call whose frame has `size` bytes. Return False if Produce requests of its connection
+        with `together` bytes will not be throttled for their bytes.
+        """
         ...
 
     def respond(self, call: Call, *, exempt: bool = False) -> None:

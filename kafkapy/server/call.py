@@ -82,17 +82,19 @@ class Call:
 class Usage:
     """What a request has used so far that counts for quotas: the bytes of its frame, and the time of its handler.
 
-    `joined` is the number of requests that the handler handles together; each counts its share of the time.
+    `client` is what `quotas` knows of the client. `joined` is the number of requests that the handler handles together;
+    each counts its share of the time.
     """
 
-    __slots__ = ("_began", "_seconds", "joined", "mutations", "quotas", "size")
+    __slots__ = ("_began", "_seconds", "client", "joined", "mutations", "quotas", "size")
 
-    def __init__(self, quotas: Quotas, size: int) -> None:
+    def __init__(self, quotas: Quotas, client: Any, size: int) -> None:
         self.quotas = quotas
+        self.client = client
         self.size = size
         self.joined = 1
         self.mutations: Mutations | None = None
-        self._began = 0.0
+        self._began: float | None = None
         self._seconds: float | None = None
 
     def begin(self, joined: int = 1) -> None:
@@ -102,10 +104,13 @@ class Usage:
 
     def end(self) -> None:
         """End the measurement, if the response is not made yet."""
-        self._seconds = time.perf_counter() - self._began
+        if self._began is not None:
+            self._seconds = time.perf_counter() - self._began
 
     def seconds(self) -> float:
-        """Return the time that the handler has taken for the request."""
+        """Return the time that the handler has taken for the request, 0 if it was not measured."""
+        if self._began is None:
+            return 0.0
         taken = self._seconds if self._seconds is not None else time.perf_counter() - self._began
         return taken / self.joined
 

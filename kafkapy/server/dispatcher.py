@@ -21,7 +21,7 @@ from kafkapy.record.file_region import FileRegion
 from kafkapy.runtime import collector
 from kafkapy.server import handlers
 from kafkapy.server.api_table import TABLE, Served
-from kafkapy.server.call import Call, Later, MeteredPending, Usage, as_reply
+from kafkapy.server.call import Call, Later, MeteredPending, as_reply
 from kafkapy.server.checks import NoCheck
 
 if TYPE_CHECKING:
@@ -66,12 +66,11 @@ class Dispatcher:
         Return GATHERED if all frames are requests that are joined with those of the other connections that the network
         thread reads in this turn: `end_turn` then handles them.
         """
-        authorizer = self._broker.authorizer
+        authorizer, quotas = self._broker.authorizer, self._broker.quotas
         if authorizer is not None and authorizer.pool is not None:
             return [self._handle_on(authorizer.pool, connection, frames[0])]
         processor = connection.processor
         others = processor.together and sum(map(len, frames)) <= SMALL
-        quotas = self._broker.quotas
         together = 0  # bytes of `calls`
         since = self._meters.clock()
         replies: list[Reply] = []
@@ -101,17 +100,15 @@ class Dispatcher:
                 calls = []
             # Not earlier: a frame that is not handled now is passed again, and would be asked for twice.
             if quotas is not None:
-                call.usage = Usage(quotas, len(frame))
+                together = len(frame) + (together if calls else 0)
+                if quotas.begin(call, len(frame), together) and call.served.quota == "produce":
+                    # Skip the other frames. They are passed again, when the mute is over if this request is throttled:
+                    # Kafka handles them one after the other, too.
+                    deque(left, 0)
             if authorizer is not None and call.served.is_asked_for and not self._authorize(call):
                 if not calls or self._handle_joined(calls, replies, since):
                     replies.append(self._authorize_on(self._broker.disk_pool, call, since))
                 return replies
-            if quotas is not None:
-                together = len(frame) + (together if calls else 0)
-                if call.served.quota == "produce" and quotas.may_exceed(call, together):
-                    # Skip the other frames. They are passed again, when the mute is over if this request is throttled:
-                    # Kafka handles them one after the other, too.
-                    deque(left, 0)
             joins = call.served.joins
             if joins is not None:
                 if not calls:
@@ -153,7 +150,7 @@ class Dispatcher:
             _log_refused(connection, error)
             return CLOSE
         if self._broker.quotas is not None:
-            call.usage = Usage(self._broker.quotas, len(frame))
+            self._broker.quotas.begin(call, len(frame), len(frame))
         if isinstance(call.served.checks, NoCheck):
             return self._handle(call, since)
         return self._authorize_on(pool, call, since)
@@ -192,7 +189,9 @@ class Dispatcher:
     def _handle_lists(self, lists: list[list[Call]], count: int, since: float) -> list[list[Reply]]:
         served = lists[0][0].served
         started = self._meters.clock()
-        if self._broker.quotas is not None:
+        quotas = self._broker.quotas
+        timed = quotas is not None and quotas.count_time
+        if timed:
             _begin(lists, count)
         answers: list[list[Reply]]
         try:
@@ -200,7 +199,7 @@ class Dispatcher:
         except Exception:
             log.exception("the requests of %d connections failed, the first is %s", len(lists), lists[0][0])
             answers = [[CLOSE] for _ in lists]
-        if self._broker.quotas is not None:
+        if timed:
             _end(lists)
         self._meters.count(served.api.name, count)
         if self._meters.timed:
@@ -213,7 +212,8 @@ class Dispatcher:
 
     def _handle(self, call: Call, since: float) -> Reply:
         started = self._meters.clock()
-        served, usage = call.served, call.usage
+        served = call.served
+        usage = call.usage if call.usage is not None and call.usage.quotas.count_time else None
         reply: Reply
         try:
             if usage is not None:

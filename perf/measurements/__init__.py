@@ -34,6 +34,7 @@ from perf.measurements.original_consumer import OriginalConsumer
 from perf.measurements.original_producer import OriginalProducer
 from perf.measurements.partitions import Partitions
 from perf.measurements.produce import Produce
+from perf.measurements.quotas import Quotas
 from perf.measurements.rebalance import Rebalance
 from perf.measurements.rebalance_zookeeper import RebalanceZooKeeper
 from perf.measurements.recovery import Recovery
@@ -78,6 +79,7 @@ ALL: tuple[Measurement, ...] = (
     Acls(),
     Java(),
     Threads(),
+    Quotas(),
     GroupCommit(),
     RecoveryBeside(),
     Transactions(),

@@ -26,7 +26,7 @@ class Bucket:
         self.shares = shares
         self.limit = UNLIMITED
         self.last_ms = 0  # when it was last used
-        self.lock = threading.Lock()
+        self.lock = threading.Lock()  # of the tokens; a Rate needs none
         self.rate = Rate(STATISTICS if of_tokens else windows)
         self.tokens = TokenBucket(windows) if of_tokens else None
         self._throttle_times: Rate | None = None
@@ -34,20 +34,13 @@ class Bucket:
 
     def record(self, value: float, now: int) -> int:
         """Count `value`. Return for how many ms the client is throttled, 0 if the quota is not exceeded."""
-        with self.lock:
-            self.last_ms = now
-            self.rate.record(value, now)
-            return self.rate.throttle_ms(self.limit, now)
+        self.last_ms = now
+        return self.rate.record_and_throttle(value, self.limit, now)
 
     def add(self, value: float, now: int) -> None:
         """Count `value`, which may be negative to take back what was counted, without a look at the limit."""
-        with self.lock:
-            self.last_ms = now
-            self.rate.record(value, now)
-
-    def may_exceed(self, more: float) -> bool:
-        """Return False if the quota will certainly not be exceeded after `more` is counted."""
-        return self.rate.may_exceed(self.limit, more)
+        self.last_ms = now
+        self.rate.record(value, now)
 
     def take(self, tokens: float, now: int, *, strict: bool) -> tuple[bool, int]:
         """Take tokens. Return whether they were taken, and for how many ms the client is throttled.
@@ -66,13 +59,14 @@ class Bucket:
 
     def used(self, now: int) -> float:
         """Return the present rate, for tokens the number of those that are left."""
+        if self.tokens is None:
+            return self.rate.measure(now)
         with self.lock:
-            return self.rate.measure(now) if self.tokens is None else self.tokens.count(self.limit, now)
+            return self.tokens.count(self.limit, now)
 
     def present_rate(self, now: int) -> float:
         """Return the present rate; for tokens that of the last minute."""
-        with self.lock:
-            return self.rate.measure(now)
+        return self.rate.measure(now)
 
     def throttled(self, ms: int, now: int) -> None:
         """Remember that a client was throttled for this time, for the metrics."""

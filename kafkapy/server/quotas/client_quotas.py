@@ -24,6 +24,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.quotas import CONSUMER, MUTATION, PRODUCER, REQUEST, Entity
 from kafkapy.metadata.users import path_name
 from kafkapy.runtime.rates import UNLIMITED, Rate, Windows
+from kafkapy.server.call import Usage
 from kafkapy.server.quotas.buckets import STATISTICS, Bucket, Buckets
 from kafkapy.server.quotas.levels import Applied, Kind, Pair, applied, kind_of
 
@@ -56,7 +57,7 @@ class _Client:
         self.producer, self.consumer, self.request, self.mutation = buckets
 
 
-class Usage(NamedTuple):
+class InUse(NamedTuple):
     """A quota that applies to a client, the user and client id for which it was set, and what is in use of it."""
 
     key: str
@@ -80,6 +81,7 @@ class ClientQuotas:
         self._kinds = {key: _Kind(windows, renew) for key in (PRODUCER, CONSUMER, REQUEST)}
         self._kinds[MUTATION] = _Kind(mutation_windows, renew, of_tokens=True)
         self._exempt = Rate(STATISTICS)
+        self.count_time = False  # whether the time of requests is measured, because a quota for it is set
 
     # --- the limits
 
@@ -98,6 +100,7 @@ class ClientQuotas:
                     kind.limits[pair] = quotas[key]
                 else:
                     kind.limits.pop(pair, None)
+            self.count_time = bool(self._kinds[REQUEST].limits)
             self._renew()
 
     def _renew(self) -> None:
@@ -111,65 +114,70 @@ class ClientQuotas:
 
     # --- what is counted
 
-    def may_exceed(self, call: Call, size: int) -> bool:
-        bucket = self._client(call).producer
-        return bucket is not None and bucket.may_exceed(size)
+    def begin(self, call: Call, size: int, together: int) -> bool:
+        client: _Client | None = call.connection.quota_client
+        if client is None or client.generation != self._generation or client.id != call.client_id:
+            client = call.connection.quota_client = self._look_up(call.connection.principal, call.client_id)
+        call.usage = Usage(self, client, size)
+        bucket = client.producer
+        return bucket is not None and bucket.rate.may_exceed(bucket.limit, together)
 
     def respond(self, call: Call, *, exempt: bool = False) -> None:
-        self._throttle(call, 0, None, exempt=exempt or (call.served.quota == EXEMPT and not call.denied))
+        usage = _usage(call)
+        if usage.client.request is not None or usage.mutations is not None:
+            exempt = exempt or (call.served.quota == EXEMPT and not call.denied)
+            self._throttle(call, usage, 0, None, self.now_ms(), exempt=exempt)
 
     def respond_to_produce(self, call: Call) -> None:
-        assert call.usage is not None
-        bucket = self._client(call).producer
-        ms = bucket.record(call.usage.size, self.now_ms()) if bucket is not None else 0
-        self._throttle(call, ms, bucket, exempt=not call.request.acks)
+        usage, now = _usage(call), self.now_ms()
+        bucket = usage.client.producer
+        ms = bucket.record(usage.size, now) if bucket is not None else 0
+        if ms or usage.client.request is not None:
+            self._throttle(call, usage, ms, bucket, now, exempt=not call.request.acks)
 
     def may_empty_fetch(self, call: Call, size: int) -> bool:
-        client = self._client(call)
-        if client.consumer is not None and client.consumer.may_exceed(size):
+        usage = _usage(call)
+        bucket, request = usage.client.consumer, usage.client.request
+        if bucket is not None and bucket.rate.may_exceed(bucket.limit, size):
             return True
-        assert call.usage is not None
-        return client.request is not None and client.request.may_exceed(call.usage.seconds() * 100)
+        return request is not None and request.rate.may_exceed(request.limit, usage.seconds() * 100)
 
     def count_fetch(self, call: Call, size: int) -> None:
-        bucket = self._client(call).consumer
-        if bucket is not None:
-            bucket.add(size, self.now_ms())
-        request = self._client(call).request
-        if request is not None:
-            assert call.usage is not None
-            request.add(call.usage.seconds() * 100, self.now_ms())
+        usage, now = _usage(call), self.now_ms()
+        if usage.client.consumer is not None:
+            usage.client.consumer.add(size, now)
+        if usage.client.request is not None:
+            usage.client.request.add(usage.seconds() * 100, now)
 
     def respond_to_fetch(self, call: Call, size: int) -> bool:
-        bucket = self._client(call).consumer
-        now = self.now_ms()
+        usage, now = _usage(call), self.now_ms()
+        bucket = usage.client.consumer
         ms = bucket.record(size, now) if bucket is not None else 0
-        self._throttle(call, ms, bucket)
+        self._throttle(call, usage, ms, bucket, now)
         if call.throttle_time_ms and bucket is not None:
             bucket.add(-size, now)
         return not call.throttle_time_ms
 
     def most_to_fetch(self, call: Call) -> float:
-        bucket = self._client(call).consumer
+        bucket: Bucket | None = _usage(call).client.consumer
         if bucket is None or bucket.limit >= UNLIMITED:
             return UNLIMITED
         windows = self._kinds[CONSUMER].windows
         return bucket.limit * (windows.number - 1) * (windows.ms / 1000)
 
     def mutations(self, call: Call, strict_since: int) -> Mutations:
-        return Mutations(self._client(call).mutation, self._clock, strict=call.version >= strict_since)
+        return Mutations(_usage(call).client.mutation, self._clock, strict=call.version >= strict_since)
 
-    def _throttle(self, call: Call, ms: int, bucket: Bucket | None, *, exempt: bool = False) -> None:
+    def _throttle(
+        self, call: Call, usage: Usage, ms: int, bucket: Bucket | None, now: int, *, exempt: bool = False
+    ) -> None:
         """Count the time of a request. Mute its connection for as long as the quotas that it exceeds demand; `ms` is
         that for the quota of `bucket`."""
-        usage, client = call.usage, self._client(call)
-        assert usage is not None
-        now = self.now_ms()
+        client = usage.client
         if client.request is not None:
             percent = usage.seconds() * 100
             if exempt:
-                with self._lock:
-                    self._exempt.record(percent, now)
+                self._exempt.record(percent, now)
             else:
                 time_ms = min(client.request.record(percent, now), self._longest_ms)
                 if time_ms >= ms and time_ms:
@@ -187,12 +195,6 @@ class ClientQuotas:
     def now_ms(self) -> int:
         """Return the time of the quotas' clock in ms."""
         return int(self._clock.monotonic() * 1000)
-
-    def _client(self, call: Call) -> _Client:
-        known: _Client | None = call.connection.quota_client
-        if known is None or known.generation != self._generation or known.id != call.client_id:
-            known = call.connection.quota_client = self._look_up(call.connection.principal, call.client_id)
-        return known
 
     def _look_up(self, principal: str, client_id: str) -> _Client:
         user, client = path_name(principal.partition(":")[2]), path_name(client_id)
@@ -218,7 +220,7 @@ class ClientQuotas:
 
     # --- what is shown
 
-    def usage(self, user: str, client_id: str) -> list[Usage]:
+    def usage(self, user: str, client_id: str) -> list[InUse]:
         """Return the quotas that apply to a client, with what is in use of them."""
         found = []
         for key in KEYS:
@@ -227,7 +229,7 @@ class ClientQuotas:
                 used = self.used(key, shares)
                 if key == MUTATION:  # the tokens that are missing, as a share of the limit
                     used = limit - used / self._kinds[key].windows.seconds if self._has(key, shares) else 0.0
-                found.append(Usage(key, entity, limit, used))
+                found.append(InUse(key, entity, limit, used))
         return found
 
     def _has(self, key: str, shares: Pair) -> bool:
@@ -246,8 +248,12 @@ class ClientQuotas:
 
     def exempt_percent(self) -> float:
         """Return the time of requests that are exempt, in percent of one thread's time."""
-        with self._lock:
-            return self._exempt.measure(self.now_ms())
+        return self._exempt.measure(self.now_ms())
+
+
+def _usage(call: Call) -> Usage:
+    assert call.usage is not None
+    return call.usage
 
 
 class Mutations:
