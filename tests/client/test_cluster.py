@@ -102,7 +102,7 @@ def test_a_request_that_took_too_long_is_not_repeated_at_another_broker(fake_bro
 
 def test_waiting_ends_at_the_time_limit_with_the_brokers_reason(fake_broker):
     fake_broker.topics = {"t": [-1]}
-    with Cluster(fake_broker.address, timeout_s=0.02) as cluster, pytest.raises(KafkaError, match="t-0") as error:
+    with Cluster(fake_broker.address, timeout_s=0.3) as cluster, pytest.raises(KafkaError, match="t-0") as error:
         cluster.leader_of("t", 0)
     assert error.value.code == Errors.LEADER_NOT_AVAILABLE
 
@@ -118,7 +118,7 @@ def test_a_partition_without_a_leader_leaves_the_others_usable(fake_broker):
 
 def test_a_new_topic_is_waited_for_until_all_partitions_have_leaders(fake_broker):
     fake_broker.topics = {"t": [-1, 1]}
-    with Cluster(fake_broker.address, timeout_s=0.02) as cluster, pytest.raises(KafkaError) as error:
+    with Cluster(fake_broker.address, timeout_s=0.3) as cluster, pytest.raises(KafkaError) as error:
         cluster.topic("t", wait_for_leaders=True)
     assert error.value.code == Errors.LEADER_NOT_AVAILABLE
 
