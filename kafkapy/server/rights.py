@@ -12,8 +12,8 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 # A client can name topics that do not exist, as many as it likes, and may be allowed to use all of them.
-MOST_NAMES: Final = 100_000  # topic names that are remembered for all clients together
-_LONGEST_NAME: Final = 249  # no topic has a longer name
+MOST_NAMES: Final = 100_000  # names that are remembered for all clients together
+_LONGEST_NAME: Final = 249  # no topic has a longer name, and longer transactional ids are not remembered
 
 _NEVER: Final = object()  # equals no generation
 
@@ -22,13 +22,14 @@ class Rights:
     """What one client, which is a principal at an address, was found to be allowed under one generation of the access
     rules. All connections of the client share the object. Two objects are never equal."""
 
-    __slots__ = ("__weakref__", "generation", "is_broker", "principal", "reads", "writes")
+    __slots__ = ("__weakref__", "generation", "ids", "is_broker", "principal", "reads", "writes")
 
     def __init__(self, principal: str, generation: object) -> None:
         self.principal = principal
         self.generation = generation
         self.reads: set[str] = set()  # the names of topics that it may read
         self.writes: set[str] = set()
+        self.ids: set[str] = set()  # the transactional ids that it may write with
         self.is_broker = False  # it may do ClusterAction
 
 
@@ -52,7 +53,7 @@ class RememberedRights:
             return rights
 
     def remember(self, allowed: set[str], names: Iterable[str]) -> None:
-        """Add topic names to `allowed`, which is `reads` or `writes` of a client's Rights. If that is too many for all
+        """Add names to `allowed`, which is `reads`, `writes` or `ids` of a client's Rights. If that is too many for all
         clients together, forget all others first."""
         with self._lock:
             for name in names:
@@ -67,4 +68,5 @@ class RememberedRights:
         for rights in self._by_client.values():
             rights.reads.clear()
             rights.writes.clear()
+            rights.ids.clear()
         self._names = 0

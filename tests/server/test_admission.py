@@ -509,3 +509,22 @@ def test_connections_of_one_client_share_what_is_remembered_and_others_do_not(se
     assert denied == TOPIC_DENIED
     connection.principal = "User:ANONYMOUS"
     assert wires[0].call(PRODUCE, VERSION, message).responses[0].partition_responses[0].error_code == Errors.NONE
+
+
+def test_a_transactional_id_that_was_allowed_is_not_asked_again(server, wires, denies):
+    authorizer = denies()
+    message = both_topics("tx", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    needed = {topic_action("WRITE", "open"), topic_action("WRITE"), Action("WRITE", "TRANSACTIONAL_ID", "tx")}
+
+    def asked():
+        authorizer.logged.clear()
+        wires[0].call(PRODUCE, VERSION, message)
+        return set(authorizer.logged)
+
+    assert asked() == needed
+    assert asked() == set()
+    authorizer.change(Action("WRITE", "TRANSACTIONAL_ID", "tx"))
+    assert asked() == asked() == needed
+    authorizer.change()
+    assert asked() == needed
+    assert asked() == set()

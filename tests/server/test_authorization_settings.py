@@ -1,10 +1,18 @@
 """The settings of authorization, and the warnings about what they leave open."""
 
+from pathlib import Path
+
 import pytest
 
 from kafkapy.runtime.config_def import ConfigError
+from kafkapy.runtime.counters import Registry
+from kafkapy.security.sasl.jaas import SCRAM_MODULE
+from kafkapy.server.authorization.start import own_principal
 from kafkapy.server.config.authorization import ACL_AUTHORIZERS, has_acls, hook_of, super_users, warnings
 from kafkapy.server.config.broker_config import BrokerConfig
+from kafkapy.server.secured_listeners import SecuredListeners
+from tests.harness.brokers import free_port
+from tests.harness.certificates import Pki
 
 ACLS = {"authorizer.class.name": ACL_AUTHORIZERS[0]}
 
@@ -66,3 +74,34 @@ def test_what_is_open_is_one_warning() -> None:
     assert "have no effect without authorizer.class.name" in line
     assert warnings(BrokerConfig({**login, **ACLS})) == []
     assert warnings(BrokerConfig()) == []
+
+
+def inter_broker(protocol: str, **settings: str) -> BrokerConfig:
+    return BrokerConfig(
+        {
+            "listeners": f"IN://127.0.0.1:{free_port()}",
+            "listener.security.protocol.map": f"IN:{protocol}",
+            "inter.broker.listener.name": "IN",
+            **settings,
+        }
+    )
+
+
+def test_a_brokers_own_principal_is_that_of_its_login_or_certificate(tmp_path: Path) -> None:
+    assert own_principal(inter_broker("PLAINTEXT"), None) == "User:ANONYMOUS"
+    mechanism = {"sasl.enabled.mechanisms": "SCRAM-SHA-256", "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"}
+    login = {"listener.name.in.scram-sha-256.sasl.jaas.config": f'{SCRAM_MODULE} required username="b" password="p";'}
+    assert own_principal(inter_broker("SASL_PLAINTEXT", **mechanism, **login), None) == "User:b"
+    assert own_principal(inter_broker("SASL_PLAINTEXT", **mechanism), None) is None
+    pki = Pki()
+    stores = pki.server.settings(tmp_path, trusted=[pki.authority])
+    for auth, rules, expected in (
+        ("required", "DEFAULT", "User:CN=broker,OU=Test,O=Acme"),
+        ("required", "RULE:^CN=(.*?),.*$/$1-1/", "User:broker-1"),
+        ("required", "RULE:^nobody$/x/", None),
+        ("none", "DEFAULT", "User:ANONYMOUS"),  # brokers need not show their certificate
+    ):
+        config = inter_broker("SSL", **stores, **{"ssl.client.auth": auth, "ssl.principal.mapping.rules": rules})
+        secured = SecuredListeners(config, Registry())
+        assert own_principal(config, secured) == expected
+        secured.stop()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kafkapy.metadata.tree import Create
 from kafkapy.security.acls.bindings import Binding, Entry, Filter, Pattern
 from kafkapy.tools.acls.wanted import Resources, Who, wanted
 from tests.server.requests import start_broker
@@ -195,3 +196,19 @@ def test_the_client_class_manages_acls(acls: Any, monkeypatch: pytest.MonkeyPatc
         assert admin.list_acls() == admin.list_acls(Filter("TOPIC")) == [mine]
         assert admin.delete_acls([Filter()]) == [mine]
         assert admin.list_acls() == []
+
+
+def test_acls_that_cannot_be_read_are_removed_with_their_resource(
+    kafkapy: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start_broker(tmp_path, authorizer_class_name=AUTHORIZER, super_users="User:ANONYMOUS")
+    monkeypatch.setenv("KAFKAPY_BOOTSTRAP_SERVER", server.bootstrap_servers)
+    try:
+        server._tree.commit([Create("/kafka-acl/Topic/flights", b'{"version":1,"acls":[{')])
+        said = kafkapy("acls", "add", "--allow-principal", "User:a", "--topic", "flights")
+        assert said.code == 1
+        assert kafkapy("acls", "remove", "--topic", "flights").code == 0
+        assert not server._tree.exists("/kafka-acl/Topic/flights")
+        assert kafkapy("acls", "add", "--allow-principal", "User:a", "--topic", "flights").code == 0
+    finally:
+        server.stop()

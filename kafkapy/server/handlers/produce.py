@@ -21,7 +21,7 @@ from kafkapy.protocol.apis import PRODUCE
 from kafkapy.server.api_table import Joins, serves
 from kafkapy.server.call import MeteredPending
 from kafkapy.server.checks import TOPIC_DENIED, TRANSACTIONAL_ID_DENIED, Check, Right
-from kafkapy.server.producing.authorization import authorize, writes
+from kafkapy.server.producing.authorization import authorize_transactional, writes
 from kafkapy.server.producing.gather import Asked, Gather, pending_of
 from kafkapy.server.producing.transactions import TransactionalSets
 
@@ -121,7 +121,7 @@ def _authorize_transactional(broker: Services, calls: Sequence[Call]) -> None:
     if broker.authorizer is not None and broker.authorizer.pool is None:
         for call in calls:
             if call.request.in_transaction:
-                authorize(broker, call)
+                authorize_transactional(broker, call)
 
 
 def _verify(broker: Services, calls: Sequence[Call]) -> Refusals | MeteredPending:

@@ -28,10 +28,20 @@ def allowed_topics(broker: Services, call: Call) -> set[str] | None:
     return rights_of(broker, call).writes
 
 
+def authorize_transactional(broker: Services, call: Call) -> None:
+    """Authorize a Produce request with records of a transaction, unless all that it needs was allowed before."""
+    rights, request = rights_of(broker, call), call.request
+    if request.transactional_id not in rights.ids or not rights.writes.issuperset([one for one, _ in request.topics]):
+        authorize(broker, call)
+
+
 def authorize(broker: Services, call: Call) -> None:
     """Ask the authorizer for all that a Produce request needs. Set `call.denied`, and remember what is allowed."""
     assert broker.authorizer is not None
     rights = rights_of(broker, call)
     call.denied = broker.authorizer.denied(call, writes(broker, call))
     denied = call.denied_names("TOPIC")
-    broker.rights.remember(rights.writes, [topic for topic, _ in call.request.topics if topic not in denied])
+    request = call.request
+    broker.rights.remember(rights.writes, [topic for topic, _ in request.topics if topic not in denied])
+    if request.in_transaction and request.transactional_id is not None and not call.is_denied("TRANSACTIONAL_ID"):
+        broker.rights.remember(rights.ids, [request.transactional_id])
