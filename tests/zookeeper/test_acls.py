@@ -41,6 +41,10 @@ def rights(topic: str = "flights", **fields: Any) -> Any:
     return creation(name=topic, principal=NOBODY, operation="DESCRIBE", **fields)
 
 
+def hosts_in(tree: Tree, topic: str) -> list[str]:
+    return sorted(one["host"] for one in json.loads(tree.get(f"/kafka-acl/Topic/{topic}").data)["acls"])
+
+
 @pytest.mark.other_runtime
 def test_acls_apply_on_kafka_and_here_whoever_stores_them(
     start: Start, connect: str, tree: Tree, tools: KafkaTools, tmp_path: Path
@@ -75,11 +79,10 @@ def test_acls_apply_on_kafka_and_here_whoever_stores_them(
                 # Both change the same node: versions are respected.
                 assert create(there, rights(host="10.0.0.1")) == [(Errors.NONE, "")]
                 assert create(here, rights(host="10.0.0.2")) == [(Errors.NONE, "")]
-                hosts = [one["host"] for one in json.loads(tree.get("/kafka-acl/Topic/flights").data)["acls"]]
-                assert sorted(hosts) == ["*", "10.0.0.1", "10.0.0.2"]
+                eventually(lambda: hosts_in(tree, "flights") == ["*", "10.0.0.1", "10.0.0.2"])
                 assert len(delete(there, deletion("TOPIC", "flights", "LITERAL"))[0][2]) == 3
                 eventually(lambda here=here: not may_describe(here, "flights"))
-                assert not tree.exists("/kafka-acl/Topic/flights")
+                eventually(lambda: not tree.exists("/kafka-acl/Topic/flights"))
     finally:
         kafka.stop()
 
@@ -99,6 +102,7 @@ def test_all_brokers_follow_a_change_and_half_written_nodes_close_their_topic(
         asked = [Binding(Pattern("TOPIC", f"t{number}"), Entry(NOBODY, "*", "READ", "ALLOW")) for number in range(50)]
         assert wait(acls.create, asked) == [None] * 50
         eventually(lambda: all(may_describe(wire, f"t{number}") for number in range(50)))
+        eventually(lambda: tree.exists("/kafka-acl/Topic/t7"))
         whole = tree.get("/kafka-acl/Topic/t7").data
         tree.commit([Set("/kafka-acl/Topic/t7", whole[:-5])])
         eventually(lambda: not may_describe(wire, "t7"))
@@ -115,8 +119,11 @@ def test_a_broker_that_other_brokers_would_refuse_warns_at_the_start(start: Star
 
 def test_a_broker_without_an_authorizer_neither_creates_nor_keeps_nodes_of_acls(start: Start, tree: Tree) -> None:
     server = start(OURS)
+    eventually(lambda: tree.exists("/config/changes"))
     assert not tree.exists("/kafka-acl")
     tree.ensure("/kafka-acl/Topic/flights")
-    tree.ensure("/config/changes")
-    assert server._tree is not None
-    assert not server._tree.exists("/kafka-acl/Topic/flights")
+    tree.ensure("/config/clients/later")
+    seen = server._tree
+    assert seen is not None
+    eventually(lambda: seen.exists("/config/clients/later"))
+    assert not seen.exists("/kafka-acl/Topic/flights")
