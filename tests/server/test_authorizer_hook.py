@@ -179,15 +179,19 @@ def test_a_class_that_raises_denies_and_is_reported_once(rules, wire, caplog) ->
 
 def test_a_class_that_hangs_denies_in_time_and_at_once_when_no_thread_is_left(start, monkeypatch, caplog) -> None:
     monkeypatch.setattr(hooks, "THREADS", 2)
-    server, rules = start(Rules, kafkapy_authorizer_timeout_ms=50)
+    server, rules = start(Rules, kafkapy_authorizer_timeout_ms=30_000)
+    authorizer = server.services.authorizer
+    assert authorizer._timeout_s == 30
     go_on = threading.Event()
     with Wire(server.bootstrap_servers) as wire:
         make_topic(wire, "flights")
         rules.on_call = lambda: go_on.wait(60)
+        monkeypatch.setattr(authorizer, "_timeout_s", 0.05)
         assert [produced(wire) for _ in range(5)] == [DENIED] * 5
         assert "has not returned after 0.05 s" in caplog.text
         hung = sum(1 for client, _ in rules.asked if client.api == "Produce")
         assert hung == 2  # the others were denied without a call
+        monkeypatch.setattr(authorizer, "_timeout_s", 30)
         rules.on_call = lambda: None
         go_on.set()
         eventually(lambda: produced(wire) == Errors.NONE)
