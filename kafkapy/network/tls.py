@@ -20,6 +20,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from kafkapy._ext.syscalls import recv_into, recv_into_long, sendmsg
+from kafkapy._ext.tls_records import whole_records
 from kafkapy.network.logins import HANDSHAKE, LOGIN, TLS
 from kafkapy.runtime.disk_pool import PoolStopped
 from kafkapy.runtime.threads import NoThread
@@ -336,7 +337,8 @@ class TlsTransport:
                     if not incoming.pending:
                         self._holds = False
                         self._count_empty_records()
-                        self._send_own()
+                        if self._outgoing.pending:
+                            self._send_own()
                         break
         except ssl.SSLZeroReturnError:
             self._holds = False
@@ -401,8 +403,7 @@ class TlsTransport:
 
     def _send_own(self) -> None:
         """Send what OpenSSL itself has to say: its part of the handshake, alerts, answers to key updates."""
-        records = self._own_records()
-        if records:
+        if records := self._own_records():
             self._unsent.append(records)
             self.write()
 
@@ -539,24 +540,12 @@ def _whole_records(data: bytes | memoryview) -> tuple[int, int]:
 
     Raises BadRecords if `data` does not begin with TLS records.
     """
-    position = count = 0
-    size = len(data)
-    while True:
-        if size - position < HEADER:
-            if size > position:
-                _check_type(data, position)
-            break
-        if not 20 <= data[position] <= 24 or data[position + 1] != 3:
-            _check_type(data, position)
-        length = data[position + 3] << 8 | data[position + 4]
-        if length > RECORD + MOST_OVERHEAD:
-            raise BadRecords(f"it sent a record of {length} bytes, more than TLS allows")
-        end = position + HEADER + length
-        if end > size or (count and end > RECORD):
-            break
-        position = end
-        count += 1
-    return position, count
+    size, count = whole_records(data, RECORD, RECORD + MOST_OVERHEAD)
+    if count < 0:
+        _check_type(data, size)
+        length = data[size + 3] << 8 | data[size + 4]
+        raise BadRecords(f"it sent a record of {length} bytes, more than TLS allows")
+    return size, count
 
 
 def _check_type(data: bytes | memoryview, position: int) -> None:
