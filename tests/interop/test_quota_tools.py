@@ -1,5 +1,6 @@
 """Kafka's own ConfigCommand (kafka-configs) sets, shows and removes quotas, and clients of librdkafka notice them."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -104,3 +105,15 @@ def test_a_producer_and_a_consumer_beyond_their_quotas_are_throttled_and_lose_no
     consumer.close()
     assert found == list(range(count))
     assert times
+
+
+def test_kafkas_own_producer_beyond_its_quota_is_throttled(configs: Any, bootstrap: str, tools: KafkaTools) -> None:
+    configs("--alter", "--client", "java-producer", "--add-config", f"producer_byte_rate={LIMIT}")
+    said = tools.run(
+        "org.apache.kafka.tools.ProducerPerformance", "--topic", "java-throttled", "--num-records", LIMIT // SIZE + 2,
+        "--record-size", SIZE, "--throughput", "-1", "--print-metrics", "--producer-props",
+        f"bootstrap.servers={bootstrap}", "client.id=java-producer", "linger.ms=0", "batch.size=0",
+    )  # fmt: skip
+    assert said.code == 0, said
+    (longest,) = re.findall(r"producer-metrics:produce-throttle-time-max:\S+ *: *([\d.]+)", said.out)
+    assert float(longest) > 0
