@@ -182,7 +182,9 @@ _OPERATIONS = {
     "CREATE_TOKENS": 13,
     "DESCRIBE_TOKENS": 14,
 }
-_LITERAL, _DENY, _ALLOW, _ANY = 3, 2, 3, 1
+_LITERAL, _PREFIXED = 3, 4  # pattern types
+_DENY, _ALLOW = 2, 3  # permissions
+_ANY = 1
 
 
 def settings(*, authorizer: bool, brokers_log_in: bool = False) -> dict[str, str]:
@@ -234,6 +236,13 @@ class Acls:
         """Allow these actions, and no others."""
         self._delete(_ALLOW)
         self._create([self._acl(action.resource_type, action.name, action.operation, _ALLOW) for action in actions])
+
+    def allow_prefixed(self, actions: Iterable[Action]) -> None:
+        """Also allow these actions on all resources whose names begin with the actions' names."""
+        acls = [self._acl(action.resource_type, action.name, action.operation, _ALLOW) for action in actions]
+        for acl in acls:
+            acl.resource_pattern_type = _PREFIXED
+        self._create(acls)
 
     def _delete(self, permission: int) -> int:
         make = apis.DELETE_ACLS.Request

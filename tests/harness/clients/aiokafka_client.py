@@ -12,8 +12,6 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from tests.harness.clients.base import (
     EVERYTHING,
-    JOINED_S,
-    NOTHING_S,
     Client,
     ClientError,
     Partition,
@@ -88,7 +86,9 @@ class AioKafka(Client):
         await _start(consumer)
         return consumer
 
-    def consume(self, group: str, topic: str, count: int, *, by_pattern: bool = False) -> list[Received]:
+    def consume(
+        self, group: str, topic: str, count: int, patience_s: float, *, by_pattern: bool = False
+    ) -> list[Received]:
         async def work() -> list[Received]:
             got: list[Received] = []
             consumer = await self._consumer(group_id=group, auto_offset_reset="earliest")
@@ -97,7 +97,7 @@ class AioKafka(Client):
                     consumer.subscribe(pattern=f"^{topic}$")
                 else:
                     consumer.subscribe([topic])
-                deadline = time.monotonic() + (NOTHING_S if by_pattern else JOINED_S)
+                deadline = time.monotonic() + patience_s
                 while len(got) < count and time.monotonic() < deadline:
                     for messages in (await consumer.getmany(timeout_ms=100, max_records=count - len(got))).values():
                         got += [_received(m) for m in messages]

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-NOTHING_S, JOINED_S = 1.5, 3.0  # how long `consume` waits for records, by a pattern and of a topic
 EVERYTHING = frozenset({"timestamp", "null_header", "repeated_header", "empty", "nothing", "binary"})
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -109,8 +108,10 @@ class Client:
         """Read [start, end) of each partition by assignment and seek, without a group, all partitions at once."""
         raise NotImplementedError
 
-    def consume(self, group: str, topic: str, count: int, *, by_pattern: bool = False) -> list[Received]:
-        """Read up to `count` records as a member of a group, and commit; without records for some seconds return none.
+    def consume(
+        self, group: str, topic: str, count: int, patience_s: float, *, by_pattern: bool = False
+    ) -> list[Received]:
+        """Read `count` records as a member of a group, or those that come within `patience_s`, and commit.
         `by_pattern`: subscribe to the regular expression ^TOPIC$."""
         raise NotImplementedError
 

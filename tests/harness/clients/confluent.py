@@ -27,8 +27,6 @@ from confluent_kafka.admin import (
 )
 
 from tests.harness.clients.base import (
-    JOINED_S,
-    NOTHING_S,
     Client,
     ClientError,
     Partition,
@@ -126,12 +124,14 @@ class Confluent(Client):
             consumer.close()
         return got
 
-    def consume(self, group: str, topic: str, count: int, *, by_pattern: bool = False) -> list[Received]:
+    def consume(
+        self, group: str, topic: str, count: int, patience_s: float, *, by_pattern: bool = False
+    ) -> list[Received]:
         got: list[Received] = []
         consumer = self._consumer(**{"group.id": group, "auto.offset.reset": "earliest"})
         try:
             consumer.subscribe([f"^{topic}$" if by_pattern else topic])
-            deadline = time.monotonic() + (NOTHING_S if by_pattern else JOINED_S)
+            deadline = time.monotonic() + patience_s
             while len(got) < count and time.monotonic() < deadline:
                 for message in consumer.consume(count - len(got), 0.1):
                     if message.error():

@@ -13,8 +13,6 @@ from kafka.protocol.consumer.offsets import OffsetSpec
 
 from tests.harness.clients.base import (
     EVERYTHING,
-    JOINED_S,
-    NOTHING_S,
     Client,
     ClientError,
     Partition,
@@ -79,14 +77,16 @@ class KafkaPython(Client):
                         open_partitions.discard(p)
         return got
 
-    def consume(self, group: str, topic: str, count: int, *, by_pattern: bool = False) -> list[Received]:
+    def consume(
+        self, group: str, topic: str, count: int, patience_s: float, *, by_pattern: bool = False
+    ) -> list[Received]:
         got: list[Received] = []
         with _errors(), self._consumer(group_id=group, auto_offset_reset="earliest") as consumer:
             if by_pattern:
                 consumer.subscribe(pattern=f"^{topic}$")
             else:
                 consumer.subscribe([topic])
-            deadline = time.monotonic() + (NOTHING_S if by_pattern else JOINED_S)
+            deadline = time.monotonic() + patience_s
             while len(got) < count and time.monotonic() < deadline:
                 for messages in consumer.poll(timeout_ms=100, max_records=count - len(got)).values():
                     got += [_received(m) for m in messages]

@@ -82,8 +82,11 @@ class Remote(Client):
             got[received.partition].append(received)
         return got
 
-    def consume(self, group: str, topic: str, count: int, *, by_pattern: bool = False) -> list[Received]:
-        return _received(self._ask("consume", group=group, topic=topic, total=count, by_pattern=by_pattern))
+    def consume(
+        self, group: str, topic: str, count: int, patience_s: float, *, by_pattern: bool = False
+    ) -> list[Received]:
+        asked = {"group": group, "topic": topic, "total": count, "by_pattern": by_pattern}
+        return _received(self._ask("consume", **asked, timeout_ms=round(patience_s * 1000)))
 
     def offsets_for_times(self, topic: str, times: Mapping[int, int]) -> dict[int, int | None]:
         return _by_partition(self._ask("offsets_for_times", topic=topic, times=times))

@@ -124,11 +124,7 @@ func (it *client) consume(ctx context.Context, r request) (any, error) {
 		return nil, err
 	}
 	defer consumer.Close()
-	patience := 3 * time.Second
-	if r.ByPattern {
-		patience /= 2
-	}
-	waiting, stop := context.WithTimeout(ctx, patience)
+	waiting, stop := context.WithTimeout(ctx, time.Duration(r.TimeoutMs)*time.Millisecond)
 	defer stop()
 	got := []record{}
 	for len(got) < r.Total && waiting.Err() == nil {

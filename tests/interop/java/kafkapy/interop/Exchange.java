@@ -154,7 +154,7 @@ final class Exchange {
             } else {
                 consumer.subscribe(List.of(topic));
             }
-            long deadline = System.nanoTime() + (byPattern ? 1_500_000_000L : 3_000_000_000L);
+            long deadline = System.nanoTime() + request.get("timeout_ms").asLong() * 1_000_000L;
             while (got.size() < count && System.nanoTime() < deadline) {
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
                     got.add(describe(record));
