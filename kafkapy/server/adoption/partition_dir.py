@@ -53,7 +53,7 @@ def refuse_07(directory: Path) -> None:
     if any(entry.name.endswith(_SUFFIX_07) for entry in Files().entries(str(directory))):
         raise AdoptionError(
             f"{directory} was written by Kafka 0.7, whose offsets are byte positions: it cannot be adopted; import it "
-            "into a topic with `kafkapy log import`"
+            "into a topic with `kafkapy log import`, or serve it to clients of 0.7 (kafkapy.kafka07.properties)"
         )
 
 

@@ -1,11 +1,14 @@
 """Checks partitions of Kafka 0.7: the checksum of every message, also of messages in compressed ones, and gaps between
 segments."""
 
+import time
 from pathlib import Path
 
 from kafkapy.log.offline.files_07 import Reader07, gap_in, segments_07
 from kafkapy.record.kafka07 import CorruptMessage, messages_in
 from kafkapy.tools.log.verify.report import Report
+
+A_WRITE_S = 0.02  # in this time a write goes on, if its thread has lost the CPU in the middle of it
 
 
 def check_partition_07(directory: Path, report: Report) -> None:
@@ -22,13 +25,14 @@ def check_segment_07(path: Path, report: Report) -> None:
     """Check a segment, and report problems. After an invalid message the check continues; an invalid length ends it.
     Raises OSError."""
     report.files += 1
-    end, size = 0, -1
-    while size != (size := path.stat().st_size):  # a broker may append: then look again
-        end = _check_from(end, path, report)
+    position: int | None = 0
+    while position is not None:
+        position = _check_from(position, path, report)
 
 
-def _check_from(end: int, path: Path, report: Report) -> int:
-    """Check the messages from position `end` on. Return the position after the last one."""
+def _check_from(end: int, path: Path, report: Report) -> int | None:
+    """Check the messages from position `end` on. If a broker is writing the last one, return where that begins, to look
+    again; else None."""
     start = int(path.stem)
     with Reader07(path) as log:
         try:
@@ -44,8 +48,16 @@ def _check_from(end: int, path: Path, report: Report) -> int:
         except CorruptMessage as error:
             sentence = f"there is no message at position {error.position}: {error}; the rest of the file cannot be read"
             report.add(path, sentence, position=error.position, offset=start + error.position)
-            return path.stat().st_size
-        if end < log.size == path.stat().st_size:
+            return None
+        if end < log.size:
+            if _grows(path, log.size):
+                return end
             sentence = f"{log.size - end} bytes at position {end} are no whole message"
             report.add(path, sentence, position=end, offset=start + end)
-    return end
+    return None
+
+
+def _grows(path: Path, size: int) -> bool:
+    """Return True if a broker is writing to the file: readers may see an append in part."""
+    time.sleep(A_WRITE_S)
+    return path.stat().st_size != size
