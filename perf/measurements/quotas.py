@@ -166,7 +166,7 @@ def _rate(step: Callable[[], int], scale: float) -> float:
             first = now, number
         if first is not None and now - began >= SECONDS * scale:
             return (number - first[1]) / (now - first[0])
-        due = max(due + VALUE / WANTED, now - 1.0)
+        due = max(due + VALUE / WANTED, now - 0.1)
         time.sleep(max(0.0, due - now))
 
 
