@@ -139,6 +139,11 @@ class LogManager:
     # --- logs
 
     @property
+    def files(self) -> Files:
+        """The file operations of all logs, with their limit of open files."""
+        return self._files
+
+    @property
     def open_files(self) -> int:
         """Return the number of log files that the broker keeps open."""
         return len(self._files.open_files)

@@ -280,7 +280,7 @@ class BrokerServer:
         if file:
             from kafkapy.server.kafka07.part import Kafka07
 
-            self._kafka07 = Kafka07(self.services, Path(file), self._scheduler, self._background_pool, self._files)
+            self._kafka07 = Kafka07(self.services, Path(file), self._scheduler, self._background_pool)
 
     def _make_network(self) -> SocketServer:
         services, config = self.services, self.services.config

@@ -12,7 +12,6 @@ from kafkapy.log.directories.dir_lock import DirLocked
 from kafkapy.log.environment import Environment
 from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.log07.directory import LogDir07
-from kafkapy.log.storage.files import Files
 from kafkapy.network.settings import Listener
 from kafkapy.runtime.scheduler import Scheduler
 from kafkapy.runtime.threads import Thread
@@ -39,9 +38,7 @@ class Kafka07:
     """The listener, the logs and the registry. Call `start` once the socket listens, before clients are served, and
     `stop` at the end."""
 
-    def __init__(
-        self, services: Services, file: Path, scheduler: Scheduler, pool: DiskPool, files: Files | None
-    ) -> None:
+    def __init__(self, services: Services, file: Path, scheduler: Scheduler, pool: DiskPool) -> None:
         """Read the settings, and lock the directory. Raises ConfigError, StartError and OSError."""
         self._services = services
         self._file = file
@@ -59,7 +56,7 @@ class Kafka07:
         self._registry: Registry07 | None = None
         env = Environment(
             str(config.log_dir),
-            files or Files(),
+            services.log_manager.files,
             services.clock,
             scheduler,
             pool=pool,

@@ -588,3 +588,16 @@ def test_a_log_with_a_gap_is_offline_and_the_others_are_served(tmp_path):
             client.send(frame)
             assert client.is_closed()
     served.stop()
+
+
+def test_native_logs_count_among_the_open_files(tmp_path):
+    served = Served(tmp_path, broker={"kafkapy_log_max_open_files": 3})
+    data = messages(b"x")
+    with served.connect() as client:
+        for _ in range(2):
+            for number in range(8):
+                client.send(produce(data, f"topic-{number}"))
+        assert client.ask(fetch("topic-0")) == (0, data + data)
+        assert client.offsets("topic-7") == [2 * len(data), 0]
+    assert served.server.services.log_manager.open_files <= 3
+    served.stop()
