@@ -6,6 +6,7 @@ beyond that number is kept, but not served.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import random
@@ -28,6 +29,8 @@ from kafkapy.log.retention import KafkaRetention
 from kafkapy.runtime.logs import fields
 
 _log = logging.getLogger(__name__)
+
+_BAD_NAME = frozenset({errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ})
 
 
 def later_files_in(path: str) -> str | None:
@@ -135,14 +138,19 @@ class LogDir07:
         return log
 
     def create(self, topic: str, partition: int) -> Log07:
-        """Return the log of a partition, which is created if it does not exist. Raises as `get` does, and OSError if
-        the directory cannot be created."""
+        """Return the log of a partition, which is created if it does not exist. Raises as `get` does, OSError if the
+        file system does not allow the topic's name, LogDirFailure, and KafkaError for a shortage."""
         with self._creating:
             log = self.get(topic, partition)
             if log is not None:
                 return log
             directory = os.path.join(self.env.log_dir, f"{topic}-{partition}")
-            log = create_log(directory, topic, partition, self._settings_of(topic), self.env)
+            try:
+                log = create_log(directory, topic, partition, self._settings_of(topic), self.env)
+            except OSError as error:
+                if error.errno in _BAD_NAME:
+                    raise
+                raise self.env.disk_error(f"creating {directory}", error) from error
             is_new = topic not in self._logs
             self._logs.setdefault(topic, {})[partition] = log
         _log.info("created a log of Kafka 0.7", extra=fields(topic=topic, partition=partition))

@@ -336,6 +336,22 @@ def test_a_disk_error_takes_the_directory_offline(tmp_path, fails):
     assert contents(bench.log()).startswith(data)
 
 
+def test_a_log_that_cannot_be_created_takes_the_directory_offline_unless_its_name_is_to_blame(tmp_path):
+    class Unwritable(Files):
+        def make_dir(self, path):
+            if path.endswith("broken-0"):
+                raise OSError(5, "Input/output error")
+            super().make_dir(path)
+
+    bench = Bench(tmp_path, Unwritable())
+    with pytest.raises(OSError, match="File name too long"):
+        bench.log("x" * 254)
+    assert not bench.failures
+    with pytest.raises(KafkaError, match=r"goes offline: creating .*broken-0"):
+        bench.log("broken")
+    assert len(bench.failures) == 1
+
+
 def test_an_append_that_must_not_wait_changes_nothing_if_it_would_have_to(tmp_path):
     bench = Bench(tmp_path, segment_bytes=40, flush_messages=3)
     log = bench.log()
