@@ -101,9 +101,10 @@ class Quotas(Protocol):
         """Return True if the time of handlers has to be measured."""
         ...
 
-    def begin(self, call: Call, size: int, together: int) -> bool:
-        """Set the `usage` of a call whose frame has `size` bytes. Return False if Produce requests of its connection
-        with `together` bytes will not be throttled for their bytes.
+    def begin(self, call: Call, size: int) -> bool:
+        """Set the `usage` of a call whose frame has `size` bytes, unless all that it uses is counted now.
+
+        Return True for a Produce request that may exceed the quota of bytes, so that the requests behind it must wait.
         """
         ...
 

@@ -28,7 +28,8 @@ class Call:
     """One decoded request, with its connection and the fields of its header.
 
     `denied` has the actions that the principal is not allowed to do, out of those that the API's registration lists for
-    the request. The handler must answer the denied resources with an error. `usage` is None if no quotas are set.
+    the request. The handler must answer the denied resources with an error. `usage` is None if nothing is to be counted
+    for quotas.
     `throttle_time_ms` goes into the response. A handler that encodes its response itself must have the request counted
     before, by a method of `usage.quotas`, and must include the throttle time.
     """

@@ -71,7 +71,6 @@ class Dispatcher:
             return [self._handle_on(authorizer.pool, connection, frames[0])]
         processor = connection.processor
         others = processor.together and sum(map(len, frames)) <= SMALL
-        together = 0  # bytes of `calls`
         since = self._meters.clock()
         replies: list[Reply] = []
         in_memory = 0
@@ -99,12 +98,10 @@ class Dispatcher:
                     return replies
                 calls = []
             # Not earlier: a frame that is not handled now is passed again, and would be asked for twice.
-            if quotas is not None:
-                together = len(frame) + (together if calls else 0)
-                if quotas.begin(call, len(frame), together) and call.served.quota == "produce":
-                    # Skip the other frames. They are passed again, when the mute is over if this request is throttled:
-                    # Kafka handles them one after the other, too.
-                    deque(left, 0)
+            if quotas is not None and quotas.begin(call, len(frame)):
+                # Skip the other frames. They are passed again, when the mute is over if this request is throttled:
+                # Kafka handles them one after the other, too.
+                deque(left, 0)
             if authorizer is not None and call.served.is_asked_for and not self._authorize(call):
                 if not calls or self._handle_joined(calls, replies, since):
                     replies.append(self._authorize_on(self._broker.disk_pool, call, since))
@@ -150,7 +147,7 @@ class Dispatcher:
             _log_refused(connection, error)
             return CLOSE
         if self._broker.quotas is not None:
-            self._broker.quotas.begin(call, len(frame), len(frame))
+            self._broker.quotas.begin(call, len(frame))
         if isinstance(call.served.checks, NoCheck):
             return self._handle(call, since)
         return self._authorize_on(pool, call, since)
