@@ -2,9 +2,13 @@
 
 There is no published artifact of Kafka 0.7, so tests use kafkapy itself: `Broker07` is a broker of this process that
 serves 0.7's protocol, logs and registry. With KAFKAPY_KAFKA_07, the class path of a Kafka 0.7.2 built from source,
-tests run with that broker as well. (Its core compiles with Scala 2.11.12, zkclient 0.3, jopt-simple 3.2, log4j 1.2 and
-snappy-java on Java 17, after changes of a few lines: `position()` and `limit()` of buffers, and the current names of
-JavaConversions.)
+tests run with that broker as well.
+
+Its core (tag kafka-0.7.2-incubating-candidate-5) compiles with Scala 2.11.12 on Java 17, with scala-actors 2.11.12,
+zkclient 0.3, jopt-simple 3.2, log4j 1.2.17 and snappy-java 1.1, after these changes: `position()` and `limit()` of
+buffers with parentheses; `asScalaSet`, `seqAsJavaList`, `asScalaBuffer`, `mapAsScalaMap`, `collectionAsScalaIterable`
+for the old names of JavaConversions; `indexWhere` for `findIndexOf` and `iterator` for `elements`; an import of
+scala.annotation in Annotations.scala; and a loop over the entries for `props.putAll` in ProducerPool.scala.
 """
 
 import os
