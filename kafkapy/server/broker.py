@@ -201,9 +201,9 @@ class BrokerServer:
         logs.defaults = services.config.log_config
         logs.compaction.configure(cleaner_settings(services.config))
         self._network = network = self._make_network()
+        services.peers = Peers(services, network)
         services.connection_rates = network.limits.rates
         follow_quotas(services, tree, self._scheduler)
-        services.peers = Peers(services, network)
         services.cache.on_controller_replaced = services.peers.forget_controller
         ports = network.bind()  # before the logs are loaded, so that a port in use is reported at once
         self.listeners = [str(one._replace(port=ports[one.name])) for one in services.config.listeners]

@@ -61,6 +61,9 @@ class LimitedTree(Tree):
     def watch(self, path: str, callback: Any) -> Callable[[], None]:
         return self._tree.watch(path, callback)
 
+    def watch_all(self, callback: Any) -> Callable[[], None]:
+        return self._tree.watch_all(callback)
+
     def close(self) -> None:
         pass
 

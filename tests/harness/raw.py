@@ -84,11 +84,12 @@ def produce_body(topic: str, partition: int, records: bytes, *, acks: int = -1, 
 
 
 class Connection:
-    """A socket to a broker, which splits the stream into responses."""
+    """A socket to a broker, which splits the stream into responses. `source` is the client's own address."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, source: str | None = None) -> None:
         host, _, port = bootstrap.rpartition(":")
-        self.socket = socket.create_connection((host.strip("[]"), int(port)), 20)
+        own = None if source is None else (source, 0)
+        self.socket = socket.create_connection((host.strip("[]"), int(port)), 20, own)
 
     def __enter__(self) -> "Connection":
         return self

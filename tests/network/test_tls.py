@@ -563,6 +563,7 @@ def test_single_bytes_do_not_extend_the_time_of_a_handshake(
     running = serve_tls(clock=clock, authentication_timeout_ms=10_000)
     good, slow = connect(running), record_client(running)
     assert good.is_open()
+    until(lambda: running.count("network_connections_authenticating") == 1)  # its time begins
     hello = slow.hello()
     for second in range(9):
         slow.sock.sendall(hello[second : second + 1])
