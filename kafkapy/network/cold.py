@@ -1,7 +1,8 @@
 """Reading file data that a reply needs, and that is not in the page cache, on a thread pool of the disk.
 
 If a network thread called sendfile for such data, the thread and all its connections would wait for 0.4 to 3 ms, or
-longer on a slow disk. Data that several connections wait for is read once.
+longer on a slow disk. Data that several connections wait for is read once. It is read into blocks (see
+`kafkapy.network.blocks`), or into the page cache where that is not possible.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kafkapy._ext import residency
+from kafkapy.network import blocks
+from kafkapy.network.blocks import Block, Blocks
+from kafkapy.network.buffers import Buffer
 from kafkapy.record.file_region import FileHandle
 from kafkapy.runtime.read_pools import ReadPools
 
@@ -19,29 +23,42 @@ Done = Callable[[int, "BaseException | None"], None]
 
 
 class Load:
-    """A byte range of a file to read into the page cache. `waiting` holds the callbacks to call afterwards.
+    """A byte range of a file to read. `waiting` holds the callbacks to call afterwards.
+
+    It is read into `buffer` if there is one: then `block` has the bytes when the callbacks are called. Otherwise, or if
+    the file's disk does not support that, it is read into the page cache, and `block` is None.
 
     If `waiting` is empty when a pool thread calls `read`, nothing is read.
     """
 
-    __slots__ = ("end", "handle", "start", "waiting")
+    __slots__ = ("block", "buffer", "end", "handle", "is_cached", "start", "waiting")
 
-    def __init__(self, handle: FileHandle, start: int, end: int) -> None:
+    def __init__(self, handle: FileHandle, start: int, end: int, buffer: Buffer | None = None) -> None:
         self.handle = handle
         self.start = start
         self.end = end
+        self.buffer = buffer
+        self.is_cached = buffer is None  # whether the page cache has the bytes
+        self.block: Block | None = None
         self.waiting: list[Done] = []
 
     def covers(self, handle: FileHandle, position: int) -> bool:
         return self.handle is handle and self.start <= position < self.end
 
     def read(self) -> int:
-        """Read the range into the page cache and return the number of bytes read. May wait for the disk.
+        """Read the range and return the number of bytes read. May wait for the disk.
 
         If no callback is waiting any more, read nothing and return NOBODY (-1). This object refers to the file handle,
         so the descriptor stays open during the read.
         """
-        return residency.load(self.handle.fd, self.start, self.end - self.start) if self.waiting else NOBODY
+        if not self.waiting:
+            return NOBODY
+        if self.buffer is not None:
+            count = blocks.read(self.handle, self.start, self.end, self.buffer)
+            if count is not None:
+                return count
+            self.is_cached = True
+        return residency.load(self.handle.fd, self.start, self.end - self.start)
 
 
 class ColdReads:
@@ -52,17 +69,26 @@ class ColdReads:
     """
 
     def __init__(
-        self, pools: ReadPools, post: Callable[..., None], window: int = 2 * STEP, window_of_all: int = 64 * STEP
+        self,
+        pools: ReadPools,
+        post: Callable[..., None],
+        window: int = 2 * STEP,
+        window_of_all: int = 64 * STEP,
+        memory: Blocks | None = None,
     ) -> None:
-        """Begin with no read in progress. `post(fn, *args)` must have `fn(*args)` called on the processor's thread."""
+        """Begin with no read in progress. `post(fn, *args)` must have `fn(*args)` called on the processor's thread.
+        Without `memory` everything is read into the page cache."""
         self._pools = pools
         self._post = post
         self._window = window
         self._window_of_all = window_of_all
+        self._memory = memory
         self._loading: list[Load] = []
         self.readers = 0  # connections with read-ahead
         self.count = 0  # how many times a reply had to wait for the disk
         self.ahead = 0  # reads that no reply was waiting for when they began
+        self.uncached_bytes = 0  # read into blocks
+        self.cached_bytes = 0  # read into the page cache
 
     @property
     def window(self) -> int:
@@ -74,21 +100,26 @@ class ColdReads:
         return share if share >= STEP else 0
 
     def load(self, handle: FileHandle, start: int, end: int, done: Done) -> Load:
-        """Have the bytes `start` to `end` of the file read into the page cache, then `done` called. Return the Load.
+        """Have the bytes `start` to `end` of the file read, at most STEP, then `done` called. Return the Load.
 
         If a load in progress covers `start`, no other read begins, and `done` is called after that load. A call
-        `done(n, None)` means that the bytes from `start` up to, but without, file position n are in memory. A call
+        `done(n, None)` means that the bytes from `start` up to, but without, file position n are in memory: in the
+        Load's `block`, otherwise in the page cache. A call
         `done(position, error)` means that the read, which began at `position`, failed. `forget` cancels the callback.
         """
         for load in self._loading:
             if load.covers(handle, start):
                 load.waiting.append(done)
                 return load
-        load = Load(handle, start, end)
+        load = Load(handle, start, end, None if self._memory is None else self._memory.take(handle, STEP))
         load.waiting.append(done)
         self._submit(load)
         self._loading.append(load)
         return load
+
+    def find(self, handle: FileHandle, position: int) -> Block | None:
+        """Return the block in memory that has the byte of the file at `position`, or None."""
+        return None if self._memory is None else self._memory.find(handle, position)
 
     @staticmethod
     def forget(load: Load, done: Done) -> None:
@@ -106,5 +137,21 @@ class ColdReads:
             self._submit(load)
             return
         self._loading.remove(load)
+        self._take_bytes(load, count or 0)
         while load.waiting:  # not a for loop: a callback may remove another one by `forget`
             load.waiting.pop(0)(load.start + (count or 0), error)
+
+    def _take_bytes(self, load: Load, count: int) -> None:
+        """Make a block of the bytes that were read, or give the buffer back."""
+        if load.is_cached:
+            self.cached_bytes += max(0, count)
+        if load.buffer is None:
+            return
+        assert self._memory is not None
+        if load.is_cached:
+            self._memory.note_unsupported(load.handle)
+        if load.is_cached or count <= 0:
+            self._memory.give_back(load.buffer)
+        else:
+            self.uncached_bytes += count
+            load.block = self._memory.put(load.handle, load.start, load.start + count, load.buffer)

@@ -89,6 +89,10 @@ METRICS = metric_table(
            f"{_SOCKET_SERVER}: connections"),
     Metric("network_cold_reads", "counter", ("processor",), "Responses that waited for a read from disk."),
     Metric("network_reads_ahead", "counter", ("processor",), "Reads from disk ahead of a consumer."),
+    Metric("network_uncached_read_bytes", "counter", ("processor",),
+           "Bytes read from disk for consumers past the page cache."),
+    Metric("network_cached_read_bytes", "counter", ("processor",),
+           "Bytes read from disk for consumers into the page cache."),
     Metric("network_buffer_bytes", "gauge", ("processor",), "Memory of receive buffers that are kept for reuse."),
 )  # fmt: skip
 
@@ -114,6 +118,8 @@ _OF_PROCESSOR = {
     "network_connections_muted": "muted",
     "network_cold_reads": "cold_reads",
     "network_reads_ahead": "reads_ahead",
+    "network_uncached_read_bytes": "uncached_read_bytes",
+    "network_cached_read_bytes": "cached_read_bytes",
     "network_buffer_bytes": "pool.free_bytes",
 }
 

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafkapy._ext import syscalls
+from kafkapy.network.blocks import Blocks
 from kafkapy.network.buffers import BufferPool
 from kafkapy.network.cold import ColdReads
 from kafkapy.network.connection import Connection
@@ -92,7 +93,8 @@ class Processor:
         self._largest_frame = settings.socket_request_max_bytes
         self.sender = Sender(settings.zero_copy, settings.copy_below, pages)
         window_of_all = settings.read_ahead_max_bytes // settings.num_network_threads
-        self._cold = ColdReads(read_pools, self.post, settings.read_ahead_bytes, window_of_all)
+        self._blocks = Blocks(self._pool, window_of_all if settings.uncached_reads else 0)
+        self._cold = ColdReads(read_pools, self.post, settings.read_ahead_bytes, window_of_all, self._blocks)
         maker = PieceMaker(disk_pool, read_pools)
         self._handler = handler
         self._prepare = prepare
@@ -258,6 +260,14 @@ class Processor:
         return self._cold.count
 
     @property
+    def uncached_read_bytes(self) -> int:
+        return self._cold.uncached_bytes
+
+    @property
+    def cached_read_bytes(self) -> int:
+        return self._cold.cached_bytes
+
+    @property
     def reads_ahead(self) -> int:
         return self._cold.ahead
 
@@ -328,7 +338,7 @@ class Processor:
         waits = [self._idle.due_in(self._now)]
         if self._timers:
             waits.append(max(0.0, self._timers[0][0] - self._now))
-        if self._pool.free_bytes:
+        if self._pool.free_bytes or self._blocks:
             waits.append(_TRIM_S)
         if self._memory is not None and self._memory.has_waiting:
             waits.append(_UPKEEP_S)
@@ -571,6 +581,7 @@ class Processor:
     def _trim_buffers(self) -> None:
         if self._now >= self._next_trim:
             self._next_trim = self._now + _TRIM_S
+            self._blocks.trim()
             self._pool.trim()
 
     def _begin_drain(self, until: float) -> None:

@@ -5,6 +5,11 @@ STEP at a time, the bytes that the connection's replies still have to send. Afte
 client will fetch next, from each file that the client reads in order, as far as the window allows. The page cache is
 checked for each step, so nothing is left to do where the kernel's own read-ahead is faster. A connection for which
 nothing had to be read for a while stops being a cold reader, and costs nothing.
+
+What was read into blocks, and not into the page cache, is sent from them: `bytes_at`. Such reads make the kernel read
+ahead, too, and the pages that it has read ahead leave the page cache with the next read of that kind. So a reader that
+has got a block continues with blocks, although the next bytes are in the page cache. It goes back to the page cache
+where more bytes are in it than the kernel reads ahead.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from kafkapy.network.blocks import Block
 from kafkapy.network.cold import STEP, ColdReads, Load
 from kafkapy.network.replies import Part
 from kafkapy.record.file_region import FileHandle, FileRegion
@@ -25,13 +31,15 @@ MOST_PARTS = 64  # parts of a reply that read-ahead checks
 MOST_FILES = 256  # files for which the position of a reader is kept
 CALM_BYTES = 16 * STEP  # a reader that was sent so much without a read from disk is no cold reader any more
 CALM_REPLIES = 2  # nor is a reader with so many replies without a read, if nothing follows in its files
+HOT_BYTES = 16 * STEP  # more than the kernel reads ahead (8 MiB where it reads far): these bytes were used by others
 _NO_FURTHER = 1 << 62
+_NOTHING = memoryview(b"")
 
 
 class _Track:
     """A reader's position in a file, and the position up to which read-ahead has read this file."""
 
-    __slots__ = ("begin", "end", "handle", "loaded", "size")
+    __slots__ = ("begin", "end", "handle", "loaded", "size", "uncached")
 
     def __init__(self, region: FileRegion, before: _Track | None) -> None:
         self.handle: FileHandle | None = region.handle  # keeps the file open; None when the reply is sent
@@ -39,6 +47,7 @@ class _Track:
         self.end = region.position + region.length
         self.loaded = region.position  # the page cache was checked up to this position
         self.size = 0  # of the file, if the reader reads it in order, else 0
+        self.uncached: bool = before is not None and before.uncached  # whether the last read was into a block
         if before is not None and before.begin < self.begin <= before.end:
             self.loaded = max(self.loaded, before.loaded)
             self.size = os.fstat(region.handle.fd).st_size
@@ -56,6 +65,7 @@ class ReadAhead:
         self._track: _Track | None = None  # the file that `_load` reads
         self._box: Outbox | None = None
         self._demand: tuple[Load, Callable[[int, BaseException | None], None]] | None = None
+        self._blocks: list[Block] = []  # those that this connection will send from, the oldest first
         self._calm_bytes = self._calm_replies = 0
         cold.readers += 1
 
@@ -92,13 +102,60 @@ class ReadAhead:
             track.loaded = position  # these bytes were in the page cache, and were evicted
 
         def loaded(end: int, error: BaseException | None) -> None:
-            self._demand = None
+            if self._demand is not None:
+                self._keep(self._demand[0].block, track)
+                self._demand = None
             if track is not None:
                 track.loaded = max(track.loaded, end)
             done(max(0, end - position), error)
 
         self._calm_bytes = self._calm_replies = 0
+        block = self._cold.find(handle, position)
+        if block is not None:  # of another reader
+            self._keep(block, track)
+            loaded(block.end, None)
+            return
         self._demand = self._cold.load(handle, position, position + min(length, STEP), loaded), loaded
+
+    def bytes_at(self, handle: FileHandle, position: int, length: int) -> memoryview | None:
+        """Return the bytes of the file from `position` on, at most `length`, if they are in a block of this connection.
+
+        Return an empty view if they must be read into a block first, and None if they must come from the page cache.
+        The view is valid until the next call of a method. Earlier bytes of the file are not kept.
+        """
+        for index, block in enumerate(self._blocks):
+            if block.covers(handle, position):
+                for _ in range(index):
+                    if self._blocks[0].handle is not handle:
+                        break
+                    self._release(self._blocks[0])
+                return block.view(position, length)
+        track = self._tracks.get(str(handle.path))
+        if track is None or not track.uncached or track.handle is not handle:
+            return None
+        return None if self._is_cached(track, position, position + length) else _NOTHING
+
+    def _is_cached(self, track: _Track, begin: int, end: int) -> bool:
+        """Return True if these bytes are in the page cache, and were not just read ahead by the kernel."""
+        assert track.handle is not None
+        if track.uncached:
+            end = max(end, min(begin + HOT_BYTES, track.size or os.fstat(track.handle.fd).st_size))
+        return self._pages.resident(track.handle.fd, begin, end - begin)
+
+    def _keep(self, block: Block | None, track: _Track | None) -> None:
+        """Keep a block that was read for a file until it is sent, or until newer blocks exceed the window. None stands
+        for a read into the page cache."""
+        if track is not None:
+            track.uncached = block is not None
+        if block is not None and block not in self._blocks:
+            block.readers += 1
+            self._blocks.append(block)
+            while len(self._blocks) * STEP > self._cold.window + 2 * STEP:
+                self._release(self._blocks[0])
+
+    def _release(self, block: Block) -> None:
+        self._blocks.remove(block)
+        block.readers -= 1
 
     def resume(self, box: Outbox) -> bool:
         """Begin the next read, if there is something to read ahead and no read is in progress.
@@ -127,6 +184,8 @@ class ReadAhead:
     def drop(self) -> None:
         """End the read-ahead of this connection. Reads that have not begun are skipped, and no callback is called."""
         self._cold.readers -= 1
+        while self._blocks:
+            self._release(self._blocks[0])
         if self._load is not None:
             self._cold.forget(self._load, self._loaded)
             self._load = None
@@ -146,6 +205,7 @@ class ReadAhead:
             # No more read-ahead in this file. A reply that needs these bytes reads them itself, and gets the error.
             track.loaded, track.size = _NO_FURTHER, 0
         else:
+            self._keep(load.block, track)
             track.loaded = max(track.loaded, end)
         self.resume(box)
 
@@ -181,8 +241,14 @@ class ReadAhead:
         assert track.handle is not None
         track.loaded = max(begin, track.loaded)
         while track.loaded < end:
+            block = self._cold.find(track.handle, track.loaded)
+            if block is not None:
+                self._keep(block, track)
+                track.loaded = block.end
+                continue
             step = min(track.loaded + STEP, max(end, track.size))
-            if not self._pages.resident(track.handle.fd, track.loaded, step - track.loaded):
+            if not self._is_cached(track, track.loaded, step):
                 return track, track.loaded, step
+            track.uncached = False
             track.loaded = step
         return None

@@ -261,7 +261,7 @@ def test_a_reader_in_order_waits_for_the_disk_once_or_twice(serve: Serve, region
     disk = Disk(memory)
     handler = InOrder()
     handler.region = region_of(data)
-    running = serve(handler, pages=memory, disk_pool=disk, read_ahead_bytes=2 * STEP)
+    running = serve(handler, pages=memory, disk_pool=disk, read_ahead_bytes=2 * STEP, uncached_reads=False)
     client = running.connect()
     got = b""
     for number in range(8):
