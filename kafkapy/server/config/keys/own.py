@@ -71,7 +71,7 @@ ROWS: tuple[Row, ...] = (
     ("kafkapy.read.ahead.max.bytes", T.LONG, 64 * 1024**2, Range(0), MEDIUM, "E",
      "Most bytes read ahead of all such consumers together; each has an equal share."),
     ("kafkapy.uncached.reads.enable", T.BOOLEAN, True, None, MEDIUM, "E",
-     "Whether records that are not in the page cache are read past it, where kernel (6.14) and file system can do that."),
+     "Whether records that are not in the page cache are read past it, where kernel and file system can do that."),
     ("kafkapy.append.pool.threads", T.INT, 16, Range(1, 256), MEDIUM, "E",
      "Threads for appends that wait for a disk, and so the most partitions that wait for an fsync at the same time."),
     ("kafkapy.stall.threshold.ms", T.DOUBLE, 1.0, Range(0), LOW, "E",
