@@ -112,7 +112,9 @@ class ZeroCopy(Measurement):
             for mode, switch in MODES.items():
                 if kind != KAFKAPY and mode != "sendfile":
                     continue
-                settings = {"kafkapy.zero.copy.enable": switch} if kind == KAFKAPY else {}
+                # What is read past the page cache is copied either way.
+                ways = {"kafkapy.zero.copy.enable": switch, "kafkapy.uncached.reads.enable": "false"}
+                settings = ways if kind == KAFKAPY else {}
                 with bench.fleet.running(kind, data, settings) as broker:
                     found |= _measure(bench, broker, mode, len(records), len(values), end)
         return found

@@ -32,7 +32,12 @@ GIB = 1 << 30
 _BATCH = 4096  # bytes of a batch at most, so that responses of any size are full
 _VALUE = 1000
 _TOGETHER = 256  # batches in one call
-_SETTINGS = {"log.retention.hours": -1, "log.segment.bytes": GIB, "log.cleaner.enable": False}
+_SETTINGS = {
+    "log.retention.hours": -1,
+    "log.segment.bytes": GIB,
+    "log.cleaner.enable": False,
+    "kafkapy.uncached.reads.enable": False,  # what is read past the page cache is copied either way
+}
 
 
 @dataclass(frozen=True)
