@@ -34,6 +34,7 @@ from kafkapy.metadata.tree import (
     TreeError,
     TreeUnreachable,
 )
+from kafkapy.runtime.config_def import ConfigError
 from kafkapy.security.acls.bindings import (
     LITERAL,
     PREFIXED,
@@ -95,6 +96,7 @@ class AclRegistry:
         # The watch begins before the nodes are read, so that no change is missed; it may read some of them twice.
         tree.watch_all(self._changed)
         self._read(pattern for store in _STORES for pattern in self._stored(store))
+        self._refuse_hidden_types()
 
     def _stored(self, pattern_type: str) -> list[Pattern]:
         """Return the patterns that have a node in one of the stores. Log those that are not Kafka's."""
@@ -120,8 +122,24 @@ class AclRegistry:
         with self._reading:
             self.index = self.index.changed({pattern: self._entries(pattern) for pattern in patterns})
 
+    def _refuse_hidden_types(self) -> None:
+        """Raise ConfigError if the broker's login may not list all ACLs: those that it does not know cannot deny."""
+        for path in self._tree.hidden:
+            if _is_of_stores(path) and _pattern_of(path) is None:
+                raise ConfigError(
+                    "authorizer.class.name",
+                    "AclAuthorizer",
+                    f"the broker's login may not read {path} in ZooKeeper: give it the right to read all ACLs",
+                )
+
+    def _is_hidden(self, path: str) -> bool:
+        return any(path == hidden or path.startswith(f"{hidden}/") for hidden in self._tree.hidden)
+
     def _entries(self, pattern: Pattern) -> frozenset[Entry]:
         path = _path(pattern)
+        if self._is_hidden(path):
+            log.error("the broker's login may not read the ACLs at %s, so nobody may use %s", path, _shown(pattern))
+            return UNREADABLE
         try:
             return _entries(self._tree.find(path))
         except ValueError as error:
@@ -292,6 +310,11 @@ class _Change:
         # REQUEST_TIMED_OUT makes clients retry.
         code = Errors.REQUEST_TIMED_OUT if isinstance(error, TreeUnreachable) else Errors.UNKNOWN_SERVER_ERROR
         self._done(self._pattern, KafkaError(code, f"the ACLs could not be stored: {error}"))
+
+
+def _is_of_stores(path: str) -> bool:
+    """Return True for the node of a store, those above it and those below it."""
+    return any(f"{path}/".startswith(f"{store}/") or store.startswith(f"{path}/") for store in _STORES.values())
 
 
 def _entries(node: Node | None) -> frozenset[Entry]:

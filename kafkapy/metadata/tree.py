@@ -147,6 +147,12 @@ class Tree(ABC):
     def find(self, path: str) -> Node | None:
         """Return the node at this path, or None if there is no such node."""
 
+    @property
+    def hidden(self) -> Sequence[str]:
+        """The sorted paths of the nodes that the broker's login may not read. They are treated as not existing. Only
+        ZooKeeper has such nodes."""
+        return ()
+
     @abstractmethod
     def children(self, path: str) -> list[str]:
         """Return the sorted names of the children of the node at this path. Raises NoNode if the node does not

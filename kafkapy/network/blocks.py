@@ -73,7 +73,7 @@ class Blocks:
             if oldest is None:
                 return None
             self._free(oldest)
-        buffer = self._buffers.take(size, size)
+        buffer = self._buffers.take(size, size, size)
         self._taken += buffer.capacity
         return buffer
 

@@ -85,6 +85,7 @@ class ColdReads:
         self._memory = memory
         self._loading: list[Load] = []
         self.readers = 0  # connections with read-ahead
+        self.on_trim: dict[int, Callable[[], object]] = {}  # what each reader does in `trim`, by its id
         self.count = 0  # how many times a reply had to wait for the disk
         self.ahead = 0  # reads that no reply was waiting for when they began
         self.uncached_bytes = 0  # read into blocks
@@ -102,6 +103,8 @@ class ColdReads:
     def load(self, handle: FileHandle, start: int, end: int, done: Done) -> Load:
         """Have the bytes `start` to `end` of the file read, at most STEP, then `done` called. Return the Load.
 
+        Only bytes that are final (see FileHandle) are read into a block: the page cache is always right.
+
         If a load in progress covers `start`, no other read begins, and `done` is called after that load. A call
         `done(n, None)` means that the bytes from `start` up to, but without, file position n are in memory: in the
         Load's `block`, otherwise in the page cache. A call
@@ -111,11 +114,26 @@ class ColdReads:
             if load.covers(handle, start):
                 load.waiting.append(done)
                 return load
-        load = Load(handle, start, end, None if self._memory is None else self._memory.take(handle, STEP))
+        buffer = None
+        if self._memory is not None and end <= handle.final:
+            buffer = self._memory.take(handle, STEP)
+        load = Load(handle, start, end, buffer)
         load.waiting.append(done)
-        self._submit(load)
+        try:
+            self._submit(load)
+        except BaseException:
+            if buffer is not None and self._memory is not None:
+                self._memory.give_back(buffer)
+            raise
         self._loading.append(load)
         return load
+
+    def trim(self) -> None:
+        """Free the memory that was not used since the last call, or the one before. Called every few seconds."""
+        for trim in list(self.on_trim.values()):
+            trim()
+        if self._memory is not None:
+            self._memory.trim()
 
     def find(self, handle: FileHandle, position: int) -> Block | None:
         """Return the block in memory that has the byte of the file at `position`, or None."""
@@ -138,8 +156,12 @@ class ColdReads:
             return
         self._loading.remove(load)
         self._take_bytes(load, count or 0)
+        if load.block is not None:
+            load.block.readers += 1  # until all callbacks had the opportunity to keep it
         while load.waiting:  # not a for loop: a callback may remove another one by `forget`
             load.waiting.pop(0)(load.start + (count or 0), error)
+        if load.block is not None:
+            load.block.readers -= 1
 
     def _take_bytes(self, load: Load, count: int) -> None:
         """Make a block of the bytes that were read, or give the buffer back."""

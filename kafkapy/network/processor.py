@@ -52,6 +52,7 @@ _BROKEN = select.EPOLLHUP | select.EPOLLERR
 _READABLE = select.EPOLLIN | _ENDED
 _UPKEEP_S = 1.0  # how often idle connections and unused buffers are looked for
 _TRIM_S = 3.0
+_LONGEST_POLL_MS = 2**31 - 1  # that epoll_wait takes
 # While connections wait for memory, others that have reserved some must have sent so many bytes a second, on average,
 # after the first seconds.
 _SLOW_AFTER_S = 10.0
@@ -345,7 +346,7 @@ class Processor:
         if self.draining:
             waits.append(max(0.001, self._drain_until - time.monotonic()))
         wait = min(waits)
-        return -1 if wait == float("inf") else int(wait * 1000) + 1
+        return -1 if wait == float("inf") else min(int(wait * 1000) + 1, _LONGEST_POLL_MS)
 
     def _process_messages(self) -> None:
         """Run the calls that were posted first, at most _MESSAGES_A_TURN of them.
@@ -581,7 +582,7 @@ class Processor:
     def _trim_buffers(self) -> None:
         if self._now >= self._next_trim:
             self._next_trim = self._now + _TRIM_S
-            self._blocks.trim()
+            self._cold.trim()
             self._pool.trim()
 
     def _begin_drain(self, until: float) -> None:

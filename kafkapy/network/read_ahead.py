@@ -66,6 +66,8 @@ class ReadAhead:
         self._box: Outbox | None = None
         self._demand: tuple[Load, Callable[[int, BaseException | None], None]] | None = None
         self._blocks: list[Block] = []  # those that this connection will send from, the oldest first
+        self._is_quiet = False  # nothing was noted or sent since the last call of `_trim`
+        cold.on_trim[id(self)] = self._trim
         self._calm_bytes = self._calm_replies = 0
         cold.readers += 1
 
@@ -74,6 +76,7 @@ class ReadAhead:
 
         `resume` reads these regions ahead, and then the bytes after them, which the client will fetch next.
         """
+        self._is_quiet = False
         for track in self._current:
             track.handle = None
         self._current = []
@@ -103,7 +106,7 @@ class ReadAhead:
 
         def loaded(end: int, error: BaseException | None) -> None:
             if self._demand is not None:
-                self._keep(self._demand[0].block, track)
+                self._keep_demanded(self._demand[0].block, track)
                 self._demand = None
             if track is not None:
                 track.loaded = max(track.loaded, end)
@@ -112,7 +115,7 @@ class ReadAhead:
         self._calm_bytes = self._calm_replies = 0
         block = self._cold.find(handle, position)
         if block is not None:  # of another reader
-            self._keep(block, track)
+            self._keep_demanded(block, track)
             loaded(block.end, None)
             return
         self._demand = self._cold.load(handle, position, position + min(length, STEP), loaded), loaded
@@ -123,6 +126,7 @@ class ReadAhead:
         Return an empty view if they must be read into a block first, and None if they must come from the page cache.
         The view is valid until the next call of a method. Earlier bytes of the file are not kept.
         """
+        self._is_quiet = False
         for index, block in enumerate(self._blocks):
             if block.covers(handle, position):
                 for _ in range(index):
@@ -139,19 +143,35 @@ class ReadAhead:
         """Return True if these bytes are in the page cache, and were not just read ahead by the kernel."""
         assert track.handle is not None
         if track.uncached:
-            end = max(end, min(begin + HOT_BYTES, track.size or os.fstat(track.handle.fd).st_size))
+            end = max(end, min(begin + HOT_BYTES, track.handle.final))
         return self._pages.resident(track.handle.fd, begin, end - begin)
 
     def _keep(self, block: Block | None, track: _Track | None) -> None:
-        """Keep a block that was read for a file until it is sent, or until newer blocks exceed the window. None stands
-        for a read into the page cache."""
+        """Keep a block that was read for a file until it is sent. None stands for a read into the page cache."""
         if track is not None:
             track.uncached = block is not None
         if block is not None and block not in self._blocks:
             block.readers += 1
             self._blocks.append(block)
-            while len(self._blocks) * STEP > self._cold.window + 2 * STEP:
-                self._release(self._blocks[0])
+
+    def _keep_demanded(self, block: Block | None, track: _Track | None) -> None:
+        """Keep the block that a reply waits for. If there are too many, those that were kept first are released."""
+        self._keep(block, track)
+        while len(self._blocks) > 1 and self._is_full():
+            self._release(self._blocks[0])
+
+    def _is_full(self) -> bool:
+        return len(self._blocks) * STEP >= self._cold.window + 2 * STEP
+
+    def _trim(self) -> None:
+        """Release all blocks if nothing was sent since the last call: the client may pause for hours."""
+        if self._is_quiet and self._demand is None:
+            self._release_all()
+        self._is_quiet = True
+
+    def _release_all(self) -> None:
+        while self._blocks:
+            self._release(self._blocks[0])
 
     def _release(self, block: Block) -> None:
         self._blocks.remove(block)
@@ -184,8 +204,8 @@ class ReadAhead:
     def drop(self) -> None:
         """End the read-ahead of this connection. Reads that have not begun are skipped, and no callback is called."""
         self._cold.readers -= 1
-        while self._blocks:
-            self._release(self._blocks[0])
+        del self._cold.on_trim[id(self)]
+        self._release_all()
         if self._load is not None:
             self._cold.forget(self._load, self._loaded)
             self._load = None
@@ -243,10 +263,15 @@ class ReadAhead:
         while track.loaded < end:
             block = self._cold.find(track.handle, track.loaded)
             if block is not None:
+                if self._is_full():
+                    return None
+                self._calm_bytes = self._calm_replies = 0
                 self._keep(block, track)
                 track.loaded = block.end
                 continue
             step = min(track.loaded + STEP, max(end, track.size))
+            if track.loaded < track.handle.final:  # what is behind is read separately, see ColdReads.load
+                step = min(step, track.handle.final)
             if not self._is_cached(track, track.loaded, step):
                 return track, track.loaded, step
             track.uncached = False

@@ -22,6 +22,7 @@ BIG = 16 << 10  # larger frames get a buffer of their own if the first receive d
 HEAD = 4 << 10  # bytes that are received before a frame gets its own buffer, if it is expected to be large
 TURN = 4 << 20  # bytes that are received of a large frame before other connections are served
 _PRODUCE_KEY = b"\0\0"  # Produce's API key, with which a request begins
+_API_END = 6  # the position after the API key in a frame with its size field
 
 
 class PeerClosed(Exception):
@@ -210,7 +211,7 @@ class Receiver:
         if not there:
             return
         rest = self._view[self._position : self._end]
-        if self._needed > there and self._needed > BIG:
+        if self._needed > there and self._needed > BIG and not self._is_reserved_later(conn, there):
             if self._memory is None or conn.outgoing or self._memory.reserve(conn, self._needed, _kind(conn, rest)):
                 self._begin_big(conn, rest, self._needed)
             else:
@@ -220,6 +221,13 @@ class Receiver:
             conn.expects_big = False
             conn.carry = bytearray(rest)
             conn.carries_frames = self._needed != 0 and self._needed <= there
+
+    def _is_reserved_later(self, conn: Connection, there: int) -> bool:
+        """Return True if memory for a large frame is not reserved yet, because its API has not arrived, or because the
+        connection is not read now."""
+        if self._memory is None or conn.outgoing:
+            return False
+        return there < _API_END or conn.pending is not None or conn.muted_until != 0
 
     def _begin_big(self, conn: Connection, rest: memoryview, needed: int) -> None:
         """Take a buffer for a frame of `needed` bytes with its size field, of which `rest` has arrived."""
@@ -270,4 +278,4 @@ def _kind(conn: Connection, rest: memoryview) -> int:
     """Return the kind of a large request that begins with `rest`, for RequestMemory."""
     if conn.login is not None:
         return LOGIN
-    return PRODUCE if rest[4:6] == _PRODUCE_KEY else OTHER
+    return PRODUCE if rest[4:_API_END] == _PRODUCE_KEY else OTHER

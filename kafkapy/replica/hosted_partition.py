@@ -17,6 +17,11 @@ READ_COMMITTED = 1  # at the last stable offset
 READ_TO_LOG_END = -1  # at the log end offset, for followers
 
 
+def consumer_isolation(level: int) -> int:
+    """Return the isolation level of a consumer's request. One that Kafka does not have is taken for the strictest."""
+    return READ_UNCOMMITTED if level == READ_UNCOMMITTED else READ_COMMITTED
+
+
 class HostedPartition:
     """A partition that this broker leads or follows, in one leader epoch. Any thread may read; reads take no lock.
 

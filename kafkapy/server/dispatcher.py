@@ -346,6 +346,8 @@ def _answer_pending(broker: Services, call: Call, pending: MeteredPending) -> No
             ((reply,),) = call.served.handler(broker, [[call]])
         else:
             reply = as_reply(call, _answer(broker, call))
+        if call.usage is not None:
+            call.usage.end()  # the time for which a request waits does not count
     except ProtocolError as error:
         _log_refused(call.connection, error)
     except Exception:

@@ -12,6 +12,7 @@ from kafkapy.metadata import paths
 from kafkapy.metadata.acls import AclRegistry, Deletion
 from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.metadata.tree import Create, Delete, Set, wait
+from kafkapy.runtime.config_def import ConfigError
 from kafkapy.security.acls.bindings import Binding, Entry, Filter, Pattern
 from kafkapy.security.acls.index import UNREADABLE
 
@@ -37,6 +38,26 @@ def changes() -> list[str]:
 @pytest.fixture
 def acls(tree: LocalTree, changes: list[str]) -> AclRegistry:
     return AclRegistry(tree, lambda: changes.append("changed"))
+
+
+class Hiding(LocalTree):
+    """A tree of which some nodes cannot be read, as in a ZooKeeper with ACLs of its own."""
+
+    paths: tuple[str, ...] = ()
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        return self.paths
+
+    def find(self, path: str) -> Any:
+        return None if path in self.paths else super().find(path)
+
+
+@pytest.fixture
+def hiding(tmp_path: Path) -> Iterator[Hiding]:
+    tree = Hiding(tmp_path / FILE_NAME)
+    yield tree
+    tree.close()
 
 
 def done(change: Any, *arguments: Any) -> Any:
@@ -197,3 +218,26 @@ def test_many_acls_in_one_request_change_the_index_few_times(acls: AclRegistry, 
     assert create(acls, *many) == [None] * 1000
     assert everything(acls) == set(many)
     assert len(changes) < 100
+
+
+@pytest.mark.parametrize("hidden", ["/kafka-acl/Topic/flights", "/kafka-acl/Topic"])
+def test_acls_that_the_login_may_not_read_any_more_deny_everybody(hiding: Hiding, hidden: str) -> None:
+    acls = AclRegistry(hiding, lambda: None)
+    create(acls, Binding(FLIGHTS, ALICE))
+    assert acls.index.entries(FLIGHTS) == {ALICE}
+    hiding.paths = (hidden,)
+    wait(hiding.submit, [Set("/kafka-acl/Topic/flights", STORED, -1)])
+    assert acls.index.entries(FLIGHTS) == UNREADABLE
+
+
+def test_a_node_that_the_login_may_not_read_denies_everybody_from_the_start(hiding: Hiding) -> None:
+    create(AclRegistry(hiding, lambda: None), Binding(FLIGHTS, ALICE))
+    hiding.paths = ("/kafka-acl/Topic/flights",)
+    assert AclRegistry(hiding, lambda: None).index.entries(FLIGHTS) == UNREADABLE
+
+
+@pytest.mark.parametrize("hidden", ["/kafka-acl", "/kafka-acl/Topic", "/kafka-acl-extended/prefixed/Group"])
+def test_a_broker_that_may_not_list_all_acls_does_not_start(hiding: Hiding, hidden: str) -> None:
+    hiding.paths = (hidden,)
+    with pytest.raises(ConfigError, match=f"the broker's login may not read {hidden} in ZooKeeper"):
+        AclRegistry(hiding, lambda: None)

@@ -302,3 +302,60 @@ def test_a_read_that_no_reader_waits_for_any_more_takes_no_memory(cold, disk, me
         assert reader.there == []
     assert len(memory) == 0
     assert memory._taken == 0
+
+
+def test_bytes_that_are_not_final_are_never_sent_from_a_block(serve: Serve, region_of, uncached) -> None:
+    """A segment that was made long in advance: behind its records are zeros, until records are appended."""
+    records = random.Random(7).randbytes(6 * MIB)
+    file = region_of(records[: 3 * MIB] + bytes(3 * MIB))
+    file.handle.final = 3 * MIB
+    handler = Ranges()
+    handler.files = [file]
+    running = serve(handler, pages=Pages(), num_network_threads=1)
+    client = running.connect()
+    for position in range(0, 6 * MIB, MIB // 2):
+        if position == file.handle.final:
+            with open(file.handle.path, "r+b") as segment:
+                segment.seek(position)
+                segment.write(records[position : position + MIB])
+            file.handle.final += MIB
+        client.send(b"0 %d %d" % (position, MIB // 2))
+        assert client.exactly(4 + MIB // 2)[4:] == records[position : position + MIB // 2]
+    assert running.count("network_uncached_read_bytes") >= 3 * MIB
+
+
+def test_a_reader_of_many_small_blocks_of_others_goes_on(cold, disk, memory, file, uncached) -> None:
+    small = STEP // 8
+    others = [Reader(cold, FileRegion(file.handle, position, small)) for position in range(0, 2 * STEP, small)]
+    for other in others:
+        other.demand()
+        run_all(disk)
+    reader = Reader(cold, part(file, 0, 2))
+    got = b""
+    while len(got) < 2 * STEP:
+        view = reader.ahead.bytes_at(file.handle, len(got), STEP)
+        if not view:
+            asked = len(reader.there)
+            reader.ahead.demand(file.handle, len(got), small, lambda n, error: reader.there.append(n))
+            run_all(disk)
+            assert len(reader.there) == asked + 1
+            reader.ahead.resume(reader.box)
+            view = reader.ahead.bytes_at(file.handle, len(got), STEP)
+        assert view, "the block that was demanded is not kept"
+        reader.box.advance(len(view))
+        got += bytes(view)
+        reader.ahead.resume(reader.box)
+    assert got == file.read()[: 2 * STEP]
+
+
+def test_a_reader_that_pauses_gives_its_memory_back(cold, disk, memory, file, uncached) -> None:
+    reader = Reader(cold, part(file, 0, 4))
+    reader.demand()
+    run_all(disk)
+    for _ in range(4):
+        cold.trim()
+    assert len(memory) == 0
+    assert memory._taken == 0
+    reader.demand()  # it continues
+    run_all(disk)
+    assert reader.bytes() == file.read()[:STEP]

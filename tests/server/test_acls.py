@@ -206,6 +206,27 @@ def test_code_zero_closes_the_connection(server, admin, field, caplog) -> None:
     assert not [record for record in caplog.records if record.exc_info]
 
 
+@pytest.mark.parametrize("api", [DESCRIBE_ACLS, DELETE_ACLS], ids=["DescribeAcls", "DeleteAcls"])
+@pytest.mark.parametrize("field", ["resource_type_filter", "pattern_type_filter", "operation", "permission_type"])
+def test_code_zero_in_a_filter_closes_the_connection(server, admin, api, field, caplog) -> None:
+    fields = dict.fromkeys(("resource_type_filter", "pattern_type_filter", "operation", "permission_type"), 1)
+    names = dict.fromkeys(("resource_name_filter", "principal_filter", "host_filter"))
+    fields |= {**names, field: 0}
+    if api is DELETE_ACLS:
+        fields = {"filters": [DELETE_ACLS.Request.Filters(**fields)]}
+    with wire_of(server, ADMIN) as wire, pytest.raises(AssertionError, match="closed the connection"):
+        wire.call(api, 3, **fields)
+    assert f"{api.name} v3: an ACL or a filter has the code 0 (UNKNOWN)" in caplog.text
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_a_filter_with_an_unknown_pattern_type_deletes_nothing_beside_one_that_does(admin) -> None:
+    create(admin, creation())
+    unknown = deletion("TOPIC", "flights")
+    unknown.pattern_type_filter = 9
+    assert delete(admin, deletion("TOPIC"), unknown) == [(0, None, [("flights", ALICE)]), (0, None, [])]
+
+
 def test_long_and_strange_names_are_stored_and_decide(admin, alice) -> None:
     strange = ["x" * 32_000, "*", "ü\u3042", " ", "a:b,c", "%2F"]
     asked = [creation(name=name, pattern_type=kind) for name in strange for kind in ("LITERAL", "PREFIXED")]

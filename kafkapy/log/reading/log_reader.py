@@ -72,7 +72,10 @@ def read(
             length = first_size
         else:
             length = max_bytes
-    return ReadResult(FileRegion(segment.handle(nowait), position, length), offset, segment.base_offset, position)
+    handle = segment.handle(nowait)
+    if handle.final < end:
+        handle.final = end
+    return ReadResult(FileRegion(handle, position, length), offset, segment.base_offset, position)
 
 
 def _find(

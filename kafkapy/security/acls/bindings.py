@@ -139,9 +139,9 @@ class Filter(NamedTuple):
 
     def patterns(self) -> list[Pattern]:
         """Return the patterns that can match, if the filter names them; otherwise []."""
-        if self.resource_type == ANY or self.name is None or self.pattern_type == MATCH:
+        if self.resource_type not in STORED_TYPES or self.name is None:
             return []
-        types = (LITERAL, PREFIXED) if self.pattern_type == ANY else (self.pattern_type,)
+        types = [one for one in (LITERAL, PREFIXED) if self.pattern_type in (ANY, one)]
         return [Pattern(self.resource_type, self.name, one) for one in types]
 
 

@@ -42,6 +42,7 @@ log = logging.getLogger("kafkapy.server.authorization")
 THREADS: Final = 8  # threads that handle requests, and as many that call the class
 _QUIET_S: Final = 10.0  # a class that fails is reported at most so often
 _MOST_KNOWN: Final = 100_000  # answers that are remembered
+_LONGEST_KNOWN: Final = 249  # characters of a resource's name for which answers are remembered
 
 
 class HookClient(NamedTuple):
@@ -119,7 +120,7 @@ class HookAuthorizer:
                 return dict.fromkeys(asked, False) | answers
             answers |= {action: answer is True for action, answer in zip(asked, told, strict=True)}
             if generation is not None:
-                known.update((keys[action], answers[action]) for action in asked)
+                known |= {keys[action]: answers[action] for action in asked if len(action.name) <= _LONGEST_KNOWN}
         return answers
 
     def _known_of(self, generation: int | None) -> dict[tuple[str, str, Action], bool]:

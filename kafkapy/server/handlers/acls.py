@@ -192,7 +192,8 @@ def _deleted(deletion: Deletion) -> Any:
 
 def _filter(call: Call, request: Any) -> Filter:
     """Return the filter in a DescribeAcls request, or in a part of a DeleteAcls request."""
-    _check_known(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
+    codes = request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type
+    _check_known(call, *codes)
     return Filter(
         _RESOURCE_TYPES.get(request.resource_type_filter, _UNKNOWN),
         request.resource_name_filter,

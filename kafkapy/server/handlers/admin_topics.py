@@ -184,16 +184,19 @@ def delete_topics(broker: Services, call: Call, request: Any) -> Any:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
         asked = [(name, ZERO_ID) for name in request.topic_names]
-    rights, mutations = _delete_rights(broker, call, asked), _mutations(call, STRICT_DELETE)
+    # Each id is looked up once, so that the topic that is deleted is the one for which the rights were asked: if this
+    # broker becomes the controller meanwhile, it begins to know ids.
+    found = [name if topic_id == ZERO_ID else broker.topics.name_of(topic_id) for name, topic_id in asked]
+    rights, mutations = _delete_rights(broker, call, found), _mutations(call, STRICT_DELETE)
     responses = []
-    for name, topic_id in asked:
+    for (name, topic_id), topic in zip(asked, found, strict=True):
         response = make.Responses(name=name, topic_id=topic_id)
         try:
             broker.controller.check_active()
             if not broker.config.delete_topic_enable:
                 code = Errors.INVALID_REQUEST if call.version < DISABLED_SINCE else Errors.TOPIC_DELETION_DISABLED
                 raise KafkaError(code, "delete.topic.enable is false")
-            _delete(broker, response, rights, mutations)
+            _delete(broker, response, topic, rights, mutations)
         except KafkaError as error:
             response.error_code, response.error_message = error.code, error.message or None
         responses.append(response)
@@ -207,19 +210,21 @@ class _DeleteRights(NamedTuple):
     not_deleted: Collection[str]
 
 
-def _delete_rights(broker: Services, call: Call, asked: list[tuple[str | None, bytes]]) -> _DeleteRights:
+def _delete_rights(broker: Services, call: Call, found: list[str | None]) -> _DeleteRights:
     if broker.authorizer is None:
         return _DeleteRights((), ())
-    found = (name if topic_id == ZERO_ID else broker.topics.name_of(topic_id) for name, topic_id in asked)
     names = {name for name in found if name is not None}
     return _DeleteRights(*(denied_names(broker, call, right, "TOPIC", names) for right in ("DESCRIBE", "DELETE")))
 
 
-def _delete(broker: Services, response: Any, rights: _DeleteRights, mutations: Mutations | None) -> None:
+def _delete(
+    broker: Services, response: Any, found: str | None, rights: _DeleteRights, mutations: Mutations | None
+) -> None:
+    """Delete the topic of a response. `found` is its name, if the topic is given by its id and exists."""
     if response.topic_id != ZERO_ID:
         if response.name is not None:
             raise KafkaError(Errors.INVALID_REQUEST, "a topic is named or given by its id, not both")
-        response.name = broker.topics.name_of(response.topic_id)
+        response.name = found
         if response.name is None:
             raise KafkaError(Errors.UNKNOWN_TOPIC_ID, "no topic has this id")
         if response.name in rights.not_described:

@@ -26,7 +26,7 @@ from kafkapy.network.replies import CLOSE, Reply
 from kafkapy.protocol.apis import FETCH
 from kafkapy.record.file_region import FileRegion
 from kafkapy.replica.fetch import DelayedFetch, FetchPlan, FetchRead, Wanted
-from kafkapy.replica.hosted_partition import READ_TO_LOG_END, HostedPartition
+from kafkapy.replica.hosted_partition import READ_TO_LOG_END, HostedPartition, consumer_isolation
 from kafkapy.replica.read_replica import RACK_AWARE, replica_in_rack
 from kafkapy.runtime.disk_pool import PoolStopped
 from kafkapy.runtime.threads import NoThread
@@ -127,7 +127,7 @@ def _plan(broker: Services, call: Call, request: FetchRequest, context: FetchCon
         has_news=None if session is None or follower is None else context.has_news,
         min_bytes=min(request.min_bytes, most),
         max_bytes=most,
-        isolation=request.isolation_level,
+        isolation=consumer_isolation(request.isolation_level),
         cut=request.api_version < FIRST_BATCH_WHOLE_SINCE,
         follower=follower,
         choose=_chooser(broker, call, request),
@@ -335,7 +335,7 @@ def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContex
         asked,
         forgotten,
         uses_topic_ids=ids,
-        isolation=READ_TO_LOG_END if is_follower else request.isolation_level,
+        isolation=READ_TO_LOG_END if is_follower else consumer_isolation(request.isolation_level),
         is_follower=is_follower,
         principal=call.connection.principal,
         refresh_s=broker.replicas.isr_env.max_lag_s / 4 if is_follower else float("inf"),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.reading.time_lookup import EARLIEST, LATEST
 from kafkapy.protocol.apis import LIST_OFFSETS
-from kafkapy.replica.hosted_partition import HostedPartition
+from kafkapy.replica.hosted_partition import HostedPartition, consumer_isolation
 from kafkapy.replica.partition import Partition
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
@@ -111,7 +111,7 @@ def _find(broker: Services, call: Call, request: Any, topic: str, one: Any, answ
     if one.timestamp < 0 and call.version < SINCE.get(one.timestamp, 1 << 15):
         raise KafkaError(Errors.UNSUPPORTED_VERSION, f"timestamp {one.timestamp} in v{call.version}")
     partition = _partition(broker, request, topic, one.partition_index, one.current_leader_epoch)
-    isolation = request.isolation_level if request.replica_id == CONSUMER else None
+    isolation = consumer_isolation(request.isolation_level) if request.replica_id == CONSUMER else None
     try:
         answer.timestamp, answer.offset, leader_epoch = find(partition, one.timestamp, isolation)
     except KafkaError as error:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 KEYS: Final = (PRODUCER, CONSUMER, REQUEST, MUTATION)
 EXEMPT: Final = "exempt"
 PRODUCE: Final = "produce"
+_LONGEST_NAME: Final = 1000  # characters of a client id, as in paths, that are kept for its bucket
 
 
 class _Kind:
@@ -208,6 +209,8 @@ class ClientQuotas:
 
     def _look_up(self, principal: str, client_id: str) -> _Client:
         user, client = path_name(principal.partition(":")[2]), path_name(client_id)
+        if len(client) > _LONGEST_NAME:  # a client can choose 10,000 of 32,767 characters
+            client = f"{client[:_LONGEST_NAME]}-{hash(client_id):x}"
         now = self.now_ms()
         with self._lock:
             buckets = [self._bucket(kind, user, client, now) for kind in self._kinds.values()]
