@@ -15,6 +15,7 @@ from __future__ import annotations
 import hmac
 import io
 import os
+import select
 import socket
 import ssl
 import struct
@@ -24,6 +25,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from kafkapy.network.tls import HEADER, RANDOM, BadRecords, TlsTransport
+from kafkapy.runtime.threads import Thread
 
 # From linux/tls.h and linux/tcp.h.
 _TCP_ULP, _SOL_TLS, _TLS_TX, _TLS_RX, _SET_RECORD_TYPE = 31, 282, 1, 2, 1
@@ -260,29 +262,56 @@ class KeyLog:
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._reader, self._writer = io.FileIO(reader, "rb"), io.FileIO(writer, "wb")
         self._rest = b""
-        self._secrets: dict[str, bytes] = {}  # by the client's random bytes, in hexadecimal
+        # By the client's random bytes, in hexadecimal. None: of two handshakes, so nobody gets one.
+        self._secrets: dict[str, bytes | None] = {}
+        self._is_closed = False
+        self._thread = Thread(self._read_always, "kafkapy-tls-keys")
+        self._thread.start()
 
     def attach(self, context: ssl.SSLContext) -> None:
         """Have the handshakes of `context` tell their secrets. Does nothing if they do so already."""
-        if context.keylog_filename is None:
-            context.keylog_filename = f"/proc/self/fd/{self._writer.fileno()}"
+        with self._lock:
+            if context.keylog_filename is None:
+                context.keylog_filename = f"/proc/self/fd/{self._writer.fileno()}"
 
     def take(self, random: bytes) -> bytes | None:
         """Return the server's traffic secret of the handshake with these random bytes of the client, None if there is
-        none. It is not kept. Call this after each step of a handshake, so that the pipe never fills up."""
+        none. It is not kept."""
         with self._lock:
-            while data := self._reader.read(1 << 16):  # None if the pipe is empty
-                self._rest += data
-            *lines, self._rest = self._rest.split(b"\n")
-            for line in lines:
-                words = line.decode("ascii", "replace").split()
-                if len(words) == 3 and words[0] == "SERVER_TRAFFIC_SECRET_0":
-                    self._secrets[words[1]] = bytes.fromhex(words[2])
-            while len(self._secrets) > _MOST_SECRETS:
-                del self._secrets[next(iter(self._secrets))]
+            self._read()
             return self._secrets.pop(random.hex(), None)
+
+    def _read_always(self) -> None:
+        """Read the pipe as soon as there is something in it.
+
+        OpenSSL also logs a secret for each key update that it receives. If nobody read them, the pipe would be full,
+        and the network thread that received the next update would wait for ever.
+        """
+        poll = select.poll()
+        poll.register(self._reader, select.POLLIN)
+        while not self._is_closed:
+            poll.poll()
+            with self._lock:
+                self._read()
+        self._reader.close()
+        self._writer.close()
+
+    def _read(self) -> None:
+        while data := self._reader.read(1 << 16):  # None if the pipe is empty
+            self._rest += data
+        *lines, self._rest = self._rest.split(b"\n")
+        for line in lines:
+            words = line.decode("ascii", "replace").split()
+            if len(words) == 3 and words[0] == "SERVER_TRAFFIC_SECRET_0":
+                # A client can send the random bytes of another one. Its connection must not get the other's key.
+                self._secrets[words[1]] = bytes.fromhex(words[2]) if words[1] not in self._secrets else None
+        while len(self._secrets) > _MOST_SECRETS:
+            del self._secrets[next(iter(self._secrets))]
 
     def close(self) -> None:
         """Close the pipe. No handshake may be going on."""
-        self._reader.close()
-        self._writer.close()
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._writer.write(b"\n")  # wakes the thread
+        self._thread.join()

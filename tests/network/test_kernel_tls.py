@@ -250,3 +250,31 @@ def test_with_a_kernel_that_can_the_broker_says_which_suites(caplog: pytest.LogC
     assert kernel.suites == {AES_256}
     kernel.stop()
     assert "the kernel encrypts" in caplog.text
+
+
+def test_secrets_that_nobody_asks_for_never_fill_the_pipe() -> None:
+    """OpenSSL logs one for each key update of a client, and would wait for room in the pipe."""
+    keys = KeyLog()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    keys.attach(context)
+    try:
+        with open(context.keylog_filename, "a") as log:
+            for number in range(10_000):
+                log.write(f"CLIENT_TRAFFIC_SECRET_{number} {1:064x} {2:096x}\n")
+            log.write(f"SERVER_TRAFFIC_SECRET_0 {5:064x} {6:096x}\n")
+        assert keys.take((5).to_bytes(32, "big")) == (6).to_bytes(48, "big")
+    finally:
+        keys.close()
+
+
+def test_two_handshakes_with_the_same_random_bytes_get_no_secret() -> None:
+    keys = KeyLog()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    keys.attach(context)
+    try:
+        with open(context.keylog_filename, "a") as log:
+            for secret in (6, 7):
+                log.write(f"SERVER_TRAFFIC_SECRET_0 {5:064x} {secret:096x}\n")
+        assert keys.take((5).to_bytes(32, "big")) is None
+    finally:
+        keys.close()
