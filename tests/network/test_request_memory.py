@@ -163,10 +163,11 @@ def test_a_small_request_that_keeps_the_shared_buffer_is_counted(serve: Serve) -
     handler = Keeping()
     running = serving(serve, handler)
     client = running.connect()
-    # The next request, a large one, begins in the same receive.
+    # The next request, a large one, begins in the same receive. It is not read before the first is answered, and
+    # reserves nothing until then.
     client.send_aside(produce(1000), produce(2 * MIB))
     until(lambda: len(handler.kept) == 1)
-    until(lambda: running.count("network_memory_used_bytes") == (64 << 10) + 2 * MIB + 4)
+    until(lambda: running.count("network_memory_used_bytes") == 64 << 10)
     handler.answer_all()
     until(lambda: len(handler.kept) == 1)
     assert running.count("network_memory_used_bytes") == 2 * MIB + 4
