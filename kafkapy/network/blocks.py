@@ -47,7 +47,7 @@ class Blocks:
     """The blocks of one processor, of at most `limit` bytes together. Only the processor's thread calls the methods.
 
     Blocks without readers are kept, for readers that come later, until their buffers are needed or `trim` finds that
-    nobody has read them for a while.
+    they were not read for a while.
     """
 
     def __init__(self, buffers: BufferPool, limit: int) -> None:

@@ -84,8 +84,7 @@ class ColdReads:
         self._window_of_all = window_of_all
         self._memory = memory
         self._loading: list[Load] = []
-        self.readers = 0  # connections with read-ahead
-        self.on_trim: dict[int, Callable[[], object]] = {}  # what each reader does in `trim`, by its id
+        self.on_trim: set[Callable[[], object]] = set()  # what `trim` calls, one for each reader
         self.count = 0  # how many times a reply had to wait for the disk
         self.ahead = 0  # reads that no reply was waiting for when they began
         self.uncached_bytes = 0  # read into blocks
@@ -97,7 +96,7 @@ class ColdReads:
 
         The number is 0 if a reader's share is less than STEP bytes.
         """
-        share = min(self._window, self._window_of_all // max(1, self.readers))
+        share = min(self._window, self._window_of_all // max(1, len(self.on_trim)))
         return share if share >= STEP else 0
 
     def load(self, handle: FileHandle, start: int, end: int, done: Done) -> Load:
@@ -107,8 +106,8 @@ class ColdReads:
 
         If a load in progress covers `start`, no other read begins, and `done` is called after that load. A call
         `done(n, None)` means that the bytes from `start` up to, but without, file position n are in memory: in the
-        Load's `block`, otherwise in the page cache. A call
-        `done(position, error)` means that the read, which began at `position`, failed. `forget` cancels the callback.
+        Load's `block`, otherwise in the page cache. A call `done(position, error)` means that the read, which began at
+        `position`, failed. `forget` cancels the callback.
         """
         for load in self._loading:
             if load.covers(handle, start):
@@ -130,7 +129,7 @@ class ColdReads:
 
     def trim(self) -> None:
         """Free the memory that was not used since the last call, or the one before. Called every few seconds."""
-        for trim in list(self.on_trim.values()):
+        for trim in list(self.on_trim):
             trim()
         if self._memory is not None:
             self._memory.trim()

@@ -33,7 +33,7 @@ _TLS_1_3 = 0x0304
 _CIPHER_SIZE = 4  # of version and cipher, the first fields of a crypto_info
 _ALERT = 21
 _CLOSE_NOTIFY = b"\x01\x00"
-_MOST_SECRETS = 1000  # that nobody has asked for
+_MOST_SECRETS = 1000  # that are kept until `take` asks for them
 # The smallest send buffer of a connection that is handed over, as getsockopt tells it. A record that the kernel has
 # begun takes room in the send buffer. If it took all of it, there would never be room again, because only whole records
 # are sent.
@@ -262,7 +262,7 @@ class KeyLog:
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._reader, self._writer = io.FileIO(reader, "rb"), io.FileIO(writer, "wb")
         self._rest = b""
-        # By the client's random bytes, in hexadecimal. None: of two handshakes, so nobody gets one.
+        # By the client's random bytes, in hexadecimal. None: two handshakes had them, so `take` returns none.
         self._secrets: dict[str, bytes | None] = {}
         self._is_closed = False
         self._thread = Thread(self._read_always, "kafkapy-tls-keys")
@@ -284,8 +284,8 @@ class KeyLog:
     def _read_always(self) -> None:
         """Read the pipe as soon as there is something in it.
 
-        OpenSSL also logs a secret for each key update that it receives. If nobody read them, the pipe would be full,
-        and the network thread that received the next update would wait for ever.
+        OpenSSL also logs a secret for each key update that it receives. If they were not read, the pipe would be full
+        some time, and the network thread that receives the next update would wait for ever.
         """
         poll = select.poll()
         poll.register(self._reader, select.POLLIN)

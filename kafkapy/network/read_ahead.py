@@ -67,9 +67,8 @@ class ReadAhead:
         self._demand: tuple[Load, Callable[[int, BaseException | None], None]] | None = None
         self._blocks: list[Block] = []  # those that this connection will send from, the oldest first
         self._is_quiet = False  # nothing was noted or sent since the last call of `_trim`
-        cold.on_trim[id(self)] = self._trim
+        cold.on_trim.add(self._trim)
         self._calm_bytes = self._calm_replies = 0
-        cold.readers += 1
 
     def note(self, parts: Iterable[Part]) -> None:
         """Remember the file regions among the parts of a reply that waits to be sent on this connection.
@@ -96,10 +95,8 @@ class ReadAhead:
     ) -> None:
         """Read file data that a reply waits for: the `length` bytes at `position`, but at most STEP bytes.
 
-        Calls `done(n, None)` when n bytes from `position` on are in the page cache, or `done(0, error)` if the read
-        failed.
+        Calls `done(n, None)` when n bytes from `position` on are in memory, or `done(0, error)` if the read failed.
         """
-
         track = self._tracks.get(str(handle.path))
         if track is not None and track.loaded > position:
             track.loaded = position  # these bytes were in the page cache, and were evicted
@@ -203,8 +200,7 @@ class ReadAhead:
 
     def drop(self) -> None:
         """End the read-ahead of this connection. Reads that have not begun are skipped, and no callback is called."""
-        self._cold.readers -= 1
-        del self._cold.on_trim[id(self)]
+        self._cold.on_trim.remove(self._trim)
         self._release_all()
         if self._load is not None:
             self._cold.forget(self._load, self._loaded)

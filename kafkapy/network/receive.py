@@ -186,7 +186,7 @@ class Receiver:
         self._begin_big(conn, rest, size)
 
     def _give(self, buffer: Buffer) -> None:
-        """Return a lent buffer, which nobody reads any more, to the pool."""
+        """Return a lent buffer, which no thread reads any more, to the pool."""
         reserved, buffer.reserved = buffer.reserved, 0
         self._pool.give(buffer)
         if reserved:

@@ -2,8 +2,8 @@
 
 Source: Kafka's SimpleMemoryPool; the differences keep requests from waiting for each other for ever. A request that is
 received in a buffer of its own reserves its whole size first, and gives it back when the broker does not read the
-buffer any more. So a connection that has begun to receive a request waits for nobody else, and connections that wait
-hold nothing. Those are not read, and go on in the order in which they came.
+buffer any more. So a connection that has begun to receive a request does not wait for memory again, and connections
+that wait hold none. They are not read meanwhile, and continue in the order in which they came.
 
 The reservation that reaches the limit may exceed it, as in Kafka, so any single request fits. Three kinds of requests
 have limits of their own:
@@ -92,7 +92,7 @@ class RequestMemory:
                 self._grant()
 
     def release_when_dropped(self, size: int, mapping: mmap.mmap, processor: Processor) -> None:
-        """Give `size` bytes back when nobody refers to `mapping` any more: other threads may still read it."""
+        """Give `size` bytes back when there is no reference to `mapping` any more: other threads may still read it."""
 
         def gone(reference: weakref.ref[mmap.mmap]) -> None:
             # This may run on any thread, also on one that holds the lock.

@@ -1,4 +1,4 @@
-"""Limits the log lines of events that somebody else can cause as often as they like, such as failed logins."""
+"""Limits the log lines of events that clients can cause as often as they like, such as failed logins."""
 
 from __future__ import annotations
 

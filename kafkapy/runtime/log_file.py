@@ -18,7 +18,7 @@ log = logging.getLogger("kafkapy.runtime.log_file")
 
 MOST_WAITING = 50_000  # records that wait for the disk; further ones are lost, and counted
 _FLUSH_S = 5.0  # how long `close` waits for the disk
-_MODE = 0o600  # who did what is nobody else's business
+_MODE = 0o600  # only this user may read who did what
 
 
 class LogFile(logging.Handler):

@@ -52,7 +52,7 @@ class Authorizer(Protocol):
     @property
     def generation(self) -> int | None:
         """Return a number that is different after every change of the access rules. Callers may keep earlier decisions
-        as long as the number stays the same. None: nobody may keep decisions."""
+        as long as the number stays the same. None: decisions must not be kept."""
         ...
 
     def denied(

@@ -5,6 +5,7 @@ import random
 import socket
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -260,5 +261,5 @@ def test_a_range_is_not_read_after_its_last_reader_has_left(region: FileRegion) 
 def test_each_reader_has_its_share_of_the_memory_for_reading_ahead() -> None:
     cold = ColdReads(OnePool(GatedPool()), lambda fn, *args: fn(*args), 8 * STEP, 16 * STEP)
     for readers, share in ((0, 8), (1, 8), (2, 8), (4, 4), (16, 1), (17, 0)):
-        cold.readers = readers
+        cold.on_trim = {partial(int) for _ in range(readers)}
         assert cold.window == share * STEP

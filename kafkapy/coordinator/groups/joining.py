@@ -25,7 +25,7 @@ log = logging.getLogger("kafkapy.coordinator.groups")
 # another id, the rebalance would wait for the old id. So new members expire after this time (as in Kafka).
 NEW_MEMBER_TIMEOUT_S = 300.0
 # Member ids of a group that were handed out and not used yet. Of more, the oldest is forgotten: a client uses its id at
-# once, so the oldest is most likely one that nobody will use.
+# once, so the oldest is most likely never used.
 MOST_PENDING = 10_000
 
 

@@ -36,8 +36,8 @@ class _View:
 def delete_old_segments(log: Log07, policy: RetentionPolicy) -> int:
     """Delete the segments that the policy's rules select, oldest first, and return their number.
 
-    A read that goes on keeps its file readable. If all segments go, an empty one begins at the end of the log. Raises
-    LogDirFailure, and KafkaError for a shortage.
+    Reads in progress can still read a deleted file. If all segments are deleted, an empty one is created, which begins
+    at the end of the log. Raises LogDirFailure, and KafkaError for a shortage.
     """
     try:
         with log.flushing, log.lock:

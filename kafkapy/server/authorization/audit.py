@@ -33,7 +33,7 @@ class Audit:
     """Writes the audit log. Called from any thread, also from network threads.
 
     `repeat_s` is for how many seconds repetitions of a denial are counted before their number is logged; 0: each is a
-    line of its own. Then, and when the log ends, somebody has to call `log_repeated`.
+    line of its own. The owner calls `log_repeated` after that time, and when the log ends.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, repeat_s: float = 10.0) -> None:

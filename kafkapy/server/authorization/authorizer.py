@@ -51,7 +51,7 @@ class AclAuthorizer:
         self.levels_changed()
 
     def levels_changed(self) -> None:
-        """Look again whether allowed operations are logged. If they are, nobody may keep decisions."""
+        """Look again whether allowed operations are logged. If they are, decisions must not be kept."""
         # The lock: otherwise a thread that changes levels could set the generation of before a change of ACLs again.
         with self._lock:
             self.generation = None if self._audit.notes_allowed else self._changes
