@@ -32,12 +32,7 @@ def bare_loop(what: str, file: Path) -> Iterator[tuple[int, int]]:
     """Run the loop `what` (a name in LOOPS) on `file`; yield its pid and its port."""
     child = Child([sys.executable, "-m", "perf.bare", what, str(file)], file.with_suffix(".out"), keep_stdout=True)
     try:
-        assert child.process.stdout is not None
-        line = child.process.stdout.readline()
-        if not line:
-            child.process.wait()
-            raise child.failure("the bare loop did not start")
-        yield child.pid, int(line)
+        yield child.pid, int(child.first_line("the bare loop did not start"))
     finally:
         child.stop()
 

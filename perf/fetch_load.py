@@ -49,10 +49,7 @@ def fetch_load(
     numbers = map(str, (port, size, batches, records, positions, consumers))
     child = Child([sys.executable, "-m", "perf.fetch_load", topic, *numbers], log, keep_stdout=True)
     try:
-        assert child.process.stdout is not None
-        if not child.process.stdout.readline():
-            child.process.wait()
-            raise child.failure("the consumers did not start")
+        child.first_line("the consumers did not start")
         yield child
     finally:
         child.stop()

@@ -63,6 +63,16 @@ class Child:
         if self.process.stdout:
             self.process.stdout.close()
 
+    def first_line(self, what: str) -> bytes:
+        """Return the first line of standard output, which was kept. Raise `failure(what)` if the process ends before
+        it."""
+        assert self.process.stdout is not None
+        line: bytes = self.process.stdout.readline()
+        if not line:
+            self.process.wait()
+            raise self.failure(what)
+        return line
+
     def output(self) -> str:
         """Return what this process wrote to its log, without the output of earlier processes in the same file."""
         with self.log.open("rb") as file:

@@ -40,12 +40,7 @@ def load(port: int, ca_file: Path, count: int, directory: Path) -> Iterator[floa
     command = ["nice", "-n", LOWEST, sys.executable, "-m", "perf.tls_load", str(port), str(ca_file), str(count)]
     child = Child(command, directory / "tls-load.out", keep_stdout=True)
     try:
-        assert child.process.stdout is not None
-        line = child.process.stdout.readline()
-        if not line:
-            child.process.wait()
-            raise child.failure("the clients could not connect")
-        yield float(line)
+        yield float(child.first_line("the clients could not connect"))
     finally:
         child.stop()
 

@@ -9,16 +9,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from statistics import median
 
+from kafkapy.client.administration.acl_admin import creation
 from kafkapy.protocol.apis import CREATE_ACLS
-from kafkapy.security.acls.bindings import (
-    OPERATIONS,
-    PATTERN_TYPES,
-    PERMISSIONS,
-    RESOURCE_TYPES,
-    Binding,
-    Entry,
-    Pattern,
-)
+from kafkapy.security.acls.bindings import Binding, Entry, Pattern
 from kafkapy.security.acls.index import index_of
 from kafkapy.security.acls.rules import Client, decide
 from perf import frames
@@ -106,21 +99,9 @@ def random_acls(count: int, prefixed: int) -> list[Binding]:
 
 
 def _create(client: RawClient, acls: Sequence[Binding]) -> None:
-    shape = CREATE_ACLS.Request
     for at in range(0, len(acls), 500):
-        creations = [
-            shape.Creations(
-                resource_type=RESOURCE_TYPES[pattern.resource_type],
-                resource_name=pattern.name,
-                resource_pattern_type=PATTERN_TYPES[pattern.pattern_type],
-                principal=entry.principal,
-                host=entry.host,
-                operation=OPERATIONS[entry.operation],
-                permission_type=PERMISSIONS[entry.permission],
-            )
-            for pattern, entry in acls[at : at + 500]
-        ]
-        for result in client.ask(CREATE_ACLS, 3, shape(creations=creations)).results:
+        creations = [creation(acl) for acl in acls[at : at + 500]]
+        for result in client.ask(CREATE_ACLS, 3, CREATE_ACLS.Request(creations=creations)).results:
             check(result.error_code, "creating an ACL")
 
 

@@ -152,6 +152,16 @@ def kafkapy_command() -> list[str]:
     return [str(script)]
 
 
+def add_user_offline(directory: Path, user: str, password: str) -> None:
+    """Add a user to the broker with its data in `directory`/data, before its first start."""
+    properties = directory / "server.properties"
+    properties.write_text(f"log.dirs={directory / 'data'}\n")
+    secret = directory / "secret"
+    secret.write_text(password)
+    words = ["users", "add", user, "--offline", "--password", f"@{secret}", "--command-config", str(properties)]
+    subprocess.run([*kafkapy_command(), *words], check=True, timeout=60)
+
+
 class KafkapyBroker:
     """`kafkapy start -o log.dirs=DIR -o listeners=PLAINTEXT://127.0.0.1:0 ...` in a process of its own."""
 

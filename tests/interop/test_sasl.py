@@ -7,7 +7,6 @@ sessions are extended every two seconds.
 from __future__ import annotations
 
 import re
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from kafkapy.security.sasl.jaas import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE
-from tests.harness.brokers import QUICK, KafkapyBroker, free_port, kafkapy_command
+from tests.harness.brokers import QUICK, KafkapyBroker, add_user_offline, free_port
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.openid import SECRET, OpenIdProvider
 
@@ -42,12 +41,7 @@ class Sasl:
     """A broker with a SASL listener, started as a user starts it; the user alice exists before the first start."""
 
     def __init__(self, directory: Path, provider: OpenIdProvider, **settings: str) -> None:
-        properties = directory / "server.properties"
-        properties.write_text(f"log.dirs={directory / 'data'}\n")
-        secret = directory / "secret"
-        secret.write_text(PASSWORD)
-        words = ["users", "add", "alice", "--offline", "--password", f"@{secret}", "--command-config", str(properties)]
-        subprocess.run([*kafkapy_command(), *words], check=True, timeout=60)
+        add_user_offline(directory, "alice", PASSWORD)
         self.metrics = free_port()
         self.broker = KafkapyBroker(
             directory,

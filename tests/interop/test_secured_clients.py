@@ -14,7 +14,7 @@ import pytest
 
 from kafkapy.security.sasl.jaas import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE
 from tests.harness import toolchain
-from tests.harness.brokers import QUICK, KafkapyBroker, free_port, kafkapy_command
+from tests.harness.brokers import QUICK, KafkapyBroker, add_user_offline, free_port
 from tests.harness.clients import rounds
 from tests.harness.clients.rounds import Rounds, Way
 from tests.harness.openid import SECRET, OpenIdProvider
@@ -115,12 +115,7 @@ class Secured:
     def __init__(self, directory: Path, provider: OpenIdProvider) -> None:
         self._provider = provider
         self.stores = Stores(directory)
-        properties = directory / "server.properties"
-        properties.write_text(f"log.dirs={directory / 'data'}\n")
-        secret = directory / "secret"
-        secret.write_text(PASSWORD)
-        words = ["users", "add", "alice", "--offline", "--password", f"@{secret}", "--command-config", str(properties)]
-        subprocess.run([*kafkapy_command(), *words], check=True, timeout=60)
+        add_user_offline(directory, "alice", PASSWORD)
         ports = {name: free_port() for name in LISTENERS}
         self.proxies = {name: TcpProxy(port, record=True) for name, port in ports.items()}
         protocols = {name: "SSL" if name == "MUTUAL" else name for name in LISTENERS}

@@ -17,7 +17,7 @@ from kafkapy.server.config.alter import SET
 from kafkapy.server.dispatcher import Dispatcher
 from tests.harness.wire import Wire
 from tests.server.lab import held
-from tests.server.requests import VERSION, batch, fetch_of_partitions, make_topic, request, start_broker
+from tests.server.requests import VERSION, batch, fetch_of_partitions, make_topic, produce, request, start_broker
 
 AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 ADMIN, ALICE = "User:admin", "User:alice"
@@ -120,7 +120,7 @@ def delete(wire, *filters):
 
 
 def produced(wire, topic="flights"):
-    return wire.call(PRODUCE, VERSION, request(topic, batch(b"x"))).responses[0].partition_responses[0].error_code
+    return produce(wire, topic, batch(b"x")).error_code
 
 
 GOOD = (Errors.NONE, "")

@@ -15,7 +15,7 @@ from kafkapy.server.authorization import hook as hooks
 from tests.harness.group_wire import GroupWire
 from tests.harness.waiting import eventually
 from tests.harness.wire import Wire
-from tests.server.requests import VERSION, batch, fetch_of_partitions, make_topic, request, start_broker
+from tests.server.requests import VERSION, batch, fetch_of_partitions, make_topic, produce, request, start_broker
 from tests.server.test_acls import create, creation, delete, deletion, described
 from tests.server.test_commit_together import commit_of
 
@@ -98,7 +98,7 @@ def wire(started):
 
 
 def produced(wire, topic="flights"):
-    return wire.call(PRODUCE, VERSION, request(topic, batch(b"x"))).responses[0].partition_responses[0].error_code
+    return produce(wire, topic, batch(b"x")).error_code
 
 
 def test_every_request_is_asked_for_and_answered(started, rules, wire) -> None:

@@ -2,7 +2,6 @@
 follow them."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,6 @@ from tests.zookeeper.conftest import Start
 AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 NOBODY = "User:ANONYMOUS"
 KAFKA, OURS, OTHER = 1, 2, 3
-
-
-@pytest.fixture(scope="module")
-def tools() -> Iterator[KafkaTools]:
-    running = KafkaTools()
-    yield running
-    running.close()
 
 
 def may_describe(wire: Wire, topic: str) -> bool:

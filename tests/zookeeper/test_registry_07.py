@@ -9,10 +9,9 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from kafkapy.log.storage.files import Files
 from kafkapy.server.metadata_store import StartError
 from tests.harness.waiting import eventually
-from tests.server.kafka07.bench import Served, messages, produce
+from tests.server.kafka07.bench import Broken, Served, messages, produce
 
 Start = Callable[..., Served]
 
@@ -109,15 +108,6 @@ def test_everything_is_registered_again_after_a_session_expiry(start: Start, zk:
     with served.connect() as client:
         client.send(produce(messages(b"x"), "later"))
         eventually(lambda: text(zk, "/brokers/topics/later/0") == "1")
-
-
-class Broken(Files):
-    broken = False
-
-    def sync(self, file: Any) -> None:
-        if self.broken and "native" in str(file.path):
-            raise OSError(5, "Input/output error")
-        super().sync(file)
 
 
 def test_a_failed_directory_ends_the_registration(start: Start, zk: KazooClient) -> None:

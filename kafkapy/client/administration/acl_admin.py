@@ -24,6 +24,20 @@ _PATTERN_TYPES = {code: name for name, code in PATTERN_TYPES.items()}
 _PERMISSIONS = {code: name for name, code in PERMISSIONS.items()}
 
 
+def creation(acl: Binding) -> Any:
+    """Return the entry of a CreateAcls request that stores an ACL."""
+    pattern, entry = acl
+    return apis.CREATE_ACLS.Request.Creations(
+        resource_type=RESOURCE_TYPES[pattern.resource_type],
+        resource_name=pattern.name,
+        resource_pattern_type=PATTERN_TYPES[pattern.pattern_type],
+        principal=entry.principal,
+        host=entry.host,
+        operation=OPERATIONS[entry.operation],
+        permission_type=PERMISSIONS[entry.permission],
+    )
+
+
 class AclAdmin(ClusterClient):
     """A blocking admin client for ACLs.
 
@@ -52,20 +66,8 @@ class AclAdmin(ClusterClient):
     def create_acls(self, acls: Iterable[Binding]) -> None:
         """Store ACLs. Those of one resource pattern are stored together or not at all."""
         asked = list(acls)
-        shape = apis.CREATE_ACLS.Request
-        creations = [
-            shape.Creations(
-                resource_type=RESOURCE_TYPES[pattern.resource_type],
-                resource_name=pattern.name,
-                resource_pattern_type=PATTERN_TYPES[pattern.pattern_type],
-                principal=entry.principal,
-                host=entry.host,
-                operation=OPERATIONS[entry.operation],
-                permission_type=PERMISSIONS[entry.permission],
-            )
-            for pattern, entry in asked
-        ]
-        response = self.cluster.any_connection().call(apis.CREATE_ACLS, shape(creations=creations))
+        creations = [creation(acl) for acl in asked]
+        response = self.cluster.any_connection().call(apis.CREATE_ACLS, apis.CREATE_ACLS.Request(creations=creations))
         for (pattern, _), result in zip(asked, response.results, strict=True):
             check(result.error_code, f"the ACLs of {shown(pattern)}", result.error_message)
 

@@ -1,7 +1,5 @@
 """A directory of Kafka 0.7 logs with a clock that tests move."""
 
-import zlib
-
 from kafkapy.log.environment import Environment
 from kafkapy.log.log07.directory import LogDir07
 from kafkapy.log.log07.settings import Settings
@@ -68,7 +66,3 @@ def contents(log):
 def stored(directory):
     """Return the bytes of all segment files of a partition, flushed or not."""
     return b"".join(path.read_bytes() for path in sorted(directory.glob("*.kafka")))
-
-
-def crc_of(payload):
-    return zlib.crc32(payload)

@@ -27,7 +27,6 @@ ADDRESSES = ("10.0.0.1", "10.0.0.2", "::1", "2001:db8::ff00:42:8329", "::ffff:10
 HOSTS = ("*", "*", "*", "10.0.0.1", "10.0.0.2", "0:0:0:0:0:0:0:1", "::1", "2001:db8:0:0:0:ff00:42:8329", "10.0.0.0/8")
 SOME_OPERATIONS = ("READ", "WRITE", "DESCRIBE", "ALL")
 ALL_OPERATIONS = tuple(name for name in OPERATIONS if name != "ANY")
-ASKED_OPERATIONS = tuple(name for name in ALL_OPERATIONS if name != "ALL")
 TYPES = tuple(name for name in RESOURCE_TYPES if name != "ANY")
 
 

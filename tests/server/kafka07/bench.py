@@ -12,6 +12,17 @@ PRODUCE, FETCH, MULTI_FETCH, MULTI_PRODUCE, OFFSETS = range(5)
 LATEST, EARLIEST = -1, -2
 
 
+class Broken(Files):
+    """A disk whose syncs of native logs fail once `broken` is set."""
+
+    broken = False
+
+    def sync(self, file):
+        if self.broken and "native" in str(file.path):
+            raise OSError(5, "Input/output error")
+        super().sync(file)
+
+
 class Served:
     """A broker whose native logs are in `directory`/native. Names of settings of 0.7 have underscores for dots. `limit`
     is how many lines about bad requests it logs in a second, of a client and of all."""

@@ -9,7 +9,6 @@ import urllib.request
 
 import pytest
 
-from kafkapy.log.storage.files import Files
 from kafkapy.protocol.apis import METADATA
 from kafkapy.protocol.headers import request_frame
 from kafkapy.record.compression import GZIP, compress
@@ -23,6 +22,7 @@ from tests.server.requests import metrics_address
 from .bench import (
     EARLIEST,
     LATEST,
+    Broken,
     Raw,
     Served,
     fetch,
@@ -472,17 +472,6 @@ def test_only_what_is_flushed_is_shown(tmp_path):
         assert client.offsets()[-1] == 0
         eventually(lambda: client.offsets()[0] == 4 * len(data))
     served.stop()
-
-
-class Broken(Files):
-    """A disk whose syncs fail once `broken` is set."""
-
-    broken = False
-
-    def sync(self, file):
-        if self.broken and "native" in str(file.path):
-            raise OSError(5, "Input/output error")
-        super().sync(file)
 
 
 def test_a_failed_directory_is_not_used_and_the_rest_of_the_broker_is(tmp_path, caplog):
