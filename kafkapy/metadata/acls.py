@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
+from kafkapy.metadata.configs import as_kafka
 from kafkapy.metadata.notifications import Notifications
 from kafkapy.metadata.tree import (
     BadVersion,
@@ -32,7 +33,6 @@ from kafkapy.metadata.tree import (
     Set,
     Tree,
     TreeError,
-    TreeUnreachable,
 )
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.security.acls.bindings import (
@@ -304,12 +304,7 @@ class _Change:
         self._tree.submit([change, *self._registry._notify(self._pattern)], written)
 
     def _finish(self, error: TreeError | None) -> None:
-        if error is None:
-            self._done(self._pattern, None)
-            return
-        # REQUEST_TIMED_OUT makes clients retry.
-        code = Errors.REQUEST_TIMED_OUT if isinstance(error, TreeUnreachable) else Errors.UNKNOWN_SERVER_ERROR
-        self._done(self._pattern, KafkaError(code, f"the ACLs could not be stored: {error}"))
+        self._done(self._pattern, as_kafka(error, "the ACLs"))
 
 
 def _is_of_stores(path: str) -> bool:

@@ -134,10 +134,11 @@ def encode_settings(values: Mapping[str, str]) -> bytes:
     return paths.to_json({"version": 1, "config": dict(values)})
 
 
-def as_kafka(error: TreeError | None) -> KafkaError | None:
-    """Return the error of a change of the tree as the error of a request; None if there is none."""
+def as_kafka(error: TreeError | None, what: str = "the configuration") -> KafkaError | None:
+    """Return the error of a change of the tree, by which `what` was to be stored, as the error of a request; None if
+    there is none."""
     if error is None:
         return None
     # REQUEST_TIMED_OUT makes clients retry.
     code = Errors.REQUEST_TIMED_OUT if isinstance(error, TreeUnreachable) else Errors.UNKNOWN_SERVER_ERROR
-    return KafkaError(code, f"the configuration could not be stored: {error}")
+    return KafkaError(code, f"{what} could not be stored: {error}")

@@ -101,20 +101,19 @@ class QuotaRegistry:
         self._quotas: dict[Entity, dict[str, float]] = {}  # an entity's dictionary is replaced, never changed
         self._on_change: Callable[[Entity, Mapping[str, float]], None] = lambda _entity, _quotas: None
 
-    def follow(self, on_change: Callable[[Entity, Mapping[str, float]], None]) -> Callable[[], None]:
-        """Read all quotas, and read those of an entity again whenever they change. Return a function that ends this.
+    def follow(self, on_change: Callable[[Entity, Mapping[str, float]], None]) -> None:
+        """Read all quotas, and read those of an entity again whenever they change.
 
         `on_change(entity, quotas)` is called for each entity that is read, with {} if it has no quotas any more. It
         must not block.
         """
         self._on_change = on_change
-        cancel = self._tree.watch("", self._changed)  # before the reads, so that no change is missed
+        self._tree.watch("", self._changed)  # before the reads, so that no change is missed
         for root in _ROOTS:
             for name in self._children(root):
                 self._read(f"{root}/{name}")
                 for client_id in self._children(f"{root}/{name}/clients") if root == paths.USERS else ():
                     self._read(f"{root}/{name}/clients/{client_id}")
-        return cancel
 
     def all(self) -> dict[Entity, dict[str, float]]:
         """Return the quotas of each entity that has some, by name. A value that is stored may be unusable."""

@@ -160,7 +160,7 @@ class Acceptor:
                 deadlines.append(until_ms)
             elif self._limits.has_room(listener.name):  # otherwise the acceptor is woken when there is room
                 del self._waiting[fd]
-                self._serve(listener, sock, peer)
+                self._serve(listener, sock, peer, now_ms)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def _now_ms(self) -> int:
@@ -204,12 +204,11 @@ class Acceptor:
                 self._delays[listener.name].delayed(delay_ms)
                 self._waiting[listening.fileno()] = Waiting(sock, peer, now_ms + delay_ms)
                 return True
-            self._serve(listener, sock, peer)
+            self._serve(listener, sock, peer, now_ms)
         return True
 
-    def _serve(self, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
+    def _serve(self, listener: Listener, sock: socket.socket, peer: tuple[str, int], now_ms: int) -> None:
         """Pass an accepted connection to a processor if the limits of its address allow it."""
-        now_ms = self._now_ms()
         delay_ms = self._limits.rates.address_delay_ms(listener.name, peer[0], now_ms)
         if delay_ms:
             self._delays[listener.name].throttled(delay_ms)

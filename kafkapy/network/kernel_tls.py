@@ -24,7 +24,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
-from kafkapy.network.tls import HEADER, RANDOM, BadRecords, TlsTransport
+from kafkapy._ext.tls_records import whole_records
+from kafkapy.network.tls import MOST_OVERHEAD, RANDOM, RECORD, BadRecords, TlsTransport
 from kafkapy.runtime.threads import Thread
 
 # From linux/tls.h and linux/tcp.h.
@@ -206,7 +207,7 @@ class KernelTlsTransport(TlsTransport):
     def _own_records(self) -> bytes:
         records = super()._own_records()
         if not self._is_handed_over:
-            self._sent_records = _count_records(records)
+            _, self._sent_records = whole_records(records, len(records), RECORD + MOST_OVERHEAD)
             return records
         if records and self._is_open:
             raise BadRecords("it asks for a new key, which a connection with kernel TLS cannot have")
@@ -240,14 +241,6 @@ class KernelTlsTransport(TlsTransport):
 
 def _send_buffer(sock: socket.socket) -> int:
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-
-
-def _count_records(data: bytes) -> int:
-    position = count = 0
-    while position < len(data):
-        position += HEADER + (data[position + 3] << 8 | data[position + 4])
-        count += 1
-    return count
 
 
 class KeyLog:

@@ -183,7 +183,7 @@ class Receiver:
         assert conn.carry is not None
         rest, conn.carry = memoryview(conn.carry), None
         conn.starved = False
-        self._begin_big(conn, rest, size)
+        self._begin_big(conn, rest, size, self._memory)
 
     def _give(self, buffer: Buffer) -> None:
         """Return a lent buffer, which no thread reads any more, to the pool."""
@@ -211,9 +211,11 @@ class Receiver:
         if not there:
             return
         rest = self._view[self._position : self._end]
-        if self._needed > there and self._needed > BIG and not self._is_reserved_later(conn, there):
-            if self._memory is None or conn.outgoing or self._memory.reserve(conn, self._needed, _kind(conn, rest)):
-                self._begin_big(conn, rest, self._needed)
+        memory = None if conn.outgoing else self._memory
+        is_big = self._needed > there and self._needed > BIG
+        if is_big and (memory is None or _can_reserve_now(conn, there)):
+            if memory is None or memory.reserve(conn, self._needed, _kind(conn, rest)):
+                self._begin_big(conn, rest, self._needed, memory)
             else:
                 conn.carry = bytearray(rest)
                 conn.starved = True
@@ -222,19 +224,11 @@ class Receiver:
             conn.carry = bytearray(rest)
             conn.carries_frames = self._needed != 0 and self._needed <= there
 
-    def _is_reserved_later(self, conn: Connection, there: int) -> bool:
-        """Return True if memory for a large frame is not reserved yet, because its API has not arrived, or because the
-        connection is not read now."""
-        if self._memory is None or conn.outgoing:
-            return False
-        return there < _API_END or conn.pending is not None or conn.muted_until != 0
-
-    def _begin_big(self, conn: Connection, rest: memoryview, needed: int) -> None:
+    def _begin_big(self, conn: Connection, rest: memoryview, needed: int, memory: RequestMemory | None) -> None:
         """Take a buffer for a frame of `needed` bytes with its size field, of which `rest` has arrived."""
         there = len(rest)
         # A peer that has not authenticated must not hold a large buffer: the pool may have one of many MiB free.
         largest = sys.maxsize if conn.login is None else rounded(needed)
-        memory = None if conn.outgoing else self._memory
         try:
             conn.big = buffer = self._pool.take(needed, there, largest)
         except OSError:
@@ -272,6 +266,12 @@ class Receiver:
             return []
         conn.expects_big = True
         return [buffer.view[4:needed]]
+
+
+def _can_reserve_now(conn: Connection, there: int) -> bool:
+    """Return False if memory for a large frame is reserved later, because its API has not arrived, or because the
+    connection is not read now."""
+    return there >= _API_END and conn.pending is None and not conn.muted_until
 
 
 def _kind(conn: Connection, rest: memoryview) -> int:

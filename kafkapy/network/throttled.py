@@ -35,6 +35,3 @@ class ThrottledConnections:
         for _, _, sock in self._heap:
             sock.close()
         self._heap.clear()
-
-    def __len__(self) -> int:
-        return len(self._heap)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ssl
-import threading
-from collections import Counter
-from collections.abc import Iterable
 
 from kafkapy.network.metrics import METRICS
-from kafkapy.runtime.counters import Labels, Metric, Registry, Value
+from kafkapy.runtime.counters import LabelledCounters, Registry
 from kafkapy.security.tls.ciphers import java_name
 
 _CONNECTIONS = METRICS["network_tls_connections"]
@@ -21,22 +18,14 @@ class TlsConnections:
     """
 
     def __init__(self, counters: Registry) -> None:
-        self._lock = threading.Lock()
-        self._open: Counter[tuple[str, str, str, str]] = Counter()
-        counters.register_reader([_CONNECTIONS], self._read)
+        self._open = LabelledCounters(counters, [_CONNECTIONS])
 
     def add(self, listener: str, tls: ssl.SSLObject, encrypted_by: str) -> tuple[str, str, str, str]:
         """Count one more connection, and return what to call `remove` with when it is closed."""
         cipher = tls.cipher()
         labels = (listener, java_name(cipher[0]) if cipher else "", tls.version() or "", encrypted_by)
-        with self._lock:
-            self._open[labels] += 1
+        self._open.add(_CONNECTIONS, *labels)
         return labels
 
     def remove(self, labels: tuple[str, str, str, str]) -> None:
-        with self._lock:
-            self._open[labels] -= 1
-
-    def _read(self) -> Iterable[tuple[Metric, Labels, Value]]:
-        with self._lock:
-            return [(_CONNECTIONS, labels, count) for labels, count in self._open.items()]
+        self._open.add(_CONNECTIONS, *labels, by=-1)

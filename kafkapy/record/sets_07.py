@@ -39,13 +39,17 @@ def check_set(data: Buffer, largest: int) -> CheckedSet:
 def check_inner_sets(data: Buffer, checked: CheckedSet, limit: int = MAX_PAYLOAD) -> int:
     """Check the sets inside the compressed messages of a set, and return the number of uncompressed messages in it at
     all levels. Raises InvalidSet, also for more than `limit` bytes after decompression."""
-    view = memoryview(data)
-    left = limit
+    return _count(memoryview(data), checked, limit, 1)[0]
+
+
+def _count(view: memoryview, checked: CheckedSet, left: int, depth: int) -> tuple[int, int]:
+    """Check the sets inside the compressed messages of a set. Return the number of uncompressed messages in it at all
+    levels, and how many of `left` bytes may still be decompressed."""
     count = checked.messages - len(checked.compressed)
     for position in checked.compressed:
-        inner_count, left = _check_inner(view, position, left, 1)
+        inner_count, left = _check_inner(view, position, left, depth)
         count += inner_count
-    return count
+    return count, left
 
 
 def _check_inner(view: memoryview, position: int, left: int, depth: int) -> tuple[int, int]:
@@ -69,10 +73,6 @@ def _check_inner(view: memoryview, position: int, left: int, depth: int) -> tupl
         checked = CheckedSet(*sets_07.check(inner, MAX_PAYLOAD))
         if checked.size < len(inner):
             raise InvalidSet(position, f"{len(inner) - checked.size} bytes are left over at the end of its set")
-        count = checked.messages - len(checked.compressed)
-        for deeper in checked.compressed:
-            inner_count, left = _check_inner(memoryview(inner), deeper, left, depth + 1)
-            count += inner_count
+        return _count(memoryview(inner), checked, left, depth + 1)
     except InvalidSet as error:
         raise InvalidSet(position, f"in a compressed message: {error}") from error
-    return count, left

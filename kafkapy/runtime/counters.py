@@ -142,10 +142,10 @@ class LabelledCounters:
         self._counts: collections.Counter[tuple[Metric, Labels]] = collections.Counter()
         registry.register_reader(metrics, self._read)
 
-    def add(self, metric: Metric, *labels: str) -> None:
-        """Count one event with these label values."""
+    def add(self, metric: Metric, *labels: str, by: int = 1) -> None:
+        """Count an event with these label values."""
         with self._lock:
-            self._counts[metric, labels] += 1
+            self._counts[metric, labels] += by
 
     def _read(self) -> list[tuple[Metric, Labels, Value]]:
         with self._lock:

@@ -39,7 +39,7 @@ class TokenBucket:
     __slots__ = ("_seconds", "_tokens", "_updated")
 
     def __init__(self, windows: Windows) -> None:
-        self._seconds = windows.number * (windows.ms / 1000)
+        self._seconds = windows.seconds
         self._tokens = 0.0
         self._updated: int | None = None
 

@@ -44,7 +44,6 @@ from kafkapy.runtime.threads import NoThread
 from kafkapy.runtime.timer import Timer
 from kafkapy.server.authorization.audit_log import AuditLog
 from kafkapy.server.broker_channels import BrokerChannels
-from kafkapy.server.config import authorization
 from kafkapy.server.config.apply import (
     cleaner_settings,
     log_settings,
@@ -280,15 +279,6 @@ class BrokerServer:
         file = self.services.config["kafkapy.kafka07.properties"]
         if file:
             from kafkapy.server.kafka07.part import Kafka07
-
-            hook = authorization.hook_of(self.services.config)
-            if hook:
-                raise ConfigError(
-                    authorization.AUTHORIZER,
-                    hook,
-                    "a class in Python may take long to answer, and clients of Kafka 0.7 (kafkapy.kafka07.properties) "
-                    "are not served by threads that wait: use AclAuthorizer",
-                )
 
             self._kafka07 = Kafka07(self.services, Path(file), self._scheduler, self._background_pool)
 

@@ -28,12 +28,17 @@ class StartError(Exception):
 def check_libraries(config: BrokerConfig) -> None:
     """Raise StartError if zookeeper.connect is set but kazoo, the ZooKeeper library, is not installed."""
     if config["zookeeper.connect"]:
-        try:
-            import kafkapy.metadata.zookeeper.client  # noqa: F401
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "kazoo":
-                raise
-            raise StartError(f"zookeeper.connect needs kazoo: {how_to_install('zookeeper')}") from None
+        check_kazoo("zookeeper.connect")
+
+
+def check_kazoo(setting: str) -> None:
+    """Raise StartError if kazoo, the ZooKeeper library, which `setting` needs, is not installed."""
+    try:
+        import kafkapy.metadata.zookeeper.client  # noqa: F401
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "kazoo":
+            raise
+        raise StartError(f"{setting} needs kazoo: {how_to_install('zookeeper')}") from None
 
 
 def open_tree(config: BrokerConfig, logs: LogManager, on_failure: Callable[[Exception], None]) -> Tree:

@@ -11,9 +11,11 @@ from collections.abc import Iterable
 from typing import Final
 from weakref import WeakValueDictionary
 
+from kafkapy.metadata.topic_rules import MAX_NAME_LENGTH
+
 # A client can name topics that do not exist, as many as it likes, and may be allowed to use all of them.
 MOST_NAMES: Final = 100_000  # names that are remembered for all clients together
-_LONGEST_NAME: Final = 249  # no topic has a longer name, and longer transactional ids are not remembered
+_LONGEST_NAME: Final = MAX_NAME_LENGTH  # no topic has a longer name, and longer transactional ids are not remembered
 
 _NEVER: Final = object()  # equals no generation
 

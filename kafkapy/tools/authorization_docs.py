@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from kafkapy.security.acls.bindings import display_name
 from kafkapy.server import handlers
 from kafkapy.server.api_table import TABLE
 from kafkapy.server.checks import Checks, NoCheck, Right
@@ -51,8 +52,7 @@ def _rows(checks: Checks) -> Iterator[tuple[str, str]]:
 
 
 def _text(right: Right) -> str:
-    operation = "".join(word.capitalize() for word in right.operation.split("_"))  # as Kafka's tools print it
-    return f"{operation} on the {_RESOURCES[right.resource_type]}"
+    return f"{display_name(right.operation)} on the {_RESOURCES[right.resource_type]}"
 
 
 def updated(page: str) -> str:

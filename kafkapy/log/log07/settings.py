@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-HOUR_MS = 3_600_000
+from kafkapy.log.config import HOUR_MS
 
 
 class Settings(NamedTuple):

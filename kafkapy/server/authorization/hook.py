@@ -20,11 +20,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.acls import Deletion
+from kafkapy.metadata.topic_rules import MAX_NAME_LENGTH
 from kafkapy.runtime.disk_pool import DiskPool, PoolStopped
 from kafkapy.runtime.threads import NoThread
 from kafkapy.security.acls.bindings import Binding, Filter
@@ -42,7 +44,7 @@ log = logging.getLogger("kafkapy.server.authorization")
 THREADS: Final = 8  # threads that handle requests, and as many that call the class
 _QUIET_S: Final = 10.0  # a class that fails is reported at most so often
 _MOST_KNOWN: Final = 100_000  # answers that are remembered
-_LONGEST_KNOWN: Final = 249  # characters of a resource's name for which answers are remembered
+_LONGEST_KNOWN: Final = MAX_NAME_LENGTH  # characters of a resource's name for which answers are remembered
 
 
 class HookClient(NamedTuple):
@@ -94,9 +96,7 @@ class HookAuthorizer:
         self, call: Call, actions: Collection[Action], *, logged: bool = True, grants: bool = True
     ) -> Collection[Action]:
         client = _client(call)
-        counts: dict[Action, int] = {}
-        for action in actions:
-            counts[action] = counts.get(action, 0) + 1
+        counts = Counter(actions)
         answers = self._answers(client, list(counts))
         seen = Client(client.principal, client.host)
         for action, count in counts.items():

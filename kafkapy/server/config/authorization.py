@@ -60,6 +60,13 @@ def check(config: BrokerConfig) -> None:
         )
     if is_hook(value) and config.static_values.get(AUTHORIZER, "").strip() != value:
         raise ConfigError(AUTHORIZER, value, ONLY_IN_FILE)
+    if is_hook(value) and config["kafkapy.kafka07.properties"]:
+        raise ConfigError(
+            AUTHORIZER,
+            value,
+            "a class in Python may take long to answer, and clients of Kafka 0.7 (kafkapy.kafka07.properties) are not "
+            "served by threads that wait: use AclAuthorizer",
+        )
     super_users(config)
 
 

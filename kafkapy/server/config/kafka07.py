@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kafkapy.log.log07.settings import HOUR_MS, Settings
+from kafkapy.log.config import HOUR_MS
+from kafkapy.log.log07.settings import Settings
 from kafkapy.runtime.config_def import INT_MAX, ConfigError, ConfigKey, ConfigType, Range, key_table
 from kafkapy.server.config.properties import PropertiesError, load_properties
 
@@ -126,9 +127,7 @@ class Kafka07Config:
             return cls(load_properties(path))
         except OSError as error:
             raise ConfigError(SETTING, str(path), f"the file cannot be read: {error.strerror}") from error
-        except PropertiesError as error:
-            raise ConfigError(SETTING, str(path), str(error)) from error
-        except ConfigError as error:
+        except (PropertiesError, ConfigError) as error:
             raise ConfigError(SETTING, str(path), str(error)) from error
 
     def __getitem__(self, name: str) -> Any:

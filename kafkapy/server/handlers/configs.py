@@ -61,22 +61,26 @@ def _checks(operation: str) -> list[Check]:
     ]
 
 
-def _denial(call: Call, resource: Any) -> int:
-    """Return the error code of a resource for which the principal lacks the right of the request, NONE if it has it."""
-    if not call.denied:
-        return Errors.NONE
-    if resource.resource_type == TOPIC_RESOURCE:
-        is_denied = resource.resource_name in call.denied_names("TOPIC")
-        return Errors.TOPIC_AUTHORIZATION_FAILED if is_denied else Errors.NONE
-    is_denied = resource.resource_type in OF_CLUSTER and call.is_denied("CLUSTER")
-    return Errors.CLUSTER_AUTHORIZATION_FAILED if is_denied else Errors.NONE
+class _Denials:
+    """The resources of a request for which the principal lacks the right of the request."""
 
+    def __init__(self, call: Call) -> None:
+        self._topics = call.denied_names("TOPIC")
+        self._is_cluster = call.is_denied("CLUSTER")
 
-def _check_right(call: Call, resource: Any) -> None:
-    """Raise KafkaError if the principal may not alter the resource."""
-    code = _denial(call, resource)
-    if code != Errors.NONE:
-        raise KafkaError(code, NO_MESSAGE)
+    def code(self, resource: Any) -> int:
+        """Return the error code of a denied resource, NONE for one that is not denied."""
+        if resource.resource_type == TOPIC_RESOURCE:
+            is_denied = resource.resource_name in self._topics
+            return Errors.TOPIC_AUTHORIZATION_FAILED if is_denied else Errors.NONE
+        is_denied = self._is_cluster and resource.resource_type in OF_CLUSTER
+        return Errors.CLUSTER_AUTHORIZATION_FAILED if is_denied else Errors.NONE
+
+    def check(self, resource: Any) -> None:
+        """Raise KafkaError if the principal may not alter the resource."""
+        code = self.code(resource)
+        if code != Errors.NONE:
+            raise KafkaError(code, NO_MESSAGE)
 
 
 @serves(DESCRIBE_CONFIGS, pooled=True, checks=_checks("DESCRIBE_CONFIGS"))
@@ -84,10 +88,11 @@ def describe(broker: Services, call: Call, request: Any) -> Any:
     """Handle DescribeConfigs on the disk pool: return the settings of each resource, or the error of the resource.
     Denied resources come last."""
     make = DESCRIBE_CONFIGS.Response
+    denials = _Denials(call)
     results, refused = [], []
     for resource in _once(request.resources):
         result = make.Results(resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[])
-        denied = _denial(call, resource)
+        denied = denials.code(resource)
         if denied != Errors.NONE:
             result.error_code, result.error_message = denied, refusal(denied).message
             refused.append(result)
@@ -165,11 +170,12 @@ def _entry(entry: config_describe.Entry, request: Any, version: int) -> Any:
 def alter(broker: Services, call: Call, request: Any) -> Any:
     """Handle AlterConfigs on the disk pool: replace all settings of each resource with those in the request, or only
     check them if the request says validate_only. Return an error code for each resource."""
+    denials = _Denials(call)
 
     def apply(resource: Any) -> None:
         settings = [(one.name, one.value) for one in resource.configs]
         new = config_alter.replaced(settings)
-        _apply(broker, call, resource, lambda _current: new, request.validate_only)
+        _apply(broker, denials, resource, lambda _current: new, request.validate_only)
         if not request.validate_only:
             changes.changed(call, _shown(resource), changes.replaced_settings(resource.resource_type, settings))
 
@@ -181,12 +187,13 @@ def incremental_alter(broker: Services, call: Call, request: Any) -> Any:
     """Handle IncrementalAlterConfigs on the disk pool: set or delete single settings, and append items to list settings
     or subtract items from them. Only check this if the request says validate_only. Return an error code for each
     resource."""
+    denials = _Denials(call)
 
     def apply(resource: Any) -> None:
         operations = [(one.name, one.config_operation, one.value) for one in resource.configs]
         if resource.resource_type == BROKER_LOGGER_RESOURCE:
             config_alter.check_operations(operations)
-            _check_right(call, resource)
+            denials.check(resource)
             _check_this_broker(broker, resource)
             log_levels.alter(operations, validate_only=request.validate_only)
         else:
@@ -196,7 +203,7 @@ def incremental_alter(broker: Services, call: Call, request: Any) -> Any:
                 else config_alter.broker_operations
             )
             config_alter.check_operations(operations)
-            _apply(broker, call, resource, lambda current: edit(current, operations), request.validate_only)
+            _apply(broker, denials, resource, lambda current: edit(current, operations), request.validate_only)
         if not request.validate_only:
             changes.changed(call, _shown(resource), changes.changed_settings(resource.resource_type, operations))
 
@@ -228,9 +235,9 @@ def _alter(make: Any, request: Any, apply: Callable[[Any], None]) -> Any:
     return make(responses=responses)
 
 
-def _apply(broker: Services, call: Call, resource: Any, change: Change, validate_only: bool) -> None:
+def _apply(broker: Services, denials: _Denials, resource: Any, change: Change, validate_only: bool) -> None:
     name = resource.resource_name
-    _check_right(call, resource)
+    denials.check(resource)
     if resource.resource_type == TOPIC_RESOURCE:
         broker.topic_settings.alter(name, change, validate_only=validate_only)
     elif resource.resource_type == BROKER_RESOURCE:

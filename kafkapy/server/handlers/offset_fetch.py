@@ -12,8 +12,8 @@ Differences from Kafka:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import OFFSET_FETCH
@@ -86,24 +86,33 @@ def _count(broker: Services, group: Any) -> int:
 
 def _fetch(broker: Services, call: Call, request: Any, asked: list[Any]) -> Any:
     make = OFFSET_FETCH.Response
+    denied = _Denied(call.denied_names("GROUP"), call.denied_names("TOPIC"))
     if call.version >= GROUPS_SINCE:
         groups = []
         for group in asked:
-            code, topics = _group(broker, call, make.Groups.Topics, group, request.require_stable)
+            code, topics = _group(broker, call, denied, make.Groups.Topics, group, request.require_stable)
             groups.append(make.Groups(group_id=group.group_id, topics=topics, error_code=code))
         return make(groups=groups)
-    code, topics = _group(broker, call, make.Topics, request, request.require_stable)
+    code, topics = _group(broker, call, denied, make.Topics, request, request.require_stable)
     if code != Errors.NONE and call.version < GROUP_ERROR_SINCE:
         topics = [_refused(make.Topics, topic, code) for topic in request.topics]
     return make(topics=topics, error_code=code)
 
 
-def _group(broker: Services, call: Call, make: Any, asked: Any, require_stable: bool) -> tuple[int, list[Any]]:
+class _Denied(NamedTuple):
+    """The groups and the topics of a request that the principal may not read."""
+
+    groups: Collection[str]
+    topics: Collection[str]
+
+
+def _group(
+    broker: Services, call: Call, denied: _Denied, make: Any, asked: Any, require_stable: bool
+) -> tuple[int, list[Any]]:
     """Return the error code of one requested group, and its topics with the committed offsets, as instances of `make`.
     The list of topics is empty if there is an error. Denied topics come last."""
-    if asked.group_id in call.denied_names("GROUP"):
+    if asked.group_id in denied.groups:
         return Errors.GROUP_AUTHORIZATION_FAILED, []
-    denied = call.denied_names("TOPIC")
     try:
         if asked.topics is None:
             topics = _all(broker, make, asked.group_id, require_stable)
@@ -111,7 +120,7 @@ def _group(broker: Services, call: Call, make: Any, asked: Any, require_stable: 
             return Errors.NONE, [topic for topic in topics if topic.name not in hidden] if hidden else topics
         wanted: dict[str, dict[int, None]] = {}  # each partition once, as in Kafka
         for topic in asked.topics:
-            if topic.name in denied:
+            if topic.name in denied.topics:
                 continue
             wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
         partitions = [(topic, index) for topic, indexes in wanted.items() for index in indexes]
@@ -122,9 +131,9 @@ def _group(broker: Services, call: Call, make: Any, asked: Any, require_stable: 
         make(name=topic, partitions=[_partition(make.Partitions, index, next(found)) for index in indexes])
         for topic, indexes in wanted.items()
     ]
-    if denied:
+    if denied.topics:
         code = Errors.TOPIC_AUTHORIZATION_FAILED
-        topics += [_refused(make, topic, code) for topic in asked.topics if topic.name in denied]
+        topics += [_refused(make, topic, code) for topic in asked.topics if topic.name in denied.topics]
     return Errors.NONE, topics
 
 

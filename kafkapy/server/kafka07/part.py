@@ -7,7 +7,6 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafkapy.extras import how_to_install
 from kafkapy.log.directories.dir_lock import DirLocked
 from kafkapy.log.environment import Environment
 from kafkapy.log.failures import LogDirFailure
@@ -19,7 +18,7 @@ from kafkapy.server.config.apply import load_policy
 from kafkapy.server.config.kafka07 import SETTING, Kafka07Config
 from kafkapy.server.kafka07.directories import check_log_dir_07
 from kafkapy.server.kafka07.handler import Handler07
-from kafkapy.server.metadata_store import StartError
+from kafkapy.server.metadata_store import StartError, check_kazoo
 from kafkapy.server.metrics import kafka_07 as metrics
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class Kafka07:
             "%s: the listener of Kafka 0.7 is open to other machines in plain text, and its clients need no login", file
         )
         if config["enable.zookeeper"]:
-            _check_library()
+            check_kazoo(f"{SETTING}: zk.connect")
         self._registry: Registry07 | None = None
         env = Environment(
             str(config.log_dir),
@@ -136,12 +135,3 @@ class Kafka07:
         log.critical("topics of Kafka 0.7 are not served any more: %s", failure.message)
         # On a thread of its own: the failure may have come up on the registry's own thread, or under a log's lock.
         Thread(self.leave, "leave-07").start()
-
-
-def _check_library() -> None:
-    try:
-        import kafkapy.metadata.zookeeper.client  # noqa: F401
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "kazoo":
-            raise
-        raise StartError(f"{SETTING}: zk.connect needs kazoo: {how_to_install('zookeeper')}") from None

@@ -53,7 +53,6 @@ class Registry07:
         self._client: Any = None
         self._topics: set[str] = set()
         self._registered: set[str] = set()  # topics whose nodes were created in the present session
-        self._lock = threading.Lock()  # held while nodes are created
         self._wake = threading.Event()
         self._expired = False
         self._stopped = False

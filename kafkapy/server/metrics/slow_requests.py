@@ -45,11 +45,14 @@ class SlowRequests:
         """Look how long requests of one connection have taken, to which the handler has returned `reply` after it was
         called at `started`. If the reply is pending, look again when it is complete."""
         seconds = self.clock() - started
-        api = calls[0].served.api.name
-        if seconds > self.longest_s:
-            self._found(api, calls[0].client_id, calls[0].connection, len(calls), seconds)
+        is_slow = seconds > self.longest_s
+        if not is_slow and not isinstance(reply, MeteredPending):
+            return
+        first, count = calls[0], len(calls)
+        api, client_id, connection = first.served.api.name, first.client_id, first.connection
+        if is_slow:
+            self._found(api, client_id, connection, count, seconds)
         elif isinstance(reply, MeteredPending) and api not in _WAIT_BY_DESIGN:
-            client_id, connection, count = calls[0].client_id, calls[0].connection, len(calls)
             before = reply.on_complete
 
             def complete() -> None:

@@ -21,7 +21,6 @@ from kafkapy.server.producing import form as produced_form
 from kafkapy.server.producing.authorization import allowed_topics, authorize
 from kafkapy.server.producing.form import AT_MAGIC, ZSTD_SINCE
 from kafkapy.server.producing.leaders import NAMES_LEADER_SINCE, response_with_leaders
-from kafkapy.server.producing.transactions import is_id_denied
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,7 +142,7 @@ def _denials(call: Call) -> dict[str, KafkaError]:
     use the transactional id.
     """
     principal = call.connection.principal
-    if is_id_denied(call):
+    if call.is_denied("TRANSACTIONAL_ID"):
         why = f"{principal} may not write in the transactions of {call.request.transactional_id}"
         error = KafkaError(Errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)
         return {topic: error for topic, _ in call.request.topics}

@@ -57,7 +57,7 @@ class TransactionalSets:
         self._then: Callable[[Refusals], None] | None = None
         self._asked: dict[_Key, _Batches] = {}
         for number, call in enumerate(calls):
-            if call.request.in_transaction and not (call.denied and is_id_denied(call)):
+            if call.request.in_transaction and not call.is_denied("TRANSACTIONAL_ID"):
                 self._take(number, call.request)
         self._left = len(self._asked)
 
@@ -119,11 +119,6 @@ class TransactionalSets:
             act = self._then if not self._left else None
         if act is not None:
             act(self._refused)
-
-
-def is_id_denied(call: Call) -> bool:
-    """Return True if the principal of a Produce call may not write with the request's transactional id."""
-    return any(action.resource_type == "TRANSACTIONAL_ID" for action in call.denied)
 
 
 def _transactional(frame: ProduceRequest) -> Iterator[tuple[str, int, int, int, int]]:

@@ -17,8 +17,7 @@ timer of the network thread ends the mute, so no thread waits.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.errors import Errors, KafkaError
@@ -42,7 +41,7 @@ _LONGEST_NAME: Final = 1000  # characters of a client id, as in paths, that are 
 class _Kind:
     """One of the four kinds of quotas: its limits by entity, and what was used of them."""
 
-    def __init__(self, windows: Windows, on_removed: partial[None], *, of_tokens: bool = False) -> None:
+    def __init__(self, windows: Windows, on_removed: Callable[[], None], *, of_tokens: bool = False) -> None:
         self.windows = windows
         self.limits: dict[Pair, float] = {}
         self.kinds: set[Kind] = set()
@@ -80,9 +79,8 @@ class ClientQuotas:
         self._lock = threading.Lock()
         self._generation = 0  # is another after each change of the limits, and when buckets were removed
         self._longest_ms = windows.ms
-        renew = partial(self._renew)
-        self._kinds = {key: _Kind(windows, renew) for key in (PRODUCER, CONSUMER, REQUEST)}
-        self._kinds[MUTATION] = _Kind(mutation_windows, renew, of_tokens=True)
+        self._kinds = {key: _Kind(windows, self._renew) for key in (PRODUCER, CONSUMER, REQUEST)}
+        self._kinds[MUTATION] = _Kind(mutation_windows, self._renew, of_tokens=True)
         self._exempt = Rate(STATISTICS)
         self.count_time = False  # whether the time of requests is measured, because a quota for it is set
 
@@ -239,20 +237,20 @@ class ClientQuotas:
         for key in KEYS:
             shares, entity, limit = self.applied(key, user, client_id)
             if entity is not None and limit is not None:
-                used = self.used(key, shares)
-                if key == MUTATION:  # the tokens that are missing, as a share of the limit
-                    used = limit - used / self._kinds[key].windows.seconds if self._has(key, shares) else 0.0
+                bucket = self._find(key, shares)
+                used = 0.0 if bucket is None else bucket.used(self.now_ms())
+                if key == MUTATION and bucket is not None:  # the tokens that are missing, as a share of the limit
+                    used = limit - used / self._kinds[key].windows.seconds
                 found.append(InUse(key, entity, limit, used))
         return found
 
-    def _has(self, key: str, shares: Pair) -> bool:
+    def _find(self, key: str, shares: Pair) -> Bucket | None:
         with self._lock:
-            return self._kinds[key].buckets.find(shares) is not None
+            return self._kinds[key].buckets.find(shares)
 
     def used(self, key: str, shares: Pair) -> float:
         """Return the present rate of those who share a quota; for controller_mutation_rate the tokens that are left."""
-        with self._lock:
-            bucket = self._kinds[key].buckets.find(shares)
+        bucket = self._find(key, shares)
         return 0.0 if bucket is None else bucket.used(self.now_ms())
 
     def buckets(self, key: str) -> Iterator[Bucket]:

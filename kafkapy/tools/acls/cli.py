@@ -81,15 +81,7 @@ def list_(
 
         kafkapy acls list --principal User:alice
     """
-    resources = Resources(
-        topic or (),
-        group or (),
-        cluster,
-        transactional_id or (),
-        delegation_token or (),
-        user_principal or (),
-        pattern_type,
-    )
+    resources = Resources(topic, group, cluster, transactional_id, delegation_token, user_principal, pattern_type)
     filters = resources.filters()
     users = {principal_of(one) for one in principal or ()}
     with AclAdmin(cluster_of(servers, command_config)) as admin, admin.cluster:
@@ -127,15 +119,7 @@ def add(
 
         kafkapy acls add --allow-principal User:app --operation All --topic app- --resource-pattern-type prefixed
     """
-    resources = Resources(
-        topic or (),
-        group or (),
-        cluster,
-        transactional_id or (),
-        delegation_token or (),
-        user_principal or (),
-        pattern_type,
-    )
+    resources = Resources(topic, group, cluster, transactional_id, delegation_token, user_principal, pattern_type)
     who = Who(allow_principal or (), allow_host or (), deny_principal or (), deny_host or (), operation or ())
     acls = wanted(resources, who, producer=producer, consumer=consumer, idempotent=idempotent)
     for line in who.warnings():
@@ -179,15 +163,7 @@ def remove(
 
         kafkapy acls remove --principal User:bob
     """
-    resources = Resources(
-        topic or (),
-        group or (),
-        cluster,
-        transactional_id or (),
-        delegation_token or (),
-        user_principal or (),
-        pattern_type,
-    )
+    resources = Resources(topic, group, cluster, transactional_id, delegation_token, user_principal, pattern_type)
     who = Who(allow_principal or (), allow_host or (), deny_principal or (), deny_host or (), operation or ())
     if who.allow or who.deny:
         if principal:

@@ -44,12 +44,12 @@ _IDEMPOTENT: Final = Pattern("CLUSTER", CLUSTER_NAME)
 class Resources:
     """The resources that are named on the command line, and how their names are meant."""
 
-    topics: Sequence[str] = ()
-    groups: Sequence[str] = ()
+    topics: Sequence[str] | None = None
+    groups: Sequence[str] | None = None
     cluster: bool = False
-    transactional_ids: Sequence[str] = ()
-    tokens: Sequence[str] = ()
-    users: Sequence[str] = ()
+    transactional_ids: Sequence[str] | None = None
+    tokens: Sequence[str] | None = None
+    users: Sequence[str] | None = None
     pattern_type: str = "literal"
 
     def kind(self, known: Iterable[str] = PATTERN_TYPES) -> str:
@@ -70,7 +70,7 @@ class Resources:
                 ("DELEGATION_TOKEN", self.tokens),
                 ("USER", self.users),
             )
-            for name in names
+            for name in names or ()
         ]
         return [*found, ("CLUSTER", CLUSTER_NAME)] if self.cluster else found
 

@@ -8,7 +8,7 @@ from kafkapy.client.administration.group_admin import GroupAdmin
 from kafkapy.client.cluster import Cluster
 from kafkapy.tools.bench.committing import CommitJob
 from kafkapy.tools.bench.figures import Measure
-from kafkapy.tools.bench.leaders import Place
+from kafkapy.tools.bench.leaders import Place, shares_of
 from kafkapy.tools.bench.options import (
     Create,
     CreatePartitions,
@@ -80,10 +80,10 @@ def commit(
         CommitJob(
             place.of(found),
             tuple(groups[number::threads]),
-            None if num_commits is None else len(range(number, num_commits, threads)),
+            share,
             None if asked is None else asked / threads,
         )
-        for number in range(threads)
+        for number, share in enumerate(shares_of(num_commits, threads))
     ]
     settings = {
         "topic": topic,

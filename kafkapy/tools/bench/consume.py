@@ -9,7 +9,7 @@ from kafkapy.client.properties import CONSUMER
 from kafkapy.client.raw.requests import FETCH_BYTES
 from kafkapy.tools.bench.consuming import ConsumeJob
 from kafkapy.tools.bench.figures import Measure
-from kafkapy.tools.bench.leaders import Place, shared_out
+from kafkapy.tools.bench.leaders import Place, shared_out, shares_of
 from kafkapy.tools.bench.options import (
     Duration,
     Force,
@@ -97,7 +97,7 @@ def consume(
     place = Place(servers, security_for(properties, command_config), topic, (), properties.text("client.id"))
     with place.cluster() as cluster:
         found = partitions_of(cluster, topic, partition)
-    shares = [None if messages is None else len(range(number, messages, threads)) for number in range(threads)]
+    shares = shares_of(messages, threads)
     jobs = [
         ConsumeJob(
             place.of(its),

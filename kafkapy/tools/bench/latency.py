@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from kafkapy.tools.bench.figures import Measure
-from kafkapy.tools.bench.leaders import Place, shared_out
+from kafkapy.tools.bench.leaders import Place, shared_out, shares_of
 from kafkapy.tools.bench.options import (
     Create,
     CreatePartitions,
@@ -74,7 +74,7 @@ def latency(
     place = Place(servers, security_of_file(command_config), topic, ())
     with place.cluster() as cluster:
         found = partitions_of(cluster, topic, partition, create=create, partitions=partitions, replicas=replicas)
-    shares = [None if num_records is None else len(range(number, num_records, threads)) for number in range(threads)]
+    shares = shares_of(num_records, threads)
     jobs = [
         RoundTripJob(
             place.of(its[:1]),

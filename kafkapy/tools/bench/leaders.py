@@ -66,3 +66,8 @@ def shared_out(partitions: Sequence[int], clients: int) -> list[tuple[int, ...]]
     if clients >= len(partitions):
         return [(partitions[client % len(partitions)],) for client in range(clients)]
     return [tuple(partitions[client::clients]) for client in range(clients)]
+
+
+def shares_of(count: int | None, clients: int) -> list[int | None]:
+    """Return how many of `count` requests or records each client does; None, no limit, for each if `count` is None."""
+    return [None if count is None else len(range(client, count, clients)) for client in range(clients)]

@@ -9,7 +9,7 @@ import typer
 from kafkapy.client.properties import PRODUCER
 from kafkapy.record.compression import NAMES
 from kafkapy.tools.bench.figures import Measure
-from kafkapy.tools.bench.leaders import Place, shared_out
+from kafkapy.tools.bench.leaders import Place, shared_out, shares_of
 from kafkapy.tools.bench.options import (
     Create,
     CreatePartitions,
@@ -156,7 +156,7 @@ def produce(
             f"{memory >> 20:,} MiB: use a smaller --batch-size, fewer --keys, or fewer partitions with --partition"
         )
     requests = None if num_records is None else math.ceil(num_records / records)
-    shares = [None if requests is None else len(range(number, requests, threads)) for number in range(threads)]
+    shares = shares_of(requests, threads)
     jobs = [
         ProduceJob(
             place.of(its),
