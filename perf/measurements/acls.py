@@ -23,6 +23,7 @@ from perf.raw_client import RawClient, check
 SIZE = 100
 WINDOW = 100
 TOGETHER = 10
+FEWEST = 2000  # requests of a round: their CPU time must be more than a tick of 10 ms
 ROUNDS = 9  # on each broker
 ACLS, PREFIXED = 10_000, 1_000
 TOPIC = "acls.measured"
@@ -56,7 +57,7 @@ class Acls(Measurement):
     )
 
     def run(self, bench: Bench, kind: str) -> Figures:
-        count = max(bench.scale.requests // 5 // TOGETHER, 1) * TOGETHER
+        count = max(bench.scale.requests // 5, FEWEST) // TOGETHER * TOGETHER
         many = bench.scale.requests >= 10_000
         acls = random_acls(ACLS if many else 100, PREFIXED if many else 10)
         found: Figures = {}
