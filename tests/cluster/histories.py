@@ -82,6 +82,10 @@ class ClientProcess:
             self._child.stdin.close()
 
 
+class Violation(AssertionError):
+    """Something is wrong after a history, such as a lost record. The test gets no second try."""
+
+
 class NotYetKnown(Exception):
     """A leader does not know its high watermark yet."""
 
@@ -303,6 +307,21 @@ def run_history(
             cluster.delete_topic(topic)
         operator.remove()
     return problems
+
+
+def check_history(
+    cluster: Cluster,
+    directory: Path,
+    number: int,
+    rng: random.Random,
+    steps: Sequence[Step],
+    *,
+    operated: bool = False,
+) -> None:
+    """Run one history; raise Violation if anything is wrong."""
+    problems = run_history(cluster, directory, number, rng, steps, operated=operated)
+    if problems:
+        raise Violation("\n".join(problems))
 
 
 def _exceptions(cluster: Cluster) -> list[str]:
