@@ -10,27 +10,22 @@ is that after a whole stored message, so never one inside a compressed message. 
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Mapping, Sequence
 
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.client.errors import ClientError, ConnectionFailed
+from kafkapy.client.errors import ConnectionFailed
 from kafkapy.client.original.assignment import Partition
 from kafkapy.client.original.consuming.connector import ConsumerConnector
 from kafkapy.client.original.consuming.streams import Chunk
 from kafkapy.client.original.filters import TopicFilter
-from kafkapy.errors import KafkaError
 from kafkapy.metadata.zookeeper.client import named
 from kafkapy.mirror.counts import Waiting
-from kafkapy.mirror.member import NotCommitted, Piece
+from kafkapy.mirror.member import Piece
 from kafkapy.mirror.source_settings import ZooKeeperSource
-from kafkapy.mirror.zookeeper_member import ENDS_INTERVAL_S, ENDS_RETRY_S, ZooKeeperMember
-
-log = logging.getLogger(__name__)
+from kafkapy.mirror.zookeeper_member import ZooKeeperMember
 
 
 class Kafka07Member(ZooKeeperMember):
@@ -50,30 +45,16 @@ class Kafka07Member(ZooKeeperMember):
         given_up = set(partitions)
         super().before_release([where for where, owned in list(self._owned.items()) if owned.where in given_up])
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        try:
-            self._connector.commit_named({self._names[where]: offset for where, offset in offsets.items()})
-        except (KafkaError, ClientError, KazooException, KazooTimeoutError) as error:
-            raise NotCommitted(str(error) or type(error).__name__) from None
+    def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._connector.commit_named({self._names[where]: offset for where, offset in offsets.items()})
 
     def partition_count(self, topic: str) -> int:
         names = self._sorted_names(topic)
         highest = max((number for (name, _), number in self._numbers.items() if name == topic), default=-1)
         return max(len(names), highest + 1)
 
-    def lags(self) -> Mapping[TopicPartition, int]:
-        now = time.monotonic()
-        if self._positions and now >= self._ask_ends_at:
-            self._ask_ends_at = now + ENDS_INTERVAL_S
-            try:
-                ends = self._connector.end_offsets()
-                self._ends = {self._numbered(partition): end for partition, end in ends.items()}
-            except (ClientError, KafkaError) as error:
-                log.info("%s: the lag is not known: %s", self._settings.file, error)
-                self._ends = {}
-                self._ask_ends_at = time.monotonic() + ENDS_RETRY_S
-        positions = self._positions.items()
-        return {where: max(0, self._ends[where] - at) for where, at in positions if where in self._ends}
+    def _end_offsets(self) -> Mapping[TopicPartition, int]:
+        return {self._numbered(partition): end for partition, end in self._connector.end_offsets().items()}
 
     def waiting(self) -> Waiting | None:
         whose = self._connector.waits_for

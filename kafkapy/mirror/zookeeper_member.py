@@ -76,7 +76,7 @@ class ZooKeeperMember:
         self._closing = False
         self._positions: dict[TopicPartition, int] = {}
         self._owned: dict[TopicPartition, OwnedPartition] = {}  # partitions that are read, or claimed and not read yet
-        self._ends: dict[TopicPartition, int] = {}
+        self._ends: Mapping[TopicPartition, int] = {}
         self._ask_ends_at = 0.0
         self._group_lag: int | None = None
         self._ask_group_lag_at = 0.0
@@ -143,9 +143,12 @@ class ZooKeeperMember:
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         try:
-            self._connector.commit_offsets(offsets)
+            self._commit(offsets)
         except (KafkaError, ClientError, KazooException, KazooTimeoutError) as error:
             raise NotCommitted(str(error) or type(error).__name__) from None
+
+    def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._connector.commit_offsets(offsets)
 
     def partition_count(self, topic: str) -> int:
         try:
@@ -159,8 +162,7 @@ class ZooKeeperMember:
         if self._positions and now >= self._ask_ends_at:
             self._ask_ends_at = now + ENDS_INTERVAL_S
             try:
-                found = Admin(self._brokers()).offsets_now(dict.fromkeys(self._positions, LATEST))
-                self._ends = {where: one.offset for where, one in found.items()}
+                self._ends = self._end_offsets()
             except (ClientError, KafkaError) as error:
                 log.info("%s: the lag is not known: %s", self._settings.file, error)
                 self._ends = {}
@@ -168,6 +170,11 @@ class ZooKeeperMember:
                 self._close_brokers()
         positions = self._positions.items()
         return {where: max(0, self._ends[where] - at) for where, at in positions if where in self._ends}
+
+    def _end_offsets(self) -> Mapping[TopicPartition, int]:
+        """Return the end offsets of the partitions that are read. Raises ClientError or KafkaError."""
+        found = Admin(self._brokers()).offsets_now(dict.fromkeys(self._positions, LATEST))
+        return {where: one.offset for where, one in found.items()}
 
     def waiting(self) -> Waiting | None:
         whose = self._connector.waits_for

@@ -74,13 +74,6 @@ def sasl(tmp_path_factory: pytest.TempPathFactory, provider: OpenIdProvider) -> 
     running.broker.stop()
 
 
-@pytest.fixture(scope="module")
-def tools() -> Iterator[KafkaTools]:
-    running = KafkaTools()
-    yield running
-    running.close()
-
-
 def confluent(sasl: Sasl, provider: OpenIdProvider, mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "bootstrap.servers": sasl.bootstrap,

@@ -187,13 +187,6 @@ def test_clients_in_other_languages(broker: TlsBroker, topic: str, monkeypatch: 
     assert [one.value for one in read] == [*VALUES, b"last"]
 
 
-@pytest.fixture(scope="module")
-def tools() -> Iterator[KafkaTools]:
-    running = KafkaTools()
-    yield running
-    running.close()
-
-
 @pytest.mark.parametrize("listener", ["SSL", "MUTUAL"])
 def test_kafkas_own_tools(broker: TlsBroker, tools: KafkaTools, topic: str, listener: str) -> None:
     properties, address = broker.java(listener), broker.addresses[listener]

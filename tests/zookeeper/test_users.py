@@ -1,6 +1,5 @@
 """SCRAM users in ZooKeeper: those that Apache Kafka 3.9.1 has made log in here, and those made here log in to Kafka."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,6 @@ LISTENERS = {
     "sasl.enabled.mechanisms": ",".join(MECHANISMS),
 }
 JAAS = {f"listener.name.client.{name.lower()}.sasl.jaas.config": f"{SCRAM_MODULE} required;" for name in MECHANISMS}
-
-
-@pytest.fixture(scope="module")
-def tools() -> Iterator[KafkaTools]:
-    running = KafkaTools()
-    yield running
-    running.close()
 
 
 def can_log_in(address: str, user: str, password: str, mechanism: str) -> bool:
