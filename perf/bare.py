@@ -11,15 +11,18 @@ at 4 KiB.
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from crc32c import crc32c
 
+from kafkapy._ext import syscalls
+from kafkapy.network.sends import SCRATCH, WINDOW
 from perf.processes import Child
 
 CHUNK = 1 << 20
@@ -64,33 +67,45 @@ def append(connection: socket.socket, file: Path) -> None:
 
 
 def sendfile(connection: socket.socket, file: Path) -> None:
-    fd = os.open(file, os.O_RDONLY)
-    for offset, length in _asked(connection):
-        end = offset + length
-        while offset < end:
-            sent = os.sendfile(connection.fileno(), fd, offset, end - offset)
-            if sent == 0:
-                return
-            offset += sent
+    source = os.open(file, os.O_RDONLY)
+    fd = connection.fileno()
+    _answer(connection, lambda offset, count: syscalls.sendfile(fd, source, offset, min(count, WINDOW)))
 
 
 def copy(connection: socket.socket, file: Path) -> None:
-    buffer = memoryview(bytearray(CHUNK))
-    fd = os.open(file, os.O_RDONLY)
-    for offset, length in _asked(connection):
-        end = offset + length
-        while offset < end:
-            count = os.preadv(fd, [buffer[: end - offset]], offset)
-            if count == 0:
-                return
-            connection.sendall(buffer[:count])
-            offset += count
+    source = os.open(file, os.O_RDONLY)
+    fd = connection.fileno()
+    view = memoryview(bytearray(SCRATCH))
+
+    def send(offset: int, count: int) -> int:
+        return syscalls.sendmsg(fd, [view[: os.preadv(source, [view[:count]], offset)]], 0, 1)
+
+    _answer(connection, send)
 
 
-def _asked(connection: socket.socket) -> Iterator[tuple[int, int]]:
+def _answer(connection: socket.socket, send: Callable[[int, int], int]) -> None:
+    """Answer the requests of a connection as a broker's network thread does: `send(offset, count)` never waits, and
+    returns the number of bytes sent, -1 if the socket is full. Then the loop waits until the socket has room."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-    while request := connection.recv(16, socket.MSG_WAITALL):
-        yield struct.unpack(">qq", request)
+    connection.setblocking(False)
+    fd = connection.fileno()
+    request = memoryview(bytearray(16))
+    offset = end = 0
+    with select.epoll() as epoll:
+        epoll.register(fd, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+        while True:
+            sent = 0
+            while offset < end and (sent := send(offset, end - offset)) > 0:
+                offset += sent
+            if sent < 0:
+                syscalls.epoll_wait(epoll.fileno(), -1)
+            elif (received := syscalls.recv_into(fd, request, 0, 16)) < 0:
+                syscalls.epoll_wait(epoll.fileno(), -1)
+            elif received == 0:
+                return
+            else:
+                offset, length = struct.unpack(">qq", request)
+                end = offset + length
 
 
 LOOPS = {loop.__name__: loop for loop in (receive, follow, append, sendfile, copy)}
