@@ -1,5 +1,6 @@
 """The searches and the scan in C, against the batches as Python reads them, and on files that are no segments."""
 
+import bisect
 import os
 import struct
 import zlib
@@ -294,6 +295,24 @@ def test_index_entries_are_found_as_in_a_list(open_file, count, layout):
         expected = (len(below) - 1, below[-1], below[-1] + 1) if below else None
         assert floor_entry(fd, count, width, target) == expected
         assert floor_entry(fd, count, width, target, True) == expected
+
+
+@pytest.mark.parametrize("shape", ["even", "dense at the start", "dense at the end", "one gap", "damaged"])
+def test_entries_of_a_large_offset_index_are_found_whatever_their_distances(open_file, shape):
+    keys = {
+        "even": range(0, 60_000, 3),
+        "dense at the start": [number**3 // 10**4 for number in range(2_500)],
+        "dense at the end": sorted(2_000_000 - number**3 // 10**4 for number in range(2_500)),
+        "one gap": [*range(3_000), *range(1_000_000, 1_003_000)],
+        "damaged": [*range(3_000, 0, -1), *range(3_000)],
+    }[shape]
+    fd = open_file(b"".join(struct.pack(">ii", key, key + 1) for key in keys))
+    for target in [*keys[::97], *(key + 1 for key in keys[::101]), -1, keys[0] - 1, keys[-1] - 1, keys[-1], 2**31 - 1]:
+        found = floor_entry(fd, len(keys), 8, target)
+        assert floor_entry(fd, len(keys), 8, target, True) == found
+        if shape != "damaged":
+            slot = bisect.bisect_right(keys, target) - 1
+            assert found == ((slot, keys[slot], keys[slot] + 1) if slot >= 0 else None)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 510, 511, 512, 513, 1024, 1025, 3000])
