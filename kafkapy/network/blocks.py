@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 
 from kafkapy._ext import residency
-from kafkapy.network.buffers import Buffer, BufferPool
+from kafkapy.network.buffers import Buffer, BufferPool, rounded
 from kafkapy.record.file_region import FileHandle
 
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
@@ -53,8 +53,10 @@ class Blocks:
     def __init__(self, buffers: BufferPool, limit: int) -> None:
         self._buffers = buffers
         self._limit = limit
-        self._blocks: list[Block] = []  # those that were used last are at the end
-        self._taken = 0  # bytes of buffers, also of those that are being read into
+        self._blocks: dict[Block, None] = {}  # those that were used last are at the end
+        self._of_files: dict[FileHandle, list[Block]] = {}
+        self.bytes = 0  # of buffers, also of those that are being read into
+        self.refused = 0  # how many times a buffer was asked for while readers needed all of them
         self._unused: Sequence[Block] = ()  # blocks without readers at the last call of `trim`
         self._cached_devices: set[int] = set()
 
@@ -66,34 +68,37 @@ class Blocks:
 
         That is so if the file's disk does not support uncached reads, or if all memory is in use.
         """
+        size = rounded(size)
         if self._limit < size or (self._cached_devices and os.fstat(handle.fd).st_dev in self._cached_devices):
             return None
-        while self._taken + size > self._limit:
+        while self.bytes + size > self._limit:
             oldest = next((block for block in self._blocks if not block.readers), None)
             if oldest is None:
+                self.refused += 1
                 return None
             self._free(oldest)
         buffer = self._buffers.take(size, size, size)
-        self._taken += buffer.capacity
+        self.bytes += buffer.capacity
         return buffer
 
     def put(self, handle: FileHandle, start: int, end: int, buffer: Buffer) -> Block:
         """Return a new block, whose bytes were read into a buffer of `take`."""
         block = Block(handle, start, end, buffer)
-        self._blocks.append(block)
+        self._blocks[block] = None
+        self._of_files.setdefault(handle, []).append(block)
         return block
 
     def give_back(self, buffer: Buffer) -> None:
         """Return a buffer of `take` that no block needs."""
-        self._taken -= buffer.capacity
+        self.bytes -= buffer.capacity
         self._buffers.give(buffer)
 
     def find(self, handle: FileHandle, position: int) -> Block | None:
         """Return a block with the byte of the file at `position`, or None."""
-        for index in range(len(self._blocks) - 1, -1, -1):
-            block = self._blocks[index]
-            if block.covers(handle, position):
-                self._blocks.append(self._blocks.pop(index))
+        for block in self._of_files.get(handle, ()):
+            if block.start <= position < block.end:
+                del self._blocks[block]
+                self._blocks[block] = None
                 return block
         return None
 
@@ -109,7 +114,11 @@ class Blocks:
         self._unused = [block for block in self._blocks if not block.readers]
 
     def _free(self, block: Block) -> None:
-        self._blocks.remove(block)
+        del self._blocks[block]
+        of_file = self._of_files[block.handle]
+        of_file.remove(block)
+        if not of_file:
+            del self._of_files[block.handle]
         self.give_back(block.buffer)
 
 

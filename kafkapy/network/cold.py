@@ -87,7 +87,9 @@ class ColdReads:
         self.on_trim: set[Callable[[], object]] = set()  # what `trim` calls, one for each reader
         self.count = 0  # how many times a reply had to wait for the disk
         self.ahead = 0  # reads that no reply was waiting for when they began
-        self.uncached_bytes = 0  # read into blocks
+        self.shared = 0  # reads that a reader did not need, because of a read for another
+        self.uncached = 0  # reads into blocks
+        self.uncached_bytes = 0
         self.cached_bytes = 0  # read into the page cache
 
     @property
@@ -99,10 +101,11 @@ class ColdReads:
         share = min(self._window, self._window_of_all // max(1, len(self.on_trim)))
         return share if share >= STEP else 0
 
-    def load(self, handle: FileHandle, start: int, end: int, done: Done) -> Load:
+    def load(self, handle: FileHandle, start: int, end: int, done: Done, *, into_cache: bool = False) -> Load:
         """Have the bytes `start` to `end` of the file read, at most STEP, then `done` called. Return the Load.
 
-        Only bytes that are final (see FileHandle) are read into a block: the page cache is always right.
+        Only bytes that are final (see FileHandle) are read into a block: the page cache is always right. With
+        `into_cache` none are.
 
         If a load in progress covers `start`, no other read begins, and `done` is called after that load. A call
         `done(n, None)` means that the bytes from `start` up to, but without, file position n are in memory: in the
@@ -114,8 +117,8 @@ class ColdReads:
                 load.waiting.append(done)
                 return load
         buffer = None
-        if self._memory is not None and end <= handle.final:
-            buffer = self._memory.take(handle, STEP)
+        if self._memory is not None and not into_cache and end <= handle.final:
+            buffer = self._memory.take(handle, end - start)
         load = Load(handle, start, end, buffer)
         load.waiting.append(done)
         try:
@@ -174,5 +177,6 @@ class ColdReads:
         if load.is_cached or count <= 0:
             self._memory.give_back(load.buffer)
         else:
+            self.uncached += 1
             self.uncached_bytes += count
             load.block = self._memory.put(load.handle, load.start, load.start + count, load.buffer)

@@ -93,6 +93,15 @@ METRICS = metric_table(
            "Bytes read from disk for consumers past the page cache."),
     Metric("network_cached_read_bytes", "counter", ("processor",),
            "Bytes read from disk for consumers into the page cache."),
+    Metric("network_uncached_reads", "counter", ("processor",), "Reads from disk for consumers past the page cache."),
+    Metric("network_shared_reads", "counter", ("processor",),
+           "Reads from disk that a consumer did not need, because another consumer's read has brought the same bytes "
+           "into memory."),
+    Metric("network_read_buffer_bytes", "gauge", ("processor",),
+           "Memory of buffers with bytes that were read past the page cache."),
+    Metric("network_read_buffers_exhausted", "counter", ("processor",),
+           "Reads that went into the page cache because consumers used all memory for uncached reads "
+           "(kafkapy.read.ahead.max.bytes)."),
     Metric("network_buffer_bytes", "gauge", ("processor",), "Memory of receive buffers that are kept for reuse."),
 )  # fmt: skip
 
@@ -120,6 +129,10 @@ _OF_PROCESSOR = {
     "network_reads_ahead": "reads_ahead",
     "network_uncached_read_bytes": "uncached_read_bytes",
     "network_cached_read_bytes": "cached_read_bytes",
+    "network_uncached_reads": "uncached_reads",
+    "network_shared_reads": "shared_reads",
+    "network_read_buffer_bytes": "blocks.bytes",
+    "network_read_buffers_exhausted": "blocks.refused",
     "network_buffer_bytes": "pool.free_bytes",
 }
 

@@ -273,6 +273,18 @@ class Processor:
         return self._cold.ahead
 
     @property
+    def uncached_reads(self) -> int:
+        return self._cold.uncached
+
+    @property
+    def shared_reads(self) -> int:
+        return self._cold.shared
+
+    @property
+    def blocks(self) -> Blocks:
+        return self._blocks
+
+    @property
     def pool(self) -> BufferPool:
         return self._pool
 

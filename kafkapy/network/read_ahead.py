@@ -20,7 +20,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kafkapy.network.blocks import Block
-from kafkapy.network.cold import STEP, ColdReads, Load
+from kafkapy.network.cold import STEP, ColdReads, Done, Load
 from kafkapy.network.replies import Part
 from kafkapy.record.file_region import FileHandle, FileRegion
 
@@ -66,6 +66,7 @@ class ReadAhead:
         self._box: Outbox | None = None
         self._demand: tuple[Load, Callable[[int, BaseException | None], None]] | None = None
         self._blocks: list[Block] = []  # those that this connection will send from, the oldest first
+        self._block_bytes = 0  # of their buffers
         self._is_quiet = False  # nothing was noted or sent since the last call of `_trim`
         cold.on_trim.add(self._trim)
         self._calm_bytes = self._calm_replies = 0
@@ -112,10 +113,29 @@ class ReadAhead:
         self._calm_bytes = self._calm_replies = 0
         block = self._cold.find(handle, position)
         if block is not None:  # of another reader
+            self._cold.shared += 1
             self._keep_demanded(block, track)
             loaded(block.end, None)
             return
-        self._demand = self._cold.load(handle, position, position + min(length, STEP), loaded), loaded
+        self._demand = self._read(handle, track, position, position + min(length, STEP), loaded), loaded
+
+    def _read(self, handle: FileHandle, track: _Track | None, start: int, end: int, done: Done) -> Load:
+        """Have the bytes read, see ColdReads.load, and count if another reader has begun this read.
+
+        A few pages that are absent among many in the page cache are read into it: others use this file, and would have
+        to read the pages from the disk again and again.
+        """
+        behind = min(end + HOT_BYTES, handle.final)
+        is_hole = (
+            track is not None
+            and not track.uncached
+            and end < behind
+            and self._pages.resident(handle.fd, end, behind - end)
+        )
+        load = self._cold.load(handle, start, end, done, into_cache=is_hole)
+        if len(load.waiting) > 1 and load is not self._load and (self._demand is None or load is not self._demand[0]):
+            self._cold.shared += 1
+        return load
 
     def bytes_at(self, handle: FileHandle, position: int, length: int) -> memoryview | None:
         """Return the bytes of the file from `position` on, at most `length`, if they are in a block of this connection.
@@ -150,6 +170,7 @@ class ReadAhead:
         if block is not None and block not in self._blocks:
             block.readers += 1
             self._blocks.append(block)
+            self._block_bytes += block.buffer.capacity
 
     def _keep_demanded(self, block: Block | None, track: _Track | None) -> None:
         """Keep the block that a reply waits for. If there are too many, those that were kept first are released."""
@@ -158,7 +179,7 @@ class ReadAhead:
             self._release(self._blocks[0])
 
     def _is_full(self) -> bool:
-        return len(self._blocks) * STEP >= self._cold.window + 2 * STEP
+        return self._block_bytes >= self._cold.window + 2 * STEP
 
     def _trim(self) -> None:
         """Release all blocks if nothing was sent since the last call: the client may pause for hours."""
@@ -172,6 +193,7 @@ class ReadAhead:
 
     def _release(self, block: Block) -> None:
         self._blocks.remove(block)
+        self._block_bytes -= block.buffer.capacity
         block.readers -= 1
 
     def resume(self, box: Outbox) -> bool:
@@ -189,7 +211,7 @@ class ReadAhead:
             assert track.handle is not None
             self._box, self._track = box, track
             self._cold.ahead += 1
-            self._load = self._cold.load(track.handle, start, end, self._loaded)
+            self._load = self._read(track.handle, track, start, end, self._loaded)
             return True
         if not box.parts and self._demand is None:
             follows = any(track.end < track.size for track in self._current)
@@ -262,6 +284,7 @@ class ReadAhead:
                 if self._is_full():
                     return None
                 self._calm_bytes = self._calm_replies = 0
+                self._cold.shared += 1
                 self._keep(block, track)
                 track.loaded = block.end
                 continue

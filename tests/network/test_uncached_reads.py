@@ -113,6 +113,34 @@ def test_clients_get_the_right_bytes_of_all_files(serve: Serve, region_of, uncac
     assert running.count("network_uncached_read_bytes") > 0
 
 
+def test_eight_consumers_of_one_file_read_the_disk_once(serve: Serve, region_of, uncached, monkeypatch) -> None:
+    monkeypatch.setattr("kafkapy.network.processor._TRIM_S", 3600)  # however slow a consumer is
+    file = region_of(random.Random(5).randbytes(12 * MIB))
+    data = file.read()
+    handler = Ranges()
+    handler.files = [file]
+    running = serve(handler, pages=Pages(), num_network_threads=1)
+    right = []
+
+    def read() -> None:
+        client = running.connect()
+        for position in range(0, file.length, MIB):
+            client.send(b"0 %d %d" % (position, MIB))
+            right.append(client.exactly(4 + MIB)[4:] == data[position : position + MIB])
+
+    threads = [threading.Thread(target=read) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert right == [True] * 8 * 12
+    assert running.count("network_uncached_read_bytes") == file.length
+    assert running.count("network_uncached_reads") == 12
+    assert running.count("network_shared_reads") >= 7 * 12
+    assert running.count("network_read_buffer_bytes") == file.length
+    assert running.count("network_read_buffers_exhausted") == 0
+
+
 def test_a_file_system_without_uncached_reads_is_asked_once(serve: Serve, region_of, monkeypatch) -> None:
     asked = []
 
@@ -276,6 +304,28 @@ def test_memory_is_bounded_and_unused_blocks_make_room(cold, disk, memory, regio
     assert memory.find(files[0].handle, 0) is None
 
 
+def test_small_reads_take_small_buffers(cold, disk, memory, region_of, uncached) -> None:
+    files = [region_of(bytes([number]) * 50_000) for number in range(200)]
+    readers = [Reader(cold, each) for each in files]
+    for reader in readers:
+        reader.demand()
+    run_all(disk)
+    assert cold.cached_bytes == 0
+    assert memory.bytes == 200 * 65_536
+    assert [reader.bytes() for reader in readers] == [each.read() for each in files]
+
+
+def test_a_hole_in_what_the_page_cache_has_is_filled(cold, disk, memory, region_of, uncached) -> None:
+    file = region_of(bytes(HOT_BYTES + 4 * STEP))
+    hole = 2 * STEP + 12_345
+    reader = Reader(cold, part(file, 2))
+    reader.ahead._pages.resident = lambda fd, position, length: not position <= hole < position + length
+    reader.demand()
+    run_all(disk)
+    assert (cold.cached_bytes, cold.uncached_bytes) == (STEP, 0)
+    assert reader.bytes(2 * STEP) is None
+
+
 def test_unused_blocks_are_freed_after_a_while(cold, disk, memory, file, uncached) -> None:
     used, unused = Reader(cold, part(file, 0)), Reader(cold, part(file, 3))
     for reader in (used, unused):
@@ -301,7 +351,7 @@ def test_a_read_that_no_reader_waits_for_any_more_takes_no_memory(cold, disk, me
         disk.run()
         assert reader.there == []
     assert len(memory) == 0
-    assert memory._taken == 0
+    assert memory.bytes == 0
 
 
 def test_bytes_that_are_not_final_are_never_sent_from_a_block(serve: Serve, region_of, uncached) -> None:
@@ -355,7 +405,7 @@ def test_a_reader_that_pauses_gives_its_memory_back(cold, disk, memory, file, un
     for _ in range(4):
         cold.trim()
     assert len(memory) == 0
-    assert memory._taken == 0
+    assert memory.bytes == 0
     reader.demand()  # it continues
     run_all(disk)
     assert reader.bytes() == file.read()[:STEP]
