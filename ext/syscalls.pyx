@@ -26,6 +26,7 @@ cdef extern from "sys/socket.h" nogil:
     #include <sys/sendfile.h>
     #include <sys/socket.h>
     #include <sys/uio.h>
+    #include <sys/vfs.h>
     #include <unistd.h>
     static _Thread_local int kafkapy_may_wait;
     """
@@ -50,6 +51,12 @@ cdef extern from "sys/uio.h" nogil:
 cdef extern from "unistd.h" nogil:
     ssize_t c_read "read"(int fd, void *to, size_t size)
     ssize_t c_write "write"(int fd, const void *data, size_t size)
+    int c_syncfs "syncfs"(int fd)
+
+cdef extern from "sys/vfs.h" nogil:
+    struct statfs:
+        long f_type
+    int fstatfs(int fd, statfs *into)
 
 cdef extern from "sys/epoll.h" nogil:
     ctypedef union epoll_data:
@@ -217,6 +224,23 @@ def pwritev(int fd, parts not None, off_t position):
         if all_of.views is not few_views:
             PyMem_Free(all_of.views)
     return n if n >= 0 else failed()
+
+
+def syncfs(int fd):
+    """Sync everything that was written to the file system of an open file, without the GIL."""
+    cdef int failed
+    with nogil:
+        failed = c_syncfs(fd)
+    if failed:
+        PyErr_SetFromErrno(OSError)
+
+
+def file_system_type(int fd):
+    """Return the number of the type of an open file's file system: f_type of statfs(2)."""
+    cdef statfs found
+    if fstatfs(fd, &found):
+        PyErr_SetFromErrno(OSError)
+    return found.f_type
 
 
 # Waiting

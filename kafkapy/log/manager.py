@@ -43,6 +43,8 @@ __all__ = ["LogManager", "NoLogDir"]
 # Closing a log waits for several syncs. Syncs that wait at the same time share a commit of the file system's journal: 8
 # ms per log with one thread, 0.5 ms with four, hardly less with more (ext4).
 _CLOSING_THREADS = 8
+# So many written logs are synced with the rest of their file system, by one system call, and not file by file.
+_MANY_WRITTEN = 100
 
 _log = logging.getLogger(__name__)
 
@@ -467,9 +469,15 @@ class LogManager:
 
     def _close_dir(self, log_dir: LogDir) -> None:
         logs = self.logs_in(log_dir.path)
+        doing = f"closing {log_dir.path}"
+        threads = max(_CLOSING_THREADS, self.settings.recovery_threads_per_dir)
         try:
-            threads = max(_CLOSING_THREADS, self.settings.recovery_threads_per_dir)
-            run_all([log.close for log in logs], threads, f"closing {log_dir.path}")
+            try:
+                run_all([log.finish for log in logs], 1, doing)
+            finally:  # the other logs are closed all the same
+                written = sum(log.flusher.has_pending or log.flusher.has_unsynced for log in logs)
+                is_synced = written >= _MANY_WRITTEN and log_dir.sync_all()
+                run_all([partial(log.close, is_synced=is_synced) for log in logs], 1 if is_synced else threads, doing)
         except KafkaError as error:
             _log.error("%s is not stopped cleanly: %s", log_dir.path, error.message)
             return

@@ -165,6 +165,7 @@ class PartitionLog:
         self.upkeep = Upkeep(env.upkeep)
         self.retention: RetentionPolicy = env.retention or KafkaRetention()
         self.closed = False
+        self.abandoned = False  # closed without a sync, since its files are about to go
         # A copy of this log in another log directory that will take its place, None if the log is not being moved. It
         # is only changed while `upkeep` is held. See kafkapy.log.moves.
         self.future: PartitionLog | None = None
@@ -906,36 +907,46 @@ class PartitionLog:
         """
         self.changed("truncating", lambda: self.env.cleaner_offsets.lower((self.topic, self.partition), offset))
 
-    def close(self) -> None:
-        """Close the log for a clean shutdown: flush it, write a producer snapshot and trim the indexes. Idempotent.
+    def finish(self) -> None:
+        """Begin a clean close: take no more appends, and write what is only in memory to the files, without a sync: a
+        producer snapshot and the last index entries. Idempotent.
 
         Raises LogDirFailure, or KafkaError for a full disk.
         """
-        if self.closed:
-            return
-        self.flush()
+        with self.flusher.paused():  # the flush in progress ends before, so that its failure is known
+            self.env.check()
+            with self.lock:
+                if self.closed:
+                    return
+                self.closed = True
+                active = self.segments.active
+                try:
+                    snapshot = take_snapshot(self.producers, self.snapshots, sync=False)
+                    if snapshot is not None:
+                        self.flusher.sync_snapshot_later(snapshot)
+                    # Most logs were not written to since they were loaded, and need no sync.
+                    if active.growing or self.flusher.has_pending:
+                        active.seal()
+                except OSError as error:
+                    raise self.disk_error(f"closing {self.name}", error) from error
+
+    def close(self, *, is_synced: bool = False) -> None:
+        """Close the log for a clean shutdown: `finish` it, and make everything durable. Idempotent.
+
+        `is_synced`: the whole file system was synced after `finish`. Raises LogDirFailure, or KafkaError for a full
+        disk.
+        """
+        self.finish()
+        if not self.abandoned:
+            self.flusher.end(is_synced=is_synced)
         with self.lock:
-            self.closed = True
-            active = self.segments.active
-            try:
-                snapshot = take_snapshot(self.producers, self.snapshots)
-                # Most logs were not written to since they were loaded, and need no sync.
-                if snapshot is not None or active.growing or not self.flusher.only_active_changed:
-                    active.seal()
-                    # else the flush has synced the records
-                    if active.preallocated or self.recovery_point < self.end[0]:
-                        active.sync_records()
-                    active.sync_indexes()
-                    self.env.files.sync_dir(self.directory)  # makes the snapshot's name durable
-            except OSError as error:
-                raise self.disk_error(f"closing {self.name}", error) from error
             for segment in self.segments:
                 segment.release()
 
     def abandon(self) -> None:
         """Close the log's files without writing anything, because the log is deleted or its directory is offline."""
         with self.upkeep.interrupting(), self.lock:
-            self.closed = True
+            self.closed = self.abandoned = True
             self.leader_epochs.close()
             for segment in self.segments:
                 segment.retire()

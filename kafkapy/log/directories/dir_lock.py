@@ -46,6 +46,11 @@ class DirLock:
                 raise
             _held.add(self._key)
 
+    @property
+    def fd(self) -> int:
+        """The descriptor of the lock file, which is open as long as the lock is held."""
+        return self._fd
+
     def release(self) -> None:
         """Release the lock, so that another broker may use the directory. Idempotent."""
         with _guard:

@@ -199,6 +199,19 @@ class LogDir:
                 checkpoint.refused = False
                 self.env.shortage.written()
 
+    def sync_all(self) -> bool:
+        """Sync everything in this directory, and in the rest of its file system, with one system call. Return False if
+        that cannot be done, or has failed: then the files must be synced one by one.
+
+        The lock file was opened before all logs, so a write that has failed since then is not missed.
+        """
+        try:
+            return self.env.files.sync_all(self._lock.fd)
+        except OSError as error:
+            # The failed write may be that of another program. If it is ours, syncing its file fails, too.
+            _log.warning("%s: the file system cannot be synced as a whole: %s", self.path, error)
+            return False
+
     def mark_clean(self) -> None:
         """Write the clean-shutdown marker in this directory. Raises OSError."""
         clean_shutdown.write_marker(self.env.files, self.env.log_dir)

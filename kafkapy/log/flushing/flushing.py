@@ -79,12 +79,11 @@ class Flusher:
         self._names_changed = True
 
     @property
-    def only_active_changed(self) -> bool:
-        """Return True if since the last sync no file was created, renamed or sealed.
-
-        Then only the records and the indexes of the active segment can have changed.
+    def has_pending(self) -> bool:
+        """Return True if the next sync has to include more than the records and indexes of the active segment, because
+        a file was created, renamed or sealed since the last one.
         """
-        return not self._names_changed and not self._done
+        return self._names_changed or bool(self._done)
 
     def truncated(self) -> None:
         """Record that the log was truncated, so that a flush in progress does not move the recovery point.
@@ -191,6 +190,34 @@ class Flusher:
                     if truncations == self._truncations:
                         self._indexed = point
             return point
+
+    def end(self, *, is_synced: bool) -> None:
+        """Make everything durable that a closed log has written, indexes and producer snapshots included. Idempotent.
+
+        `is_synced`: the whole file system was synced after the last write. Raises LogDirFailure, or KafkaError for a
+        shortage.
+        """
+        log = self._log
+        with self._lock:
+            with log.lock:
+                end, growing = log.end[0], log.segments.active
+                segments = log.segments.between(log.recovery_point, end)
+                taken = self._take(segments, growing)
+            if not is_synced:
+                try:
+                    self._sync_taken(taken)
+                    if growing.preallocated or growing in segments:
+                        growing.sync_records()
+                    growing.sync_indexes()
+                    if taken.names_changed:
+                        log.env.files.sync_dir(log.directory)
+                except OSError as error:
+                    if log.abandoned:  # deleted meanwhile
+                        return
+                    doing = f"closing {log.name}"
+                    raise (log.disk_error if error.errno in _NOT_OPENED else log.env.failed)(doing, error) from error
+            with log.lock:
+                log.flushed_locked(end)
 
     def _take(self, segments: Iterable[Segment], growing: Segment) -> _Taken:
         """Return the files for the next sync: the pending segments and snapshots, and `segments`.

@@ -61,7 +61,7 @@ def swap(log: PartitionLog, future: PartitionLog, old_directory: str, piece: int
         with future.flusher.paused(), future.lock:
             future.check_open()
             _move_files(log, future, old, old_directory)
-            future.closed = True  # what was still to be done for it in the background is not done
+            future.closed = future.abandoned = True  # what was still to be done for it in the background is not done
         log.future = None
     for segment in old.segments:
         segment.retire()

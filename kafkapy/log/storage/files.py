@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from kafkapy._ext import dir_look, residency, segment_scan, syscalls
 from kafkapy.log.storage.open_files import OpenFiles
+from kafkapy.log.storage.whole_sync import sync_file_system
 from kafkapy.record.file_region import FileHandle
 
 _IOV_MAX = 1024
@@ -166,6 +167,12 @@ class Files:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def sync_all(self, fd: int) -> bool:
+        """Sync all files of the file system that the open file `fd` belongs to. Return False, and sync nothing, if that
+        would prove less than syncing each file: see whole_sync.
+        """
+        return sync_file_system(fd)
 
     # --- an open file
 
