@@ -20,6 +20,7 @@ cdef enum Kind:
 
 cdef class Step:
     cdef str name                   # the attribute of the message
+    cdef Py_ssize_t place           # the position of the field in a tuple that stands for the message
     cdef str where                  # the field with its path, for errors
     cdef Kind kind
     cdef bint array                 # an array of `kind`

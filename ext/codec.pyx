@@ -9,7 +9,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.list cimport PyList_Check
 from cpython.object cimport PyObject_GetAttr, PyObject_SetAttr, PyTypeObject
-from cpython.tuple cimport PyTuple_Check
+from cpython.tuple cimport PyTuple_Check, PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 
@@ -45,6 +45,7 @@ cdef tuple KIND_NAMES = tuple(KINDS)
 cdef class Step:
     def __init__(self, step, ignorable):
         self.name = step.name
+        self.place = step.place
         self.where = step.where
         self.kind = KINDS[step.kind]
         self.array = step.array
@@ -232,11 +233,11 @@ cdef class Program:
         let_others_run()
         for step in self.absent:
             if not step.ignorable:
-                value = PyObject_GetAttr(message, step.name)
+                value = value_of(message, step)
                 if not is_default(step, value):
                     raise UnsupportedVersion(f"{step.where}: this version cannot carry {value!r}")
         for step in self.steps:
-            self.write_field(writer, step, PyObject_GetAttr(message, step.name))
+            self.write_field(writer, step, value_of(message, step))
         if self.flexible:
             self.write_tagged(writer, message)
         return 0
@@ -246,7 +247,7 @@ cdef class Program:
         cdef Writer content
         cdef list present = []
         for step in self.tagged:
-            value = PyObject_GetAttr(message, step.name)
+            value = value_of(message, step)
             if not is_default(step, value):
                 present.append((step, value))
         writer.put_uvarint(len(present))
@@ -347,6 +348,15 @@ cdef int let_others_run() except -1:
         with nogil:
             pass
     return 0
+
+
+# Return the value of a field of a message, or of a tuple that stands for a message.
+cdef inline object value_of(object message, Step step):
+    if PyTuple_CheckExact(message):
+        if step.place >= PyTuple_GET_SIZE(message):
+            raise ValueError(f"{step.where}: {message!r} does not have all fields")
+        return <object>PyTuple_GET_ITEM(message, step.place)
+    return PyObject_GetAttr(message, step.name)
 
 
 cdef object default_of(Step step):

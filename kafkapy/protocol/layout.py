@@ -13,6 +13,7 @@ class Step(NamedTuple):
     """One field of a message or struct in one version: its name, type, nullability, default value and tag."""
 
     name: str  # the attribute of the message
+    place: int  # its position among all fields of the message or struct, of whatever version
     where: str  # for error messages: "Metadata response v9: topics.name"
     kind: str
     array: bool
@@ -48,8 +49,8 @@ def lay_out(cls: type[Any], fields: tuple[Field, ...], head: Head, version: int,
 
 def _struct(cls: type[Any], fields: tuple[Field, ...], head: Head, version: int, where: str) -> Layout:
     steps, tagged, absent = [], [], []
-    for field in fields:
-        step = _step(cls, field, head, version, where)
+    for place, field in enumerate(fields):
+        step = _step(cls, place, field, head, version, where)
         if not field.versions.cover(version):
             absent.append(step)
         elif field.tag is None:
@@ -67,9 +68,11 @@ def _struct(cls: type[Any], fields: tuple[Field, ...], head: Head, version: int,
     )
 
 
-def _step(cls: type[Any], field: Field, head: Head, version: int, where: str) -> Step:
+def _step(cls: type[Any], place: int, field: Field, head: Head, version: int, where: str) -> Step:
     layout = None
     path = where + field.name
     if field.kind == "struct":
         layout = _struct(getattr(cls, camel_case(field.name)), field.fields, head, version, path + ".")
-    return Step(field.name, path, field.kind, field.array, field.null_in(version), field.default, field.tag, layout)
+    return Step(
+        field.name, place, path, field.kind, field.array, field.null_in(version), field.default, field.tag, layout
+    )

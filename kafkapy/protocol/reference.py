@@ -9,6 +9,9 @@ of each. A bool takes one byte, a uuid 16 bytes. A nullable struct begins with a
 As in Kafka, bytes after the message are ignored, unknown tagged fields are skipped, and invalid UTF-8 in a string
 becomes U+FFFD. Stricter than in Kafka, a tagged field must be exactly as long as its size says, and the number of array
 elements in a request is limited (`apis.MAX_REQUEST_ELEMENTS`).
+
+Both codecs also encode a tuple in place of a message, or in place of a struct in an array. It has the values of all
+fields, in the schema's order, and takes a fifth of the time of a struct to create.
 """
 
 import operator
@@ -171,13 +174,13 @@ class _Decoder:
 
 def _encode_struct(out: bytearray, layout: Layout, message: Any) -> None:
     for step in layout.absent:
-        value = getattr(message, step.name)
+        value = _value(message, step)
         if step.name not in layout.ignorable and not _is_default(step, value):
             raise UnsupportedVersion(f"{step.where}: this version cannot carry {value!r}")
     for step in layout.steps:
-        _encode_field(out, step, getattr(message, step.name), layout.flexible)
+        _encode_field(out, step, _value(message, step), layout.flexible)
     if layout.flexible:
-        present = [(step, getattr(message, step.name)) for step in layout.tagged]
+        present = [(step, _value(message, step)) for step in layout.tagged]
         present = [(step, value) for step, value in present if not _is_default(step, value)]
         _put_varint(out, len(present))
         for step, value in present:
@@ -186,6 +189,15 @@ def _encode_struct(out: bytearray, layout: Layout, message: Any) -> None:
             _put_varint(out, step.tag or 0)
             _put_varint(out, len(content))
             out += content
+
+
+def _value(message: Any, step: Step) -> Any:
+    """Return the value of a field of a message, or of a tuple that stands for a message."""
+    if type(message) is not tuple:
+        return getattr(message, step.name)
+    if step.place >= len(message):
+        raise ValueError(f"{step.where}: {message!r} does not have all fields")
+    return message[step.place]
 
 
 def _is_default(step: Step, value: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from kafkapy.protocol.apis import Api
 from kafkapy.protocol.compiler import INTEGERS, NEW_DEFAULT
 from kafkapy.protocol.layout import Layout, Step, lay_out
+from kafkapy.protocol.message import Message
 
 TEXTS = ("", "a", "flights", "été", "日本語", "\U0001f41f", "x" * 127, "y" * 128, "nul\0nul")
 
@@ -25,6 +26,17 @@ def random_message(layout: Layout, rng: random.Random, choose: Choose | None = N
     """Return a message with random values in every field that the version has, and the defaults in the others."""
     steps = [*layout.steps, *(step for step in layout.tagged if rng.random() < 0.6)]
     return layout.cls(**{step.name: _field(step, rng, choose or primitive) for step in steps})
+
+
+def as_tuple(message: Any) -> tuple[Any, ...]:
+    """Return the tuple of a message's fields, with tuples in place of the structs in its arrays."""
+    return tuple(_with_tuples(getattr(message, name)) for name in message._fields)
+
+
+def _with_tuples(value: Any) -> Any:
+    if isinstance(value, list):
+        return [as_tuple(one) if isinstance(one, Message) else one for one in value]
+    return value
 
 
 def _field(step: Step, rng: random.Random, choose: Choose) -> Any:

@@ -19,7 +19,7 @@ from kafkapy.protocol.compiler import parse
 from kafkapy.protocol.layout import Layout, lay_out
 from kafkapy.protocol.message import make_class
 from tests.harness.examples import examples
-from tests.protocol.random_messages import layout_of, mutate, random_message
+from tests.protocol.random_messages import as_tuple, layout_of, mutate, random_message
 
 EVERY_TYPE = """
 api 999 EveryType    versions 0-3    flexible 2+
@@ -103,6 +103,7 @@ def test_round_trips_and_both_codecs_agree(layout: Layout) -> None:
         message = random_message(layout, rng)
         data = slow.encode(message)
         assert fast.encode(message) == data
+        assert fast.encode(as_tuple(message)) == data == slow.encode(as_tuple(message))
         assert fast.encode_frame(b"head", message) == (len(data) + 4).to_bytes(4, "big") + b"head" + data
         assert slow.encode_frame(b"head", message) == fast.encode_frame(b"head", message)
         assert fast.decode(data) == message == slow.decode(data)
@@ -184,6 +185,13 @@ def test_a_value_that_does_not_fit_is_refused_by_name(field: str, value: object,
     with pytest.raises(ValueError, match=r"^Small request v0: x: ") as refused:
         fast.encode(cls(x=value))
     assert outcome(slow.encode, cls(x=value)) == (ValueError, str(refused.value))
+
+
+def test_a_tuple_without_all_fields_is_refused() -> None:
+    _, fast, slow = one_field("int32")
+    with pytest.raises(ValueError, match=r"^Small request v0: x: \(\) does not have all fields"):
+        fast.encode(())
+    assert outcome(slow.encode, ()) == outcome(fast.encode, ())
 
 
 @pytest.mark.parametrize(

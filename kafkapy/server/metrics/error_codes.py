@@ -12,14 +12,22 @@ from kafkapy.protocol.message import Message, camel_case
 
 def error_codes(message: Message) -> Iterator[int]:
     """Yield the error codes other than NONE in a message and in the structs inside it."""
-    cls: Any = type(message)
+    return _codes(type(message), message)
+
+
+def _codes(cls: Any, message: Any) -> Iterator[int]:
+    """Yield the error codes in a message of the class `cls`, or in a tuple with the values of its fields."""
     if "error_code" in cls._fields:
-        code = getattr(message, "error_code")  # noqa: B009 - the class is made at run time
+        code = _value(cls, message, "error_code")
         if code != Errors.NONE:
             yield code
     for name in _fields_with_codes(cls):
-        for inner in getattr(message, name) or ():
-            yield from error_codes(inner)
+        for inner in _value(cls, message, name) or ():
+            yield from _codes(getattr(cls, camel_case(name)), inner)
+
+
+def _value(cls: Any, message: Any, name: str) -> Any:
+    return message[cls._fields.index(name)] if type(message) is tuple else getattr(message, name)
 
 
 @cache
