@@ -19,6 +19,7 @@ cdef enum:
     VALUE_VERSION = 3           # the last version that is not flexible, so that older brokers can read it
     EXPIRING_VERSION = 1        # the only version with an expire timestamp
     LAST_VALUE_VERSION = 4
+    METADATA_TOO_LARGE = 12     # OFFSET_METADATA_TOO_LARGE in kafkapy.errors
 
 
 # --- reading
@@ -128,6 +129,38 @@ cdef bint read_offset_value(const uint8_t *at, Py_ssize_t length, OffsetValueVie
 
 # --- writing
 
+def encode_commit(str group, offsets, int64_t now_ms, int64_t expire_ms, Py_ssize_t max_metadata) -> tuple:
+    """Return (records, codes) for the offsets of a commit.
+
+    `offsets` is a list of (topic, [(partition, offset, leader epoch, metadata, commit timestamp), ...]), with -1 as the
+    timestamp for `now_ms`. `expire_ms` is the expire timestamp, -1 for none. `records` has a (key, value) pair for each
+    partition; if a partition occurs twice, its last offset is committed, as in Kafka. `codes` has an error code for
+    each offset, in order: 0, or METADATA_TOO_LARGE for one that has no record because its metadata is longer than
+    `max_metadata`, counted in UTF-16 units as Java does, or longer than a record allows.
+    """
+    cdef dict records = {}
+    cdef list codes = []
+    cdef str metadata
+    for topic, of_topic in offsets:
+        for partition, offset, leader_epoch, metadata, timestamp in of_topic:
+            if metadata and _is_too_long(metadata, max_metadata):
+                codes.append(METADATA_TOO_LARGE)
+                continue
+            codes.append(0)
+            records[encode_key(group, topic, partition)] = encode_value(
+                offset, leader_epoch, metadata, now_ms if timestamp == -1 else timestamp, expire_ms
+            )
+    return list(records.items()), codes
+
+
+cdef bint _is_too_long(str metadata, Py_ssize_t max_metadata) except -1:
+    cdef Py_ssize_t length = 0, units = len(metadata)
+    PyUnicode_AsUTF8AndSize(metadata, &length)
+    if length > units:  # it is not ASCII
+        units = len(metadata.encode("utf-16-le")) // 2
+    return units > max_metadata or length > LONGEST
+
+
 cdef const char *_text(str text, Py_ssize_t *length) except NULL:
     cdef const char *at = PyUnicode_AsUTF8AndSize(text, length)
     if length[0] > LONGEST:
@@ -135,7 +168,7 @@ cdef const char *_text(str text, Py_ssize_t *length) except NULL:
     return at
 
 
-def encode_key(str group, str topic, int32_t partition) -> bytes:
+cpdef bytes encode_key(str group, str topic, int32_t partition):
     """Return the key of a commit. Raises ValueError for a name over 32,767 bytes."""
     cdef Py_ssize_t group_length = 0, topic_length = 0
     cdef const char *group_at = _text(group, &group_length)
@@ -152,9 +185,9 @@ def encode_key(str group, str topic, int32_t partition) -> bytes:
     return key
 
 
-def encode_value(
+cpdef bytes encode_value(
     int64_t offset, int32_t leader_epoch, str metadata, int64_t commit_timestamp, int64_t expire_timestamp
-) -> bytes:
+):
     """Return the value of a commit; with an expire timestamp (not -1) it has no leader epoch.
 
     Raises ValueError for metadata over 32,767 bytes.

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkapy._ext.offset_commit import encode_key, encode_value
+from kafkapy._ext.offset_commit import encode_commit, encode_key, encode_value
 from kafkapy._ext.offset_table import OffsetTable
 from kafkapy.coordinator.offset_records import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE, CommittedOffset, OffsetKey
 from tests.harness.examples import examples
@@ -52,6 +52,29 @@ def test_unknown_tagged_fields_of_a_value_are_left_alone() -> None:
     table = OffsetTable()
     table.apply([(encode_key("g", "t", 0), value[:-1] + b"\1\7\3abc")])
     assert table.get("g", "t", 0) == (5, -1, "m", 7, -1)
+
+
+def test_a_commit_becomes_one_record_for_each_partition() -> None:
+    offsets = [("t", [(0, 1, 7, "", -1), (1, 2, -1, "m", 5)]), ("u", []), ("t", [(0, 3, 8, "", -1)])]
+    records, codes = encode_commit("g", offsets, 100, -1, 10)
+    assert records == [
+        (encode_key("g", "t", 0), encode_value(3, 8, "", 100, -1)),  # the last of two
+        (encode_key("g", "t", 1), encode_value(2, -1, "m", 5, -1)),
+    ]
+    assert codes == [0, 0, 0]
+    assert encode_commit("g", offsets[:1], 100, 200, 10)[0][0][1] == encode_value(1, -1, "", 100, 200)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "limit"),
+    [("abcd", 4), ("éééé", 4), ("日本", 2), ("\U0001f41f" * 2, 4), ("x" * 32767, 40000), ("é" * 16383, 40000)],
+)
+def test_metadata_is_limited_by_utf_16_units_and_by_the_bytes_of_a_record(metadata: str, limit: int) -> None:
+    def codes(text: str) -> list[int]:
+        return encode_commit("g", [("t", [(0, 1, -1, text, -1), (1, 1, -1, "", -1)])], 0, -1, limit)[1]
+
+    assert codes(metadata) == [0, 0]
+    assert codes(metadata + metadata[0]) == [12, 0]
 
 
 def test_what_is_too_long_for_a_record_is_refused() -> None:

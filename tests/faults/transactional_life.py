@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafkapy.coordinator.internal_topic_config import GROUPS, TRANSACTIONS
-from kafkapy.coordinator.offset_records import CommittedOffset
 from kafkapy.coordinator.offsets.commits import Commit
-from kafkapy.coordinator.offsets.store import GroupOffset
 from kafkapy.coordinator.shard import Producer
 from kafkapy.errors import KafkaError
 from kafkapy.log.storage.files import Files
@@ -155,8 +153,8 @@ class TransactionalLife:
 
     def _commit_offset(self, name: str, producer: Producer, at: TopicPartition, one: Transaction) -> None:
         self._verify(name, producer, at, -1)
-        offset = GroupOffset(SOURCE, one.worker, CommittedOffset(one.number))
-        commit = Commit(GROUP, "", None, -1, [offset], producer)
+        offsets = [(SOURCE, [(one.worker, one.number, -1, "", -1)])]
+        commit = Commit(GROUP, "", None, -1, offsets, producer)
         assert answer_of(lambda done: self._services.offsets.commit(commit, done)) == [0]
 
     # --- after a kill or a power cut

@@ -16,9 +16,7 @@ from typing import Any, NamedTuple
 
 from kafkapy.coordinator.groups.coordinator import GroupCoordinator
 from kafkapy.coordinator.internal_topic_config import GROUPS, TRANSACTIONS
-from kafkapy.coordinator.offset_records import CommittedOffset
 from kafkapy.coordinator.offsets.commits import Commit
-from kafkapy.coordinator.offsets.store import GroupOffset
 from kafkapy.coordinator.shard import Producer
 from kafkapy.coordinator.shard_loader import LoadQueue
 from kafkapy.errors import Errors, KafkaError, name_of
@@ -196,8 +194,9 @@ class Member:
     def commit(self, offset: int, group: str = "readers", producer: Producer | None = None) -> list[list[int]]:
         """Commit the offset of partition 0 of topic "t". Return a list that gets the codes when they are known."""
         codes: list[list[int]] = []
-        offsets = [GroupOffset("t", 0, CommittedOffset(offset, -1, "", self.services.clock.time_ms(), -1))]
-        self.coordinators.offsets.commit(Commit(group, "", None, -1, offsets, producer), codes.append)
+        offsets = [("t", [(0, offset, -1, "", -1)])]
+        now_ms = self.services.clock.time_ms()
+        self.coordinators.offsets.commit(Commit(group, "", None, -1, offsets, producer, now_ms), codes.append)
         return codes
 
     def committed(self, group: str = "readers") -> int:

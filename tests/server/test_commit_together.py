@@ -13,7 +13,7 @@ from kafkapy.log.partition_log import PartitionLog
 from kafkapy.protocol import apis
 from kafkapy.protocol.headers import read_response_header
 from kafkapy.record.batch import records_of
-from kafkapy.server.handlers import offset_commit as handler
+from kafkapy.server import committing
 from tests.harness.batches import iter_batches
 from tests.harness.offset_records import decode_offset
 from tests.server.lab import Lab, busy, produce_of, receive, send, turns_of
@@ -177,13 +177,13 @@ def test_waiting_appends_are_answered_when_they_are_done(lab, gathers, monkeypat
 
 
 def test_a_commit_that_cannot_be_handled_closes_only_its_connection(lab, gathers, monkeypatch):
-    def begin(broker, call, reply):
+    def begin(broker, call, now_ms, reply):
         if call.request.group_id == "odd":
             raise RuntimeError("an unforeseen error")
-        return plain(broker, call, reply)
+        return plain(broker, call, now_ms, reply)
 
-    plain = handler._begin
-    monkeypatch.setattr(handler, "_begin", begin)
+    plain = committing.begin
+    monkeypatch.setattr(committing, "begin", begin)
     with lab.held():
         for wire, group in zip(lab.wires[:3], ("one", "odd", "two"), strict=True):
             send(wire, apis.OFFSET_COMMIT, 8, **commit_of(group, {("a", 0): 1}))

@@ -5,98 +5,135 @@ Source: Kafka's GroupCoordinator.handleCommitOffsets, handleTxnCommitOffsets and
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkapy._ext.offset_commit import encode_key, encode_value
+from kafkapy._ext.offset_commit import encode_commit
 from kafkapy.coordinator.coordinator_log import coordinator_error
-from kafkapy.coordinator.offsets.store import GroupOffset, PendingCommit
+from kafkapy.coordinator.offset_records import NO_TIMESTAMP
+from kafkapy.coordinator.offsets.store import NewOffsets, PendingCommit
 from kafkapy.coordinator.shard import TOO_LARGE, Effects
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.protocol.strings import fits
 
 if TYPE_CHECKING:
     from kafkapy.coordinator.group_machine import GroupMachine
-    from kafkapy.coordinator.shard import Producer, Record
+    from kafkapy.coordinator.shard import Producer
+
+log = logging.getLogger("kafkapy.coordinator.offsets")
 
 # Called with an error code for each offset of the commit, in their order.
 Codes = Callable[[list[int]], None]
 
 _MIN_RECORD_BYTES = 46  # the least size of a commit's record in bytes
-_metadata_of = attrgetter("committed.metadata")
 
 
 class Commit(NamedTuple):
     """An offset commit request. `generation` is -1 if the commit does not come from a member of the group. `producer`
-    is set for a commit in that producer's transaction."""
+    is set for a commit in that producer's transaction. `now_ms` is the time at which the request came, `expire_ms` the
+    time at which its offsets expire, NO_TIMESTAMP if the broker's retention applies."""
 
     group_id: str
     member_id: str
     instance_id: str | None
     generation: int
-    offsets: list[GroupOffset]
+    offsets: NewOffsets
     producer: Producer | None = None
+    now_ms: int = NO_TIMESTAMP
+    expire_ms: int = NO_TIMESTAMP
 
 
-class Prepared(NamedTuple):
-    """A commit request whose records have been encoded, which is done before the lock of the group's partition is
-    taken. `accepted` are the offsets to commit. `codes` has an error code for each offset of the request, NONE for
-    accepted offsets."""
+class RunningCommit(PendingCommit):
+    """A commit request with its records, until its response is sent.
 
-    request: Commit
-    accepted: list[GroupOffset]
-    records: list[Record]
-    codes: list[int]
-
-
-def prepare(request: Commit, max_metadata: int, max_bytes: int) -> Prepared:
-    """Check the offsets of a commit request and encode them as records. Return the encoded commit for `commit`.
-
-    `max_metadata` is offset.metadata.max.bytes, counted in UTF-16 units as Java does; `max_bytes` is the largest size
-    of a batch. Offsets with longer metadata get the code OFFSET_METADATA_TOO_LARGE. Raises KafkaError
-    INVALID_COMMIT_OFFSET_SIZE if the records cannot fit into one batch.
+    The response is sent once: by the step or after the append of its records, if the commit is refused, or when
+    offsets.commit.timeout.ms is over. All methods run under the lock of the group's shard (its partition of
+    `__consumer_offsets`), so they cannot race.
     """
-    accepted, codes = _accepted(request.offsets, max_metadata)
-    group_id = request.group_id
-    # If a partition occurs twice, its last offset is committed, as in Kafka.
-    by_key = {
-        encode_key(group_id, topic, partition): encode_value(*committed) for topic, partition, committed in accepted
-    }
-    records: list[Record] = list(by_key.items())
-    if len(records) * _MIN_RECORD_BYTES > max_bytes:
-        raise KafkaError(
-            Errors.INVALID_COMMIT_OFFSET_SIZE,
-            f"a commit of {len(records)} offsets is larger than message.max.bytes, {max_bytes}",
+
+    __slots__ = ("_codes", "_done", "_machine", "_records", "_request", "is_answered", "timer")
+
+    def __init__(self, request: Commit, done: Codes, max_metadata: int, max_bytes: int) -> None:
+        """Encode the offsets of a request as records, which takes no lock. `done` is called with the error codes.
+
+        `max_metadata` is offset.metadata.max.bytes; offsets with longer metadata get the code
+        OFFSET_METADATA_TOO_LARGE. `max_bytes` is the largest size of a batch. Raises KafkaError
+        INVALID_COMMIT_OFFSET_SIZE if the records cannot fit into one batch.
+        """
+        offsets, producer = request.offsets, request.producer
+        self._records, self._codes = encode_commit(
+            request.group_id, offsets, request.now_ms, request.expire_ms, max_metadata
         )
-    return Prepared(request, accepted, records, codes)
+        if len(self._records) * _MIN_RECORD_BYTES > max_bytes:
+            raise KafkaError(
+                Errors.INVALID_COMMIT_OFFSET_SIZE,
+                f"a commit of {len(self._records)} offsets is larger than message.max.bytes, {max_bytes}",
+            )
+        if any(self._codes):
+            offsets = _accepted(offsets, self._codes)
+        super().__init__(request.group_id, offsets, None if producer is None else producer.id)
+        self._request = request
+        self._done = done
+        self._machine: GroupMachine | None = None
+        self.timer: Any = None
+        self.is_answered = False
 
+    def step(self, machine: GroupMachine) -> Effects | None:
+        """Return the records to append. If no offset was accepted, send the response and return None. Raises KafkaError
+        if the group refuses the commit."""
+        _check(machine, self._request)
+        if not self._records:
+            self._answer(self._codes)
+            return None
+        self._machine = machine
+        machine.offsets.commit_begins(self)
+        return Effects(self._records, self._appended, self._request.producer)
 
-def commit(machine: GroupMachine, prepared: Prepared, done: Codes) -> Effects | None:
-    """Return the records of a commit to append. `done` is called with an error code for each offset of the request when
-    the append has finished.
-
-    If no offset was accepted, call `done` at once and return None. Raises KafkaError if the group refuses the commit.
-    """
-    request, accepted, records, codes = prepared
-    _check(machine, request)
-    if not records:
-        done(codes)
-        return None
-    store, producer = machine.offsets, request.producer
-    pending = PendingCommit(request.group_id, accepted, producer.id if producer is not None else None)
-    store.commit_begins(pending)
-
-    def then(error: KafkaError | None) -> None:
-        store.commit_ends(pending, applied=error is None)
+    def _appended(self, error: KafkaError | None) -> None:
+        assert self._machine is not None
+        self._machine.offsets.commit_ends(self, applied=error is None)
         if error is None:
-            machine.counts.commits += len(records)
-            done(codes)
+            self._machine.counts.commits += len(self._records)
+            self._answer(self._codes)
         else:
             failure = commit_error(error)
-            done([code or failure for code in codes])
+            self._answer([code or failure for code in self._codes])
 
-    return Effects(records, then, producer)
+    def refuse(self, error: KafkaError) -> None:
+        _log_refused(self.group_id, error)
+        self._answer([error.code] * len(self._codes))
+
+    def time_out(self, _: object) -> None:
+        self._answer([Errors.REQUEST_TIMED_OUT] * len(self._codes))
+
+    def _answer(self, codes: list[int]) -> None:
+        if self.is_answered:
+            return
+        self.is_answered = True
+        if self.timer is not None:
+            self.timer.cancel()
+        self._done(codes)
+
+
+def refuse(request: Commit, done: Codes, error: KafkaError) -> None:
+    """Refuse a commit request of which no records could be made."""
+    _log_refused(request.group_id, error)
+    done(same_code(request, error.code))
+
+
+def same_code(request: Commit, code: int) -> list[int]:
+    """Return a list with the same error code for each offset of the request."""
+    return [code for _, offsets in request.offsets for _ in offsets]
+
+
+def _log_refused(group_id: str, error: KafkaError) -> None:
+    log.debug("a commit of group %r is refused: %s", group_id, error)
+
+
+def _accepted(offsets: NewOffsets, codes: list[int]) -> NewOffsets:
+    """Return the offsets whose code is NONE."""
+    each = iter(codes)
+    return [(topic, [one for one in of_topic if not next(each)]) for topic, of_topic in offsets]
 
 
 def _check(machine: GroupMachine, request: Commit) -> None:
@@ -116,28 +153,6 @@ def _check(machine: GroupMachine, request: Commit) -> None:
         group = machine.group(request.group_id, create=True)
         assert group is not None
     group.check_commit(request.member_id, request.instance_id, request.generation, transactional=transactional)
-
-
-def _accepted(offsets: list[GroupOffset], max_metadata: int) -> tuple[list[GroupOffset], list[int]]:
-    """Return the offsets whose metadata is not too long, and a list with an error code for every offset (NONE, or
-    OFFSET_METADATA_TOO_LARGE)."""
-    codes = [0] * len(offsets)
-    if not any(map(_metadata_of, offsets)):  # nearly no client sets it
-        return offsets, codes
-    for at, offset in enumerate(offsets):
-        metadata = offset.committed.metadata
-        if metadata and _is_too_long(metadata, max_metadata):
-            codes[at] = Errors.OFFSET_METADATA_TOO_LARGE
-    if any(codes):
-        return [offset for offset, code in zip(offsets, codes, strict=True) if not code], codes
-    return offsets, codes
-
-
-def _is_too_long(metadata: str, limit: int) -> bool:
-    """Return True if an offset's metadata exceeds `limit` UTF-16 units, or the 32,767 UTF-8 bytes that fit into a
-    record."""
-    units = len(metadata) if metadata.isascii() else len(metadata.encode("utf-16-le")) // 2
-    return units > limit or not fits(metadata)
 
 
 def commit_error(error: KafkaError) -> int:

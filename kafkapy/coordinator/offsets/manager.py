@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkapy.coordinator.groups.group import DEAD
 from kafkapy.coordinator.offset_records import CommittedOffset
-from kafkapy.coordinator.offsets.commits import Codes, Commit, Prepared, commit, commit_error, prepare
+from kafkapy.coordinator.offsets.commits import Codes, Commit, RunningCommit, commit_error, refuse
 from kafkapy.coordinator.offsets.expiry import GroupExpiry
 from kafkapy.coordinator.offsets.removals import Done, check_deletion, remove
 from kafkapy.coordinator.offsets.store import TopicPartition
@@ -72,28 +72,22 @@ class OffsetManager:
         A transactional commit must be the only request of its call.
         """
         settings = self._settings()
-        by_shard: dict[Shard[GroupMachine], list[tuple[Prepared, _CommitResponse]]] = {}
+        max_metadata, max_bytes = settings["offset.metadata.max.bytes"], settings["message.max.bytes"]
+        by_shard: dict[Shard[GroupMachine], list[RunningCommit]] = {}
         for request, done in requests:
-            response = _CommitResponse(request, done)
             try:
                 check_group_id(request.group_id, may_be_empty=request.producer is None)
                 shard = self._shards.of(request.group_id)
-                prepared = prepare(request, settings["offset.metadata.max.bytes"], settings["message.max.bytes"])
+                commit = RunningCommit(request, done, max_metadata, max_bytes)
             except KafkaError as error:
-                response.refuse(error)
+                refuse(request, done, error)
                 continue
-            by_shard.setdefault(shard, []).append((prepared, response))
+            by_shard.setdefault(shard, []).append(commit)
         for shard, commits in by_shard.items():
-            shard.run_joined(
-                [
-                    (partial(commit, prepared=prepared, done=response.send), response.refuse)
-                    for prepared, response in commits
-                ]
-            )
-            for _, response in commits:
-                if not response.is_sent:  # the append waits
-                    timeout_s = settings["offsets.commit.timeout.ms"] / 1000
-                    response.timer = shard.after(timeout_s, response.time_out)
+            shard.run_joined([(commit.step, commit.refuse) for commit in commits])
+            for commit in commits:
+                if not commit.is_answered:  # the append waits
+                    commit.timer = shard.after(settings["offsets.commit.timeout.ms"] / 1000, commit.time_out)
 
     def partition_of(self, group_id: str) -> int:
         """Return the partition of `__consumer_offsets` that stores the offsets of a group. Raises KafkaError if the
@@ -324,36 +318,3 @@ def check_group_id(group_id: str, *, may_be_empty: bool) -> None:
 def _is_alive(machine: GroupMachine, group_id: str) -> bool:
     group = machine.groups.get(group_id)
     return group is not None and group.state != DEAD
-
-
-class _CommitResponse:
-    """The response to a commit request. It is sent once: after the append, or when offsets.commit.timeout.ms is
-    over."""
-
-    __slots__ = ("_done", "_request", "is_sent", "timer")
-
-    def __init__(self, request: Commit, done: Codes) -> None:
-        self._request = request
-        self._done = done
-        self.timer: Any = None
-        self.is_sent = False
-
-    def send(self, codes: list[int]) -> None:
-        """Send the response with these error codes, unless the response was sent before. This method and `time_out`
-        both run under the lock of the group's shard (its partition of `__consumer_offsets`), so they cannot race."""
-        if self.is_sent:
-            return
-        self.is_sent = True
-        if self.timer is not None:
-            self.timer.cancel()
-        self._done(codes)
-
-    def refuse(self, error: KafkaError) -> None:
-        log.debug("a commit of group %r is refused: %s", self._request.group_id, error)
-        self._fail(error.code)
-
-    def time_out(self, _: object) -> None:
-        self._fail(Errors.REQUEST_TIMED_OUT)
-
-    def _fail(self, code: int) -> None:
-        self.send([code] * len(self._request.offsets))

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 
 TopicPartition = tuple[str, int]
 
+# The offsets of a commit request: topic, and for each partition (partition, offset, leader epoch, metadata, commit
+# timestamp). The timestamp is in milliseconds, NO_TIMESTAMP for the time at which the request came.
+NewOffsets = list[tuple[str, list[tuple[int, int, int, str, int]]]]
+
 
 class GroupOffset(NamedTuple):
-    """An offset to commit for a group: topic, partition and the committed offset with its metadata."""
+    """A committed offset of a group: topic, partition and the offset with its metadata."""
 
     topic: str
     partition: int
@@ -37,7 +41,7 @@ class PendingCommit:
 
     __slots__ = ("deleted", "group_id", "offsets", "producer_id")
 
-    def __init__(self, group_id: str, offsets: Sequence[GroupOffset], producer_id: int | None = None) -> None:
+    def __init__(self, group_id: str, offsets: NewOffsets, producer_id: int | None = None) -> None:
         self.group_id = group_id
         self.offsets = offsets
         self.producer_id = producer_id
@@ -45,7 +49,7 @@ class PendingCommit:
         self.deleted: set[TopicPartition] = set()
 
     def partitions(self) -> Iterable[TopicPartition]:
-        return ((topic, partition) for topic, partition, _ in self.offsets)
+        return ((topic, one[0]) for topic, offsets in self.offsets for one in offsets)
 
 
 class OffsetStore:
@@ -109,7 +113,7 @@ class OffsetStore:
         transactions."""
         count = self.table.count(group_id)
         if self._commits or self._staged:
-            count += sum(len(commit.offsets) for commit in self._commits.get(group_id, ()))
+            count += sum(len(offsets) for commit in self._commits.get(group_id, ()) for _, offsets in commit.offsets)
             count += len(self._staged.get(group_id, ()))
         return count
 
@@ -132,10 +136,10 @@ class OffsetStore:
         if begin == 0:
             for group_id, commits in self._commits.items():
                 found += [
-                    (group_id, offset.partition)
+                    (group_id, partition)
                     for commit in commits
-                    for offset in commit.offsets
-                    if offset.topic == topic
+                    for name, partition in commit.partitions()
+                    if name == topic
                 ]
         return found, after
 
@@ -208,7 +212,10 @@ class OffsetStore:
         for commit in self._commits.get(group_id, ()):
             if commit.producer_id is not None:
                 commit.deleted |= doomed
-                commit.offsets = [one for one in commit.offsets if (one.topic, one.partition) not in doomed]
+                commit.offsets = [
+                    (topic, [one for one in offsets if (topic, one[0]) not in doomed])
+                    for topic, offsets in commit.offsets
+                ]
         for partition in doomed & self._staged.get(group_id, {}).keys():
             self.table.unstage(group_id, *partition)
             for producer_id in list(self._transactions):

@@ -26,19 +26,15 @@ from kafkapy.server.checks import GROUP_DENIED, TOPIC_DENIED, TRANSACTIONAL_ID_D
 if TYPE_CHECKING:
     from kafkapy.coordinator.offsets.commits import Codes
     from kafkapy.network.replies import Reply as NetworkReply
-    from kafkapy.server.committing import Answers, Commit
+    from kafkapy.server.committing import Commit, Reply
     from kafkapy.server.services import Services
 
 log = logging.getLogger("kafkapy.server.offsets")
 
-# Called with the response message.
-Reply = Callable[[Any], None]
-
 ABORTABLE_SINCE = 4  # from this version on clients know TRANSACTION_ABORTABLE
 LOADING_SINCE = 2  # transactional producers before Kafka 2.0 may fail on COORDINATOR_LOAD_IN_PROGRESS
-NOT_SAID = -1
+_ANY_EPOCH = -1
 LARGE = 2000  # a request with this many offsets takes milliseconds, too long for a network thread
-_INT64_MAX = (1 << 63) - 1
 
 
 def _is_large(call: Call) -> bool:
@@ -68,13 +64,16 @@ def commit(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[Netwo
     first = lists[0][0]
     if _is_large(first):  # a large frame is not joined with others, so this call is the only one
         return [[_reply(broker, first, answered(first, partial(_commit, broker, first), broker.disk_pool))]]
+    from kafkapy.server.committing import begin
+
     commits: list[tuple[Commit, Codes]] = []
     answers: list[tuple[Call, Soon]] = []
+    now_ms = broker.clock.time_ms()
     for (call,) in lists:
         answer = Soon(call)
         answers.append((call, answer))
         try:
-            begun = _begin(broker, call, answer.reply)
+            begun = begin(broker, call, now_ms, answer.reply)
         except Exception:  # close this connection only; the other commits are not affected
             log.exception("%s failed", call)
             answer.reply(CLOSE)
@@ -92,78 +91,11 @@ def _reply(broker: Services, call: Call, answer: Any) -> NetworkReply:
 
 
 def _commit(broker: Services, call: Call, reply: Reply) -> None:
-    begun = _begin(broker, call, reply)
+    from kafkapy.server.committing import begin
+
+    begun = begin(broker, call, broker.clock.time_ms(), reply)
     if begun is not None:
         broker.offsets.commit(*begun)
-
-
-def _begin(broker: Services, call: Call, reply: Reply) -> tuple[Commit, Codes] | None:
-    """Return the commit of an OffsetCommit request, and the callback for its error codes.
-
-    Return None if nothing has to be appended to `__consumer_offsets`. The response then goes to `reply`: now, or when
-    the metadata tree has stored the offsets.
-    """
-    from kafkapy.server.committing import Answers, Commit
-
-    request = call.request
-    now_ms = broker.clock.time_ms()
-    expire_ms = NOT_SAID
-    if request.retention_time_ms != NOT_SAID:
-        expire_ms = max(0, min(now_ms + request.retention_time_ms, _INT64_MAX))
-    answers = Answers(
-        broker.cache,
-        OFFSET_COMMIT.Response,
-        request.topics,
-        now_ms,
-        expire_ms,
-        own_times=call.version == 1,
-        refused=_refused(call) if call.denied else None,
-    )
-    if not answers.offsets:
-        reply(answers.message([]))
-        return None
-    if call.version == 0:
-        _keep_in_metadata(broker, request.group_id, answers, reply)
-        return None
-    what = Commit(
-        request.group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id_or_member_epoch,
-        answers.offsets,
-    )
-    return what, lambda codes: reply(answers.message(codes))
-
-
-def _refused(call: Call) -> dict[str, int]:
-    """Return an error code for each topic whose offsets the principal may not commit."""
-    if call.is_denied("TRANSACTIONAL_ID"):
-        return {topic.name: Errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED for topic in call.request.topics}
-    if call.is_denied("GROUP"):
-        return {topic.name: Errors.GROUP_AUTHORIZATION_FAILED for topic in call.request.topics}
-    return {action.name: Errors.TOPIC_AUTHORIZATION_FAILED for action in call.denied}
-
-
-def _keep_in_metadata(broker: Services, group_id: str, answers: Answers, reply: Reply) -> None:
-    limit = broker.config["offset.metadata.max.bytes"]
-    codes = [
-        Errors.OFFSET_METADATA_TOO_LARGE if len(one.committed.metadata) > limit else Errors.NONE
-        for one in answers.offsets
-    ]
-    kept = [
-        (one.topic, one.partition, one.committed.offset)
-        for one, code in zip(answers.offsets, codes, strict=True)
-        if code == Errors.NONE
-    ]
-
-    def done(error: Exception | None) -> None:
-        failure = Errors.NONE if error is None else Errors.UNKNOWN_SERVER_ERROR
-        reply(answers.message([code or failure for code in codes]))
-
-    try:
-        broker.consumer_offsets.set(group_id, kept, done)
-    except ValueError as error:
-        done(error)
 
 
 @serves(TXN_OFFSET_COMMIT, checks=[_WRITES_TRANSACTIONAL_ID, _READS_GROUP, _READS_TOPICS])
@@ -175,17 +107,19 @@ def commit_in_transaction(broker: Services, call: Call, request: Any) -> Any:
 
 
 def _commit_in_transaction(broker: Services, call: Call, request: Any, reply: Reply) -> None:
-    from kafkapy.server.committing import Answers, Commit, Producer
+    from kafkapy.server.committing import Answers, Commit, Producer, offsets_of, refused, same_code
 
-    answers = Answers(
-        broker.cache,
-        TXN_OFFSET_COMMIT.Response,
-        request.topics,
-        broker.clock.time_ms(),
-        refused=_refused(call) if call.denied else None,
-    )
+    offsets = offsets_of(request.topics, timed=False)
+    answers = Answers(broker.cache, offsets, refused(call) if call.denied else None)
+
+    def done(codes: list[int]) -> None:
+        if call.version < LOADING_SINCE:
+            loading, instead = Errors.COORDINATOR_LOAD_IN_PROGRESS, Errors.COORDINATOR_NOT_AVAILABLE
+            codes = [instead if code == loading else code for code in codes]
+        reply(TXN_OFFSET_COMMIT.Response(topics=answers.topics(codes)))
+
     if not answers.offsets:
-        reply(answers.message([]))
+        done([])
         return
     what = Commit(
         request.group_id,
@@ -194,19 +128,14 @@ def _commit_in_transaction(broker: Services, call: Call, request: Any, reply: Re
         request.generation_id,
         answers.offsets,
         Producer(request.producer_id, request.producer_epoch),
+        broker.clock.time_ms(),
     )
-
-    def done(codes: list[int]) -> None:
-        if call.version < LOADING_SINCE:
-            loading, instead = Errors.COORDINATOR_LOAD_IN_PROGRESS, Errors.COORDINATOR_NOT_AVAILABLE
-            codes = [instead if code == loading else code for code in codes]
-        reply(answers.message(codes))
 
     def verified(refusal: KafkaError | None) -> None:
         if refusal is None:
             broker.offsets.commit(what, done)
         else:
-            done([broker.offsets.refused(what, refusal)] * len(what.offsets))
+            done(same_code(what, broker.offsets.refused(what, refusal)))
 
     _verify(broker, call, request, verified)
 
@@ -225,7 +154,7 @@ def _verify(broker: Services, call: Call, request: Any, then: Callable[[KafkaErr
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
-        [(GROUPS, index, NOT_SAID)],
+        [(GROUPS, index, _ANY_EPOCH)],
         lambda refused: then(refused.get((GROUPS, index))),
         abortable=call.version >= ABORTABLE_SINCE,
     )

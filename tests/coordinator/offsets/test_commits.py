@@ -17,14 +17,18 @@ NONE = Errors.NONE
 
 
 def test_the_records_equal_kafkas(world: World) -> None:
-    one = world.offset("t", 3, 7, "why")
-    assert world.commit(one, world.offset("t", 4, 8, expires=world.clock.time_ms() + 5)) == [NONE, NONE]
-    ((records, producer),) = world.log.batches
     now = world.clock.time_ms()
-    assert producer is None
-    assert records == [
-        (encode_offset_key(OffsetKey("g", "t", 3)), encode_offset(CommittedOffset(7, -1, "why", now))),
-        (encode_offset_key(OffsetKey("g", "t", 4)), encode_offset(CommittedOffset(8, -1, "", now, now + 5))),
+    assert world.commit(world.offset("t", 3, 7, "why"), ("u", [(5, 9, 2, "", 1234)])) == [NONE, NONE]
+    assert world.commit(world.offset("t", 4, 8), expires=now + 5) == [NONE]
+    assert world.log.batches == [
+        (
+            [
+                (encode_offset_key(OffsetKey("g", "t", 3)), encode_offset(CommittedOffset(7, -1, "why", now))),
+                (encode_offset_key(OffsetKey("g", "u", 5)), encode_offset(CommittedOffset(9, 2, "", 1234))),
+            ],
+            None,
+        ),
+        ([(encode_offset_key(OffsetKey("g", "t", 4)), encode_offset(CommittedOffset(8, -1, "", now, now + 5)))], None),
     ]
 
 

@@ -81,7 +81,9 @@ def test_the_offsets_of_other_groups_with_members_stay(world: World, kind: str) 
 
 def test_a_commit_with_an_expire_timestamp_expires_then(world: World) -> None:
     soon, late = world.clock.time_ms() + 1000, world.clock.time_ms() + 1000 * 1000
-    world.commit(world.offset("t", 0, 1, expires=soon), world.offset("t", 1, 1, expires=late), world.offset("t", 2, 1))
+    world.commit(world.offset("t", 0, 1), expires=soon)
+    world.commit(world.offset("t", 1, 1), expires=late)
+    world.commit(world.offset("t", 2, 1))
     world.clock.advance(1)
     world.offsets.expire()
     assert world.committed() == {("t", 1): 1, ("t", 2): 1}
@@ -91,7 +93,8 @@ def test_a_commit_with_an_expire_timestamp_expires_then(world: World) -> None:
 
 
 def test_a_commit_with_an_expire_timestamp_expires_in_an_empty_group_too(world: World) -> None:
-    world.commit(world.offset("t", 0, 1, expires=world.clock.time_ms() + 1), world.offset("t", 1, 1))
+    world.commit(world.offset("t", 0, 1), expires=world.clock.time_ms() + 1)
+    world.commit(world.offset("t", 1, 1))
     consumers(world, EMPTY)
     world.clock.advance(1)
     world.offsets.expire()

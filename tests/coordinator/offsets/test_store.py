@@ -12,7 +12,7 @@ from kafkapy.coordinator.offset_records import (
     OffsetKey,
     encode_group_key,
 )
-from kafkapy.coordinator.offsets.store import GroupOffset, OffsetStore, PendingCommit
+from kafkapy.coordinator.offsets.store import OffsetStore, PendingCommit
 from kafkapy.coordinator.shard import Producer, Record
 from kafkapy.record.batch import BatchBuilder
 from kafkapy.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
@@ -68,8 +68,7 @@ def loaded(log: Log) -> OffsetStore:
 
 def pending(*partitions: int, producer: int | None = None) -> PendingCommit:
     """Return a pending commit of group g for these partitions of t."""
-    offsets = [GroupOffset("t", partition, CommittedOffset(1)) for partition in partitions]
-    return PendingCommit("g", offsets, producer)
+    return PendingCommit("g", [("t", [(partition, 1, -1, "", -1) for partition in partitions])], producer)
 
 
 def staged(store: OffsetStore, *offsets: tuple[int, int]) -> None:

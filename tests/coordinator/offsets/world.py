@@ -7,10 +7,8 @@ from typing import Any
 
 from kafkapy.coordinator.group_machine import GroupMachine
 from kafkapy.coordinator.groups.group import Group
-from kafkapy.coordinator.offset_records import CommittedOffset
 from kafkapy.coordinator.offsets.commits import Commit
 from kafkapy.coordinator.offsets.manager import OffsetManager
-from kafkapy.coordinator.offsets.store import GroupOffset
 from kafkapy.coordinator.shard import Producer, Shard
 from kafkapy.errors import KafkaError
 from kafkapy.runtime.clock import ManualClock
@@ -18,6 +16,7 @@ from tests.coordinator.groups.world import HandTimer
 from tests.coordinator.memory_shard import MemoryLog, memory_shard
 
 MINUTE = 60
+NewOffset = tuple[str, list[tuple[int, int, int, str, int]]]  # an element of NewOffsets
 
 
 class OneShard:
@@ -64,23 +63,26 @@ class World:
         self.shards = OneShard(self.shard)
         self.offsets = OffsetManager(self.shards, lambda: self.settings, self.clock)  # type: ignore[arg-type]
 
-    def offset(self, topic: str, partition: int, offset: int, metadata: str = "", expires: int = -1) -> GroupOffset:
-        return GroupOffset(topic, partition, CommittedOffset(offset, -1, metadata, self.clock.time_ms(), expires))
+    def offset(self, topic: str, partition: int, offset: int, metadata: str = "") -> NewOffset:
+        return topic, [(partition, offset, -1, metadata, -1)]
 
     def begin_commit(
         self,
-        *offsets: GroupOffset,
+        *offsets: NewOffset,
         group: str = "g",
         producer: Producer | None = None,
         member: str = "",
         generation: int = -1,
+        expires: int = -1,
     ) -> list[list[int]]:
         """Start a commit and return a list that gets the codes when they are known."""
         codes: list[list[int]] = []
-        self.offsets.commit(Commit(group, member, None, generation, list(offsets), producer), codes.append)
+        now_ms = self.clock.time_ms()
+        commit = Commit(group, member, None, generation, list(offsets), producer, now_ms, expires)
+        self.offsets.commit(commit, codes.append)
         return codes
 
-    def commit(self, *offsets: GroupOffset, **who: Any) -> list[int]:
+    def commit(self, *offsets: NewOffset, **who: Any) -> list[int]:
         (codes,) = self.begin_commit(*offsets, **who)
         return codes
 
