@@ -1,4 +1,4 @@
-"""`python -m perf`: compares kafkapy with Apache Kafka 3.9.1 and bare loops; writes a table and a JSON file."""
+"""`python -m perf`: compares kafkapy with Apache Kafka and with bare loops; writes a table and a JSON file."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from perf import jars, network
+from perf import jars, network, tables
 from perf.brokers import Fleet
 from perf.machine import ROOT, describe
-from perf.measurement import FULL, KAFKA, KAFKAPY, OTHER, QUICK, Bench
+from perf.measurement import FULL, KAFKA, KAFKA_4, KAFKAPY, OTHER, QUICK, Bench, Measurement
 from perf.measurements import ALL
 from perf.report import head, show, write_json
 from perf.runner import Collected, run
 from perf.stats import compare
 from perf.warm import Warmth
 
-SECONDS = {FULL.name: 38 * 60.0, QUICK.name: 160.0}
+MINUTES = {FULL.name: 180.0, QUICK.name: 160 / 60}
+HEADLINE_RUNS = 5
 CONGESTION = (
     "run in a separate network namespace, loopback only, with this TCP congestion control, such as reno (needs root): "
     "bbr, the default of some hosts, also paces large responses on loopback"
@@ -29,33 +30,34 @@ CONGESTION = (
 
 def main(arguments: list[str] | None = None, show: Callable[..., None] = show) -> int:
     options = _options(arguments)
-    names = options.names or [each.name for each in ALL if each.quick or not options.quick]
-    chosen = [each for each in ALL if each.name in names]
+    chosen, wanted = _chosen(options)
     scale = QUICK if options.quick else FULL
-    runs = options.runs or (1 if options.quick else 2)
+    runs = options.runs or (1 if options.quick else HEADLINE_RUNS if options.headline else 2)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: stop the brokers
     options.data.mkdir(parents=True, exist_ok=True)
     if KAFKA in options.brokers:
         jars.fetch()
+    if KAFKA_4 in options.brokers:
+        jars.fetch(jars.KAFKA_4_VERSION)
     for each in chosen:
         each.fetch()
     if options.congestion:
         network.enter_own(options.congestion)
-    machine = describe(options.data, options.other)
+    machine = describe(options.data, options.other, kafka_4=KAFKA_4 in options.brokers)
     print(head(machine))
     collected = Collected()
     began = time.monotonic()
     interrupted = False
     with tempfile.TemporaryDirectory(prefix="kafkapy-perf-", dir=options.data) as directory:
         fleet, warmth = Fleet(Path(directory), options.other), Warmth(Path(directory), limit=scale.memory_limit)
-        bench = Bench(scale, Path(directory), fleet, warmth)
+        bench = Bench(scale, Path(directory), fleet, warmth, wanted)
         try:
             took = -time.monotonic()
             read = warmth.top_up()
             took += time.monotonic()
             print(f"memory           warmed by {read / 2**30:.1f} GiB of page cache in {took:.1f} s\n")
-            seconds = SECONDS[scale.name] - took
-            run(bench, chosen, options.brokers, runs, seconds, collected, whole=not options.names)
+            seconds = 60 * (options.minutes or MINUTES[scale.name]) - took
+            run(bench, chosen, options.brokers, runs, seconds, collected, whole=options.headline or not options.names)
         except KeyboardInterrupt:
             interrupted = True
         finally:
@@ -72,6 +74,7 @@ def main(arguments: list[str] | None = None, show: Callable[..., None] = show) -
     show(machine, comparisons, notes, bench.curves)
     how = {
         "command": _command(options),
+        "date": time.strftime("%Y-%m-%d"),
         "scale": scale.name,
         "runs": runs,
         "seconds": round(time.monotonic() - began, 1),
@@ -82,14 +85,23 @@ def main(arguments: list[str] | None = None, show: Callable[..., None] = show) -
     return 130 if interrupted else 1 if collected.failures else 0
 
 
+def _chosen(options: argparse.Namespace) -> tuple[list[Measurement], set[str] | None]:
+    """Return the measurements, and the keys of the rows that are wanted; None if all are."""
+    if not options.headline:
+        names = options.names or [each.name for each in ALL if each.quick or not options.quick]
+        return [each for each in ALL if each.name in names], None
+    wanted = {key for _, keys in tables.HEADLINE for key in keys}
+    wanted |= {row.key for each in ALL if each.name in options.names for row in each.rows}
+    return [each for each in ALL if any(row.key in wanted for row in each.rows)], wanted
+
+
 def _command(options: argparse.Namespace) -> str:
     """Return the command line with the options that affect figures, without those that name files."""
     words = ["python -m perf", *options.names]
-    if options.quick:
-        words.append("--quick")
-    for name in ("runs", "congestion"):
+    words += [f"--{name}" for name in ("headline", "quick") if getattr(options, name)]
+    for name in ("runs", "minutes", "congestion"):
         if (value := getattr(options, name)) is not None:
-            words.append(f"--{name} {value}")
+            words.append(f"--{name} {value:g}" if isinstance(value, float) else f"--{name} {value}")
     return " ".join(words)
 
 
@@ -97,14 +109,24 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     listed = "\n".join(f"  {each.name:<20} {each.about}" for each in ALL)
     parser = argparse.ArgumentParser(
         "python -m perf",
-        description="Measures kafkapy and Apache Kafka 3.9.1 in one run and prints medians, ratios and goals.",
+        description="Measures kafkapy and Apache Kafka in one run and prints medians, ratios and goals.",
         epilog=f"measurements (default: all; with --quick without the long ones):\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     default = ROOT / "perf" / "results" / time.strftime("%Y-%m-%d-%H%M%S.json")
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--quick", action="store_true", help="small sizes, one run: under 3 minutes, for a first look")
-    parser.add_argument("--runs", type=int, help="runs of each measurement, if time permits (2, with --quick 1)")
+    parser.add_argument(
+        "--headline",
+        action="store_true",
+        help="the rows of the README's table, and all of the measurements NAME; nothing else that takes long",
+    )
+    parser.add_argument(
+        "--runs", type=int, help="runs of each measurement, if time permits (2, with --quick 1, with --headline 5)"
+    )
+    parser.add_argument(
+        "--minutes", type=float, help=f"the time after which no further run is begun ({MINUTES[FULL.name]:.0f})"
+    )
     parser.add_argument("--json", type=Path, default=default, metavar="FILE", help="the JSON file (%(default)s)")
     parser.add_argument("--congestion", metavar="NAME", help=CONGESTION)
     parser.add_argument(
@@ -117,12 +139,13 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--brokers",
         type=lambda text: text.split(","),
-        default=[KAFKA, KAFKAPY],
         metavar="LIST",
-        help=f"the brokers to measure (default: {KAFKA},{KAFKAPY}); {KAFKAPY},/path/to/checkout compares with the "
-        "broker of another checkout, in which kafkapy is built",
+        help=f"the brokers to measure, {KAFKA} (3.9.1), {KAFKA_4} (4.4.0, where it can be measured) and {KAFKAPY} "
+        f"(default: all three, with --quick {KAFKA},{KAFKAPY}); {KAFKAPY},/path/to/checkout compares with the broker "
+        "of another checkout, in which kafkapy is built",
     )
     options = parser.parse_args(arguments)
+    options.brokers = options.brokers or ([KAFKA, KAFKAPY] if options.quick else [KAFKA, KAFKA_4, KAFKAPY])
     if unknown := set(options.names) - {each.name for each in ALL}:
         parser.error(f"no measurement is called {', '.join(sorted(unknown))}: see --help")
     options.other = _other_checkout(parser, options)
@@ -131,7 +154,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 def _other_checkout(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Path | None:
     """Return the checkout that --brokers names, if any, and replace it by OTHER in `options.brokers`."""
-    named = [name for name in options.brokers if name not in (KAFKA, KAFKAPY)]
+    named = [name for name in options.brokers if name not in (KAFKA, KAFKA_4, KAFKAPY)]
     if not named:
         return None
     if len(named) > 1:
@@ -139,8 +162,8 @@ def _other_checkout(parser: argparse.ArgumentParser, options: argparse.Namespace
     checkout = Path(named[0]).resolve()
     if not list(checkout.glob("kafkapy/_ext/*.so")):
         parser.error(
-            f"--brokers: {named[0]} is neither {KAFKA} nor {KAFKAPY} and no checkout in which kafkapy is built "
-            "(python setup.py build_ext --inplace)"
+            f"--brokers: {named[0]} is none of {KAFKA}, {KAFKA_4} and {KAFKAPY}, and no checkout in which kafkapy is "
+            "built (python setup.py build_ext --inplace)"
         )
     options.brokers = [OTHER if name == named[0] else name for name in options.brokers]
     return checkout

@@ -1,9 +1,11 @@
-"""Starts kafkapy and Apache Kafka as a user does, each on its own data directory."""
+"""Starts kafkapy and Apache Kafka (3.9.1 with ZooKeeper, 4.4.0 without) as a user does, each on its own data
+directory."""
 
 from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 import threading
 from abc import ABC, abstractmethod
@@ -24,6 +26,14 @@ log4j.appender.out=org.apache.log4j.ConsoleAppender
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
 log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
+LOG4J2 = """rootLogger.level=INFO
+rootLogger.appenderRef.out.ref=out
+appender.out.type=Console
+appender.out.name=out
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=[%d] %p %m (%c)%n
+"""
+CLUSTER_ID = "kafkapy-perf-cluster-A"  # 22 characters of Base64, as Kafka's own ids have
 
 
 class Broker(ABC):
@@ -113,7 +123,10 @@ class Kafkapy(Broker):
 
 
 class Kafka(Broker):
+    """Apache Kafka 3.9.1, whose metadata are in ZooKeeper."""
+
     kind = "kafka"
+    version = jars.KAFKA_VERSION
 
     def __init__(self, data: Path, settings: Mapping[str, str], zookeeper: str, heap: str = HEAP) -> None:
         super().__init__(data)
@@ -121,16 +134,24 @@ class Kafka(Broker):
         options = {
             "broker.id": "0",
             "listeners": f"PLAINTEXT://{self.bootstrap}",
-            "log.dirs": str(self.log_directory),
             "zookeeper.connect": zookeeper,
             "offsets.topic.replication.factor": "1",
             **settings,
         }
         options["listeners"] = re.sub(r":0$", f":{self.port}", options["listeners"])
-        properties = data / "server.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
-        options_of_java = [f"-Xmx{heap}", f"-Xms{heap}", *KAFKA_JVM]
-        self.child = Child(java(data, "kafka.Kafka", str(properties), options=options_of_java), data / "kafka.out")
+        self._start(self._write(options), heap)
+
+    def _write(self, options: Mapping[str, str]) -> str:
+        """Write the properties file, with `log.dirs` added, and return its path."""
+        properties = self.data / "server.properties"
+        lines = {"log.dirs": str(self.log_directory), **options}
+        properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        return str(properties)
+
+    def _start(self, properties: str, heap: str) -> None:
+        jvm = [f"-Xmx{heap}", f"-Xms{heap}", *KAFKA_JVM]
+        command = java(self.data, "kafka.Kafka", properties, options=jvm, version=self.version)
+        self.child = Child(command, self.data / "kafka.out")
         try:
             wait_until(lambda: accepts(self.port), self.child, "Apache Kafka")
         except BaseException:
@@ -141,6 +162,38 @@ class Kafka(Broker):
         """Return the sum of the times in 'Completed load of log with 1 segments ... in 190ms', one for each log."""
         times = re.findall(r"Completed load of .* in (\d+)ms", self.child.output())
         return sum(map(float, times)) / 1000 if times else None
+
+
+class Kafka4(Kafka):
+    """Apache Kafka 4.4.0: one node that is broker and controller (KRaft).
+
+    Its log directory is formatted before the first start. That is not part of the time of the start.
+    """
+
+    kind = "kafka-4"
+    version = jars.KAFKA_4_VERSION
+
+    def __init__(self, data: Path, settings: Mapping[str, str], heap: str = HEAP) -> None:
+        Broker.__init__(self, data)
+        self.port = free_port()
+        controller = f"127.0.0.1:{free_port()}"
+        options = {
+            "process.roles": "broker,controller",
+            "node.id": "0",
+            "controller.quorum.voters": f"0@{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+        }
+        for internal in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
+            options[f"{internal}.replication.factor"] = "1"
+        for internal in ("transaction.state.log", "share.coordinator.state.topic"):
+            options[f"{internal}.min.isr"] = "1"
+        properties = self._write(options | settings)
+        if not (self.log_directory / "meta.properties").exists():
+            words = ("format", "--cluster-id", CLUSTER_ID, "--config", properties)
+            command = java(data, "kafka.tools.StorageTool", *words, version=self.version)
+            subprocess.run(command, check=True, capture_output=True, text=True)
+        self._start(properties, heap)
 
 
 class Fleet:
@@ -166,6 +219,8 @@ class Fleet:
         broker: Broker
         if kind == Kafkapy.kind:
             broker = Kafkapy(data, settings or {}, checkout=self._other if self.start_other else None)
+        elif kind == Kafka4.kind:
+            broker = Kafka4(data, settings or {}, heap)
         else:
             broker = Kafka(data, settings or {}, self.zookeeper(data.name), heap)
         try:
@@ -198,9 +253,10 @@ class Fleet:
 def java(
     directory: Path, main: str, *arguments: str, options: list[str] | None = None, version: str = jars.KAFKA_VERSION
 ) -> list[str]:
-    """Return the command line of a Java program in the jars of a Kafka version. Write its log4j.properties into
+    """Return the command line of a Java program in the jars of a Kafka version. Write the settings of its log into
     `directory`."""
-    log4j = directory / "log4j.properties"
-    log4j.write_text(LOG4J)
-    class_path = jars.class_path(version)
-    return ["java", *(options or []), f"-Dlog4j.configuration=file:{log4j}", "-cp", class_path, main, *arguments]
+    is_4 = version == jars.KAFKA_4_VERSION
+    log4j = directory / ("log4j2.properties" if is_4 else "log4j.properties")
+    log4j.write_text(LOG4J2 if is_4 else LOG4J)
+    named = f"-Dlog4j{'2.configurationFile' if is_4 else '.configuration'}=file:{log4j}"
+    return ["java", *(options or []), named, "-cp", jars.class_path(version), main, *arguments]

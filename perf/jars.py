@@ -1,5 +1,5 @@
-"""Fetches jars from Maven Central once into the user's cache: Kafka 3.9.1, versions with old clients, and Spark's own
-Kafka source."""
+"""Fetches jars from Maven Central once into the user's cache: Kafka 3.9.1 and 4.4.0, versions with old clients, and
+Spark's own Kafka source."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 KAFKA_VERSION = "3.9.1"
+KAFKA_4_VERSION = "4.4.0"
 ORIGINAL, LAST_ORIGINAL = "0.8.2.2", "0.10.2.2"  # consumers that rebalance through ZooKeeper; MirrorMaker
 SPARK_SOURCE = "spark-source-4.0.0"  # the Kafka source of Spark 4.0.0, without what every pyspark has
 
@@ -17,6 +18,10 @@ SPARK_SOURCE = "spark-source-4.0.0"  # the Kafka source of Spark 4.0.0, without 
 # fetched, too, except for SPARK_SOURCE.
 NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
     KAFKA_VERSION: (("org.apache.kafka", "kafka_2.13"), ("org.apache.kafka", "kafka-tools")),
+    KAFKA_4_VERSION: (
+        ("org.apache.kafka", "kafka_2.13"),
+        ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.5"),  # writes the log; Kafka's distribution has it, too
+    ),
     ORIGINAL: (("org.apache.kafka", "kafka_2.11"),),
     LAST_ORIGINAL: (("org.apache.kafka", "kafka_2.12"), ("javax.xml.bind", "jaxb-api", "2.3.1")),
     SPARK_SOURCE: (

@@ -10,16 +10,17 @@ from importlib import metadata
 from pathlib import Path
 
 from kafkapy.version import VERSION
-from perf.jars import KAFKA_VERSION
+from perf.jars import KAFKA_4_VERSION, KAFKA_VERSION
 from perf.network import congestion_control
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def describe(directory: Path, other: Path | None = None) -> dict[str, str]:
+def describe(directory: Path, other: Path | None = None, *, kafka_4: bool = False) -> dict[str, str]:
     """Return a description, name -> text, in the order in which it is printed.
 
     `directory` is the brokers' data directory, `other` the checkout whose broker is also measured.
+    `kafka_4`: whether Apache Kafka 4 is measured, too.
     """
     described = {
         "machine": f"{_processor()}, {os.cpu_count()} CPUs, {memory_info()['MemTotal'] / 2**30:.1f} GiB of memory",
@@ -32,6 +33,8 @@ def describe(directory: Path, other: Path | None = None) -> dict[str, str]:
         "confluent-kafka": _version("confluent-kafka"),
         "load average": " ".join(f"{figure:.2f}" for figure in os.getloadavg()) + " when the run began",
     }
+    if kafka_4:
+        described["Apache Kafka 4"] = f"{KAFKA_4_VERSION}, its own defaults, 1 GiB heap, KRaft with one node"
     if other is not None:
         described["other checkout"] = _revision(other)
     return described

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +16,13 @@ from perf.warm import Warmth
 
 Figures = dict[str, float]  # row key -> measured figure, in the row's unit
 
-KAFKA, KAFKAPY, BARE = "kafka", "kafkapy", "bare"
+KAFKA, KAFKA_4, KAFKAPY, BARE = "kafka", "kafka-4", "kafkapy", "bare"  # KAFKA is 3.9.1, KAFKA_4 is 4.4.0 with KRaft
+PEERS = (KAFKA, KAFKA_4)
 OTHER = "other"  # the broker of another checkout of kafkapy, measured exactly as KAFKAPY is
 MIB, GIB = 1 << 20, 1 << 30
+
+
+CLIENT_LIMIT = 90.0  # % of a core
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,16 @@ class Goal:
         sign = "≥" if row.better == "higher" else "≤"
         if self.side is None:
             return f"{sign} {row.show(self.bound)} {row.unit}"
-        return f"{sign} {self.bound:.3g} ×" + (" bare" if self.side == BARE else "")
+        return f"{sign} {self.bound:.3g} ×" + {BARE: " bare", KAFKA_4: " 4.4.0"}.get(self.side, "")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table; `digits` is the number of decimal places."""
+    """One line of the table; `digits` is the number of decimal places.
+
+    `client`: the key of the row that has the share of a core that the client's busiest thread used meanwhile, in
+    percent. From CLIENT_LIMIT on, the client and not the broker limits this figure.
+    """
 
     key: str
     label: str
@@ -45,6 +53,7 @@ class Row:
     better: Literal["higher", "lower"]
     goal: Goal | None = None
     digits: int = 0
+    client: str = ""
 
     def show(self, figure: float) -> str:
         return f"{figure:,.{self.digits}f}"
@@ -60,6 +69,7 @@ class Scale:
     warm: int  # bytes before each stream, so that a JVM has compiled its hot code
     requests: int  # with one record each
     paced_seconds: float
+    acks: int  # whose latencies have a p99.9: one of 30,000 is the 30th longest, of 4,000 a single stall
     segment: int  # bytes of the segment to recover
     memory_limit: int | None  # most bytes read to warm the memory
     disk: int  # free bytes that a measurement may need
@@ -71,24 +81,32 @@ class Scale:
         return [10**power for power in range(len(str(most))) if 10**power < most] + [most]
 
 
-FULL = Scale("full", 1 * GIB, 1 * GIB, 512 * MIB, 100_000, 8.0, 1 * GIB, None, 14 * GIB, 10_000)
-QUICK = Scale("quick", 256 * MIB, 96 * MIB, 64 * MIB, 10_000, 2.0, 256 * MIB, 4 * GIB, 3 * GIB, 300)
-TINY = Scale("tiny", 4 * MIB, 1 * MIB, 1 * MIB, 200, 0.2, 4 * MIB, 0, GIB // 4, 12)
+FULL = Scale("full", 1 * GIB, 1 * GIB, 512 * MIB, 100_000, 8.0, 30_000, 1 * GIB, None, 14 * GIB, 10_000)
+QUICK = Scale("quick", 256 * MIB, 96 * MIB, 64 * MIB, 10_000, 2.0, 2_000, 256 * MIB, 4 * GIB, 3 * GIB, 300)
+TINY = Scale("tiny", 4 * MIB, 1 * MIB, 1 * MIB, 200, 0.2, 30, 4 * MIB, 0, GIB // 4, 12)
 
 
 class Bench:
     """The tools of a measurement: sizes, a fleet of brokers, a data directory that is deleted after each use."""
 
-    def __init__(self, scale: Scale, directory: Path, fleet: Fleet, warmth: Warmth) -> None:
+    def __init__(
+        self, scale: Scale, directory: Path, fleet: Fleet, warmth: Warmth, wanted: Collection[str] | None = None
+    ) -> None:
+        """`wanted`: the keys of the rows to measure; None for all."""
         self.scale = scale
         self.directory = directory
         self.fleet = fleet
-        self._warmth = warmth
+        self.warmth = warmth
+        self._wanted = wanted
         self.other_checkout = False  # True while a step measures the broker of the other checkout
         self._made = 0
         self._kept: dict[str, tuple[Any, ExitStack]] = {}
         self.notes: dict[str, str] = {}
         self.curves: dict[str, Curve] = {}
+
+    def wants(self, prefix: str) -> bool:
+        """Return False if no row whose key begins with `prefix` is to be measured, so that this work can be saved."""
+        return self._wanted is None or any(key.startswith(prefix) for key in self._wanted)
 
     def note(self, key: str, text: str) -> None:
         """Print this text under the table, once for each key."""
@@ -136,10 +154,10 @@ class Bench:
                     f"perf: {self.directory} has {free / GIB:.1f} GiB free, but a measurement may need "
                     f"{self.scale.disk / GIB:.1f} GiB: choose another directory with --data DIR"
                 )
-            self._warmth.top_up()
+            self.warmth.top_up()
             yield path
         finally:
-            self._warmth.delete(path)
+            self.warmth.delete(path)
 
     @contextmanager
     def with_other_checkout(self) -> Iterator[None]:
@@ -163,6 +181,7 @@ class Measurement(ABC):
     name: str
     about: str
     quick = True  # whether --quick includes it
+    kafka_4 = False  # whether Apache Kafka 4 can be measured: not where ZooKeeper or a client of Kafka's is needed
     rows: tuple[Row, ...]
 
     def fetch(self) -> None:  # noqa: B027 (most need nothing)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perf.measurement import BARE, KAFKA, KAFKAPY, OTHER
+from perf.measurement import BARE, KAFKA, KAFKA_4, KAFKAPY, OTHER, PEERS
 from perf.measurements import zero_copy
 from perf.newest import Newest, made_by
 from perf.report import TITLES
 
-COLOURS = {KAFKA: "#b0533a", OTHER: "#7a6a9a", KAFKAPY: "#2f6f8f", BARE: "#8a8a8a"}
+COLOURS = {KAFKA: "#b0533a", KAFKA_4: "#d39a4a", OTHER: "#7a6a9a", KAFKAPY: "#2f6f8f", BARE: "#8a8a8a"}
 DASHES = {"sendfile": "-", "copy": "--"}
 COPIES = {
     "zero_copy.rate": ("one consumer, hot: throughput", "MB/s"),
@@ -109,7 +109,7 @@ def _all(found: Newest) -> dict[str, Plot]:
 
 def _copies(found: Newest, what: str) -> list[Line]:
     lines: list[Line] = []
-    for side in (BARE, KAFKA, KAFKAPY):
+    for side in (BARE, *PEERS, KAFKAPY):
         for mode in zero_copy.MODES:
             keys = [(size, f"zero-copy.{mode}.{zero_copy.ONE}.{size}.{what}") for size in zero_copy.SIZES]
             medians = [(size, found.median(key, side)) for size, key in keys]

@@ -39,13 +39,18 @@ class RawClient(RawConnection):
     # Requests that prepare a measurement; they are not measured.
 
     def create_topic(self, topic: str, partitions: int = 1, **settings: str) -> None:
-        """Create a topic and wait until its partitions have leaders; `settings` have _ instead of . in their names."""
+        """Create a topic and wait until its partitions have leaders; `settings` have _ instead of . in their names.
+
+        Apache Kafka 4 names leaders a moment before they lead, so the first and the last partition are asked, too.
+        """
         self._poll(f"topic {topic}: the broker knows of no brokers", lambda: bool(self._metadata(None).brokers))
         request = CREATE_TOPICS.Request
         configs = [request.Topics.Configs(name=name.replace("_", "."), value=value) for name, value in settings.items()]
         wanted = request.Topics(name=topic, num_partitions=partitions, replication_factor=1, configs=configs)
         self._create(request(topics=[wanted], timeout_ms=30_000))
         self.wait_for_topic(topic, create=False)
+        for index in {0, partitions - 1}:
+            self._poll(f"{topic}-{index} has no leader", lambda at=index: not self._latest(topic, at).error_code)
 
     def create_assigned(self, topic: str, replicas: Sequence[Sequence[int]], **settings: str) -> None:
         """Create a topic with these replicas of each partition. This connection must lead to the controller."""
@@ -111,13 +116,16 @@ class RawClient(RawConnection):
 
     def end_offset(self, topic: str) -> int:
         """Return the high watermark of partition 0."""
-        request = LIST_OFFSETS.Request
-        partition = request.Topics.Partitions(partition_index=0, timestamp=LATEST)
-        wanted = request.Topics(name=topic, partitions=[partition])
-        message = request(replica_id=-1, isolation_level=0, topics=[wanted])
-        found = self.ask(LIST_OFFSETS, LIST_OFFSETS_VERSION, message).topics[0].partitions[0]
+        found = self._latest(topic, 0)
         check(found.error_code, f"asking for the end of {topic}")
         return int(found.offset)
+
+    def _latest(self, topic: str, index: int) -> Any:
+        request = LIST_OFFSETS.Request
+        partition = request.Topics.Partitions(partition_index=index, timestamp=LATEST)
+        wanted = request.Topics(name=topic, partitions=[partition])
+        message = request(replica_id=-1, isolation_level=0, topics=[wanted])
+        return self.ask(LIST_OFFSETS, LIST_OFFSETS_VERSION, message).topics[0].partitions[0]
 
     # Load.
 
@@ -161,9 +169,11 @@ class RawClient(RawConnection):
         """Produce `rate` frames per second, without waiting for responses; return the same as `pace`."""
         return self.pace(frame, self.produce_once(frame), rate, seconds)
 
-    def pace(self, frame: bytes, reply: int, rate: float, seconds: float) -> tuple[list[float], list[float]]:
+    def pace(
+        self, frame: bytes, reply: int, rate: float, seconds: float, until: int | None = None
+    ) -> tuple[list[float], list[float]]:
         """Send `rate` frames per second, each with a response of `reply` bytes; return latencies and delays of the
-        sends, in seconds.
+        sends, in seconds. Sending ends early when the file descriptor `until` is readable.
 
         A latency is the time from the call that sends a frame until its response was read. Sends do not wait for
         responses, so a slow response does not reduce the load and hide itself. The delay of a send, by the scheduling
@@ -174,6 +184,7 @@ class RawClient(RawConnection):
         latencies: list[float] = []
         lateness: list[float] = []
         partial = 0
+        watched = [self.socket, *(() if until is None else (until,))]
         gc.disable()  # pauses of the client must not count as latency of the broker
         try:
             began = time.perf_counter()
@@ -186,14 +197,16 @@ class RawClient(RawConnection):
                     lateness.append(now - due)
                     continue
                 timeout = due - now if len(sent_at) < count else TIMEOUT
-                ready, _, _ = select.select([self.socket], [], [], timeout)
-                if ready:
+                ready, _, _ = select.select(watched, [], [], timeout)
+                if until in ready:
+                    count, watched = len(sent_at), [self.socket]
+                if self.socket in ready:
                     partial += self._receive(self._buffer)
                     now = time.perf_counter()
                     while partial >= reply:
                         partial -= reply
                         latencies.append(now - sent_at[len(latencies)])
-                elif timeout == TIMEOUT:
+                elif not ready and timeout == TIMEOUT:
                     raise Refused(f"no response for {TIMEOUT:.0f} s")
         finally:
             gc.enable()

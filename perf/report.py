@@ -11,10 +11,18 @@ from rich.console import Console
 from rich.table import Table
 
 from perf.curves import Curve
-from perf.measurement import BARE, KAFKA, KAFKAPY, OTHER
+from perf.measurement import BARE, KAFKA, KAFKA_4, KAFKAPY, OTHER, PEERS
 from perf.stats import Comparison, Summary
 
-TITLES = {KAFKA: "Apache Kafka", OTHER: "other checkout", KAFKAPY: "kafkapy", BARE: "bare loop"}
+TITLES = {
+    KAFKA: "Apache Kafka",
+    KAFKA_4: "Apache Kafka 4.4.0",
+    OTHER: "other checkout",
+    KAFKAPY: "kafkapy",
+    BARE: "bare loop",
+}
+NO_DIFFERENCE = "no difference"
+CLIENT_IS_LIMIT = "the client is the limit"
 
 
 def head(machine: Mapping[str, str]) -> str:
@@ -28,19 +36,23 @@ def table(comparisons: Sequence[Comparison]) -> Table:
     table.add_column("figure")
     table.add_column("runs", justify="right")
     measured = {side for each in comparisons for side in each.sides}
-    brokers = [side for side in (KAFKA, OTHER, KAFKAPY) if side in measured or side == KAFKAPY]
+    brokers = [side for side in (*PEERS, OTHER, KAFKAPY) if side in measured or side == KAFKAPY]
     for side in brokers:
         table.add_column(TITLES[side], justify="right", no_wrap=True)
     table.add_column("ratio", justify="right", no_wrap=True)
+    if KAFKA_4 in measured:
+        table.add_column("to 4.4.0", justify="right", no_wrap=True)
     table.add_column("goal", justify="right", no_wrap=True)
     table.add_column("verdict")
     table.add_column(TITLES[BARE], justify="right", no_wrap=True)
     for each in comparisons:
         cells = [_cell(each, side) for side in brokers]
-        ratio = "" if each.ratio is None else f"{each.ratio:.2f} ×"
+        ratios = [_times(each.ratio), *([_times(each.ratio_to(KAFKA_4))] if KAFKA_4 in measured else [])]
         goal = each.row.goal.text(each.row) if each.row.goal else ""
         runs = how_many([found.runs for found in each.sides.values()])
-        table.add_row(f"{each.row.label}, {each.row.unit}", runs, *cells, ratio, goal, verdict(each), _cell(each, BARE))
+        table.add_row(
+            f"{each.row.label}, {each.row.unit}", runs, *cells, *ratios, goal, verdict(each), _cell(each, BARE)
+        )
     return table
 
 
@@ -50,10 +62,17 @@ def how_many(runs: Collection[int]) -> str:
 
 
 def verdict(each: Comparison) -> str:
-    words = {True: "reached", False: "missed", None: ""}[each.reached]
-    if each.within_spread:
-        words = f"{words}; spread > difference" if words else "spread > difference"
-    return words
+    """Return whether the goal is reached, and what else to know about the difference, in words."""
+    words: list[str] = [each.verdict] if each.verdict else []
+    if each.within_spread and NO_DIFFERENCE not in words:
+        words.append(NO_DIFFERENCE)
+    if each.client_bound:
+        words.append(CLIENT_IS_LIMIT)
+    return "; ".join(words)
+
+
+def _times(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f} ×"
 
 
 def curve_table(curve: Curve) -> Table:
@@ -105,9 +124,13 @@ def write_json(
             "unit": each.row.unit,
             "better": each.row.better,
             "goal": each.row.goal.text(each.row) if each.row.goal else None,
-            "reached": each.reached,
+            "verdict": each.verdict,
+            "reached": None if each.verdict is None else each.verdict == "reached",
             "ratio": each.ratio,
             "spread_larger_than_difference": each.within_spread,
+            "ratios": {side: each.ratio_to(side) for side in PEERS if side in each.sides},
+            "no_difference": [side for side in PEERS if each.no_difference(side)],
+            "client_is_limit": each.client_bound,
             "medians": {side: found.median for side, found in each.sides.items()},
             "figures": {side: list(figures) for side, figures in measured[each.row.key].items()},
         }

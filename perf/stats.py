@@ -6,8 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Literal
 
-from perf.measurement import BARE, KAFKA, KAFKAPY, OTHER, Row
+from perf.measurement import BARE, CLIENT_LIMIT, KAFKA, KAFKAPY, OTHER, PEERS, Row
+
+Verdict = Literal["reached", "missed", "no difference"]
 
 
 @dataclass(frozen=True)
@@ -37,27 +40,50 @@ class Comparison:
 
     row: Row
     sides: dict[str, Summary]
+    client: Summary | None = None  # the busiest thread of kafkapy's client, % of a core (Row.client)
 
     @property
-    def reference(self) -> Summary | None:
-        """The side that kafkapy is compared with: the other checkout if it was measured, else Apache Kafka."""
-        return self.sides.get(OTHER) or self.sides.get(KAFKA)
+    def reference(self) -> str:
+        """The side that kafkapy is compared with: the other checkout if it was measured, else Apache Kafka 3.9.1."""
+        return OTHER if OTHER in self.sides else KAFKA
 
     @property
     def ratio(self) -> float | None:
-        kafkapy, reference = self.sides.get(KAFKAPY), self.reference
-        return kafkapy.median / reference.median if kafkapy and reference and reference.median else None
+        return self.ratio_to(self.reference)
 
     @property
     def within_spread(self) -> bool:
-        """True if the spread of one side is larger than the difference between the two."""
-        kafkapy, reference = self.sides.get(KAFKAPY), self.reference
-        if not kafkapy or not reference:
+        return self.no_difference(self.reference)
+
+    def ratio_to(self, side: str) -> float | None:
+        kafkapy, other = self.sides.get(KAFKAPY), self.sides.get(side)
+        return kafkapy.median / other.median if kafkapy and other and other.median else None
+
+    def no_difference(self, side: str) -> bool:
+        """Return True if the medians of kafkapy and this side differ by less than the runs of one of them do."""
+        kafkapy, other = self.sides.get(KAFKAPY), self.sides.get(side)
+        if not kafkapy or not other:
             return False
-        return max(kafkapy.spread, reference.spread) > abs(kafkapy.median - reference.median)
+        return max(kafkapy.spread, other.spread) > abs(kafkapy.median - other.median)
 
     @property
-    def reached(self) -> bool | None:
+    def client_bound(self) -> bool:
+        """True if kafkapy's client limited the figure."""
+        return self.client is not None and self.client.median >= CLIENT_LIMIT
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether the goal is reached; None without a goal or without a figure to compare.
+
+        A goal in comparison with Apache Kafka is not reached by a difference that is smaller than the spread.
+        """
+        reached, goal = self._reached, self.row.goal
+        if reached and goal and goal.side in PEERS and self.no_difference(goal.side):
+            return "no difference"
+        return None if reached is None else "reached" if reached else "missed"
+
+    @property
+    def _reached(self) -> bool | None:
         """True if the medians reach the goal; None without a goal or without a figure to compare."""
         kafkapy, goal = self.sides.get(KAFKAPY), self.row.goal
         if kafkapy is None or goal is None:
@@ -74,7 +100,7 @@ def compare(rows: Sequence[Row], measured: dict[str, dict[str, list[float]]]) ->
     found = []
     for row in rows:
         sides = {side: summary(figures) for side, figures in measured.get(row.key, {}).items()}
-        kept = {side: each for side in (KAFKA, OTHER, KAFKAPY, BARE) if (each := sides.get(side))}
+        kept = {side: each for side in (*PEERS, OTHER, KAFKAPY, BARE) if (each := sides.get(side))}
         if kept:
-            found.append(Comparison(row, kept))
+            found.append(Comparison(row, kept, summary(measured.get(row.client, {}).get(KAFKAPY, ()))))
     return found

@@ -15,15 +15,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from perf import markdown, plots, steps
-from perf.measurement import BARE, KAFKA, KAFKAPY
+from perf.measurement import BARE, KAFKA, KAFKA_4, KAFKAPY, PEERS
 from perf.measurements import threads, zero_copy
 from perf.newest import Newest, made_by
-from perf.report import TITLES, how_many
+from perf.report import CLIENT_IS_LIMIT, NO_DIFFERENCE, TITLES, how_many
 
 BLOCK = re.compile(r"(<!-- perf: (?P<name>[^>]+?) -->\n).*?(<!-- /perf -->)", re.DOTALL)
 NOTHING: dict[str, Any] = {"medians": {}, "figures": {}}
-SIDES = (KAFKA, KAFKAPY, BARE)
-MACHINE = ("machine", "kernel", "file system", "TCP", "kafkapy", "Apache Kafka", "Python")
+SIDES = (*PEERS, KAFKAPY, BARE)
+MACHINE = ("machine", "kernel", "file system", "TCP", "kafkapy", "Apache Kafka", "Apache Kafka 4", "Python")
 
 # The rows of the README: the label, and the keys whose figures the row has.
 HEADLINE = (
@@ -45,10 +45,10 @@ HEADLINE = (
         ("latency.pinned.p50", "latency.pinned.p99", "latency.pinned.p99.9"),
     ),
     (
-        "produce to ack at 500/s with a cold reader, p99 / p99.9, ms",
-        ("cold_readers.1.beside.p99", "cold_readers.1.beside.p99.9"),
+        "produce to ack at 1,000/s beside a cold reader, memory full, p99 / p99.9, ms",
+        ("cold_readers.full.p99", "cold_readers.full.p99.9"),
     ),
-    ("the cold reader, MB/s", ("cold_readers.1.rate",)),
+    ("the cold reader, memory free / full, MB/s", ("cold_readers.free.rate", "cold_readers.full.rate")),
     ("process start to first acknowledged record, s", ("start.seconds",)),
     ("resident memory, fresh / after load, MiB", ("start.memory", "memory.loaded")),
     ("recovery of an unclean 1 GiB segment, s", ("recovery.load",)),
@@ -88,8 +88,23 @@ def _rows(rows: list[dict[str, Any]]) -> str:
     lines = []
     for row in rows:
         cells = [_with_spread(row, side) for side in has]
-        lines.append([_label(row), how_many(_runs(row)), *cells, _ratio(row), _goal(row)])
-    return _table(["figure", "runs", *(TITLES[side] for side in has), "ratio", "goal"], lines, rows)
+        ratios = [_ratio(row, peer) for peer in _compared(has)]
+        lines.append([_label(row), how_many(_runs(row)), *cells, *ratios, _goal(row)])
+    return _table(["figure", "runs", *_titles(has), *_ratio_titles(has), "goal"], lines, rows)
+
+
+def _compared(sides: Sequence[str]) -> list[str]:
+    """Return the peers that have a column of ratios: always 3.9.1, and 4.4.0 if it was measured."""
+    return [KAFKA, *(peer for peer in PEERS if peer in sides and peer != KAFKA)]
+
+
+def _titles(sides: Sequence[str]) -> list[str]:
+    """Return the heads of the sides' columns; Apache Kafka has a version only where it needs one."""
+    return ["Apache Kafka 3.9.1" if side == KAFKA and KAFKA_4 in sides else TITLES[side] for side in sides]
+
+
+def _ratio_titles(sides: Sequence[str]) -> list[str]:
+    return ["ratio", "ratio to 4.4.0"] if KAFKA_4 in sides else ["ratio"]
 
 
 def _label(row: dict[str, Any]) -> str:
@@ -106,37 +121,75 @@ def _with_spread(row: dict[str, Any], side: str) -> str:
     return text if len(runs) < 2 else f"{text} ({figure(min(runs))}–{figure(max(runs))})"
 
 
-def _ratio(row: dict[str, Any]) -> str:
-    ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f} ×"
-    return ratio + (" (spread is larger)" if ratio and row["spread_larger_than_difference"] else "")
+def _ratio(row: dict[str, Any], peer: str = KAFKA) -> str:
+    ratio = _times(row, peer)
+    return ratio and f"{ratio} ×" + (f" ({NO_DIFFERENCE})" if _no_difference(row, peer) else "")
+
+
+def _times(row: dict[str, Any], peer: str) -> str:
+    ratio = row["ratio"] if peer == KAFKA else row.get("ratios", {}).get(peer)
+    return "" if ratio is None else f"{ratio:.2f}"
+
+
+def _no_difference(row: dict[str, Any], peer: str) -> bool:
+    """Return True if the medians differ by less than the runs of one side do."""
+    if peer == KAFKA:
+        return bool(row["spread_larger_than_difference"])
+    return peer in row.get("no_difference", ())
+
+
+def _verdict(row: dict[str, Any]) -> str | None:
+    """Return whether the goal is reached, in words; None if that is unknown. Older files have only `reached`."""
+    if row["reached"] is None or "verdict" in row:
+        return row.get("verdict")
+    if row["reached"] and str(row["goal"]).endswith("×") and row["spread_larger_than_difference"]:
+        return NO_DIFFERENCE
+    return "reached" if row["reached"] else "missed"
 
 
 def _goal(row: dict[str, Any]) -> str:
+    verdict = _verdict(row)
+    return _with_limit(row) + {None: "", "reached": " ✓"}.get(verdict, f" {verdict}")
+
+
+def _with_limit(row: dict[str, Any]) -> str:
+    """Return the goal, and that the client limits the figure if it does."""
     goal = row["goal"] or ""
-    if goal and row["reached"] is not None:
-        goal += " ✓" if row["reached"] else " missed"
-    return goal
+    return goal + (f" ({CLIENT_IS_LIMIT})" if goal and row.get("client_is_limit") else "")
 
 
 def _headline(found: Newest, _: str) -> str:
     lines = []
-    parts = []
+    parts: list[dict[str, Any]] = []
+    shown = {key for _, keys in HEADLINE for key in keys}
+    with_4 = any(KAFKA_4 in row["medians"] for key, row in found.rows.items() if key in shown)
+    sides = [KAFKA, *([KAFKA_4] if with_4 else []), KAFKAPY]
     for words, keys in HEADLINE:
         rows = [found.rows[key] for key in keys if key in found.rows]
         if not rows:
             continue
         parts += rows
-        both = [" / ".join(figure(found.median(key, side)) for key in keys).strip(" /") for side in (KAFKA, KAFKAPY)]
-        ratios = [found.rows.get(key, {}).get("ratio") for key in keys]
-        times = " / ".join("" if ratio is None else f"{ratio:.2f}" for ratio in ratios).strip(" /")
-        lines.append([words, *both, f"{times} ×" if times else ""])
+        medians = [" / ".join(figure(found.median(key, side)) for key in keys).strip(" /") for side in sides]
+        lines.append([words, *medians, *(_headline_ratio(rows, peer) for peer in _compared(sides))])
     if not lines:
         return ""
-    machine, _run = found.origins[parts[0]["run"]]
+    machine, run = found.origins[parts[0]["run"]]
     runs = how_many([number for row in parts for number in _runs(row)])
     words = f"Medians of {runs} run{'s' if runs != '1' else ''} on {machine['machine']}, {machine['kernel']}"
-    where = f"{words}, {machine['file system'].partition(',')[0]}, TCP {machine.get('TCP', 'unknown')}:"
-    return where + "\n\n" + _table(["figure", "Apache Kafka 3.9.1", "kafkapy", "ratio"], lines, parts)
+    words += f", {machine['file system'].partition(',')[0]}, TCP {machine.get('TCP', 'unknown')}"
+    words += f", {run['date']}:" if "date" in run else ":"
+    if any(NO_DIFFERENCE in cell for line in lines for cell in line):
+        words += f"\n(“{NO_DIFFERENCE}”: the medians differ by less than the runs of one side do.)"
+    titles = ["Apache Kafka 3.9.1", *_titles(sides[1:])]
+    return words + "\n\n" + _table(["figure", *titles, *_ratio_titles(sides)], lines, parts)
+
+
+def _headline_ratio(rows: list[dict[str, Any]], peer: str) -> str:
+    ratios = [NO_DIFFERENCE if _no_difference(row, peer) else _times(row, peer) for row in rows]
+    if NO_DIFFERENCE in ratios:
+        return " / ".join(times if times in ("", NO_DIFFERENCE) else f"{times} ×" for times in ratios).strip(" /")
+    times = " / ".join(ratios).strip(" /")
+    return f"{times} ×" if times else ""
 
 
 def _machine(found: Newest, _: str) -> str:
@@ -156,8 +209,8 @@ def _copies(found: Newest, _: str) -> str:
     """Return three tables: MB/s and CPU seconds per GiB, with a line per load; the ratios of sendfile and copy; the
     latencies of a producer at the same time."""
     rows = found.those("zero-copy.")
-    sides = [side for side in (BARE, KAFKA, KAFKAPY) if any(side in row["medians"] for row in rows)]
-    columns = [(side, mode) for mode in zero_copy.MODES for side in sides if (side, mode) != (KAFKA, "copy")]
+    sides = [side for side in (BARE, *PEERS, KAFKAPY) if any(side in row["medians"] for row in rows)]
+    columns = [(side, mode) for mode in zero_copy.MODES for side in sides if mode == "sendfile" or side not in PEERS]
     lines, compared = [], []
     for words, key in zero_copy.loads_in_words():
         cells = []
@@ -212,8 +265,8 @@ def _threads(found: Newest, _: str) -> str:
 
 
 def _missed(found: Newest, _: str) -> str:
-    rows = [row for row in found.rows.values() if row["reached"] is False]
-    lines = [[_label(row), figure(row["medians"].get(KAFKAPY)), _ratio(row), row["goal"]] for row in rows]
+    rows = [row for row in found.rows.values() if _verdict(row) not in (None, "reached")]
+    lines = [[_label(row), figure(row["medians"].get(KAFKAPY)), _ratio(row), _with_limit(row)] for row in rows]
     return _table(["figure", "kafkapy", "ratio to Apache Kafka", "goal"], lines, rows)
 
 

@@ -34,9 +34,10 @@ class Warmth:
         self._end = 0
         self._buffer = bytearray(CHUNK)
 
-    def top_up(self) -> int:
-        """Fill the free memory by reading a new part of the scratch file; return the bytes read."""
-        missing = memory_info()["MemFree"] - self._cold
+    def top_up(self, most_free: int | None = None) -> int:
+        """Fill the free memory, but for `most_free` bytes, by reading a new part of the scratch file; return the bytes
+        read."""
+        missing = memory_info()["MemFree"] - (self._cold if most_free is None else most_free)
         if self._left is not None:
             missing = min(missing, self._left)
         if missing < WORTH:
@@ -48,6 +49,13 @@ class Warmth:
         if self._left is not None:
             self._left -= missing
         return missing
+
+    def free(self, size: int) -> None:
+        """Let `size` bytes of memory, which were touched before, be free, if the scratch file has so many."""
+        for position in reversed(range(0, self._end, WORTH)):
+            if memory_info()["MemFree"] >= size:
+                return
+            os.posix_fadvise(self._fd, position, WORTH, os.POSIX_FADV_DONTNEED)
 
     def delete(self, directory: Path) -> None:
         """Delete a directory with its contents, and fill the memory that becomes free."""

@@ -25,6 +25,7 @@ BATCH_HEADER = 61
 
 class Codecs(Measurement):
     name = "codecs"
+    kafka_4 = True
     about = "broker CPU per GiB produced (before compression) with each codec; bare: decompression + receive + write"
     rows = tuple(
         row

@@ -1,89 +1,99 @@
 """How much a consumer that reads from disk slows down a producer: acks at a fixed rate, idle and with such a reader.
 
+The log is dropped from the page cache before the reader begins, and never while acks are timed: the reader reads all of
+it, the producer ends with it, the log is dropped again, and so on, until there are enough acks.
+
+How long acks wait depends on the memory into which the log is read, so there are two states. "Memory free": more is
+free than the log needs, and was touched before, so that the host has it. "Memory full": of the clean pages of another
+file, for which the kernel has to make room first, as on a machine that has run for a while.
+
 The bare loop is two processes that share only the machine: one writes each small frame and sends an answer, the other
-sends a file that is not in memory. No broker can avoid the latency of this producer.
+sends a file that is not in memory.
 """
 
 from __future__ import annotations
 
 import statistics
-import sys
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from perf import frames
 from perf.bare import ANSWER, CHUNK, bare_loop
-from perf.brokers import Broker
-from perf.measurement import Bench, Figures, Goal, Measurement, Row
-from perf.processes import Child, wait_until
+from perf.cold_reader import cold_reader, drop
+from perf.cpu import Usage, used
+from perf.machine import memory_info
+from perf.measurement import GIB, MIB, Bench, Figures, Goal, Measurement, Row
 from perf.raw_client import RawClient
 from perf.stats import percentile
 
-RATE = 500
+RATE = 1000
 SIZE = 100
 RECORD = 1024
 BATCH = 64 * 1024
 COLD = "cold"
 HOT = "hot"
 SHARES = {"p99": 0.99, "p99.9": 0.999}
-THREADS = (1, 3)
+STATES = {"full": "memory full", "free": "memory free"}
+GOALS = {"p99": Goal(1.5, None), "p99.9": Goal(2.0, None), "rate": Goal(2.0), "cpu": Goal(0.5)}  # with full memory
+ROOM = GIB  # free in addition to the log's size
+LEAST = 512 * MIB  # stays free in full memory: at less, the kernel frees some by itself
+PASSES = 25  # at most, if they are short
 
 
-def _rows(threads: int) -> tuple[Row, ...]:
-    with_threads = f"{threads} network thread{'s' if threads > 1 else ''}"
-    key = f"cold_readers.{threads}"
+def _rows(state: str, words: str) -> tuple[Row, ...]:
+    goals = GOALS if state == "full" else {}
+    key = f"cold_readers.{state}"
     rows = []
     for share in SHARES:
         rows += [
-            Row(f"{key}.idle.{share}", f"ack at {RATE}/s, {with_threads}, idle, {share}", "ms", "lower", digits=3),
-            Row(f"{key}.beside.{share}", f"the same with a cold reader, {share}", "ms", "lower", digits=3),
-            Row(
-                f"{key}.times.{share}",
-                f"with a cold reader / idle, {with_threads}, {share}",
-                "x",
-                "lower",
-                Goal(1.2, None),
-                digits=2,
-            ),
+            Row(f"{key}.{share}", f"ack at {RATE:,}/s beside a cold reader, {words}, {share}", "ms", "lower", digits=3),
+            Row(f"{key}.times.{share}", f"beside / idle, {words}, {share}", "x", "lower", goals.get(share), digits=2),
         ]
-    rows.append(Row(f"{key}.rate", f"the cold reader, {with_threads}", "MB/s", "higher", Goal(1.0)))
+    rows.append(Row(f"{key}.rate", f"the cold reader, {words}", "MB/s", "higher", goals.get("rate")))
+    rows.append(Row(f"{key}.cpu", f"its CPU in the broker, {words}", "s per GiB", "lower", goals.get("cpu"), digits=2))
     return tuple(rows)
+
+
+@dataclass(frozen=True)
+class Load:
+    """A producer with one small frame per request, and the arguments of perf.cold_reader for the log in `log`."""
+
+    client: RawClient
+    frame: bytes
+    reply: int  # bytes
+    pids: tuple[int, ...]  # of the broker, or of the bare loops
+    log: Path
+    words: tuple[str, ...]
+    output: Path
+
+    def acks(self, seconds: float, until: int | None = None) -> list[float]:
+        return self.client.pace(self.frame, self.reply, RATE, seconds, until)[0]
 
 
 class ColdReaders(Measurement):
     name = "cold_readers"
-    quick = False  # takes a hundred seconds with Apache Kafka
-    about = f"produce to ack at {RATE}/s, idle and with a consumer that reads from disk; 1 and 3 network threads"
-    rows = tuple(row for threads in THREADS for row in _rows(threads))
+    kafka_4 = True
+    quick = False  # takes minutes
+    about = f"produce to ack at {RATE:,}/s, idle and with a consumer that reads from disk; in full and in free memory"
+    rows = (
+        *(Row(f"cold_readers.idle.{share}", f"ack at {RATE:,}/s, idle, {share}", "ms", "lower", digits=3)
+          for share in SHARES),
+        *(row for state, words in STATES.items() for row in _rows(state, words)),
+    )  # fmt: skip
 
     def run(self, bench: Bench, kind: str) -> Figures:
-        found: Figures = {}
-        with bench.data() as data:
-            for threads in THREADS:
-                with bench.fleet.running(kind, data, {"num.network.threads": str(threads)}) as broker:
-                    found |= self._with(bench, broker, f"cold_readers.{threads}", fill=threads == THREADS[0])
-        return found
-
-    def _with(self, bench: Bench, broker: Broker, key: str, *, fill: bool) -> Figures:
         values = frames.plain_values(RECORD, frames.records_that_fill(RECORD, BATCH))
         records = frames.batch(values)
         frame = frames.produce(HOT, frames.batch(frames.plain_values(SIZE, 1)), 1)
-        with RawClient(broker.port) as client:
-            if fill:
-                client.create_topic(COLD)
-                client.create_topic(HOT)
-                client.stream(frames.produce(COLD, records, 1), 4 * bench.scale.stream // len(records) // 5 * 5, 5)
-            for topic in (COLD, HOT):
-                client.wait_for_topic(topic, create=False)
-            log = str(broker.log_directory / f"{COLD}-0")
-            words = [str(broker.port), log, COLD, str(len(records)), str(len(values))]
-            return self._idle_and_beside(
-                bench,
-                key,
-                lambda part: client.paced(frame, RATE, bench.scale.paced_seconds * part)[0],
-                words,
-                broker.data / "cold_reader.out",
-            )
+        with bench.broker(kind) as broker, RawClient(broker.port) as client:
+            client.create_topic(COLD)
+            client.create_topic(HOT)
+            client.stream(frames.produce(COLD, records, 1), 4 * bench.scale.stream // len(records) // 5 * 5, 5)
+            log = broker.log_directory / f"{COLD}-0"
+            words = str(broker.port), str(log), COLD, str(len(records)), str(len(values))
+            reply = client.produce_once(frame)
+            output = broker.data / "cold_reader.out"
+            return _measure(bench, kind, Load(client, frame, reply, (broker.pid,), log, words, output))
 
     def limit(self, bench: Bench) -> Figures:
         frame = frames.produce(HOT, frames.batch(frames.plain_values(SIZE, 1)), 1)
@@ -93,37 +103,56 @@ class ColdReaders(Measurement):
                 for _ in range(4 * bench.scale.stream // CHUNK):
                     output.write(bytes(CHUNK))
             with (
-                bare_loop("append", path / HOT) as (_, port),
-                bare_loop("sendfile", cold) as (_, cold_port),
+                bare_loop("append", path / HOT) as (pid, port),
+                bare_loop("sendfile", cold) as (cold_pid, cold_port),
                 RawClient(port) as client,
             ):
-                return self._idle_and_beside(
-                    bench,
-                    f"cold_readers.{THREADS[0]}",
-                    lambda part: client.pace(frame, len(ANSWER), RATE, bench.scale.paced_seconds * part)[0],
-                    [str(cold_port), str(path)],
-                    path / "cold_reader.out",
-                )
+                words = str(cold_port), str(path)
+                load = Load(client, frame, len(ANSWER), (pid, cold_pid), path, words, path / "cold_reader.out")
+                return _measure(bench, "bare", load)
 
-    def _idle_and_beside(
-        self, bench: Bench, key: str, latencies: Callable[[float], list[float]], reader_words: list[str], output: Path
-    ) -> Figures:
-        """Measure without and with a cold reader. `latencies` runs the producer for a part of the usual time;
-        `reader_words` are the arguments of perf.cold_reader, whose output goes to the file `output`."""
-        latencies(0.25)  # warm
-        idle = sorted(latencies(1))
-        reader = Child([sys.executable, "-m", "perf.cold_reader", *reader_words], output)
-        try:
-            wait_until(lambda: "reading" in reader.output(), reader, "the cold reader")
-            beside = sorted(latencies(1))
-            wait_until(lambda: len(reader.output().splitlines()) > 1, reader, "the cold reader's first pass")
-        finally:
-            reader.stop()
-        passes = [[float(word) for word in line.split()] for line in reader.output().splitlines()[1:]]
-        kept = max(share for _, share in passes)
-        bench.note(key, f"{key}: {len(passes)} passes of the cold reader, with at most {100 * kept:.1f} % in memory")
-        found = {f"{key}.rate": statistics.median(rate for rate, _ in passes)}
+
+def _measure(bench: Bench, side: str, load: Load) -> Figures:
+    wanted = bench.scale.acks
+    load.acks(wanted / RATE / 4)  # warm
+    with used(*load.pids) as usage:
+        idle = sorted(load.acks(wanted / RATE))
+    found = {f"cold_readers.idle.{share}": percentile(idle, part) * 1e3 for share, part in SHARES.items()}
+    for state in STATES:
+        acks, figures = _beside(bench, side, load, state, usage)
+        key = f"cold_readers.{state}"
+        found |= {f"{key}.{what}": figure for what, figure in figures.items()}
         for share, part in SHARES.items():
-            quiet, busy = percentile(idle, part) * 1e3, percentile(beside, part) * 1e3
-            found |= {f"{key}.idle.{share}": quiet, f"{key}.beside.{share}": busy, f"{key}.times.{share}": busy / quiet}
-        return found
+            milliseconds = percentile(acks, part) * 1e3
+            found[f"{key}.{share}"] = milliseconds
+            found[f"{key}.times.{share}"] = milliseconds / found[f"cold_readers.idle.{share}"]
+    return found
+
+
+def _beside(bench: Bench, side: str, load: Load, state: str, idle: Usage) -> tuple[list[float], Figures]:
+    """Return the ordered latencies of acks beside readers, and the rate and the CPU of a reader. `idle`: the CPU time
+    of the same acks without a reader, which does not count."""
+    acks: list[float] = []
+    rates, costs, free, kept = [], [], [], 0
+    while len(acks) < bench.scale.acks and len(rates) < PASSES:
+        kept += drop(load.log)
+        _prepare(bench, load.log, state)
+        free.append(memory_info()["MemFree"] / GIB)
+        with cold_reader([*load.words], load.output) as reader, used(*load.pids) as usage:
+            acks += load.acks(bench.scale.acks / RATE, reader.done)
+            size, seconds = reader.result()
+        rates.append(size / 1e6 / seconds)
+        costs.append(max(0.0, usage.cpu - idle.cpu / idle.wall * usage.wall) / (size / GIB))
+    bench.note(
+        f"cold_readers.{side}.{state}",
+        f"cold_readers, {side}, {STATES[state]}: {len(acks):,} acks in {len(rates)} passes of the reader, before which "
+        f"{min(free):.1f} to {max(free):.1f} GiB were free and {kept / MIB:.0f} MiB could not be dropped",
+    )
+    return sorted(acks), {"rate": statistics.median(rates), "cpu": statistics.median(costs)}
+
+
+def _prepare(bench: Bench, log: Path, state: str) -> None:
+    if state == "full":
+        bench.warmth.top_up(LEAST)
+    else:
+        bench.warmth.free(sum(path.stat().st_size for path in log.glob("*.log")) + ROOM)

@@ -33,6 +33,7 @@ def _rows(count: int) -> tuple[Row, ...]:
 
 class Commits(Measurement):
     name = "commits"
+    kafka_4 = True
     about = (
         f"commits of {PARTITIONS} partitions, 1, 10 and 100 consumers in as many groups, one in flight each, raw client"
     )

@@ -26,6 +26,7 @@ MEMORY = ("connections.memory", "anonymous memory, all idle", "MiB", "connection
 
 class Connections(Measurement):
     name = "connections"
+    kafka_4 = True
     quick = False  # the many sizes take too long
     about = "1 to 5,000 connections that are idle after one request: memory, rate of accepting, CPU"
     rows = (

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import time
 from typing import TYPE_CHECKING
 
-from perf import frames
+from perf import frames, shares
 from perf.bare import CHUNK, bare_loop
 from perf.brokers import Broker
 from perf.cpu import used
@@ -25,11 +26,20 @@ STALL = 30.0
 
 class Consume(Measurement):
     name = "consume"
+    kafka_4 = True
     about = "consume throughput and broker CPU, hot, batches of 64 KiB, fetches of 1 MiB"
     rows = (
         Row("consume.1k", "consume 1 KiB, hot, raw client", "MB/s", "higher", Goal(1.0)),
-        Row("consume.1k.librdkafka", "consume 1 KiB, hot, librdkafka", "MB/s", "higher", Goal(1.0)),
+        Row(
+            "consume.1k.librdkafka",
+            "consume 1 KiB, hot, librdkafka",
+            "MB/s",
+            "higher",
+            Goal(1.0),
+            client="consume.1k.librdkafka.busiest",
+        ),
         Row("consume.1k.cpu", "broker CPU per GiB consumed", "s", "lower", Goal(0.5), digits=2),
+        *shares.rows("consume.1k.librdkafka", "the same with librdkafka"),
     )
 
     def run(self, bench: Bench, kind: str) -> Figures:
@@ -48,7 +58,7 @@ class Consume(Measurement):
             return {
                 "consume.1k": payload / 1e6 / seconds,
                 "consume.1k.cpu": usage.cpu / (payload / GIB),
-                "consume.1k.librdkafka": _librdkafka(broker, min(end, bench.scale.client // SIZE)),
+                **_librdkafka(broker, min(end, bench.scale.client // SIZE)),
             }
 
     def limit(self, bench: Bench) -> Figures:
@@ -69,19 +79,23 @@ class Consume(Measurement):
         return {"consume.1k": payload / 1e6 / seconds, "consume.1k.cpu": usage.cpu / (payload / GIB)}
 
 
-def _librdkafka(broker: Broker, count: int) -> float:
-    """Consume `count` records from the beginning, without a group; return MB/s, timed from the first record."""
+def _librdkafka(broker: Broker, count: int) -> Figures:
+    """Consume `count` records from the beginning, without a group; return MB/s, timed from the first record, and the
+    shares of client and broker."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "perf", "enable.auto.commit": False})
     try:
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
         _some(consumer, 1)
+        first = shares.look(os.getpid(), broker.pid)
         began = time.perf_counter()
         read = 1
         while read < count:
             read += len(_some(consumer, min(TOGETHER, count - read)))
-        return (read - 1) * SIZE / 1e6 / (time.perf_counter() - began)
+        rate = (read - 1) * SIZE / 1e6 / (time.perf_counter() - began)
+        used_by = shares.shares("consume.1k.librdkafka", first, shares.look(os.getpid(), broker.pid))
+        return used_by | {"consume.1k.librdkafka": rate}
     finally:
         consumer.close()
 

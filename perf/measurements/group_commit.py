@@ -26,6 +26,7 @@ TOPIC = "group-commit"
 
 class GroupCommit(Measurement):
     name = "group_commit"
+    kafka_4 = True
     about = "acks that wait for an fsync (flush.messages=1): 1, 16, 64 producers to one partition, 16 to one each"
     rows = (
         *(

@@ -1,4 +1,7 @@
-"""Latency from produce to ack at a fixed rate, one record per request, acks=1."""
+"""Latency from produce to ack at a fixed rate, one record per request, acks=1.
+
+The bare loop answers each frame without looking at it: no broker can be faster.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 from contextlib import nullcontext
 
 from perf import frames
-from perf.brokers import Broker
+from perf.bare import ANSWER, bare_loop
 from perf.cpu import pinned, used
 from perf.measurement import Bench, Figures, Goal, Measurement, Row
 from perf.raw_client import RawClient
@@ -22,6 +25,7 @@ TOPIC = "latency"
 
 class Latency(Measurement):
     name = "latency"
+    kafka_4 = True
     about = (
         f"produce to ack at {RATE:,}/s, one record of {SIZE} B per request; pinned (one core each) and free placement"
     )
@@ -38,22 +42,32 @@ class Latency(Measurement):
     )
 
     def run(self, bench: Bench, kind: str) -> Figures:
-        found: Figures = {}
         frame = frames.produce(TOPIC, frames.batch(frames.plain_values(SIZE, 1)), 1)
         with bench.broker(kind) as broker, RawClient(broker.port) as client:
             client.create_topic(TOPIC)
             client.stream(frame, bench.scale.requests // 4 // 10 * 10, WINDOW, 10)
-            for place in PLACES:
-                found |= self._at(bench, place, broker, client, frame)
+            reply = client.produce_once(frame)
+            return self._at_each_place(bench, broker.pid, client, frame, reply)
+
+    def limit(self, bench: Bench) -> Figures:
+        frame = frames.produce(TOPIC, frames.batch(frames.plain_values(SIZE, 1)), 1)
+        with bench.data() as path, bare_loop("echo", path / "bare") as (pid, port), RawClient(port) as client:
+            return self._at_each_place(bench, pid, client, frame, len(ANSWER))
+
+    def _at_each_place(self, bench: Bench, pid: int, client: RawClient, frame: bytes, reply: int) -> Figures:
+        found: Figures = {}
+        for place in PLACES:
+            found |= self._at(bench, place, pid, client, frame, reply)
         return found
 
-    def _at(self, bench: Bench, place: str, broker: Broker, client: RawClient, frame: bytes) -> Figures:
+    def _at(self, bench: Bench, place: str, pid: int, client: RawClient, frame: bytes, reply: int) -> Figures:
         cores = sorted(os.sched_getaffinity(0))
-        placed = pinned(broker.pid, cores[:1], cores[-1:]) if place == "pinned" else nullcontext()
+        placed = pinned(pid, cores[:1], cores[-1:]) if place == "pinned" else nullcontext()
+        seconds = bench.scale.acks / RATE
         with placed:
-            client.paced(frame, RATE, bench.scale.paced_seconds / 4)
-            with used(broker.pid) as usage:
-                latencies, lateness = client.paced(frame, RATE, bench.scale.paced_seconds)
+            client.pace(frame, reply, RATE, seconds / 10)
+            with used(pid) as usage:
+                latencies, lateness = client.pace(frame, reply, RATE, seconds)
         latencies.sort()
         lateness.sort()
         late = percentile(lateness, 0.99) * 1e6

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
-from perf import frames
+from perf import frames, shares
 from perf.brokers import Broker
 from perf.cpu import used
 from perf.measurement import GIB, Bench, Figures, Goal, Measurement, Row
@@ -20,6 +21,7 @@ QUEUED = 90_000  # below queue.buffering.max.messages, which is 100,000
 
 class Librdkafka(Measurement):
     name = "librdkafka"
+    kafka_4 = True
     about = "produce throughput with librdkafka, linger.ms=5, otherwise default settings"
     rows = (
         *(
@@ -29,6 +31,7 @@ class Librdkafka(Measurement):
                 "MB/s",
                 "higher",
                 Goal(ratio),
+                client=f"librdkafka.{key}.acks{acks}.busiest",
             )
             for key, label, ratio in SIZES.values()
             for acks in ACKS.values()
@@ -39,6 +42,12 @@ class Librdkafka(Measurement):
             )
             for key, label, _ in SIZES.values()
         ),
+        *(
+            row
+            for key, label, _ in SIZES.values()
+            for acks in ACKS.values()
+            for row in shares.rows(f"librdkafka.{key}.acks{acks}", f"{label}, acks={acks}, librdkafka")
+        ),
     )
 
     def run(self, bench: Bench, kind: str) -> Figures:
@@ -46,24 +55,28 @@ class Librdkafka(Measurement):
         with bench.broker(kind) as broker:
             for size, (key, _, _) in SIZES.items():
                 for acks, word in ACKS.items():
-                    rate, cpu = _measure(bench, broker, f"librdkafka-{key}-{word}", size, acks)
+                    rate, cpu, used_by = _measure(bench, broker, f"librdkafka.{key}.acks{word}", size, acks)
+                    found |= used_by
                     found[f"librdkafka.{key}.acks{word}"] = rate
                     if acks == 1:
                         found[f"librdkafka.{key}.cpu"] = cpu
         return found
 
 
-def _measure(bench: Bench, broker: Broker, topic: str, size: int, acks: int) -> tuple[float, float]:
-    """Return MB/s and the broker's CPU seconds per GiB. The producer is closed before the broker stops."""
+def _measure(bench: Bench, broker: Broker, topic: str, size: int, acks: int) -> tuple[float, float, Figures]:
+    """Return MB/s, the broker's CPU seconds per GiB, and the shares of client and broker, whose rows begin with the
+    name of the topic. The producer is closed before the broker stops."""
     from confluent_kafka import Producer
 
     with RawClient(broker.port) as client:
         client.create_topic(topic)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "acks": acks})
     _send(producer, broker, topic, size, bench.scale.warm // 2)
+    first = shares.look(os.getpid(), broker.pid)
     with used(broker.pid) as usage:
         sent = _send(producer, broker, topic, size, bench.scale.client // 2)
-    return sent / 1e6 / usage.wall, usage.cpu / (sent / GIB)
+    used_by = shares.shares(topic, first, shares.look(os.getpid(), broker.pid))
+    return sent / 1e6 / usage.wall, usage.cpu / (sent / GIB), used_by
 
 
 def _send(producer: Producer, broker: Broker, topic: str, size: int, payload: int) -> int:

@@ -11,6 +11,7 @@ from perf.raw_client import RawClient
 
 class Memory(Measurement):
     name = "memory"
+    kafka_4 = True
     about = "resident memory after producing 1 KiB, 100 B, lz4 and zstd, reading it all, and small requests"
     rows = (Row("memory.loaded", "resident memory after load", "MiB", "lower", Goal(60, None), digits=1),)
 

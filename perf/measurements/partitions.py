@@ -50,6 +50,9 @@ class Partitions(Measurement):
         memory: dict[int, float] = {}
         found: Figures = {}
         sizes = bench.scale.sizes(min(bench.scale.most, KAFKA_MOST) if kind == KAFKA else None)
+        grows = bench.wants("partitions.memory")
+        if not grows:  # the smaller sizes are only for curves, and for the difference between sizes
+            sizes = [size for size in sizes if size == bench.scale.most]
         for size in sizes:
             with bench.data() as data:
                 found = {}
@@ -61,9 +64,12 @@ class Partitions(Measurement):
                     memory[size] = own_memory(broker.pid)
                     found["partitions.files"] = open_files(broker.pid)
                     found["partitions.stop_idle"] = _stop(broker)
-            for curve in (CREATE, PRODUCE, METADATA_OF_ALL, STOP, STOP_IDLE, START, START_CPU, FILES):
-                bench.point(curve, kind, size, found[curve[0]])
-            bench.point(MEMORY, kind, size, memory[size] / MIB)
+            if grows:
+                for curve in (CREATE, PRODUCE, METADATA_OF_ALL, STOP, STOP_IDLE, START, START_CPU, FILES):
+                    bench.point(curve, kind, size, found[curve[0]])
+                bench.point(MEMORY, kind, size, memory[size] / MIB)
+        if not grows:
+            return found
         each = {"partitions.memory": slope(memory.items()) / KIB}
         return found | each if sizes[-1] == bench.scale.most else each  # smaller sizes are only in the curves
 

@@ -40,6 +40,7 @@ def create_and_warm(bench: Bench, broker: Broker, topic: str, size: int, values:
 
 class Produce(Measurement):
     name = "produce"
+    kafka_4 = True
     about = "produce throughput and broker CPU, prebuilt requests of 1 MB, 5 in flight"
     rows = (
         *(

@@ -28,6 +28,7 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 class Rebalance(Measurement):
     name = "rebalance"
+    kafka_4 = True
     about = (
         "first join to last assignment in a stable group, all members with new metadata; and produce to ack at "
         f"{RATE:,}/s, alone and while a group of {BESIDE:,} rebalances every {EVERY_S:g} s"

@@ -23,6 +23,7 @@ SEGMENT = f"{TOPIC}-0/{0:020}.log"
 
 class Recovery(Measurement):
     name = "recovery"
+    kafka_4 = True
     about = "start on an unclean segment of 1 GiB in the page cache; bare: one CRC-32C of the same file"
     rows = (
         Row("recovery.load", "recovery of an unclean 1 GiB segment", "s", "lower", Goal(0.19, None), digits=3),

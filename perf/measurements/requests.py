@@ -15,6 +15,7 @@ TOPIC = "requests"
 
 class Requests(Measurement):
     name = "requests"
+    kafka_4 = True
     about = f"one record of {SIZE} B per request, one connection, {WINDOW} in flight, acks=1, raw client"
     rows = (
         Row("requests.rate", "one record per request, pipelined", "requests/s", "higher", Goal(3.0)),

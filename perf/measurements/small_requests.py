@@ -40,6 +40,7 @@ def _rows_of(kind: str, what: str, count: int) -> list[Row]:
 
 class SmallRequests(Measurement):
     name = "small_requests"
+    kafka_4 = True
     about = f"one record of {SIZE} B per request or fetch, 1 to 256 connections, one in flight each; and librdkafka"
     quick = False
     rows = (
@@ -71,7 +72,7 @@ def _placed(broker: Broker, connections: int) -> AbstractContextManager[None]:
 def _produce(bench: Bench, broker: Broker, connections: int) -> Figures:
     frame = frames.produce(TOPIC, frames.batch(frames.plain_values(SIZE, 1)), 1)
     many = [frame] * connections
-    requests = max(4 * connections, bench.scale.requests // 4)
+    requests = max(4 * connections, bench.scale.acks)
     with ExitStack() as ending:
         clients = [ending.enter_context(RawClient(broker.port)) for _ in range(connections)]
         closed_loop(clients, many, max(connections, requests // 4))
@@ -82,7 +83,7 @@ def _produce(bench: Bench, broker: Broker, connections: int) -> Figures:
 
 def _tail(bench: Bench, broker: Broker, connections: int) -> Figures:
     frame = frames.produce(TAIL, frames.batch(frames.plain_values(SIZE, 1)), 1)
-    rounds = max(20, bench.scale.requests // 4 // max(16, connections))
+    rounds = max(20, bench.scale.acks // connections)
     with ExitStack() as ending:
         producer = ending.enter_context(RawClient(broker.port))
         consumers = [ending.enter_context(RawClient(broker.port)) for _ in range(connections)]

@@ -7,6 +7,7 @@ from perf.brokers import Kafkapy
 from perf.measurement import KAFKA, Bench, Figures, Goal, Measurement, Row
 
 VERSIONS = {spark.OLDEST: "pyspark 4.0.0", spark.NEWEST: "kafkapy on the newest"}
+HOW = ("read", "stream")
 
 
 class SparkRead(Measurement):
@@ -15,7 +16,7 @@ class SparkRead(Measurement):
     quick = False  # Spark sessions take too long to start
     rows = tuple(
         row
-        for how in ("read", "stream")
+        for how in HOW
         for size in spark.SIZES.values()
         for version, label in VERSIONS.items()
         for row in (
@@ -35,6 +36,8 @@ class SparkRead(Measurement):
                 for size in spark.SIZES
             }
             for version in VERSIONS:
+                if not any(bench.wants(f"spark.{how}.{key}.{version}") for how in HOW for key in spark.SIZES.values()):
+                    continue
                 if kind == KAFKA and version == spark.NEWEST:  # some of its parts are not available for later versions
                     found |= {key.replace(spark.OLDEST, version): rate for key, rate in found.items()}
                     continue
@@ -45,6 +48,8 @@ class SparkRead(Measurement):
                         rate, cpu = spark.rate_and_cpu(driver, broker, count, spark_jobs.read, source, at)
                         found[f"spark.read.{key}.{version}"] = rate
                         found[f"spark.read.cpu.{key}.{version}"] = cpu
+                        if not bench.wants(f"spark.stream.{key}.{version}"):
+                            continue
                         at["startingOffsets"] = "earliest"
                         given = (source, at, str(directory / f"{version}-{size}"), count)
                         rate, cpu = spark.rate_and_cpu(driver, broker, count, spark_jobs.stream, *given)

@@ -14,6 +14,7 @@ TOPIC = "start"
 
 class Start(Measurement):
     name = "start"
+    kafka_4 = True
     about = "process start to first acknowledged record (which creates the topic), fresh resident memory"
     rows = (
         Row("start.seconds", "process start to first acknowledged record", "s", "lower", Goal(0.3, None), digits=3),

@@ -21,6 +21,7 @@ DELETE = ("topics.delete", "deleting a topic of one partition, broker CPU", "ms"
 
 class Topics(Measurement):
     name = "topics"
+    kafka_4 = True
     quick = False  # the many sizes take too long
     about = "topics of one partition created and deleted per second, with up to 1,000 others"
     rows = (

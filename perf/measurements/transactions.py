@@ -17,6 +17,7 @@ SETTINGS = {"transaction.state.log.replication.factor": "1", "transaction.state.
 
 class Transactions(Measurement):
     name = "transactions"
+    kafka_4 = True
     about = f"transactions of {RECORDS} records of {SIZE} B in one partition, 1 and 8 producers, raw client"
     rows = tuple(
         row

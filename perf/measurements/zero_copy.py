@@ -94,6 +94,7 @@ def loads_in_words() -> Iterator[tuple[str, str]]:
 
 class ZeroCopy(Measurement):
     name = "zero_copy"
+    kafka_4 = True
     about = "fetches of 4 KiB to 8 MiB with sendfile and with copying, 1 to 64 consumers; hot, cold, with little memory"
     quick = False
     rows = tuple(_rows())

@@ -5,11 +5,14 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from perf.bare import CHUNK, bare_loop
+from perf import shares
+from perf.bare import ANSWER, CHUNK, bare_loop
 from perf.cpu import cpu_seconds, pinned, resident_bytes, tree, used
 from perf.measurement import Bench
 from perf.processes import Child
@@ -79,6 +82,39 @@ def test_the_sending_loops_send_the_requested_part(bench: Bench, how: str) -> No
         with bare_loop(how, path / "bare") as (_, port), RawClient(port) as client:
             client.socket.sendall(struct.pack(">qq", CHUNK, CHUNK + 7))
             assert client.socket.recv(CHUNK + 7, socket.MSG_WAITALL) == b"\x01" * (CHUNK + 7)
+
+
+def test_the_echo_answers_each_frame(bench: Bench) -> None:
+    frame = struct.pack(">i", 10) + bytes(10)
+    with bench.data() as path, bare_loop("echo", path / "bare") as (_, port), RawClient(port) as client:
+        client.socket.sendall(frame * 3 + frame[:5])
+        client._read_into(memoryview(bytearray(3 * len(ANSWER))))
+        client.socket.sendall(frame[5:])
+        client._read_into(memoryview(bytearray(len(ANSWER))))
+
+
+def test_a_paced_client_ends_when_it_is_told_to(bench: Bench) -> None:
+    frame = struct.pack(">i", 10) + bytes(10)
+    reading, writing = os.pipe()
+    with bench.data() as path, bare_loop("echo", path / "bare") as (_, port), RawClient(port) as client:
+        latencies, lateness = client.pace(frame, len(ANSWER), 1000, 0.05, reading)
+        assert len(latencies) == len(lateness) == 50
+        os.close(writing)
+        latencies, lateness = client.pace(frame, len(ANSWER), 1000, 60, reading)
+        assert 1 <= len(latencies) == len(lateness) < 60_000
+    os.close(reading)
+
+
+def test_the_busiest_thread_of_a_client_is_found() -> None:
+    first = shares.look(os.getpid(), os.getpid())
+    burner = threading.Thread(target=lambda: [None for _ in iter(lambda: time.thread_time() < 0.1, False)])
+    burner.start()
+    while time.process_time() and (last := shares.look(os.getpid(), os.getpid())) and burner.is_alive():
+        burner.join(0.01)
+    found = shares.shares("key", first, last)
+    assert set(found) == {row.key for row in shares.rows("key", "label")}
+    assert 0 < found["key.busiest"] <= found["key.client"]
+    assert found["key.idle"] <= 100 - found["key.busiest"] + 0.01
 
 
 def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from typing import cast
 import pytest
 
 from perf import __main__ as perf_command
-from perf import runner
+from perf import runner, tables
 from perf.brokers import Fleet
 from perf.machine import ROOT
-from perf.measurement import BARE, KAFKA, KAFKAPY, OTHER, TINY, Bench, Figures, Measurement, Row
+from perf.measurement import BARE, KAFKA, KAFKA_4, KAFKAPY, OTHER, TINY, Bench, Figures, Measurement, Row
 from perf.report import write_json
 from perf.runner import Collected, run
 from perf.stats import compare
@@ -51,6 +51,29 @@ def test_the_sides_take_turns_in_every_run() -> None:
     run(NO_BENCH, [Recorded("a", calls), Recorded("b", calls)], [KAFKA, KAFKAPY], 2, 60, collected)
     assert calls == ["a kafka", "a kafkapy", "a bare", "b kafka", "b kafkapy", "b bare"] * 2
     assert collected.figures["a"] == {KAFKA: [1.0, 7.0], KAFKAPY: [2.0, 8.0]}
+
+
+def test_apache_kafka_4_is_measured_where_it_can_be() -> None:
+    calls: list[str] = []
+    can, cannot = Recorded("a", calls), Recorded("b", calls)
+    can.kafka_4 = True
+    run(NO_BENCH, [can, cannot], [KAFKA, KAFKA_4, KAFKAPY], 1, 60, Collected())
+    assert calls == ["a kafka", "a kafka-4", "a kafkapy", "a bare", "b kafka", "b kafkapy", "b bare"]
+
+
+def test_the_headline_has_the_rows_of_the_readme_and_the_named_measurements(tmp_path: Path) -> None:
+    options = perf_command._options(["--headline", "commits"])
+    chosen, wanted = perf_command._chosen(options)
+    assert options.brokers == [KAFKA, KAFKA_4, KAFKAPY]
+    assert wanted is not None
+    names = [each.name for each in chosen]
+    assert {"produce", "latency", "cold_readers", "commits"} <= set(names)
+    assert not {"zero_copy", "topics", "soak"} & set(names)
+    assert {key for _, keys in tables.HEADLINE for key in keys} <= wanted
+    bench = Bench(TINY, tmp_path, Fleet(tmp_path), Warmth(tmp_path, limit=0), wanted)
+    assert bench.wants("partitions.start")
+    assert bench.wants("commits.1")
+    assert not bench.wants("partitions.memory")
 
 
 class Clock:

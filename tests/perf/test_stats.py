@@ -2,7 +2,7 @@
 
 import pytest
 
-from perf.measurement import BARE, KAFKA, KAFKAPY, Goal, Row
+from perf.measurement import BARE, KAFKA, KAFKA_4, KAFKAPY, Goal, Row
 from perf.report import verdict
 from perf.stats import Comparison, compare, percentile
 
@@ -18,35 +18,55 @@ def test_the_ratio_is_kafkapy_to_the_reference_by_the_medians() -> None:
 
 
 @pytest.mark.parametrize(
-    ("goal", "better", "ours", "reached"),
+    ("goal", "better", "ours", "expected"),
     [
-        (Goal(1.2), "higher", 120, True),
-        (Goal(1.2), "higher", 119, False),
-        (Goal(0.4), "lower", 40, True),
-        (Goal(0.4), "lower", 41, False),
-        (Goal(60, None), "lower", 60, True),
-        (Goal(60, None), "lower", 61, False),
-        (Goal(1.2, BARE), "lower", 12, True),
-        (Goal(1.2, BARE), "lower", 13, False),
+        (Goal(1.2), "higher", 120, "reached"),
+        (Goal(1.2), "higher", 119, "missed"),
+        (Goal(0.4), "lower", 40, "reached"),
+        (Goal(0.4), "lower", 41, "missed"),
+        (Goal(60, None), "lower", 60, "reached"),
+        (Goal(60, None), "lower", 61, "missed"),
+        (Goal(1.2, BARE), "lower", 12, "reached"),
+        (Goal(1.2, BARE), "lower", 13, "missed"),
+        (Goal(0.3, KAFKA_4), "lower", 60, "reached"),
+        (Goal(0.3, KAFKA_4), "lower", 61, "missed"),
         (None, "lower", 1, None),
     ],
 )
 def test_a_goal_is_compared_with_its_own_side(
-    goal: Goal | None, better: str, ours: float, reached: bool | None
+    goal: Goal | None, better: str, ours: float, expected: str | None
 ) -> None:
-    assert compared(goal, better, kafka=[100], kafkapy=[ours], bare=[10]).reached is reached
+    found = compared(goal, better, **{KAFKA: [100], KAFKA_4: [200], KAFKAPY: [ours], BARE: [10]})
+    assert found.verdict == expected
 
 
 def test_a_goal_without_its_other_side_is_neither_reached_nor_missed() -> None:
     found = compared(Goal(1.2), kafkapy=[100])
-    assert found.reached is None
+    assert found.verdict is None
     assert verdict(found) == ""
 
 
-def test_a_difference_smaller_than_the_spread_is_reported() -> None:
-    assert verdict(compared(Goal(1.0), kafka=[100, 140], kafkapy=[125, 130])) == "reached; spread > difference"
-    assert verdict(compared(None, kafka=[100, 140], kafkapy=[125, 130])) == "spread > difference"
+def test_a_difference_smaller_than_the_spread_reaches_no_goal() -> None:
+    assert verdict(compared(Goal(1.0), kafka=[100, 140], kafkapy=[125, 130])) == "no difference"
+    assert verdict(compared(Goal(1.2), kafka=[100, 140], kafkapy=[125, 130])) == "missed; no difference"
+    assert verdict(compared(None, kafka=[100, 140], kafkapy=[125, 130])) == "no difference"
     assert verdict(compared(Goal(1.0), kafka=[100, 110], kafkapy=[200, 210])) == "reached"
+    assert verdict(compared(Goal(60, None), "lower", kafka=[50, 70], kafkapy=[50, 55])) == "reached; no difference"
+
+
+def test_both_versions_of_kafka_have_a_ratio_and_a_spread() -> None:
+    found = compared(Goal(1.0), **{KAFKA: [100, 100], KAFKA_4: [150, 350], KAFKAPY: [300, 300]})
+    assert (found.ratio, found.ratio_to(KAFKA_4)) == (3.0, 1.2)
+    assert (found.no_difference(KAFKA), found.no_difference(KAFKA_4)) == (False, True)
+
+
+def test_a_figure_is_limited_by_a_client_whose_busiest_thread_uses_a_core() -> None:
+    row = Row("rate", "a figure", "MB/s", "higher", Goal(1.3), client="busy")
+    for busiest, limited in ((89.0, False), (90.0, True)):
+        measured = {"rate": {KAFKA: [100.0], KAFKAPY: [110.0]}, "busy": {KAFKA: [99.0], KAFKAPY: [busiest]}}
+        (found,) = compare([row], measured)
+        assert found.client_bound is limited
+        assert ("the client is the limit" in verdict(found)) is limited
 
 
 def test_rows_that_were_not_measured_are_left_out() -> None:

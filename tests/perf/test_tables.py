@@ -5,7 +5,7 @@ import json
 import pytest
 
 from perf import publish, tables
-from perf.measurement import BARE, KAFKA, KAFKAPY, QUICK, Goal, Row
+from perf.measurement import BARE, KAFKA, KAFKA_4, KAFKAPY, QUICK, Goal, Row
 from perf.report import write_json
 from perf.stats import compare
 
@@ -14,9 +14,9 @@ from perf.stats import compare
 def written(tmp_path):
     """Return a function that writes a result with one row and returns its path."""
 
-    def write(name, key, label="a figure", notes=(), **sides):
-        rows = [Row(key, label, "MB/s", "higher", Goal(1.2))]
-        measured = {key: sides}
+    def write(name, key, label="a figure", notes=(), busiest=0.0, **sides):
+        rows = [Row(key, label, "MB/s", "higher", Goal(1.2), client=f"{key}.busiest")]
+        measured = {key: sides, f"{key}.busiest": {KAFKAPY: [busiest]}}
         file = tmp_path / name
         machine = {
             "kafkapy": f"1.0 at {name}",
@@ -25,7 +25,13 @@ def written(tmp_path):
             "file system": "ext4 at /data, 9 GiB",
             "TCP": "reno",
         }
-        how = {"command": "python -m perf --runs 2", "scale": QUICK.name, "runs": 2, "seconds": 60.0}
+        how = {
+            "command": "python -m perf --runs 2",
+            "scale": QUICK.name,
+            "runs": 2,
+            "seconds": 60.0,
+            "date": "2026-11-27",
+        }
         write_json(file, machine, compare(rows, measured), measured, dict(enumerate(notes)), how)
         return file
 
@@ -80,8 +86,53 @@ def test_missed_goals_are_listed_and_tables_of_older_runs_keep_their_revision(wr
 def test_the_headline_says_where_it_was_measured(written, tmp_path):
     file = written("r.json", "consume.1k", kafka=[1000.0, 1000.0], kafkapy=[2000.0, 2000.0])
     text = filled("<!-- perf: headline -->\n<!-- /perf -->\n", tmp_path, file)
-    assert "Medians of 2 runs on two cores, Linux, ext4 at /data, TCP reno:" in text
+    assert "Medians of 2 runs on two cores, Linux, ext4 at /data, TCP reno, 2026-11-27:" in text
     assert "| consume 1 KiB records, hot, MB/s | 1,000 | 2,000 | 2.00 × |" in text.splitlines()
+
+
+def test_both_versions_of_kafka_have_a_column_and_a_ratio(written, tmp_path):
+    both = {KAFKA: [100.0], KAFKA_4: [200.0], KAFKAPY: [300.0]}
+    file = written("r.json", "consume.1k", **both)
+    older = written("o.json", "produce.1k.acks1", kafka=[100.0], kafkapy=[200.0])
+    page = "<!-- perf: headline -->\n<!-- /perf -->\n<!-- perf: consume. -->\n<!-- /perf -->\n"
+    page += "<!-- perf: produce. -->\n<!-- /perf -->\n"
+    lines = filled(page, tmp_path, older, file).splitlines()
+    assert "| figure | Apache Kafka 3.9.1 | Apache Kafka 4.4.0 | kafkapy | ratio | ratio to 4.4.0 |" in lines
+    assert "| consume 1 KiB records, hot, MB/s | 100 | 200 | 300 | 3.00 × | 1.50 × |" in lines
+    assert "| produce 1 KiB records, acks=1 / all, MB/s | 100 |  | 200 | 2.00 × |  |" in lines
+    assert (
+        "| figure | runs | Apache Kafka 3.9.1 | Apache Kafka 4.4.0 | kafkapy | ratio | ratio to 4.4.0 | goal |" in lines
+    )
+    assert "| a figure, MB/s | 1 | 100 | 200 | 300 | 3.00 × | 1.50 × | ≥ 1.2 × ✓ |" in lines
+    assert "| a figure, MB/s | 1 | 100 | 200 | 2.00 × | ≥ 1.2 × ✓ |" in lines
+
+
+def test_a_difference_within_the_spread_is_no_win(written, tmp_path):
+    file = written("r.json", "consume.1k", kafka=[100.0, 200.0], kafkapy=[190.0, 210.0])
+    page = "".join(f"<!-- perf: {name} -->\n<!-- /perf -->\n" for name in ("headline", "consume.", "missed"))
+    lines = filled(page, tmp_path, file).splitlines()
+    assert "| consume 1 KiB records, hot, MB/s | 150 | 200 | no difference |" in lines
+    assert lines.count("(“no difference”: the medians differ by less than the runs of one side do.)") == 1
+    assert [line.rpartition(" | ")[2] for line in lines if "a figure" in line] == [
+        "≥ 1.2 × no difference |",
+        "≥ 1.2 × |",
+    ]
+    older = json.loads(file.read_text())  # as it was before there were two versions of Kafka
+    for name in ("verdict", "ratios", "no_difference", "client_is_limit"):
+        del older["rows"][0][name]
+    older["rows"][0]["reached"] = True
+    del older["run"]["date"]
+    file.write_text(json.dumps(older))
+    again = filled(page, tmp_path, file).splitlines()
+    assert again == [line.replace(", 2026-11-27:", ":") for line in lines]
+
+
+def test_a_goal_says_that_the_client_is_the_limit(written, tmp_path):
+    file = written("r.json", "produce.1k.acks1", kafka=[100.0], kafkapy=[100.0], busiest=97.0)
+    page = "<!-- perf: produce. -->\n<!-- /perf -->\n<!-- perf: missed -->\n<!-- /perf -->\n"
+    lines = filled(page, tmp_path, file).splitlines()
+    assert "| a figure, MB/s | 1 | 100 | 100 | 1.00 × | ≥ 1.2 × (the client is the limit) missed |" in lines
+    assert "| a figure, MB/s | 100 | 1.00 × | ≥ 1.2 × (the client is the limit) |" in lines
 
 
 def test_copies_have_a_line_per_load_and_another_with_the_ratios(tmp_path):

@@ -1,0 +1,72 @@
+"""Which side limits a rate: the shares of a core that the threads of a client and of a broker use, from /proc."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from perf.cpu import tree
+from perf.measurement import Figures, Row
+
+Threads = dict[int, tuple[int, int]]  # thread id -> nanoseconds on a core, and waiting for one
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the threads of both processes have used until `at`."""
+
+    at: float
+    client: Threads
+    broker: Threads
+
+
+def look(client: int, broker: int) -> Look:
+    """Look at the process `client` and the process tree `broker`."""
+    return Look(
+        time.perf_counter(),
+        _threads(client),
+        {tid: used for pid in tree(broker) for tid, used in _threads(pid).items()},
+    )
+
+
+def shares(key: str, first: Look, last: Look) -> Figures:
+    """Return the figures of `rows(key, ...)` for the time between two looks."""
+    wall = max(last.at - first.at, 1e-9) * 1e9
+    client, broker = (
+        _used(before, after) for before, after in ((first.client, last.client), (first.broker, last.broker))
+    )
+    return {
+        f"{key}.busiest": 100 * max((run for run, _ in client), default=0) / wall,
+        f"{key}.client": 100 * sum(run for run, _ in client) / wall,
+        f"{key}.idle": max(0.0, 100 - 100 * max((run + wait for run, wait in broker), default=0) / wall),
+    }
+
+
+def rows(key: str, label: str) -> tuple[Row, ...]:
+    """Return the rows for the figure `key`: the busiest thread of the client and all of them, and for how much of the
+    time the busiest thread of the broker neither runs nor waits for a core."""
+    return (
+        Row(f"{key}.busiest", f"{label}: the client's busiest thread", "% of a core", "lower"),
+        Row(f"{key}.client", f"{label}: the client's CPU", "% of a core", "lower"),
+        Row(f"{key}.idle", f"{label}: the broker's busiest thread is idle", "%", "higher"),
+    )
+
+
+def _used(before: Threads, after: Threads) -> list[tuple[int, int]]:
+    nothing = 0, 0
+    return [
+        (run - before.get(tid, nothing)[0], wait - before.get(tid, nothing)[1]) for tid, (run, wait) in after.items()
+    ]
+
+
+def _threads(pid: int) -> Threads:
+    """Return the times of the threads of a process; nothing if it has ended."""
+    found = {}
+    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            run, wait, _ = file.read_text().split()
+        except OSError:  # the thread has ended meanwhile
+            continue
+        found[int(file.parent.name)] = int(run), int(wait)
+    return found
