@@ -106,9 +106,7 @@ def _answer(connection: socket.socket, send: Callable[[int, int], int]) -> None:
             sent = 0
             while offset < end and (sent := send(offset, end - offset)) > 0:
                 offset += sent
-            if sent < 0:
-                syscalls.epoll_wait(epoll.fileno(), -1)
-            elif (received := syscalls.recv_into(fd, request, 0, 16)) < 0:
+            if sent < 0 or (received := syscalls.recv_into(fd, request, 0, 16)) < 0:
                 syscalls.epoll_wait(epoll.fileno(), -1)
             elif received == 0:
                 return
