@@ -30,9 +30,10 @@ SEND_BUFFER = 204_800  # kafkapy's default of socket.send.buffer.bytes; Apache K
 
 
 @contextmanager
-def bare_loop(what: str, file: Path) -> Iterator[tuple[int, int]]:
+def bare_loop(what: str, file: Path, host: str = "127.0.0.1") -> Iterator[tuple[int, int]]:
     """Run the loop `what` (a name in LOOPS) on `file`; yield its pid and its port."""
-    child = Child([sys.executable, "-m", "perf.bare", what, str(file)], file.with_suffix(".out"), keep_stdout=True)
+    command = [sys.executable, "-m", "perf.bare", what, str(file), host]
+    child = Child(command, file.with_suffix(".out"), keep_stdout=True)
     try:
         yield child.pid, int(child.first_line("the bare loop did not start"))
     finally:
@@ -118,8 +119,8 @@ def _answer(connection: socket.socket, send: Callable[[int, int], int]) -> None:
 LOOPS = {loop.__name__: loop for loop in (receive, follow, append, echo, sendfile, copy)}
 
 
-def main(what: str, file: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
+def main(what: str, file: str, host: str) -> None:
+    with socket.create_server((host, 0)) as server:
         print(server.getsockname()[1], flush=True)
         while True:  # until it is stopped
             connection, _ = server.accept()

@@ -21,11 +21,19 @@ __all__ = ["Asks", "places_in"]
 
 
 def fetch(
-    port: int, asks: Asks, answer: int, positions: int, consumers: int, count: int, *, apart: bool = False
+    port: int,
+    asks: Asks,
+    answer: int,
+    positions: int,
+    consumers: int,
+    count: int,
+    *,
+    apart: bool = False,
+    host: str = "127.0.0.1",
 ) -> float:
-    """Fetch as kafkapy.client.raw.fetching does, from a broker or a bare loop at this port."""
+    """Fetch as kafkapy.client.raw.fetching does, from a broker or a bare loop at this address."""
     with ExitStack() as ending:
-        clients = [ending.enter_context(RawClient(port)) for _ in range(consumers)]
+        clients = [ending.enter_context(RawClient(port, host)) for _ in range(consumers)]
         return fetching.fetch(clients, asks, answer, positions, count, apart=apart)
 
 

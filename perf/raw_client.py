@@ -27,8 +27,8 @@ class Refused(RuntimeError):
 class RawClient(RawConnection):
     """A connection to a broker on this machine."""
 
-    def __init__(self, port: int) -> None:
-        super().__init__(socket.create_connection(("127.0.0.1", port), TIMEOUT), frames.CLIENT)
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        super().__init__(socket.create_connection((host, port), TIMEOUT), frames.CLIENT)
 
     def __enter__(self) -> RawClient:
         return self

@@ -58,6 +58,7 @@ from perf.measurements.tls_clients import TlsClients
 from perf.measurements.tls_requests import TlsRequests
 from perf.measurements.topics import Topics
 from perf.measurements.transactions import Transactions
+from perf.measurements.two_namespaces import TwoNamespaces
 from perf.measurements.zero_copy import ZeroCopy
 
 ALL: tuple[Measurement, ...] = (
@@ -72,6 +73,7 @@ ALL: tuple[Measurement, ...] = (
     Memory(),
     Recovery(),
     ZeroCopy(),
+    TwoNamespaces(),
     SmallRequests(),
     Tls(),
     TlsRequests(),
