@@ -89,6 +89,22 @@ class Receiver:
             return self._receive_big(conn)
         return frames
 
+    def receive_ahead(self, conn: Connection) -> bool:
+        """Receive the next frame while the handler still uses the frame before. `receive` returns it afterwards.
+
+        At most one large frame is received so, or the small frames of one receive. Return True if more of it may be in
+        the socket. Raises the exceptions of `receive`.
+        """
+        if conn.carries_frames or (conn.big is not None and conn.big_end == conn.big_needed):
+            return False
+        frames = self.receive(conn)
+        if not frames:
+            return conn.readable
+        if conn.big is None:
+            self.handled(conn, frames, 0, None)
+        conn.readable = True  # `receive` has frames to return, whether or not anything is in the socket
+        return False
+
     def _cut(self, conn: Connection, view: memoryview, end: int) -> list[memoryview]:
         frames, self._position, self._needed = split(view, 0, end, self._most, conn.largest_frame)
         self._view, self._end = view, end

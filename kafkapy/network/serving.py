@@ -5,7 +5,8 @@ works: while a reply is unsent or pending, nothing is received from the connecti
 the client has to wait.
 
 On a connection that this process opened, responses are received even while a request is unsent. Otherwise two servers
-could wait for each other for ever: each sends only when it has received, and receives only when it has sent.
+could wait for each other for ever: each sends only when it has received, and receives only when it has sent. While the
+handler of such a connection uses a response on another thread, the next response is received.
 """
 
 from __future__ import annotations
@@ -67,7 +68,10 @@ class Serving:
             if conn.closing or (self._processor.draining and conn.pending is None):
                 self._close(conn)
             elif conn.pending is not None:
-                self._close_if_dead(conn)
+                if conn.outgoing and not conn.broken:
+                    self._receive_ahead(conn)
+                else:
+                    self._close_if_dead(conn)
             elif conn.muted_until or conn.starved:
                 if conn.broken:
                     self._close(conn)
@@ -308,6 +312,13 @@ class Serving:
             why = error if error is not None else "its next piece is empty"
             log.error("closed a connection in the middle of a reply: %s", why, extra=conn.who, exc_info=error)
             self._close(conn)
+
+    def _receive_ahead(self, conn: Connection) -> None:
+        """Receive the next response on a connection that this process opened, which is handled when `conn.pending` is
+        complete.
+        """
+        if conn.readable and self._receiver.receive_ahead(conn):
+            self._processor.queue(conn)
 
     def _close_if_dead(self, conn: Connection) -> None:
         """Close a connection with a pending reply if it is broken, or if its peer is gone and has sent nothing more.

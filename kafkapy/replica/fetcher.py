@@ -2,7 +2,8 @@
 
 No thread runs the loop: a response is handled on the connection's network thread, which sends the next request. What
 may wait for a disk runs on a pool, and the next request follows when that is done. While a follower is far behind, the
-next request is sent before that (`fetch_ahead`), and its response is not read before. Source: AbstractFetcherThread.
+next request is sent before that (`fetch_ahead`); its response is received meanwhile, but not handled before. Source:
+AbstractFetcherThread.
 """
 
 from __future__ import annotations
@@ -307,7 +308,7 @@ class Fetcher:
                     self._changed[state] = None
 
     def _caught_up(self, items: list[_Item], pending: Pending) -> None:
-        """Let the response to the request that was sent ahead be read: these items are appended, or have failed."""
+        """Let the response to the request that was sent ahead be handled: these items are appended, or have failed."""
         self._delay_now()
         self._forget_ahead(items)
         pending.complete(NO_REPLY)

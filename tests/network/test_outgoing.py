@@ -132,6 +132,36 @@ def test_a_response_may_be_handled_later_and_later_responses_wait(serve: Serve, 
     until(lambda: link.responses[-1] == b"behind")
 
 
+@pytest.mark.parametrize("sizes", [(32_000_000, 5), (5, 7, 32_000_000), (20_000, 5)])
+def test_the_next_response_is_received_while_the_last_one_is_in_use(
+    serve: Serve, listening: socket.socket, sizes: tuple[int, ...]
+) -> None:
+    pending: list[Pending] = []
+    first = b"f" * 100_000
+    seen: list[memoryview] = []
+
+    class Slow(Link):
+        def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
+            if not pending:
+                seen.append(frames[0])
+                pending.append(Pending(connection))
+                pending[0].keeps_buffer = True
+                return pending[:1]
+            return super().handle(connection, frames)
+
+    link, peer = connected(serve(), listening, Slow())
+    responses = [bytes([number]) * size for number, size in enumerate(sizes)]
+    peer.send(first)
+    until(lambda: len(pending) == 1)
+    peer.send(responses[0])  # a large one blocks until it is received
+    assert bytes(seen[0]) == first
+    assert not link.responses
+    sending = peer.send_aside(*responses[1:])
+    pending[0].complete(NO_REPLY)
+    until(lambda: link.responses == responses)
+    sending.join()
+
+
 def test_the_callback_of_a_sent_request_is_called(serve: Serve, listening: socket.socket) -> None:
     link, peer = connected(serve(), listening)
     assert link.connection is not None
