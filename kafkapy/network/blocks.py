@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 
 from kafkapy._ext import residency
-from kafkapy.network.buffers import Buffer, BufferPool, rounded
+from kafkapy.network.buffers import TRIMMED, Buffer, BufferPool, rounded
 from kafkapy.record.file_region import FileHandle
 
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
@@ -76,7 +76,10 @@ class Blocks:
             if oldest is None:
                 self.refused += 1
                 return None
-            self._free(oldest)
+            self._remove(oldest)
+            if oldest.buffer.capacity == size:
+                return oldest.buffer
+            self.give_back(oldest.buffer)
         buffer = self._buffers.take(size, size, size)
         self.bytes += buffer.capacity
         return buffer
@@ -107,19 +110,21 @@ class Blocks:
         self._cached_devices.add(os.fstat(handle.fd).st_dev)
 
     def trim(self) -> None:
-        """Free the blocks that had no readers at the last call, and have none now. Called every few seconds."""
+        """Free blocks that had no readers at the last call, and have none now, of about TRIMMED bytes. Called every few
+        seconds."""
+        before = self.bytes
         for block in self._unused:
-            if not block.readers and block in self._blocks:
-                self._free(block)
+            if before - self.bytes < TRIMMED and not block.readers and block in self._blocks:
+                self._remove(block)
+                self.give_back(block.buffer)
         self._unused = [block for block in self._blocks if not block.readers]
 
-    def _free(self, block: Block) -> None:
+    def _remove(self, block: Block) -> None:
         del self._blocks[block]
         of_file = self._of_files[block.handle]
         of_file.remove(block)
         if not of_file:
             del self._of_files[block.handle]
-        self.give_back(block.buffer)
 
 
 def read(handle: FileHandle, start: int, end: int, buffer: Buffer) -> int | None:

@@ -13,6 +13,9 @@ import sys
 
 SMALLEST = 64 << 10
 FIRST_GRANT = 1 << 20
+# Bytes that a call of `trim` unmaps, about. 1 MiB takes 70 us, during which no thread runs Python code; 64 MiB at once
+# delayed all connections by 4.5 ms.
+TRIMMED = 8 << 20
 
 
 class Buffer:
@@ -96,10 +99,13 @@ class BufferPool:
         self.lent -= 1
 
     def trim(self) -> None:
-        """Unmap the free buffers that were not used since the last call of this method. Called every few seconds."""
-        for buffer in self._free[: self._spare]:
-            self.free_bytes -= buffer.capacity
-        del self._free[: self._spare]
+        """Unmap free buffers that were not used since the last call, of about TRIMMED bytes. Called every few
+        seconds."""
+        before, count = self.free_bytes, 0
+        while count < self._spare and before - self.free_bytes < TRIMMED:
+            self.free_bytes -= self._free[count].capacity
+            count += 1
+        del self._free[:count]
         self._spare = len(self._free)
 
 

@@ -77,6 +77,17 @@ def test_trim_drops_the_buffers_that_were_not_needed_since_the_last_trim(used: i
     assert pool.free_bytes == used << 20
 
 
+def test_a_trim_unmaps_few_buffers_because_that_holds_up_all_connections() -> None:
+    pool = BufferPool(64 << 20)
+    for buffer in [pool.take(1 << 20) for _ in range(20)]:
+        pool.give(buffer)
+    left = []
+    for _ in range(5):
+        pool.trim()
+        left.append((len(pool), pool.free_bytes >> 20))
+    assert left == [(20, 20), (12, 12), (4, 4), (0, 0), (0, 0)]
+
+
 def test_a_buffer_is_not_larger_than_the_caller_allows() -> None:
     pool = BufferPool(64 << 20)
     pool.lent += 1

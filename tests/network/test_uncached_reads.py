@@ -339,6 +339,32 @@ def test_unused_blocks_are_freed_after_a_while(cold, disk, memory, file, uncache
     assert used.bytes() is not None
 
 
+def test_few_unused_blocks_are_freed_at_a_time(cold, disk, memory, region_of, uncached) -> None:
+    reader = Reader(cold, region_of(bytes(12 * STEP)))
+    for position in range(0, 12 * STEP, STEP):
+        reader.ahead.demand(reader.region.handle, position, STEP, lambda n, error: None)
+        run_all(disk)
+    reader.ahead.drop()
+    held = []
+    for _ in range(4):
+        memory.trim()
+        held.append((len(memory), memory.bytes // STEP))
+    assert held == [(12, 12), (4, 4), (0, 0), (0, 0)]
+
+
+def test_the_buffer_of_an_unused_block_is_used_again(cold, disk, memory, region_of, uncached) -> None:
+    readers = [Reader(cold, part(region_of(bytes(STEP)), 0)) for _ in range(17)]
+    for reader in readers[:16]:
+        reader.demand()
+        run_all(disk)
+    buffers = {id(block.buffer) for block in memory._blocks}
+    readers[3].ahead.drop()
+    readers[16].demand()
+    run_all(disk)
+    assert {id(block.buffer) for block in memory._blocks} == buffers
+    assert memory.bytes == 16 * STEP
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_read_that_no_reader_waits_for_any_more_takes_no_memory(cold, disk, memory, file, uncached, fails) -> None:
     reader = Reader(cold, part(file, 0))
