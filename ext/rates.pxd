@@ -17,6 +17,7 @@ cdef class Rate:
     cdef long long _at          # the present sample
     cdef double _total          # of all samples, except for errors of rounding
     cdef long long _expires     # no sample is forgotten before this time
+    cdef readonly long long last_ms     # when the last value was recorded
 
     cdef int _add(self, long long now) except -1
     cdef int _record(self, double value, long long now) except -1

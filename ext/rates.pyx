@@ -21,7 +21,8 @@ cdef class Rate:
     """The rate per second of recorded values.
 
     A sample has the sum of the values of one window. It is complete after the window, and forgotten when its last value
-    is older than all windows together. `windows` are (number of samples, length in ms). Times are in ms.
+    is older than all windows together. `windows` are (number of samples, length in ms). Times are in ms; `last_ms` is
+    that of the last value, 0 if there was none.
     """
 
     def __cinit__(self, windows):
@@ -51,6 +52,14 @@ cdef class Rate:
         without the present one. So a new client may use a whole set of windows at once."""
         return self._window_ms(now)
 
+    def record_if_far_below(self, double value, double limit, long long now):
+        """Record `value` and return True, if the rate is certainly not above `limit` then. Otherwise record nothing,
+        and return False."""
+        if self._total + value > limit * self._least_s:
+            return False
+        self._record(value, now)
+        return True
+
     def may_exceed(self, double limit, double more=0.0):
         """Return False if the rate is certainly not above `limit` after `more` is recorded."""
         return self._total + more > limit * self._least_s
@@ -75,7 +84,7 @@ cdef class Rate:
             sample.sum = 0.0
             sample.began = now
         sample.sum += value
-        sample.last = now
+        sample.last = self.last_ms = now
         self._total += value
         return 0
 

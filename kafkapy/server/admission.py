@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkapy.metadata.acls import Deletion
     from kafkapy.runtime.disk_pool import DiskPool
     from kafkapy.security.acls.bindings import Binding, Filter
-    from kafkapy.server.call import Call
+    from kafkapy.server.call import Call, Usage
     from kafkapy.server.quotas.client_quotas import Mutations
     from kafkapy.server.rights import Rights
     from kafkapy.server.services import Services
@@ -102,38 +102,35 @@ class Quotas(Protocol):
         ...
 
     def begin(self, call: Call, size: int) -> bool:
-        """Set the `usage` of a call whose frame has `size` bytes, unless all that it uses is counted now.
+        """Set the `usage` of a call whose frame has `size` bytes, unless all that it uses is counted now, or nothing of
+        it has to be counted. Usage that is passed to the other methods is that of the call.
 
         Return True for a Produce request that may exceed the quota of bytes, so that the requests behind it must wait.
         """
         ...
 
-    def respond(self, call: Call, *, exempt: bool = False) -> None:
+    def respond(self, call: Call, usage: Usage, *, exempt: bool = False) -> None:
         """Count a request of any API but Produce and Fetch, or one that is exempt from throttling."""
         ...
 
-    def respond_to_produce(self, call: Call) -> None:
+    def respond_to_produce(self, call: Call, usage: Usage) -> None:
         """Count a Produce request."""
         ...
 
-    def may_empty_fetch(self, call: Call, size: int) -> bool:
+    def may_empty_fetch(self, usage: Usage, size: int) -> bool:
         """Return False if a Fetch response with `size` bytes will be sent as it is."""
         ...
 
-    def respond_to_fetch(self, call: Call, size: int) -> bool:
+    def respond_to_fetch(self, call: Call, usage: Usage, size: int) -> bool:
         """Count a consumer's Fetch request, whose response has `size` bytes. Return False if an empty response must be
         sent instead."""
         ...
 
-    def count_fetch(self, call: Call, size: int) -> None:
+    def count_fetch(self, usage: Usage, size: int) -> None:
         """Count a consumer's Fetch request for which `may_empty_fetch` has returned False. It is not throttled."""
         ...
 
-    def most_to_fetch(self, call: Call) -> float:
-        """Return the size of the largest Fetch response that does not exceed the quota if nothing else is fetched."""
-        ...
-
-    def mutations(self, call: Call, strict_since: int) -> Mutations:
+    def mutations(self, call: Call, usage: Usage, strict_since: int) -> Mutations:
         """Return what counts the partitions that a request creates and deletes. It refuses them beyond the quota in
         versions of the API from `strict_since` on."""
         ...

@@ -136,8 +136,8 @@ class ApiTable:
                         actions to ask for. Not called without an authorizer.
         asks_itself     the handler asks the authorizer, unless the authorizer has a pool: for an API whose requests are
                         too many to list their actions each time.
-        quota           "exempt" for requests between brokers, whose time counts for no quota, and "produce" if requests
-                        that are joined must not exceed the quota of bytes together.
+        quota           "exempt" for requests between brokers, whose time counts for no quota; "produce" and "fetch" for
+                        requests that count for the quotas of bytes.
         """
         if not checks:
             raise ValueError(f"{api.name}: say what requests must be allowed to do, or NoCheck")

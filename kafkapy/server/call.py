@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.disk_pool import DiskPool
     from kafkapy.server.admission import Action, Quotas
     from kafkapy.server.api_table import Served
-    from kafkapy.server.quotas.client_quotas import Mutations
+    from kafkapy.server.quotas.client_quotas import Client, Mutations
 
 # Starts the work on a request; its argument is the callback for the response.
 Begin = Callable[[Callable[[Any], None]], object]
@@ -83,13 +83,13 @@ class Call:
 class Usage:
     """What a request has used so far that counts for quotas: the bytes of its frame, and the time of its handler.
 
-    `client` is what `quotas` knows of the client. `joined` is the number of requests that the handler handles together;
+    `client` has the client's quotas. `joined` is the number of requests that the handler handles together;
     each counts its share of the time.
     """
 
     __slots__ = ("_began", "_seconds", "client", "joined", "mutations", "quotas", "size")
 
-    def __init__(self, quotas: Quotas, client: Any, size: int) -> None:
+    def __init__(self, quotas: Quotas, client: Client, size: int) -> None:
         self.quotas = quotas
         self.client = client
         self.size = size
@@ -181,7 +181,7 @@ def as_reply(call: Call, answer: Any) -> Reply:
     if isinstance(answer, list) or answer is CLOSE or answer is NO_REPLY:
         return answer
     if call.usage is not None:
-        call.usage.quotas.respond(call)
+        call.usage.quotas.respond(call, call.usage)
         if call.throttle_time_ms and hasattr(answer, "throttle_time_ms"):
             answer.throttle_time_ms = call.throttle_time_ms
     return [response_frame(call.served.api, call.version, call.correlation_id, answer)]

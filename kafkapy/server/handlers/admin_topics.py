@@ -99,11 +99,11 @@ def _rights(broker: Services, call: Call, names: Collection[str]) -> _Rights:
 
 
 def _mutations(call: Call, strict_since: int) -> Mutations | None:
-    """Return what counts the partitions that the call creates and deletes, None if no quotas are set."""
+    """Return what counts the partitions that the call creates and deletes, None if the client has no quota."""
     usage = call.usage
     if usage is None:
         return None
-    usage.mutations = usage.quotas.mutations(call, strict_since)
+    usage.mutations = usage.quotas.mutations(call, usage, strict_since)
     return usage.mutations
 
 

@@ -89,6 +89,7 @@ NO_RECORDS = b""  # never null: librdkafka takes a null for a malformed response
         ),
         Check(Right("CLUSTER_ACTION", "CLUSTER"), TOPIC_DENIED + " for all partitions", only="followers"),
     ],
+    quota="fetch",
 )
 def handle(broker: Services, call: Call, request: FetchRequest) -> Any:
     """Handle Fetch: return the response as a list of header bytes and file regions, or a Later if the fetch waits for
@@ -138,7 +139,7 @@ def _plan(broker: Services, call: Call, request: FetchRequest, context: FetchCon
 def _max_bytes(broker: Services, call: Call, request: FetchRequest) -> int:
     most: int = min(request.max_bytes, broker.config.fetch_max_bytes)
     if call.usage is not None and request.replica_id < 0:
-        most = int(min(most, call.usage.quotas.most_to_fetch(call)))
+        most = min(most, call.usage.client.most_to_fetch)
     return most
 
 
@@ -432,10 +433,10 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
     usage, is_follower = call.usage, call.request.replica_id >= 0
     counted = usage is None or is_follower
     if usage is not None and is_follower:
-        usage.quotas.respond(call, exempt=True)
-    elif usage is not None and usage.quotas.may_empty_fetch(call, _bound(reads)):
+        usage.quotas.respond(call, usage, exempt=True)
+    elif usage is not None and usage.quotas.may_empty_fetch(usage, _bound(reads)):
         counted = True
-        if not usage.quotas.respond_to_fetch(call, _size(broker, call, context.would_send(reads))):
+        if not usage.quotas.respond_to_fetch(call, usage, _size(broker, call, context.would_send(reads))):
             return _encoded(call, *context.leave_unanswered(), [], {})
     error_code, session_id, to_send = context.respond(reads, broker.clock.monotonic())
     for _, read in to_send if broker.authorizer is not None else ():
@@ -446,7 +447,7 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
     reply = _encoded(call, error_code, session_id, _topics(broker, call, to_send, leaders, sent=True), leaders)
     if not counted:
         assert usage is not None
-        usage.quotas.count_fetch(call, _counted_bytes(call, reply))
+        usage.quotas.count_fetch(usage, _counted_bytes(call, reply))
     return reply
 
 

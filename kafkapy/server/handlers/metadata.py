@@ -205,9 +205,10 @@ def _create_and_answer(
     try:
         # No more topics are created when the broker stops: a request can name hundreds of thousands of topics, and the
         # stop waits for the disk pool.
-        if call.usage is not None and broker.is_controller:  # they count, but are never refused
+        usage = call.usage
+        if usage is not None and broker.is_controller:  # they count, but are never refused
             partitions = len(create) * broker.config["num.partitions"]
-            call.usage.quotas.mutations(call, strict_since=call.version + 1).record(partitions)
+            usage.quotas.mutations(call, usage, strict_since=call.version + 1).record(partitions)
         errors = broker.controller.auto_create(name for name in create if not broker.stopping)
         created = set(create)
         answers = [(name, topic_id, errors.get(name) if name in created else error) for name, topic_id, error in asked]

@@ -303,7 +303,7 @@ class Asked:
         try:
             for call, topics in zip(self.calls, self.answers, strict=True):
                 if call.usage is not None:
-                    call.usage.quotas.respond_to_produce(call)
+                    call.usage.quotas.respond_to_produce(call, call.usage)
                 if call.request.acks and self._names_leader and call.version >= NAMES_LEADER_SINCE:
                     parts.append(response_with_leaders(self._broker, call, topics))
                 elif call.request.acks:

@@ -20,26 +20,29 @@ STATISTICS = Windows(2, 30_000)  # of what is only shown: Kafka's metrics.num.sa
 class Bucket:
     """What the clients that share a quota have used of it. Any thread may call the methods."""
 
-    __slots__ = ("_throttle_times", "_throttles", "last_ms", "limit", "lock", "rate", "shares", "tokens")
+    __slots__ = ("_throttle_times", "_throttles", "_until_ms", "limit", "lock", "rate", "shares", "tokens")
 
-    def __init__(self, shares: Pair, windows: Windows, *, of_tokens: bool) -> None:
+    def __init__(self, shares: Pair, windows: Windows, now: int = 0, *, of_tokens: bool) -> None:
         self.shares = shares
         self.limit = UNLIMITED
-        self.last_ms = 0  # when it was last used
+        self._until_ms = now  # when it was created, or until when its clients are throttled
         self.lock = threading.Lock()  # of the tokens; a Rate needs none
         self.rate = Rate(STATISTICS if of_tokens else windows)
         self.tokens = TokenBucket(windows) if of_tokens else None
         self._throttle_times: Rate | None = None
         self._throttles: Rate | None = None
 
+    @property
+    def last_ms(self) -> int:
+        """Return when it was last used, or until when its clients are throttled if that is later."""
+        return max(self.rate.last_ms, self._until_ms)
+
     def record(self, value: float, now: int) -> int:
         """Count `value`. Return for how many ms the client is throttled, 0 if the quota is not exceeded."""
-        self.last_ms = now
         return self.rate.record_and_throttle(value, self.limit, now)
 
     def add(self, value: float, now: int) -> None:
         """Count `value`, which may be negative to take back what was counted, without a look at the limit."""
-        self.last_ms = now
         self.rate.record(value, now)
 
     def take(self, tokens: float, now: int, *, strict: bool) -> tuple[bool, int]:
@@ -50,7 +53,6 @@ class Bucket:
         """
         assert self.tokens is not None
         with self.lock:
-            self.last_ms = now
             if strict and self.tokens.count(self.limit, now) < 0:
                 return False, self.tokens.throttle_ms(self.limit, now)
             self.rate.record(tokens, now)
@@ -69,8 +71,9 @@ class Bucket:
         return self.rate.measure(now)
 
     def throttled(self, ms: int, now: int) -> None:
-        """Remember that a client was throttled for this time, for the metrics."""
+        """Remember that a client was throttled for this time."""
         with self.lock:
+            self._until_ms = max(self._until_ms, now + ms)
             if self._throttle_times is None or self._throttles is None:
                 self._throttle_times, self._throttles = Rate(STATISTICS), Rate(STATISTICS)
             self._throttle_times.record(ms, now)
@@ -86,12 +89,13 @@ class Bucket:
 
 
 class Buckets:
-    """The buckets of one kind of quota, at most `most`. The caller's lock protects them.
+    """The buckets of one kind of quota, at most `most`, which are created by `make(shares, now)`. The caller's lock
+    protects them.
 
     `on_removed` is called when buckets were removed: what refers to them must look them up again.
     """
 
-    def __init__(self, make: Callable[[Pair], Bucket], on_removed: Callable[[], object], most: int = MOST) -> None:
+    def __init__(self, make: Callable[[Pair, int], Bucket], on_removed: Callable[[], object], most: int = MOST) -> None:
         self._make = make
         self._on_removed = on_removed
         self._most = most
@@ -108,14 +112,14 @@ class Buckets:
 
     def get(self, shares: Pair, now: int) -> Bucket:
         """Return the bucket of those who share a quota. It is created if there is none; if there are too many, those
-        that were not used for the longest time are removed, many at a time so that this is rarely done."""
+        that were not used for the longest time are removed, many at a time so that this is rarely done. The buckets of
+        clients that are throttled are the last to go: a client could otherwise end its throttling by inventing ids."""
         bucket = self._buckets.get(shares)
         if bucket is None:
             if len(self._buckets) >= self._most:
                 oldest = sorted(self._buckets.values(), key=lambda one: one.last_ms)
                 self._remove(oldest[: max(1, self._most // 10)])
-            bucket = self._buckets[shares] = self._make(shares)
-            bucket.last_ms = now
+            bucket = self._buckets[shares] = self._make(shares, now)
         return bucket
 
     def expire(self, now: int) -> None:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 KEYS: Final = (PRODUCER, CONSUMER, REQUEST, MUTATION)
 EXEMPT: Final = "exempt"
 PRODUCE: Final = "produce"
+FETCH: Final = "fetch"
+LARGEST: Final = (1 << 31) - 1  # bytes in a response
 _LONGEST_NAME: Final = 1000  # characters of a client id, as in paths, that are kept for its bucket
 
 
@@ -45,18 +47,26 @@ class _Kind:
         self.windows = windows
         self.limits: dict[Pair, float] = {}
         self.kinds: set[Kind] = set()
-        self.buckets = Buckets(lambda shares: Bucket(shares, windows, of_tokens=of_tokens), on_removed)
+        self.buckets = Buckets(lambda shares, now: Bucket(shares, windows, now, of_tokens=of_tokens), on_removed)
 
 
-class _Client:
-    """The buckets of a connection's client, None for quotas that are not set for anybody."""
+class Client:
+    """The buckets of a connection's client, None for quotas that are not set for anybody.
 
-    __slots__ = ("consumer", "generation", "id", "mutation", "producer", "request")
+    most_to_fetch   the size of the largest Fetch response that does not exceed the quota if nothing else is fetched.
+    fetching        the Usage of all its Fetch requests, as long as their time is not counted; None if nothing is.
+    """
 
-    def __init__(self, client_id: str, generation: int, buckets: list[Bucket | None]) -> None:
+    __slots__ = ("consumer", "fetching", "generation", "id", "most_to_fetch", "mutation", "producer", "request")
+
+    def __init__(self, quotas: ClientQuotas, client_id: str, generation: int, buckets: list[Bucket | None]) -> None:
         self.id = client_id
         self.generation = generation
         self.producer, self.consumer, self.request, self.mutation = buckets
+        self.most_to_fetch = LARGEST
+        self.fetching = None if self.consumer is None else Usage(quotas, self, 0)
+        if self.consumer is not None:
+            self.most_to_fetch = int(min(LARGEST, self.consumer.limit * quotas.burst_s))
 
 
 class InUse(NamedTuple):
@@ -79,6 +89,7 @@ class ClientQuotas:
         self._lock = threading.Lock()
         self._generation = 0  # is another after each change of the limits, and when buckets were removed
         self._longest_ms = windows.ms
+        self.burst_s = (windows.number - 1) * (windows.ms / 1000)  # a client may use so many seconds' worth at once
         self._kinds = {key: _Kind(windows, self._renew) for key in (PRODUCER, CONSUMER, REQUEST)}
         self._kinds[MUTATION] = _Kind(mutation_windows, self._renew, of_tokens=True)
         self._exempt = Rate(STATISTICS)
@@ -116,50 +127,52 @@ class ClientQuotas:
     # --- what is counted
 
     def begin(self, call: Call, size: int) -> bool:
-        client: _Client | None = call.connection.quota_client
+        client: Client | None = call.connection.quota_client
         if client is None or client.generation != self._generation or client.id != call.client_id:
             client = call.connection.quota_client = self._look_up(call.connection.principal, call.client_id)
-        if call.served.quota != PRODUCE:
+        what = call.served.quota
+        if what == PRODUCE:
+            # Nearly all Produce requests are far below the quota of bytes. Those are counted here: it takes less time.
+            bucket = client.producer
+            if bucket is None or bucket.rate.record_if_far_below(size, bucket.limit, self.now_ms()):
+                if client.request is not None:
+                    call.usage = Usage(self, client, 0)
+                return False
             call.usage = Usage(self, client, size)
-            return False
-        # Nearly all Produce requests are far below the quota of bytes. Those are counted here, which takes less time.
-        bucket = client.producer
-        may_exceed = bucket is not None and bucket.rate.may_exceed(bucket.limit, size)
-        if bucket is not None and not may_exceed:
-            bucket.record(size, self.now_ms())
-        if may_exceed or client.request is not None:
-            call.usage = Usage(self, client, size if may_exceed else 0)
-        return may_exceed
+            return True
+        if what == FETCH and client.request is None:
+            call.usage = client.fetching
+        elif client.request is not None or client.mutation is not None:
+            call.usage = Usage(self, client, size)
+        return False
 
-    def respond(self, call: Call, *, exempt: bool = False) -> None:
-        usage = _usage(call)
+    def respond(self, call: Call, usage: Usage, *, exempt: bool = False) -> None:
         if usage.client.request is not None or usage.mutations is not None:
             exempt = exempt or (call.served.quota == EXEMPT and not call.denied)
             self._throttle(call, usage, 0, None, self.now_ms(), exempt=exempt)
 
-    def respond_to_produce(self, call: Call) -> None:
-        usage, now = _usage(call), self.now_ms()
+    def respond_to_produce(self, call: Call, usage: Usage) -> None:
+        now = self.now_ms()
         bucket = usage.client.producer
         ms = bucket.record(usage.size, now) if bucket is not None and usage.size else 0
         if ms or usage.client.request is not None:
             self._throttle(call, usage, ms, bucket, now, exempt=not call.request.acks)
 
-    def may_empty_fetch(self, call: Call, size: int) -> bool:
-        usage = _usage(call)
+    def may_empty_fetch(self, usage: Usage, size: int) -> bool:
         bucket, request = usage.client.consumer, usage.client.request
         if bucket is not None and bucket.rate.may_exceed(bucket.limit, size):
             return True
         return request is not None and request.rate.may_exceed(request.limit, usage.seconds() * 100)
 
-    def count_fetch(self, call: Call, size: int) -> None:
-        usage, now = _usage(call), self.now_ms()
-        if usage.client.consumer is not None:
-            usage.client.consumer.add(size, now)
-        if usage.client.request is not None:
-            usage.client.request.add(usage.seconds() * 100, now)
+    def count_fetch(self, usage: Usage, size: int) -> None:
+        client, now = usage.client, self.now_ms()
+        if client.consumer is not None:
+            client.consumer.rate.record(size, now)
+        if client.request is not None:
+            client.request.rate.record(usage.seconds() * 100, now)
 
-    def respond_to_fetch(self, call: Call, size: int) -> bool:
-        usage, now = _usage(call), self.now_ms()
+    def respond_to_fetch(self, call: Call, usage: Usage, size: int) -> bool:
+        now = self.now_ms()
         bucket = usage.client.consumer
         ms = bucket.record(size, now) if bucket is not None else 0
         self._throttle(call, usage, ms, bucket, now)
@@ -167,15 +180,8 @@ class ClientQuotas:
             bucket.add(-size, now)
         return not call.throttle_time_ms
 
-    def most_to_fetch(self, call: Call) -> float:
-        bucket: Bucket | None = _usage(call).client.consumer
-        if bucket is None or bucket.limit >= UNLIMITED:
-            return UNLIMITED
-        windows = self._kinds[CONSUMER].windows
-        return bucket.limit * (windows.number - 1) * (windows.ms / 1000)
-
-    def mutations(self, call: Call, strict_since: int) -> Mutations:
-        return Mutations(_usage(call).client.mutation, self._clock, strict=call.version >= strict_since)
+    def mutations(self, call: Call, usage: Usage, strict_since: int) -> Mutations:
+        return Mutations(usage.client.mutation, self._clock, strict=call.version >= strict_since)
 
     def _throttle(
         self, call: Call, usage: Usage, ms: int, bucket: Bucket | None, now: int, *, exempt: bool = False
@@ -205,14 +211,14 @@ class ClientQuotas:
         """Return the time of the quotas' clock in ms."""
         return int(self._clock.monotonic() * 1000)
 
-    def _look_up(self, principal: str, client_id: str) -> _Client:
+    def _look_up(self, principal: str, client_id: str) -> Client:
         user, client = path_name(principal.partition(":")[2]), path_name(client_id)
         if len(client) > _LONGEST_NAME:  # a client can choose 10,000 of 32,767 characters
             client = f"{client[:_LONGEST_NAME]}-{hash(client_id):x}"
         now = self.now_ms()
         with self._lock:
             buckets = [self._bucket(kind, user, client, now) for kind in self._kinds.values()]
-            return _Client(client_id, self._generation, buckets)
+            return Client(self, client_id, self._generation, buckets)
 
     def _bucket(self, kind: _Kind, user: str, client_id: str, now: int) -> Bucket | None:
         if not kind.limits:
@@ -260,11 +266,6 @@ class ClientQuotas:
     def exempt_percent(self) -> float:
         """Return the time of requests that are exempt, in percent of one thread's time."""
         return self._exempt.measure(self.now_ms())
-
-
-def _usage(call: Call) -> Usage:
-    assert call.usage is not None
-    return call.usage
 
 
 class Mutations:

@@ -1,6 +1,8 @@
 """Rates, windows, throttle times and levels of quotas are those of Kafka: see tests/data/quotas/README.md."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkapy.runtime.rates import LONGEST_MS, Rate, TokenBucket, Windows
 from kafkapy.server.quotas.buckets import EXPIRY_MS, Bucket, Buckets
@@ -49,7 +51,7 @@ def test_a_limit_of_zero_throttles_for_as_long_as_possible():
 
 def test_buckets_that_were_not_used_for_an_hour_are_removed():
     removed = []
-    buckets = Buckets(lambda shares: Bucket(shares, Windows(), of_tokens=False), lambda: removed.append(True))
+    buckets = Buckets(lambda shares, now: Bucket(shares, Windows(), now, of_tokens=False), lambda: removed.append(True))
     buckets.get(("a", ""), 0)
     buckets.get(("b", ""), 10).record(1, EXPIRY_MS)
     buckets.expire(EXPIRY_MS + 1)
@@ -58,10 +60,40 @@ def test_buckets_that_were_not_used_for_an_hour_are_removed():
 
 
 def test_a_hundred_thousand_client_ids_need_bounded_memory():
-    buckets = Buckets(lambda shares: Bucket(shares, Windows(), of_tokens=False), lambda: None, most=100)
+    buckets = Buckets(lambda shares, now: Bucket(shares, Windows(), now, of_tokens=False), lambda: None, most=100)
     used_all_the_time = buckets.get(("", "app"), 0)
     for now in range(100_000):
         buckets.get(("", str(now)), now)
-        used_all_the_time.last_ms = now
+        used_all_the_time.record(1, now)
     assert len(buckets) <= 100
     assert buckets.find(("", "app")) is used_all_the_time
+
+
+def test_the_buckets_of_throttled_clients_are_the_last_to_go():
+    buckets = Buckets(lambda shares, now: Bucket(shares, Windows(), now, of_tokens=False), lambda: None, most=100)
+    greedy = buckets.get(("", "greedy"), 0)
+    greedy.throttled(5000, 0)
+    for now in range(1, 5000):
+        buckets.get(("", str(now)), now)
+    assert buckets.find(("", "greedy")) is greedy
+    for now in range(5000, 5200):
+        buckets.get(("", str(now)), now)
+    assert buckets.find(("", "greedy")) is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 400)), max_size=60),
+    st.sampled_from([0.0, 50.0, 100.0, 1e9]),
+)
+def test_what_is_recorded_far_below_the_limit_is_recorded_as_always(values, limit):
+    usual, fast = Rate(Windows()), Rate(Windows())
+    now = 1000
+    for wait, value in values:
+        now += wait
+        throttle_ms = usual.record_and_throttle(value, limit, now)
+        if fast.record_if_far_below(value, limit, now):
+            assert throttle_ms == 0
+        else:
+            assert fast.record_and_throttle(value, limit, now) == throttle_ms
+        assert fast.measure(now) == usual.measure(now)
+        assert fast.last_ms == usual.last_ms == now
