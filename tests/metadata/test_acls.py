@@ -156,7 +156,7 @@ def test_deletions_belong_to_the_first_filter_and_remove_empty_nodes(tree: Local
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
+        b" ",
         b"{",
         b"[]",
         b"null",
@@ -193,6 +193,14 @@ def test_acls_that_cannot_be_read_deny_everything_until_they_are_removed(
     assert (whole.acls, whole.error) == ({}, None)
     assert not tree.exists("/kafka-acl/Topic/flights")
     assert acls.index.entries(FLIGHTS) == frozenset()
+
+
+def test_a_node_without_data_has_no_acls(tree: LocalTree, acls: AclRegistry) -> None:
+    tree.commit([Create("/kafka-acl/Topic/flights", b"")])
+    assert acls.index.entries(FLIGHTS) == frozenset()
+    assert not acls.index.matching("TOPIC", "flights")
+    assert create(acls, Binding(FLIGHTS, ALICE)) == [None]
+    assert everything(acls) == {Binding(FLIGHTS, ALICE)}
 
 
 def test_names_as_kafka_writes_them_are_read_in_any_case_and_other_nodes_are_ignored(

@@ -72,6 +72,7 @@ OPERATIONS_OF: Final = {
 }
 
 _VERSION = 1
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 class Pattern(NamedTuple):
@@ -168,21 +169,26 @@ def is_principal(text: str) -> bool:
 
 def encode_entries(entries: Iterable[Entry]) -> bytes:
     """Return the data of the node with the ACLs of one resource pattern."""
-    acls = [
-        {
-            "principal": entry.principal,
-            "permissionType": display_name(entry.permission),
-            "operation": display_name(entry.operation),
-            "host": entry.host,
-        }
+    # One by one: json holds the GIL until it returns, for 6 ms with 10,000 ACLs.
+    acls = ",".join(
+        _encode(
+            {
+                "principal": entry.principal,
+                "permissionType": display_name(entry.permission),
+                "operation": display_name(entry.operation),
+                "host": entry.host,
+            }
+        )
         for entry in sorted(entries)
-    ]
-    return json.dumps({"version": _VERSION, "acls": acls}, separators=(",", ":"), ensure_ascii=False).encode()
+    )
+    return f'{{"version":{_VERSION},"acls":[{acls}]}}'.encode()
 
 
 def decode_entries(data: bytes) -> frozenset[Entry]:
     """Return the ACLs in the data of a node. Raise ValueError if the data is not complete JSON of a known version, or
-    if an ACL in it cannot be understood as a whole."""
+    if an ACL in it cannot be understood as a whole. As in Kafka, a node without any data has no ACLs."""
+    if not data:
+        return frozenset()
     try:
         found = json.loads(data.decode())
         if type(found["version"]) is not int or found["version"] != _VERSION:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkapy.security.acls.bindings import ALL, DENY, EVERYBODY, LITERAL, PREFIXED, WILDCARD, Binding, Entry, Pattern
 
@@ -42,13 +42,15 @@ _Key = tuple[str, str, Entry]  # resource type, pattern type, entry
 
 
 class AclIndex:
-    """A set of ACLs. `changed` returns another index, so a reader that has one sees no change."""
+    """A set of ACLs. `changed` returns another index, so a reader that has one sees no change. `answers` is for the
+    rules: what they have found out about this set."""
 
-    __slots__ = ("_names", "_types")
+    __slots__ = ("_names", "_types", "answers")
 
     def __init__(self) -> None:
         self._types: dict[str, _OfType] = {}
         self._names: dict[_Key, frozenset[str]] = {}
+        self.answers: dict[tuple[Any, ...], bool] = {}
 
     def matching(self, resource_type: str, name: str) -> list[PatternAcls]:
         """Return the ACLs of all patterns that match a resource: its own name, `*` and prefixes of its name."""

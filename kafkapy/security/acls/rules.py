@@ -23,6 +23,8 @@ IMPLIED_BY: Final = {
     "DESCRIBE_CONFIGS": frozenset({"DESCRIBE_CONFIGS", "ALTER_CONFIGS", ALL}),
 }
 
+_MOST_ANSWERS: Final = 1000  # that an index remembers
+
 
 class Client(NamedTuple):
     """Who asks: a principal, such as "User:alice", and the text of its address as Java has it (see `hosts.host_text`).
@@ -70,24 +72,44 @@ def is_allowed_on_some(
     index: AclIndex, client: Client, operation: str, resource_type: str, *, everyone_without_acls: bool
 ) -> bool:
     """Return True if there can be a resource of this type on which the client may do the operation (Kafka's
-    authorizeByResourceType). Implied operations do not count."""
+    authorizeByResourceType). Implied operations do not count.
+
+    The index remembers the answer: finding it takes time in proportion to the number of ACLs of the client.
+    """
     if client.is_super_user:
         return True
+    question = (client.principal, client.host, operation, resource_type, everyone_without_acls)
+    known = index.answers.get(question)
+    if known is None:
+        if len(index.answers) >= _MOST_ANSWERS:
+            index.answers.clear()
+        known = index.answers[question] = _is_allowed_on_some(
+            index, client, operation, resource_type, everyone_without_acls
+        )
+    return known
+
+
+def _is_allowed_on_some(
+    index: AclIndex, client: Client, operation: str, resource_type: str, everyone_without_acls: bool
+) -> bool:
     denied = _names(index, client, operation, resource_type, LITERAL, DENY)
     if WILDCARD in denied:
         return False
     if everyone_without_acls:
         return True
+    literal = _names(index, client, operation, resource_type, LITERAL, ALLOW)
+    if WILDCARD in literal:
+        return True
+    allowed = (literal - denied) | _names(index, client, operation, resource_type, PREFIXED, ALLOW)
     prohibited = _names(index, client, operation, resource_type, PREFIXED, DENY)
+    if not prohibited:
+        return bool(allowed)
     lengths = sorted(set(map(len, prohibited)))
 
-    def is_dominated(allowed: str) -> bool:
-        return any(allowed[:length] in prohibited for length in lengths if length <= len(allowed))
+    def is_dominated(name: str) -> bool:
+        return any(name[:length] in prohibited for length in lengths if length <= len(name))
 
-    return any(
-        name == WILDCARD or (name not in denied and not is_dominated(name))
-        for name in _names(index, client, operation, resource_type, LITERAL, ALLOW)
-    ) or any(not is_dominated(name) for name in _names(index, client, operation, resource_type, PREFIXED, ALLOW))
+    return not all(map(is_dominated, allowed))
 
 
 def _names(
