@@ -48,6 +48,7 @@ class Served:
         "decoded_late",
         "handler",
         "high",
+        "in_order",
         "is_asked_for",
         "joins",
         "low",
@@ -70,6 +71,7 @@ class Served:
         checks: Checks,
         authorizes: Authorizes | None,
         asks_itself: bool,
+        in_order: bool,
         quota: str,
     ) -> None:
         self.api = api
@@ -84,6 +86,7 @@ class Served:
         self.checks = checks
         self.authorizes = actions_of(checks) if authorizes is None else authorizes
         self.is_asked_for = self.authorizes is not None and not asks_itself  # by the dispatcher, before it is joined
+        self.in_order = in_order
         self.quota = quota
 
 
@@ -108,6 +111,7 @@ class ApiTable:
         any_version: bool = False,
         authorizes: Authorizes | None = None,
         asks_itself: bool = False,
+        in_order: bool = False,
         quota: str = "request",
     ) -> Callable[[Handler], Handler]:
         """Return a decorator that registers a handler for the versions `low` to `high` of an API, by default for all
@@ -136,6 +140,7 @@ class ApiTable:
                         actions to ask for. Not called without an authorizer.
         asks_itself     the handler asks the authorizer, unless the authorizer has a pool: for an API whose requests are
                         too many to list their actions each time.
+        in_order        rights on topics are asked for only if those before them were not all denied.
         quota           "exempt" for requests between brokers, whose time counts for no quota; "produce" and "fetch" for
                         requests that count for the quotas of bytes.
         """
@@ -164,6 +169,7 @@ class ApiTable:
                 checks=checks,
                 authorizes=authorizes,
                 asks_itself=asks_itself,
+                in_order=in_order,
                 quota=quota,
             )
             return handler

@@ -22,7 +22,7 @@ from kafkapy.runtime import collector
 from kafkapy.server import handlers
 from kafkapy.server.api_table import TABLE, Served
 from kafkapy.server.call import Call, Later, MeteredPending, as_reply
-from kafkapy.server.checks import NoCheck
+from kafkapy.server.checks import NoCheck, ask_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -128,12 +128,14 @@ class Dispatcher:
 
     def _authorize(self, call: Call) -> bool:
         """Set the actions that the call is denied. Return False, and do nothing, if a pool has to ask for so many."""
-        authorizer, authorizes = self._broker.authorizer, call.served.authorizes
-        if authorizer is not None and authorizes is not None:
-            actions = authorizes(self._broker, call)
+        authorizer, served = self._broker.authorizer, call.served
+        if authorizer is not None and served.authorizes is not None:
+            actions = served.authorizes(self._broker, call)
             if len(actions) > MOST_ASKED:
                 return False
-            call.denied = authorizer.denied(call, actions)
+            call.denied = (
+                ask_in_order(authorizer, call, actions) if served.in_order else authorizer.denied(call, actions)
+            )
         return True
 
     def _handle_on(self, pool: DiskPool, connection: Connection, frame: memoryview) -> Reply:
@@ -321,8 +323,12 @@ def _authorize_and_answer(broker: Services, call: Call, pending: MeteredPending)
         served, request = call.served, call.request
         if isinstance(request, Undecoded):
             call.request = served.api.decode_request(request.frame, call.version, request.body)
-        if broker.authorizer is not None and served.authorizes is not None:
-            call.denied = broker.authorizer.denied(call, served.authorizes(broker, call))
+        authorizer = broker.authorizer
+        if authorizer is not None and served.authorizes is not None:
+            actions = served.authorizes(broker, call)
+            call.denied = (
+                ask_in_order(authorizer, call, actions) if served.in_order else authorizer.denied(call, actions)
+            )
         if served.pooled:
             pool = broker.disk_pool if served.pooled is True else served.pooled(broker, request)
             pool.submit(_answer_pending, broker, call, pending)

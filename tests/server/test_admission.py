@@ -1,5 +1,6 @@
 """Each request is authorized on its own, also when several are joined. The authorizer is a stand-in."""
 
+import threading
 from collections import Counter
 
 import pytest
@@ -13,7 +14,9 @@ from kafkapy.protocol.apis import (
     LIST_GROUPS,
     METADATA,
     OFFSET_COMMIT,
+    OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
+    TXN_OFFSET_COMMIT,
     WRITE_TXN_MARKERS,
 )
 from kafkapy.server.admission import CLUSTER, Action
@@ -466,6 +469,63 @@ def test_without_an_authorizer_nothing_is_prepared_for_one(server, wires, monkey
     assert wires[0].call(PRODUCE, VERSION, both_topics()).responses[1].partition_responses[0].error_code == Errors.NONE
 
 
+def asking_threads(authorizer):
+    """Return a set that gets the kinds of threads that ask the authorizer from now on, such as "network"."""
+    ask, threads = authorizer.denied, set()
+
+    def noted(*arguments, **settings):
+        threads.add(threading.current_thread().name.split("-")[1])
+        return ask(*arguments, **settings)
+
+    authorizer.denied = noted
+    return threads
+
+
+@pytest.mark.parametrize("count", [1, 1000])
+def test_a_pool_asks_for_the_many_topics_of_an_offset_for_leader_epoch_request(server, wires, denies, count):
+    threads = asking_threads(denies(cluster_action("CLUSTER_ACTION"), topic_action("DESCRIBE", "t0")))
+    make = OFFSET_FOR_LEADER_EPOCH.Request
+    topics = [make.Topics(topic=f"t{n}", partitions=[make.Topics.Partitions(partition=0)]) for n in range(count)]
+    answer = wires[0].call(OFFSET_FOR_LEADER_EPOCH, 3, make(topics=topics))
+    codes = Counter(one.partitions[0].error_code for one in answer.topics)
+    assert codes == Counter({TOPIC_DENIED: 1, Errors.UNKNOWN_TOPIC_OR_PARTITION: count - 1})
+    assert threads == {"network" if count == 1 else "disk"}
+
+
+@pytest.mark.parametrize("count", [1, 200])
+def test_a_pool_asks_for_the_many_topics_of_a_fetch_once(server, wires, denies, count):
+    threads = asking_threads(denies(topic_action("READ", "t0")))
+    message = fetch_of_partitions("t0", [0])
+    for number in range(1, count):
+        message.topics += fetch_of_partitions(f"t{number}", [0]).topics
+    for kind in ("network" if count == 1 else "disk", "network"):  # the second time only the denied one is asked for
+        threads.clear()
+        answer = wires[0].call(FETCH, 12, message)
+        codes = Counter(one.partitions[0].error_code for one in answer.responses)
+        assert codes == Counter({TOPIC_DENIED: 1, Errors.UNKNOWN_TOPIC_OR_PARTITION: count - 1})
+        assert threads == {kind}
+
+
+def test_what_comes_after_a_denied_transactional_id_or_group_is_not_asked_for(server, wires, denies):
+    transactional_id = Action("WRITE", "TRANSACTIONAL_ID", "id")
+    group = Action("READ", "GROUP", "group")
+    authorizer = denies(transactional_id, group)
+    make = TXN_OFFSET_COMMIT.Request
+    partitions = [make.Topics.Partitions(partition_index=0, committed_offset=1)]
+    message = make(transactional_id="id", group_id="group", topics=[make.Topics(name="open", partitions=partitions)])
+
+    def asked():
+        authorizer.logged.clear()
+        answer = wires[0].call(TXN_OFFSET_COMMIT, 3, message)
+        return set(authorizer.logged), answer.topics[0].partitions[0].error_code
+
+    assert asked() == ({transactional_id}, Errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    authorizer.change(group)
+    assert asked() == ({transactional_id, group}, Errors.GROUP_AUTHORIZATION_FAILED)
+    authorizer.change(topic_action("READ", "open"))
+    assert asked() == ({transactional_id, group, topic_action("READ", "open")}, TOPIC_DENIED)
+
+
 # --- what is remembered
 
 
@@ -524,7 +584,7 @@ def test_a_transactional_id_that_was_allowed_is_not_asked_again(server, wires, d
     assert asked() == needed
     assert asked() == set()
     authorizer.change(Action("WRITE", "TRANSACTIONAL_ID", "tx"))
-    assert asked() == asked() == needed
+    assert asked() == asked() == {Action("WRITE", "TRANSACTIONAL_ID", "tx")}
     authorizer.change()
     assert asked() == needed
     assert asked() == set()

@@ -64,6 +64,7 @@ NAMES_LEADER_SINCE = 16  # KIP-951
 # A network thread reads up to this many partitions. Fetches with more take milliseconds (with a million: ten seconds),
 # so they run on a pool. A request of a few bytes can ask for very many partitions: those in its fetch session.
 MOST_INLINE = 1000
+MOST_ASKED_INLINE = 100  # topics for which a network thread asks the authorizer, in half a millisecond
 TURN_S = 0.05  # longest time that a conversion keeps a pool thread before other work of the pool is run
 _LOOKED_AT = 16  # most partitions that are looked up to find one on this broker; the pool of its disk then reads
 _DENIED = Errors.TOPIC_AUTHORIZATION_FAILED
@@ -97,7 +98,8 @@ def handle(broker: Services, call: Call, request: FetchRequest) -> Any:
     if call.version < FORMAT_2_SINCE or sum(len(partitions) for _, _, partitions in request.topics) > MOST_INLINE:
         return _on_the_pool(broker, call, request)
     context = _context(broker, call, request)
-    if len(context.partitions) > MOST_INLINE:
+    due = context.partitions
+    if len(due) > MOST_ASKED_INLINE and (len(due) > MOST_INLINE or _asks_for_many(broker, call, request, due)):
         return _on_the_pool(broker, call, request, context)
     plan = _plan(broker, call, request, context)
     outcome = plan.read(blocking=False)
@@ -108,6 +110,15 @@ def handle(broker: Services, call: Call, request: FetchRequest) -> Any:
     later = Later(call)
     _delay(broker, call, request, context, plan, later)
     return later
+
+
+def _asks_for_many(broker: Services, call: Call, request: FetchRequest, due: list[FetchPartition]) -> bool:
+    """Return True if the authorizer has to be asked for so many topics that a network thread should not do it: after a
+    change of the access rules, all partitions of a session are due, and nothing is remembered."""
+    if broker.authorizer is None or request.replica_id >= 0:
+        return False
+    reads = call.connection.rights.reads  # `_context` has just looked whether they are out of date
+    return len({one.topic for one in due}.difference(reads)) > MOST_ASKED_INLINE
 
 
 def _plan(broker: Services, call: Call, request: FetchRequest, context: FetchContext) -> FetchPlan:

@@ -14,11 +14,14 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import OFFSET_FOR_LEADER_EPOCH
 from kafkapy.server.admission import denied_names, is_denied
 from kafkapy.server.api_table import serves
-from kafkapy.server.call import Call
+from kafkapy.server.call import Call, answered
 from kafkapy.server.checks import TOPIC_DENIED, Check, Right
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
+
+
+MOST_INLINE = 500  # topics and partitions for which a network thread asks and looks
 
 
 @serves(
@@ -34,6 +37,12 @@ if TYPE_CHECKING:
 def handle(broker: Services, call: Call, request: Any) -> Any:
     """Handle OffsetForLeaderEpoch: return, for each partition, the largest leader epoch that is not above the requested
     one, and the end offset of that epoch. Denied topics come last."""
+    count = sum(1 + len(topic.partitions) for topic in request.topics)
+    pool = broker.disk_pool if count > MOST_INLINE else None
+    return answered(call, lambda reply: reply(_response(broker, call, request)), pool)
+
+
+def _response(broker: Services, call: Call, request: Any) -> Any:
     make = OFFSET_FOR_LEADER_EPOCH.Response
     denied: Collection[str] = ()
     if is_denied(broker, call, "CLUSTER_ACTION", logged=False):

@@ -57,7 +57,7 @@ _WRITES_TRANSACTIONAL_ID = Check(
 )
 
 
-@serves(OFFSET_COMMIT, joins=Joins(None, lambda calls: True), checks=[_READS_GROUP, _READS_TOPICS])
+@serves(OFFSET_COMMIT, joins=Joins(None, lambda calls: True), checks=[_READS_GROUP, _READS_TOPICS], in_order=True)
 def commit(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[NetworkReply]]:
     """Handle the OffsetCommit requests of several connections, one call per connection, with one append per partition
     of `__consumer_offsets`."""
@@ -98,7 +98,7 @@ def _commit(broker: Services, call: Call, reply: Reply) -> None:
         broker.offsets.commit(*begun)
 
 
-@serves(TXN_OFFSET_COMMIT, checks=[_WRITES_TRANSACTIONAL_ID, _READS_GROUP, _READS_TOPICS])
+@serves(TXN_OFFSET_COMMIT, checks=[_WRITES_TRANSACTIONAL_ID, _READS_GROUP, _READS_TOPICS], in_order=True)
 def commit_in_transaction(broker: Services, call: Call, request: Any) -> Any:
     """Handle TxnOffsetCommit: verify the transaction, then append its offsets to the group's partition of
     `__consumer_offsets`."""

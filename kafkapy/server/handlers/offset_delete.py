@@ -33,6 +33,7 @@ MOST_INLINE = 500
             lambda request: [topic.name for topic in request.topics],
         ),
     ],
+    in_order=True,
 )
 def delete(broker: Services, call: Call, request: Any) -> Any:
     """Handle OffsetDelete: delete the offsets that a group has committed for some partitions. Return an error code for

@@ -52,6 +52,7 @@ def _topics(request: Any) -> list[str]:
             _topics,
         ),
     ],
+    in_order=True,
 )
 def fetch(broker: Services, call: Call, request: Any) -> Any:
     """Handle OffsetFetch: return the committed offsets of the requested groups. Large requests run on the disk pool."""

@@ -87,6 +87,7 @@ def _count(calls: Sequence[Call]) -> tuple[int, bool]:
     ],
     authorizes=writes,
     asks_itself=True,
+    in_order=True,
     quota="produce",
 )
 def produce(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[Reply]]:

@@ -68,6 +68,7 @@ def _needed(broker: Services, call: Call) -> list[Action]:
         Check(Right("CLUSTER_ACTION", "CLUSTER"), CLUSTER_DENIED, only="version 4 and later, of brokers"),
     ],
     authorizes=_needed,
+    in_order=True,
 )
 def add_partitions_to_txn(broker: Services, call: Call, request: Any) -> Any:
     """Handle AddPartitionsToTxn: add partitions to transactions, or verify that they were added. Return an error code
@@ -213,6 +214,7 @@ class _Results:
         Check(Right("WRITE", "TRANSACTIONAL_ID"), TRANSACTIONAL_ID_DENIED, lambda request: (request.transactional_id,)),
         Check(Right("READ", "GROUP"), GROUP_DENIED, lambda request: (request.group_id,)),
     ],
+    in_order=True,
 )
 def add_offsets_to_txn(broker: Services, call: Call, request: Any) -> Any:
     """Handle AddOffsetsToTxn: add the group's partition of `__consumer_offsets` to the transaction. Return an error

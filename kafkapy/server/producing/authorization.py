@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkapy.server.admission import Action, rights_of
+from kafkapy.server.checks import ask_in_order
 
 if TYPE_CHECKING:
     from kafkapy.server.call import Call
@@ -16,7 +17,7 @@ def writes(broker: Services, call: Call) -> list[Action]:
     request = call.request
     actions = [Action("WRITE", "TOPIC", topic) for topic, _ in request.topics]
     if request.in_transaction and request.transactional_id is not None:
-        actions.append(Action("WRITE", "TRANSACTIONAL_ID", request.transactional_id))
+        actions.insert(0, Action("WRITE", "TRANSACTIONAL_ID", request.transactional_id))
     return actions
 
 
@@ -39,9 +40,11 @@ def authorize(broker: Services, call: Call) -> None:
     """Ask the authorizer for all that a Produce request needs. Set `call.denied`, and remember what is allowed."""
     assert broker.authorizer is not None
     rights = rights_of(broker, call)
-    call.denied = broker.authorizer.denied(call, writes(broker, call))
+    call.denied = ask_in_order(broker.authorizer, call, writes(broker, call))
+    if call.is_denied("TRANSACTIONAL_ID"):
+        return  # nobody has asked for the topics
     denied = call.denied_names("TOPIC")
     request = call.request
     broker.rights.remember(rights.writes, [topic for topic, _ in request.topics if topic not in denied])
-    if request.in_transaction and request.transactional_id is not None and not call.is_denied("TRANSACTIONAL_ID"):
+    if request.in_transaction and request.transactional_id is not None:
         broker.rights.remember(rights.ids, [request.transactional_id])
