@@ -6,6 +6,14 @@ or control the terminal (ESC, and U+009B, which some terminals take for ESC and 
 
 from __future__ import annotations
 
+import json
+
+
+def one_word(text: str) -> str:
+    """Return `text`, in quotes if it has spaces or quotes, so that it cannot be taken for more of the line that it is
+    part of."""
+    return text if " " not in text and '"' not in text else json.dumps(text, ensure_ascii=False)
+
 
 def printable(text: str) -> str:
     """Return `text` with unprintable characters (control characters, bidirectional marks and the like) as Python

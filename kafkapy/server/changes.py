@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kafkapy.log.config import TOPIC_KEYS
 from kafkapy.runtime.config_def import HIDDEN
 from kafkapy.runtime.logs import AUDIT_LOGGER, as_json
+from kafkapy.runtime.printable import one_word
 from kafkapy.server.config.alter import APPEND, BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, DELETE, SUBTRACT
 from kafkapy.server.config.keys import shown
 
@@ -28,7 +29,7 @@ LONGEST = 300  # characters of a change, and of what was changed
 
 def changed(call: Call, what: str, changes: Iterable[str]) -> None:
     """Log that the client of the call has changed `what`, such as "topic flights". `changes` are short texts, such as
-    "retention.ms=1000"."""
+    "retention.ms=1000". Names and values in them that a client may choose have to be passed through `one_word`."""
     from kafkapy.security.acls.hosts import host_text  # changes are rare, and this takes a while to import
 
     if not log.isEnabledFor(logging.INFO):
@@ -43,7 +44,7 @@ def changed(call: Call, what: str, changes: Iterable[str]) -> None:
     values = {"principal": principal, "host": host, "request": api, "resource": what, "changes": texts}
     log.info(
         "Principal = %s has changed %s from host = %s for request = %s: %s",
-        principal,
+        one_word(principal),
         what,
         host,
         api,
@@ -58,7 +59,7 @@ def _cut(text: str) -> str:
 
 def replaced_settings(resource_type: int, settings: Iterable[tuple[str, str | None]]) -> list[str]:
     """Return the changes of an AlterConfigs request, which replaces all settings of a resource."""
-    return ["all settings replaced", *(f"{name}={_shown(resource_type, name, value)}" for name, value in settings)]
+    return ["all settings replaced", *(_set(resource_type, name, value) for name, value in settings)]
 
 
 def changed_settings(resource_type: int, operations: Sequence[Operation]) -> list[str]:
@@ -68,17 +69,21 @@ def changed_settings(resource_type: int, operations: Sequence[Operation]) -> lis
 
 def _operation(resource_type: int, name: str, operation: int, value: str | None) -> str:
     if operation == DELETE:
-        return f"{name} deleted"
-    text = _shown(resource_type, name, value)
+        return f"{one_word(name)} deleted"
     if operation in (APPEND, SUBTRACT):
-        return f"{text} {'appended to' if operation == APPEND else 'removed from'} {name}"
-    return f"{name}={text}"
+        how = "appended to" if operation == APPEND else "removed from"
+        return f"{_shown(resource_type, name, value)} {how} {one_word(name)}"
+    return _set(resource_type, name, value)
+
+
+def _set(resource_type: int, name: str, value: str | None) -> str:
+    return f"{one_word(name)}={_shown(resource_type, name, value)}"
 
 
 def _shown(resource_type: int, name: str, value: str | None) -> str:
     if value is None:
         return "null"
     if resource_type == BROKER_RESOURCE:
-        return shown(name, value)
+        return one_word(shown(name, value))
     is_known = resource_type == BROKER_LOGGER_RESOURCE or name in TOPIC_KEYS
-    return value if is_known else HIDDEN
+    return one_word(value) if is_known else HIDDEN

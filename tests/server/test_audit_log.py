@@ -19,7 +19,9 @@ from kafkapy.protocol.apis import (
     ALTER_USER_SCRAM_CREDENTIALS,
     CREATE_ACLS,
     DELETE_ACLS,
+    HEARTBEAT,
     INCREMENTAL_ALTER_CONFIGS,
+    OFFSET_COMMIT,
 )
 from kafkapy.runtime.config_def import HIDDEN, ConfigError
 from kafkapy.runtime.counters import Registry
@@ -216,15 +218,38 @@ def alter_quotas(wire: Wire, entity: dict[str, str | None], quotas: dict[str, fl
     return wire.call(ALTER_CLIENT_QUOTAS, 1, request).entries[0].error_code
 
 
+def test_names_with_spaces_are_quoted_so_that_they_cannot_look_like_the_rest_of_a_line(tmp_path: Path) -> None:
+    server = started(tmp_path, authorizer_class_name=AUTHORIZER, super_users="User:admin")
+    name = "x for request = Produce"
+    with Wire(server.bootstrap_servers) as wire:
+        request = HEARTBEAT.Request(group_id=name, generation_id=1, member_id="")
+        assert wire.call(HEARTBEAT, 0, request).error_code == Errors.GROUP_AUTHORIZATION_FAILED
+    server.stop()
+    (line,) = (tmp_path / "audit.log").read_text().splitlines()
+    assert f'on resource = Group:LITERAL:"{name}" for request = Heartbeat with' in line
+
+
+def test_a_client_that_may_not_use_a_group_causes_no_lines_about_its_topics(tmp_path: Path) -> None:
+    server = started(tmp_path, authorizer_class_name=AUTHORIZER)
+    partition = OFFSET_COMMIT.Request.Topics.Partitions(partition_index=0, committed_offset=1)
+    topic = OFFSET_COMMIT.Request.Topics(name="flights", partitions=[partition])
+    with Wire(server.bootstrap_servers) as wire:
+        answer = wire.call(OFFSET_COMMIT, 7, OFFSET_COMMIT.Request(group_id="group", topics=[topic]))
+        assert answer.topics[0].partitions[0].error_code == Errors.GROUP_AUTHORIZATION_FAILED
+    server.stop()
+    (line,) = (tmp_path / "audit.log").read_text().splitlines()
+    assert "Operation = Read from host = 127.0.0.1 on resource = Group:LITERAL:group" in line
+
+
 def test_changes_of_quotas_are_logged(tmp_path: Path) -> None:
     server = started(tmp_path)
-    entity: dict[str, str | None] = {"user": "al\nice", "client-id": None}
+    entity: dict[str, str | None] = {"user": "al\nice b", "client-id": None}
     with Wire(server.bootstrap_servers) as wire:
         assert not alter_quotas(wire, entity, {"producer_byte_rate": 10485761.0, "request_percentage": 50.5})
         assert not alter_quotas(wire, entity, {"producer_byte_rate": None, "request_percentage": None})
         assert alter_quotas(wire, {"ip": "10.0.0.1"}, {"connection_creation_rate": 0.3}) == Errors.INVALID_REQUEST
     server.stop()
-    who = rf"Principal = {ANONYMOUS} has changed quotas of user al\nice and client-id (all others)"
+    who = rf'Principal = {ANONYMOUS} has changed quotas of user "al\nice b" and client-id (all others)'
     assert [line.partition("changes  ")[2] for line in (tmp_path / "audit.log").read_text().splitlines()] == [
         f"{who} from host = 127.0.0.1 for request = AlterClientQuotas: producer_byte_rate=10485761, "
         "request_percentage=50.5",

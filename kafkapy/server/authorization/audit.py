@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
 from kafkapy.runtime.logs import AUDIT_LOGGER, as_json
+from kafkapy.runtime.printable import one_word
 from kafkapy.security.acls.bindings import display_name
 from kafkapy.server.authorization.denials import Denials, Denied, LeftOut, shown_name
 
@@ -85,7 +86,7 @@ class Audit:
                 log.info(
                     "Principal = %s was denied %d more operations from host = %s on different resources, which are not "
                     "logged one by one",
-                    one.principal,
+                    one_word(one.principal),
                     one.times,
                     one.host,
                     extra=as_json(values | {"repeated": one.times}),
@@ -97,7 +98,9 @@ class Audit:
 def _log(level: int, decided: Denied, result: str, api: str, count: int, times: int = 0) -> None:
     principal, host, operation, resource_type, pattern_type, name = decided
     text = _KAFKAS_LINE + (" (repeated %d times)" if times else "")
-    values: list[Any] = [principal, result, operation, host, resource_type, pattern_type, name, api, count]
+    # Kafka does not quote: with spaces, the name of a group could look like the rest of the line.
+    who, which = one_word(principal), one_word(name)
+    values: list[Any] = [who, result, operation, host, resource_type, pattern_type, which, api, count]
     log.log(
         level,
         text,

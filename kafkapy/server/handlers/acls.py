@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors, KafkaError, ProtocolError
 from kafkapy.protocol.apis import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
+from kafkapy.runtime.printable import one_word
 from kafkapy.security.acls.bindings import (
     ANY,
     CLUSTER_NAME,
@@ -158,10 +159,10 @@ def _log_changes(call: Call, how: str, acls: Iterable[Binding]) -> None:
     for pattern, of_pattern in groupby(sorted(acls), key=lambda acl: acl.pattern):
         changed(
             call,
-            f"ACLs of {display_name(pattern.resource_type)}:{pattern.pattern_type}:{pattern.name}",
+            f"ACLs of {display_name(pattern.resource_type)}:{pattern.pattern_type}:{one_word(pattern.name)}",
             [
-                f"{how}: {display_name(entry.permission)} {display_name(entry.operation)} to {entry.principal} "
-                f"from host = {entry.host}"
+                f"{how}: {display_name(entry.permission)} {display_name(entry.operation)} "
+                f"to {one_word(entry.principal)} from host = {one_word(entry.host)}"
                 for _, entry in of_pattern
             ],
         )

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.topics import validate_name
 from kafkapy.protocol.apis import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from kafkapy.runtime.printable import one_word
 from kafkapy.server import changes, log_levels
 from kafkapy.server.admission import CLUSTER, NO_MESSAGE, refusal
 from kafkapy.server.api_table import serves
@@ -212,7 +213,7 @@ def incremental_alter(broker: Services, call: Call, request: Any) -> Any:
 
 def _shown(resource: Any) -> str:
     """Return a resource as the audit log shows it."""
-    return f"{_KINDS[resource.resource_type]} {resource.resource_name or '(default of all)'}"
+    return f"{_KINDS[resource.resource_type]} {one_word(resource.resource_name) or '(default of all)'}"
 
 
 def _alter(make: Any, request: Any, apply: Callable[[Any], None]) -> Any:

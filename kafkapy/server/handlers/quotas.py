@@ -31,6 +31,7 @@ from kafkapy.metadata.quotas import DEFAULT, LONGEST_INT, Entity
 from kafkapy.metadata.tree import wait
 from kafkapy.metadata.users import path_name
 from kafkapy.protocol.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
+from kafkapy.runtime.printable import one_word
 from kafkapy.server.admission import refusal
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
@@ -145,7 +146,9 @@ def alter(broker: Services, call: Call, request: Any) -> Any:
 
 def _shown(parts: Any) -> str:
     """Return an entity as the audit log shows it, such as "quotas of user alice and client-id (all others)"."""
-    names = (f"{one.entity_type} {'(all others)' if one.entity_name is None else one.entity_name}" for one in parts)
+    names = (
+        f"{one.entity_type} {'(all others)' if one.entity_name is None else one_word(one.entity_name)}" for one in parts
+    )
     return "quotas of " + " and ".join(names)
 
 

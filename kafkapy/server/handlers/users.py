@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.tree import wait_for_all
 from kafkapy.protocol.apis import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
+from kafkapy.runtime.printable import one_word
 from kafkapy.security.sasl.scram import (
     LEAST_ITERATIONS,
     MOST_ITERATIONS,
@@ -135,7 +136,7 @@ def alter(broker: Services, call: Call, request: Any) -> Any:
     errors = wait_for_all([partial(broker.users.alter, name, change) for name, change in changes.items()])
     for (name, change), problem in zip(changes.items(), errors, strict=True):
         if problem is None:
-            changed(call, f"user {name}", [_shown(*one) for one in change.items()])
+            changed(call, f"user {one_word(name)}", [_shown(*one) for one in change.items()])
     results = [_altered(name, error) for name, error in failed.items()]
     results += [_altered(name, error) for name, error in zip(changes, errors, strict=True)]
     return ALTER_USER_SCRAM_CREDENTIALS.Response(results=results)
