@@ -60,6 +60,7 @@ _SLOWEST = 64 << 10
 _PATIENT_TURNS = 4
 _MOST_TOGETHER = 64  # connections whose requests one call of `end_turn` handles
 _MESSAGES_A_TURN = 16
+_UNNEEDED_TIMERS = 100  # and half of all, before they are removed
 _MAX_INT32 = 2**31 - 1
 _CONNECTION_IDS = itertools.count(1)  # of all processors, so that a later connection has a higher id
 
@@ -125,6 +126,7 @@ class Processor:
         self._timers: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []  # a heap by time
         self._timer_numbers = itertools.count()  # the order of timers of the same time
         self._muted: dict[int, Connection] = {}  # by id
+        self._unneeded_timers = 0  # at most so many would end a mute of a connection that was closed meanwhile
         self._now = clock.monotonic()
         self._next_upkeep = 0.0
         self._next_trim = 0.0
@@ -499,7 +501,8 @@ class Processor:
             return
         conn.closed = True
         del self._connections[conn.fd]
-        self._muted.pop(conn.id, None)
+        if self._muted.pop(conn.id, None) is not None:
+            self._unneeded_timers += 1
         if conn.login is not None:
             self.logins.closed(conn)
         if conn.transport is not None:
@@ -535,6 +538,8 @@ class Processor:
             self._muted[conn.id] = conn
             # By its id: the timer, which cannot be cancelled, must not keep a connection that is closed before.
             self.call_at(until, self._unmute, conn.id, until)
+            if self._unneeded_timers > _UNNEEDED_TIMERS + len(self._timers) // 2:
+                self._remove_unneeded_timers()
 
     def _unmute(self, id: int, until: float) -> None:
         conn = self._muted.get(id)
@@ -542,6 +547,14 @@ class Processor:
             conn.muted_until = 0.0
             del self._muted[id]
             self.queue(conn)
+
+    def _remove_unneeded_timers(self) -> None:
+        """Remove the timers that end the mutes of closed connections: a throttle time may be days, and a client may
+        connect again and again."""
+        unmute = self._unmute
+        self._timers = [one for one in self._timers if one[2] != unmute or one[3][0] in self._muted]
+        heapq.heapify(self._timers)
+        self._unneeded_timers = 0
 
     def call_at(self, when: float, fn: Callable[..., object], *args: Any) -> None:
         """Call `fn(*args)` at the monotonic time `when`, or soon after. There is no way to cancel the call."""

@@ -318,3 +318,22 @@ def test_a_throttled_connection_that_closes_leaves_nothing_behind(server, wires,
     processor.post(lambda: [processor.close(conn) for conn in list(processor._muted.values())])
     eventually(lambda: processor.muted == 0)
     assert all(isinstance(argument, (int, float)) for timer in processor._timers for argument in timer[3])
+
+
+def test_the_timers_of_throttled_connections_that_are_closed_do_not_stay_until_they_are_due(server, wires, quotas):
+    quotas(**{PRODUCER: 1e-6})
+    (processor,) = server._network._processors
+
+    def throttled():
+        wire = Wire(server.bootstrap_servers)
+        produce(wire, "topic", batch(b"a"))
+        return wire
+
+    for _ in range(2):
+        many = [throttled() for _ in range(150)]
+        processor.post(lambda: [processor.close(conn) for conn in list(processor._muted.values())])
+        eventually(lambda: processor.muted == 0)
+        for wire in many:
+            wire.close()
+    throttled().close()
+    assert sum(timer[2] == processor._unmute for timer in processor._timers) < 150
