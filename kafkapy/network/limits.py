@@ -30,7 +30,10 @@ class ConnectionLimits:
         self.rates = ConnectionRates(settings, self._by_listener, self._protected)
         self._by_address: dict[str, int] = {}
         self._per_listener = dict(settings.max_connections_per_listener)
-        self._overrides = _resolved(settings.max_connections_per_ip_overrides)
+        self._overrides, problems = _resolved(settings.max_connections_per_ip_overrides)
+        if problems:
+            raise ValueError(next(iter(problems.values())))
+        self._unresolved: Mapping[str, int] = {}  # overrides for hosts that did not resolve
         self._per_ip = settings.max_connections_per_ip
         self._most = settings.max_connections
         self.total = 0
@@ -52,23 +55,41 @@ class ConnectionLimits:
 
         Open connections above a new limit stay open, with one exception: if there are more connections than
         `max_connections`, the processors close those that were idle longest. A host in `overrides` whose name does not
-        resolve is logged and left out.
+        resolve is logged and left out until `resolve_missing` finds its address.
         """
-        resolved = None if overrides is None else _resolved(overrides, strict=False)
+        resolved, problems = _resolved(overrides or {})
+        for host, problem in problems.items():
+            if host not in self._unresolved:  # the settings are passed again when another one changes
+                log.error(problem)
         with self._lock:
             if max_connections is not None:
                 self._most = max_connections
                 self.exceeded = self.total > self._most
             if max_connections_per_ip is not None:
                 self._per_ip = max_connections_per_ip
-            if resolved is not None:
+            if overrides is not None:
                 self._overrides = resolved
+                self._unresolved = {host: overrides[host] for host in problems}
             if per_listener is not None:
                 self._per_listener = dict(per_listener)
         if self.on_release is not None:
             self.on_release()
         if self.exceeded and self.on_exceeded is not None:
             self.on_exceeded()
+
+    @property
+    def has_unresolved(self) -> bool:
+        """Return True if `resolve_missing` has something to look up."""
+        return bool(self._unresolved)
+
+    def resolve_missing(self) -> None:
+        """Look up again the hosts in the overrides that did not resolve. Blocks; call this once in a while."""
+        missing = self._unresolved
+        found, problems = _resolved(missing)
+        with self._lock:
+            if self._unresolved is missing:  # otherwise the overrides were changed meanwhile
+                self._overrides = self._overrides | found
+                self._unresolved = {host: missing[host] for host in problems}
 
     def has_room(self, listener: str) -> bool:
         """Return whether the limits of the broker and of `listener` allow another connection to be accepted now."""
@@ -116,22 +137,17 @@ class ConnectionLimits:
         return self._by_listener[listener]
 
 
-def _resolved(overrides: Mapping[str, int], *, strict: bool = True) -> dict[str, int]:
-    """Return the limits in `overrides` by IP address instead of host name, as Kafka does.
-
-    A host name with several addresses gives the limit to each of them. One that does not resolve raises ValueError,
-    with the host name in the message; it is logged and left out if not `strict`.
-    """
+def _resolved(overrides: Mapping[str, int]) -> tuple[dict[str, int], dict[str, str]]:
+    """Return the limits in `overrides` by IP address instead of host name, as Kafka does, and the problem with each
+    host that does not resolve. A host name with several addresses gives the limit to each of them."""
     limits: dict[str, int] = {}
+    problems: dict[str, str] = {}
     for host, limit in overrides.items():
         try:
             found = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
         except OSError as error:
-            problem = f"max.connections.per.ip.overrides: the host {host!r} does not resolve: {error}"
-            if strict:
-                raise ValueError(problem) from error
-            log.error(problem)
+            problems[host] = f"max.connections.per.ip.overrides: the host {host!r} does not resolve: {error}"
             continue
         for *_, address in found:
             limits[str(address[0])] = limit
-    return limits
+    return limits, problems

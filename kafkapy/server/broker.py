@@ -92,6 +92,8 @@ log = logging.getLogger("kafkapy.server.broker")
 # seconds, and hundreds of megabytes per thread. Conversions must not delay the appends of other requests, nor reads
 # from disk.
 CONVERSION_THREADS = 4
+OUTDATED_RIGHTS_S = 60.0  # how often what connections remember of earlier access rules is forgotten
+RESOLVE_S = 60.0  # how often host names in limits are looked up that had no address
 
 
 class BrokerServer:
@@ -204,6 +206,7 @@ class BrokerServer:
         services.peers = Peers(services, network)
         services.connection_rates = network.limits.rates
         follow_quotas(services, tree, self._scheduler)
+        self._scheduler.schedule("limited-hosts", self._resolve_hosts, RESOLVE_S, RESOLVE_S)
         services.cache.on_controller_replaced = services.peers.forget_controller
         ports = network.bind()  # before the logs are loaded, so that a port in use is reported at once
         self.listeners = [str(one._replace(port=ports[one.name])) for one in services.config.listeners]
@@ -272,7 +275,15 @@ class BrokerServer:
         if services.config["authorizer.class.name"]:
             from kafkapy.server.authorization.start import make_authorizer
 
-            services.authorizer = make_authorizer(services.config, tree, self._audit_log.make_audit())
+            authorizer = make_authorizer(services.config, tree, self._audit_log.make_audit())
+            services.authorizer = authorizer
+            if authorizer is not None:
+                self._scheduler.schedule(
+                    "outdated-rights",
+                    lambda: services.rights.forget_outdated(authorizer.generation),
+                    OUTDATED_RIGHTS_S,
+                    OUTDATED_RIGHTS_S,
+                )
 
     def _open_kafka_07(self) -> None:
         """Open the directory of Kafka 0.7, if a server.properties of 0.7 is set."""
@@ -484,6 +495,12 @@ class BrokerServer:
             raise StartError(self._shared.taken()) from None
 
     # --- changes while it runs
+
+    def _resolve_hosts(self) -> None:
+        """Look up again the hosts with limits of connections that had no address."""
+        limits = self._network.limits if self._network is not None else None
+        if limits is not None and limits.has_unresolved:
+            self.services.disk_pool.submit(limits.resolve_missing)
 
     def _apply_config(self, config: BrokerConfig) -> None:
         """Pass changed dynamic settings to the parts of the broker that keep copies of settings. The changes are stored

@@ -34,6 +34,12 @@ class Rights:
         self.ids: set[str] = set()  # the transactional ids that it may write with
         self.is_broker = False  # it may do ClusterAction
 
+    def forget(self) -> None:
+        """Forget all names."""
+        self.reads.clear()
+        self.writes.clear()
+        self.ids.clear()
+
 
 class RememberedRights:
     """The Rights of all connected clients. Any thread may call the methods."""
@@ -41,18 +47,29 @@ class RememberedRights:
     def __init__(self, most_names: int = MOST_NAMES) -> None:
         self._most_names = most_names
         self._lock = threading.Lock()
-        self._by_client: WeakValueDictionary[tuple[str, str], Rights] = WeakValueDictionary()
+        # By principal, address and generation: an idle connection may still have an object of earlier rules.
+        self._all: WeakValueDictionary[tuple[str, str, int], Rights] = WeakValueDictionary()
         self._names = 0
 
     def of(self, principal: str, address: str, generation: int | None) -> Rights:
         """Return the Rights of a client. With the generation None, they are forgotten with the request."""
         if generation is None:
             return Rights(principal, _NEVER)
+        key = principal, address, generation
         with self._lock:
-            rights = self._by_client.get((principal, address))
-            if rights is None or rights.generation != generation:
-                rights = self._by_client[principal, address] = Rights(principal, generation)
+            rights = self._all.get(key)
+            if rights is None:
+                rights = self._all[key] = Rights(principal, generation)
             return rights
+
+    def forget_outdated(self, generation: int | None) -> None:
+        """Forget what was remembered for other generations than the present one. Idle connections keep it otherwise."""
+        for reference in self._all.valuerefs():
+            rights = reference()
+            if rights is not None and rights.generation != generation:
+                with self._lock:  # for each on its own: network threads wait for this lock
+                    self._names -= len(rights.reads) + len(rights.writes) + len(rights.ids)
+                    rights.forget()
 
     def remember(self, allowed: set[str], names: Iterable[str]) -> None:
         """Add names to `allowed`, which is `reads`, `writes` or `ids` of a client's Rights. If that is too many for all
@@ -66,9 +83,7 @@ class RememberedRights:
                     self._names += 1
 
     def _forget(self) -> None:
-        # Names of clients that have gone, and of earlier generations, are still counted until this happens.
-        for rights in self._by_client.values():
-            rights.reads.clear()
-            rights.writes.clear()
-            rights.ids.clear()
+        # Names of clients that have gone are still counted until this happens.
+        for rights in self._all.values():
+            rights.forget()
         self._names = 0

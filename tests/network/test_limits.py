@@ -39,6 +39,27 @@ def test_a_host_that_does_not_resolve_is_an_error_that_names_it() -> None:
         ConnectionLimits(settings, [])
 
 
+def test_a_host_that_does_not_resolve_later_is_looked_up_again(monkeypatch: pytest.MonkeyPatch, caplog) -> None:
+    limits = ConnectionLimits(NetworkSettings(), [])
+    addresses = {"known.invalid": "192.0.2.1"}
+
+    def look_up(host: str, *_: object, **__: object) -> list[tuple[object, ...]]:
+        if host not in addresses:
+            raise socket.gaierror(-2, "Name or service not known")
+        return [(0, 0, 0, "", (addresses[host], 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    for _ in range(2):  # settings are passed again when another one changes
+        limits.update(overrides={"known.invalid": 1, "late.invalid": 2})
+    limits.resolve_missing()
+    assert caplog.text.count("'late.invalid' does not resolve") == 1
+    assert limits.has_unresolved
+    addresses["late.invalid"] = "192.0.2.2"
+    limits.resolve_missing()
+    assert [limits.limit_of(f"192.0.2.{number}") for number in (1, 2)] == [1, 2]
+    assert not limits.has_unresolved
+
+
 def test_at_max_connections_new_ones_wait_until_one_closes(serve: Serve) -> None:
     running = serve(max_connections=2)
     first, second = running.connect(), running.connect()

@@ -37,6 +37,19 @@ def test_too_many_names_make_all_forgotten() -> None:
 def test_a_client_that_is_gone_is_forgotten() -> None:
     remembered = RememberedRights()
     rights = remembered.of("User:a", "h", 0)
-    assert len(remembered._by_client) == 1
+    assert len(remembered._all) == 1
     del rights
-    assert len(remembered._by_client) == 0
+    assert len(remembered._all) == 0
+
+
+def test_what_idle_connections_keep_of_earlier_rules_is_forgotten() -> None:
+    remembered = RememberedRights(most_names=10)
+    idle, busy = remembered.of("User:a", "h", 0), remembered.of("User:a", "h", 1)
+    remembered.remember(idle.reads, map(str, range(6)))
+    remembered.remember(busy.writes, map(str, range(4)))
+    remembered.forget_outdated(1)
+    assert (idle.reads, len(busy.writes)) == (set(), 4)
+    remembered.remember(busy.writes, map(str, range(10)))  # the forgotten ones do not count any more
+    assert len(busy.writes) == 10
+    remembered.forget_outdated(None)
+    assert busy.writes == set()

@@ -7,6 +7,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from kafkapy.metadata.quotas import CONNECTIONS, DEFAULT
 
@@ -31,6 +32,7 @@ class AddressLimits:
         self._default: int | None = None
         self._limits: dict[str, int] = {}  # by the name of the entity
         self._addresses: dict[str, list[str]] = {}  # of the names in `_limits`
+        self._unresolved: dict[str, str] = {}  # why a name in `_limits` has no address
 
     def change(self, name: str, quotas: Mapping[str, float]) -> None:
         """Apply the quotas of an address, a host name or DEFAULT; {} removes them."""
@@ -41,22 +43,35 @@ class AddressLimits:
             elif limit is None:
                 self._limits.pop(name, None)
                 self._addresses.pop(name, None)
+                self._unresolved.pop(name, None)
             else:
                 self._limits[name] = limit
                 if name not in self._addresses:
                     try:
                         self._addresses[name] = [str(ipaddress.ip_address(name))]
                     except ValueError:
-                        self._later(lambda: self._resolve(name))
+                        self._later(partial(self._resolve, name))
             self._pass_on()
+
+    def resolve_missing(self) -> None:
+        """Look up again the host names that had no address. Call this once in a while."""
+        with self._lock:
+            names = list(self._unresolved)
+        for name in names:
+            self._later(partial(self._resolve, name))
 
     def _resolve(self, name: str) -> None:
         try:
             found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            log.error("the quota of %s is not applied, because the name has no address: %s", name, error)
+            if self._unresolved.get(name) != str(error):  # one line, not one for each attempt
+                log.error("the quota of %s is not applied as long as the name has no address: %s", name, error)
+            with self._lock:
+                if name in self._limits:
+                    self._unresolved[name] = str(error)
             return
         with self._lock:
+            self._unresolved.pop(name, None)
             if name in self._limits:
                 self._addresses[name] = [str(address[0]) for *_, address in found]
                 self._pass_on()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 EXPIRY_CHECK_S = 60.0
+RESOLVE_S = 60.0  # how often host names without an address are looked up again
 
 
 def follow_quotas(services: Services, tree: Tree, scheduler: Scheduler) -> None:
@@ -38,4 +39,5 @@ def follow_quotas(services: Services, tree: Tree, scheduler: Scheduler) -> None:
     services.quota_registry = QuotaRegistry(tree, services.configs)
     services.quota_registry.follow(changed)
     scheduler.schedule("quota-expiry", clients.expire, EXPIRY_CHECK_S, EXPIRY_CHECK_S)
+    scheduler.schedule("quota-addresses", addresses.resolve_missing, RESOLVE_S, RESOLVE_S)
     register(clients, services.counters)

@@ -1,0 +1,36 @@
+"""The quota of a host name applies to its addresses, as soon as the name has some."""
+
+import socket
+
+from kafkapy.metadata.quotas import CONNECTIONS, DEFAULT
+from kafkapy.server.quotas.address_limits import AddressLimits
+
+
+def test_a_name_without_an_address_is_looked_up_until_it_has_one(monkeypatch, caplog):
+    addresses, applied, waiting = {}, [], []
+
+    def look_up(name, *_, **__):
+        if name not in addresses:
+            raise socket.gaierror(-2, "Name or service not known")
+        return [(0, 0, 0, "", (addresses[name], 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    limits = AddressLimits(lambda default, by_address: applied.append((default, dict(by_address))), waiting.append)
+
+    def run():
+        while waiting:
+            waiting.pop()()
+        return applied[-1]
+
+    limits.change(DEFAULT, {CONNECTIONS: 5.0})
+    limits.change("late.invalid", {CONNECTIONS: 2.0})
+    limits.change("never.invalid", {CONNECTIONS: 2.0})
+    for _ in range(3):
+        assert run() == (5, {})
+        limits.resolve_missing()
+    assert caplog.text.count("late.invalid is not applied") == 1
+    addresses["late.invalid"] = "192.0.2.2"
+    assert run() == (5, {"192.0.2.2": 2})
+    limits.change("never.invalid", {})
+    limits.resolve_missing()
+    assert not waiting
