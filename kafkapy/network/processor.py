@@ -127,7 +127,9 @@ class Processor:
         self._timer_numbers = itertools.count()  # the order of timers of the same time
         self._muted: dict[int, Connection] = {}  # by id
         self._unneeded_timers = 0  # at most so many would end a mute of a connection that was closed meanwhile
-        self._now = clock.monotonic()
+        # The monotonic time at which this iteration of the loop got its epoll events. A frame that is handled in this
+        # iteration has been waiting since that time.
+        self.now = clock.monotonic()
         self._next_upkeep = 0.0
         self._next_trim = 0.0
         self.draining = False  # the processor is stopping: it receives no more requests
@@ -231,14 +233,6 @@ class Processor:
         os.close(self._event)  # not earlier: other threads may complete requests, and so set it, after the thread's end
 
     @property
-    def now(self) -> float:
-        """Return the monotonic time at which this iteration of the loop got its epoll events.
-
-        A frame that is handled in this iteration has been waiting since that time.
-        """
-        return self._now
-
-    @property
     def frames_in(self) -> int:
         return self._serving.frames_in
 
@@ -310,8 +304,8 @@ class Processor:
                     self._run_timers()
                 if self._limits.exceeded:
                     self._close_excess()
-                if self._now >= self._next_upkeep:
-                    self._next_upkeep = self._now + _UPKEEP_S
+                if self.now >= self._next_upkeep:
+                    self._next_upkeep = self.now + _UPKEEP_S
                     self._close_idle()
                     self._trim_buffers()
                     if self._memory is not None and self._memory.has_waiting:
@@ -326,11 +320,11 @@ class Processor:
         Waits for events only if no connection is queued and no message was posted.
         """
         events = syscalls.epoll_wait(self._epoll_fd, 0)
-        self._now = self._clock.monotonic()
+        self.now = self._clock.monotonic()
         if not events and not self._ready and not self._patient and not self._messages:
             events = syscalls.epoll_wait(self._epoll_fd, self._timeout_ms())
-            before, self._now = self._now, self._clock.monotonic()
-            self.sleeping_s += self._now - before
+            before, self.now = self.now, self._clock.monotonic()
+            self.sleeping_s += self.now - before
         self.turns += 1
         self._left_now = _MESSAGES_A_TURN
         for fd, flags in events:
@@ -350,9 +344,9 @@ class Processor:
             self.queue(conn)
 
     def _timeout_ms(self) -> int:
-        waits = [self._idle.due_in(self._now)]
+        waits = [self._idle.due_in(self.now)]
         if self._timers:
-            waits.append(max(0.0, self._timers[0][0] - self._now))
+            waits.append(max(0.0, self._timers[0][0] - self.now))
         if self._pool.free_bytes or self._blocks:
             waits.append(_TRIM_S)
         if self._memory is not None and self._memory.has_waiting:
@@ -381,7 +375,7 @@ class Processor:
         """
         self.together = len(self._ready) > 1
         for _ in range(len(self._ready)):
-            self._serve(self._ready.popleft())
+            self._serving.serve(self._ready.popleft())
             if len(self.gathered) >= _MOST_TOGETHER:
                 self._serving.answer_gathered()
         if self.gathered:
@@ -394,13 +388,7 @@ class Processor:
         There are only _PATIENT_TURNS, about 30 µs each, so that the next poll comes soon.
         """
         for _ in range(min(len(self._patient), _PATIENT_TURNS)):
-            self._serve(self._patient.popleft())
-
-    def _serve(self, conn: Connection) -> None:
-        conn.queued = False
-        if not conn.closed:
-            conn.last_active = self._now
-            self._serving.serve(conn)
+            self._serving.serve(self._patient.popleft())
 
     # Connections
 
@@ -439,7 +427,7 @@ class Processor:
             listener,
             peer,
             self,
-            self._now,
+            self.now,
             self.sender,
             handler,
             largest_frame,
@@ -561,7 +549,7 @@ class Processor:
         heapq.heappush(self._timers, (when, next(self._timer_numbers), fn, args))
 
     def _run_timers(self) -> None:
-        while self._timers and self._timers[0][0] <= self._now:
+        while self._timers and self._timers[0][0] <= self.now:
             _, _, fn, args = heapq.heappop(self._timers)
             fn(*args)
 
@@ -579,7 +567,7 @@ class Processor:
             self.close(idlest)
 
     def _close_idle(self) -> None:
-        for conn in self._idle.expired(self._now):
+        for conn in self._idle.expired(self.now):
             log.debug("closed an idle connection", extra=conn.who)
             self.closed_idle += 1
             self.close(conn)
@@ -595,7 +583,7 @@ class Processor:
                 return
             if conn.big is None or not conn.big.reserved or conn.muted_until:
                 continue
-            seconds = self._now - conn.big_began
+            seconds = self.now - conn.big_began
             if conn.big_end < (seconds - _SLOW_AFTER_S) * _SLOWEST:
                 log.warning(
                     "closed a connection: it has sent %d of the %d bytes of a request in %d s, and other connections "
@@ -605,8 +593,8 @@ class Processor:
                 self.close(conn)
 
     def _trim_buffers(self) -> None:
-        if self._now >= self._next_trim:
-            self._next_trim = self._now + _TRIM_S
+        if self.now >= self._next_trim:
+            self._next_trim = self.now + _TRIM_S
             self._cold.trim()
             self._pool.trim()
 

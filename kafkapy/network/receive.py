@@ -44,7 +44,7 @@ class Receiver:
         # frame, so that the replacement cannot fail.
         self._spare: Buffer | None = None
         self.bytes_in = 0
-        # The result of the last `_cut`: the buffer, the position after the last whole frame, the end of the received
+        # The result of the last split: the buffer, the position after the last whole frame, the end of the received
         # bytes, and the size that the next frame needs (0: not known yet, -1: its size is invalid, and the next cut
         # raises BadFrameSize).
         self._view = self._shared.view
@@ -62,32 +62,37 @@ class Receiver:
             view = memoryview(conn.carry)
             conn.carry = None
             conn.carries_frames = False
-            return self._cut(conn, view, len(view))
-        if conn.big is not None:
+            end = len(view)
+        elif conn.big is not None:
             return self._receive_big(conn)
-        if self._spare is None:
-            self._spare = self._pool.take(SHARED, largest=SHARED)
-        view = self._shared.view
-        filled = 0
-        if conn.carry is not None:
-            filled = len(conn.carry)
-            view[:filled] = conn.carry
-        room = filled + HEAD if conn.expects_big else len(view)
-        received = conn.recv_into(conn.fd, view, filled, room)
-        if received <= 0:
-            if received == 0:
-                raise PeerClosed
-            conn.readable = False
-            return []
-        self.bytes_in += received
-        conn.carry = None
-        end = filled + received
-        if end < room:
-            conn.readable = conn.gone  # the socket is empty; see Connection.readable
-        frames = self._cut(conn, view, end)
-        if conn.big is not None and conn.readable:
-            return self._receive_big(conn)
-        return frames
+        else:
+            if self._spare is None:
+                self._spare = self._pool.take(SHARED, largest=SHARED)
+            view = self._shared.view
+            filled = 0
+            if conn.carry is not None:
+                filled = len(conn.carry)
+                view[:filled] = conn.carry
+            room = filled + HEAD if conn.expects_big else len(view)
+            received = conn.recv_into(conn.fd, view, filled, room)
+            if received <= 0:
+                if received == 0:
+                    raise PeerClosed
+                conn.readable = False
+                return []
+            self.bytes_in += received
+            conn.carry = None
+            end = filled + received
+            if end < room:
+                conn.readable = conn.gone  # the socket is empty; see Connection.readable
+        frames, self._position, self._needed = split(view, 0, end, self._most, conn.largest_frame)
+        self._view, self._end = view, end
+        if frames:
+            conn.expects_big = False
+            return frames
+        if self._position < end:
+            self._keep_rest(conn)
+        return self._receive_big(conn) if conn.big is not None and conn.readable else frames
 
     def receive_ahead(self, conn: Connection) -> bool:
         """Receive the next frame while the handler still uses the frame before. `receive` returns it afterwards.
@@ -104,15 +109,6 @@ class Receiver:
             self.handled(conn, frames, 0, None)
         conn.readable = True  # `receive` has frames to return, whether or not anything is in the socket
         return False
-
-    def _cut(self, conn: Connection, view: memoryview, end: int) -> list[memoryview]:
-        frames, self._position, self._needed = split(view, 0, end, self._most, conn.largest_frame)
-        self._view, self._end = view, end
-        if frames:
-            conn.expects_big = False
-        else:
-            self._keep_rest(conn)
-        return frames
 
     def handled(self, conn: Connection, frames: list[memoryview], count: int, pending: Pending | None) -> None:
         """Save the received bytes after the first `count` of `frames`, which were handled, for the next `receive`.
@@ -139,7 +135,8 @@ class Receiver:
         if count < len(frames):
             self._position -= sum(4 + len(frame) for frame in frames[count:])
             self._needed = 4 + len(frames[count])
-        self._keep_rest(conn)
+        if self._position < self._end:
+            self._keep_rest(conn)
         self._view = self._shared.view
 
     def leave(self, conn: Connection) -> None:
@@ -224,8 +221,6 @@ class Receiver:
 
     def _keep_rest(self, conn: Connection) -> None:
         there = self._end - self._position
-        if not there:
-            return
         rest = self._view[self._position : self._end]
         memory = None if conn.outgoing else self._memory
         is_big = self._needed > there and self._needed > BIG

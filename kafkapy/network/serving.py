@@ -54,10 +54,14 @@ class Serving:
         self.frames_in = 0
 
     def serve(self, conn: Connection) -> None:
-        """Send, receive and handle frames on the connection, as far as that is possible now.
+        """Send, receive and handle frames on a connection that was queued, as far as that is possible now.
 
         Raises nothing: an error closes this connection only.
         """
+        conn.queued = False
+        if conn.closed:
+            return
+        conn.last_active = self._processor.now
         try:
             if conn.parked:
                 if conn.broken:
@@ -70,7 +74,7 @@ class Serving:
             elif conn.pending is not None:
                 if conn.outgoing and not conn.broken:
                     self._receive_ahead(conn)
-                else:
+                elif conn.gone:
                     self._close_if_dead(conn)
             elif conn.muted_until or conn.starved:
                 if conn.broken:
@@ -147,7 +151,8 @@ class Serving:
             reply = make() if make is not None else pending.reply
             if isinstance(reply, Pending) or reply is None:
                 raise TypeError(f"a pending request was completed with {reply!r}")
-            self._receiver.release_kept(conn, reuse=reply is not CLOSE)
+            if conn.kept is not None:
+                self._receiver.release_kept(conn, reuse=reply is not CLOSE)
             self.answer(conn, reply)
         except Exception:
             log.exception("closed a connection: its pending request failed", extra=conn.who)
@@ -212,7 +217,8 @@ class Serving:
         if conn.closing:
             self._close(conn)
         elif conn.pending is not None:
-            self._close_if_dead(conn)
+            if conn.gone:
+                self._close_if_dead(conn)
         elif conn.readable or conn.carries_frames:
             self._processor.queue(conn)
 
@@ -321,13 +327,13 @@ class Serving:
             self._processor.queue(conn)
 
     def _close_if_dead(self, conn: Connection) -> None:
-        """Close a connection with a pending reply if it is broken, or if its peer is gone and has sent nothing more.
+        """Close a connection with a pending reply whose peer is gone, if it is broken or all that came was received.
 
         If the peer sent more requests before it closed its side (produce requests with acks=0 after a fetch), those
         requests must still be handled. Then the connection stays until the pending request completes, which takes
         bounded time.
         """
-        if conn.broken or (conn.gone and not conn.carries_frames and not self._receiver.is_more(conn)):
+        if conn.broken or (not conn.carries_frames and not self._receiver.is_more(conn)):
             self._close(conn)
 
     def _close(self, conn: Connection) -> None:
