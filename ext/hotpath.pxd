@@ -10,7 +10,7 @@ cdef class ProduceRequest:
     cdef readonly int16_t acks
     cdef readonly int32_t timeout_ms
     cdef readonly bint in_transaction       # True if any of the batches is transactional
-    cdef readonly Py_ssize_t record_sets    # number of record sets in `topics`
+    cdef readonly Py_ssize_t size           # number of record sets in `topics`, or of topics if that is larger
     cdef readonly list topics               # of (name, list of (partition, records)); records: memoryview or None
 
 
@@ -27,6 +27,7 @@ cdef class FetchRequest:
     cdef readonly int8_t isolation_level    # 0 read_uncommitted, 1 read_committed; 0 before v4
     cdef readonly int32_t session_id        # 0 before v7
     cdef readonly int32_t session_epoch     # -1 before v7: a full fetch without a session
+    cdef readonly Py_ssize_t partitions     # number of partitions in `topics`
     cdef readonly list topics               # of (name, topic id, list of partition tuples; see the .pyx)
     cdef readonly list forgotten            # of (name, topic id, list of partition numbers)
     cdef readonly str rack_id               # "" before v11

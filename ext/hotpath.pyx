@@ -172,7 +172,7 @@ cdef int read_produce(Reader reader, ProduceRequest request) except -1:
         name = read_string(reader, flexible, False)
         parts = []
         partitions = read_count(reader, flexible, &elements)
-        request.record_sets += partitions
+        request.size += partitions
         while partitions > 0:
             partitions -= 1
             index = reader.get_int32()
@@ -186,6 +186,7 @@ cdef int read_produce(Reader reader, ProduceRequest request) except -1:
         if flexible:
             reader.skip_tagged()
         request.topics.append((name, parts))
+    request.size = max(request.size, len(request.topics))
     if flexible:
         reader.skip_tagged()
     return 0
@@ -214,6 +215,7 @@ cdef int read_fetch(Reader reader, FetchRequest request) except -1:
         topic_id = reader.get_bytes(16) if version >= 13 else ZERO_UUID
         parts = []
         partitions = read_count(reader, flexible, &elements)
+        request.partitions += partitions
         while partitions > 0:
             partitions -= 1
             parts.append(read_fetch_partition(reader, version))

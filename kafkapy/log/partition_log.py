@@ -254,7 +254,8 @@ class PartitionLog:
             if offset <= self.high_watermark or leader_epoch < self._writer_epoch:
                 return
             self.high_watermark = offset
-        self._high_watermark_moved()
+        if self.producers.awaits_high_watermark:
+            self._high_watermark_moved()
 
     def follow_high_watermark(self, offset: int, leader_epoch: int) -> bool:
         """Set the high watermark of a follower to `offset`, the leader's, which may be lower. Return True if it moved.
@@ -271,8 +272,8 @@ class PartitionLog:
         return True
 
     def _high_watermark_moved(self) -> None:
-        # Most logs have no transaction that may become stable. This test needs no lock: the append of the transaction's
-        # marker is complete, so `awaits_high_watermark` is already true.
+        # Most logs have no transaction that may become stable. This test, which callers do too, needs no lock: the
+        # append of the transaction's marker is complete, so `awaits_high_watermark` is already true.
         producers = self.producers
         if producers.awaits_high_watermark:
             with producers.lock:  # not `lock`: an append holds it during a disk write, and network threads come here
@@ -471,7 +472,8 @@ class PartitionLog:
 
         Called with the lock held.
         """
-        self.check_open()
+        if self.closed:
+            self.check_open()
         if leader_epoch < self._writer_epoch:
             raise KafkaError(
                 Errors.NOT_LEADER_OR_FOLLOWER,
@@ -546,7 +548,7 @@ class PartitionLog:
         now_ms = self.clock.time_ms()
         rules = self.rules
         append = Append(self, sets, leader_epoch, now_ms, now_ms if rules.stamps else -1)
-        if not blocking and (self.is_long_work(sets) or self.lock.locked() or append.would_wait()):
+        if not blocking and (rules.older or any_older(sets) or self.lock.locked() or append.would_wait()):
             return BUSY
         verdicts = append.verdicts
         try:
@@ -628,7 +630,8 @@ class PartitionLog:
         the disk. Raises LogDirFailure, and KafkaError OFFSET_OUT_OF_RANGE if `offset` is below the log start offset or
         above the end offset.
         """
-        self.env.check()
+        if self.env.failure is not None:
+            self.env.check()
         while True:
             segments, env = self.segments, self.env
             try:

@@ -166,11 +166,12 @@ class FetchPlan:
         if isinstance(partition, KafkaError):
             return FetchRead(partition.code)
         log = partition.log
-        log_end, offset, has_all = -1, asked.fetch_offset, False
-        region, aborted = None, None
+        log_end, offset = -1, asked.fetch_offset
+        region: FileRegion | None = None
+        aborted: list[tuple[int, int]] | None = None
         try:
             epoch = asked.current_leader_epoch
-            if epoch != partition.leader_epoch or partition.gone is not None:
+            if 0 <= epoch != partition.leader_epoch or partition.gone is not None:
                 partition.check_epoch(epoch)
             if self.follower is not None:
                 assert isinstance(partition, Partition)
@@ -180,15 +181,16 @@ class FetchPlan:
                 preferred = self.choose(partition, offset)
                 if preferred is not None:
                     return _without_records(log, preferred=preferred)
-            if asked.last_fetched_epoch >= 0:
-                if offset <= log.end[0] and asked.last_fetched_epoch == log.leader_epochs.latest_epoch:
-                    # Nothing diverges: this epoch ends at the log's end.
-                    has_all = offset == log_end and self.follower is not None
-                else:
-                    diverging = _divergence(partition, asked)
-                    if diverging is not None:
-                        return _without_records(log, diverging=diverging)
-            if not has_all:
+            # Nothing diverges if the reader's last epoch is the latest one, which ends at the log's end.
+            if asked.last_fetched_epoch >= 0 and (
+                offset > log.end[0] or asked.last_fetched_epoch != log.leader_epochs.latest_epoch
+            ):
+                diverging = _divergence(partition, asked)
+                if diverging is not None:
+                    return _without_records(log, diverging=diverging)
+            if offset == partition.end_offset(self.isolation):  # the reader has everything
+                aborted = [] if self.isolation == READ_COMMITTED else None
+            else:
                 read = self._read_log(partition, asked, left, min_one, blocking)
                 if read is None:
                     return None
@@ -306,21 +308,24 @@ class DelayedFetch(DelayedOperation):
     """A Fetch request that waits until there are `min_bytes`, a partition has an error, or its max wait time has
     passed.
 
-    At the first check after its connection was closed, the fetch completes without a response.
+    At the first check after its connection was closed, the fetch completes without a response. Subclasses define
+    `respond`.
     """
 
-    __slots__ = ("_plan", "_reply", "_respond")
+    __slots__ = ("plan", "reply")
 
-    def __init__(self, plan: FetchPlan, respond: Callable[[], None], reply: Pending) -> None:
-        """`respond()` completes `reply`."""
+    def __init__(self, plan: FetchPlan, reply: Pending) -> None:
         super().__init__()
-        self._plan = plan
-        self._respond = respond
-        self._reply = reply
+        self.plan = plan
+        self.reply = reply
+
+    def respond(self) -> None:
+        """Complete `reply`, with what there is now. Called once, on the thread that completes the fetch."""
+        raise NotImplementedError
 
     def try_complete(self) -> bool:
-        plan = self._plan
-        if self._reply.cancelled:
+        plan = self.plan
+        if self.reply.cancelled:
             return True
         if plan.has_news is not None and plan.min_bytes <= 1 and plan.throttle is None:
             return plan.has_news()
@@ -336,7 +341,7 @@ class DelayedFetch(DelayedOperation):
             if partition.end_offset(plan.isolation) <= asked.fetch_offset:
                 # A read_committed consumer whose position is after the last stable offset waits. A position after the
                 # end of the log is an error, which the response reports.
-                if asked.fetch_offset > partition.log.log_end_offset:
+                if asked.fetch_offset > partition.log.end[0]:
                     return True
                 continue
             if plan.throttle is not None and plan.holds_back(partition):
@@ -363,5 +368,5 @@ class DelayedFetch(DelayedOperation):
         return False
 
     def on_complete(self) -> None:
-        if not self._reply.cancelled:
-            self._respond()
+        if not self.reply.cancelled:
+            self.respond()

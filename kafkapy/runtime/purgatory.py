@@ -125,7 +125,19 @@ class Purgatory:
         condition is tested again once the operation is watched. A thread that changes the data that the condition
         depends on must first make the change, then call `check(key)`.
         """
-        self._watch(op, tuple(dict.fromkeys(keys)))
+        # A race with completion: it sets `completed`, then reads `_purgatory`, and takes the lock to remove the
+        # operation. This method sets `_purgatory` first and reads `completed` under the lock. So either it sees that
+        # the operation is complete and adds nothing, or the removal comes later and finds all entries.
+        op._purgatory = self
+        with self._lock:
+            if not op.completed:
+                op._keys = tuple(dict.fromkeys(keys))
+                for key in op._keys:
+                    watchers = self._watchers.get(key)
+                    if watchers is None:
+                        self._watchers[key] = {op: None}
+                    else:
+                        watchers[op] = None
         if op.check():
             return True
         if not op.completed:
@@ -155,22 +167,6 @@ class Purgatory:
         with self._lock:
             operations = list(self._watchers.get(key, ()))
         return sum(op.force_complete() for op in operations)
-
-    def _watch(self, op: DelayedOperation, keys: tuple[Hashable, ...]) -> None:
-        # A race with completion: it sets `completed`, then reads `_purgatory`, and takes the lock to remove the
-        # operation. This method sets `_purgatory` first and reads `completed` under the lock. So either it sees that
-        # the operation is complete and adds nothing, or the removal comes later and finds all entries.
-        op._purgatory = self
-        with self._lock:
-            if op.completed:
-                return
-            op._keys = keys
-            for key in keys:
-                watchers = self._watchers.get(key)
-                if watchers is None:
-                    self._watchers[key] = {op: None}
-                else:
-                    watchers[op] = None
 
     def _unwatch(self, op: DelayedOperation) -> None:
         with self._lock:

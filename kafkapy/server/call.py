@@ -164,13 +164,13 @@ class MeteredPending(Pending):
             self.on_complete()
         if self.timed is not None:
             reply = self.timed(reply)
-        return super().complete(reply, at_once=at_once)
+        return Pending.complete(self, reply, at_once=at_once)
 
     def complete_with(self, make: Callable[[], Reply]) -> bool:
         if self.on_complete is not None:
             self.on_complete()
         timed = self.timed
-        return super().complete_with(make if timed is None else lambda: timed(make()))
+        return Pending.complete_with(self, make if timed is None else lambda: timed(make()))
 
 
 def as_reply(call: Call, answer: Any) -> Reply:

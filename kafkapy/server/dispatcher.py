@@ -204,9 +204,12 @@ class Dispatcher:
         if self._meters.timed:
             for calls, replies in zip(lists, answers, strict=True):
                 replies[-1] = self._meters.time(served.api.name, len(calls), since, started, replies[-1])
-        if self._slow is not None:
+        slow = self._slow
+        if slow is not None:
+            is_slow = slow.is_slow(started)
             for calls, replies in zip(lists, answers, strict=True):
-                self._slow.watch(calls, started, replies[-1])
+                if is_slow or isinstance(replies[-1], Pending):
+                    slow.watch(calls, started, replies[-1])
         return answers
 
     def _handle(self, call: Call, since: float) -> Reply:
@@ -231,8 +234,9 @@ class Dispatcher:
             log.exception("%s failed", call)
             reply = CLOSE
         reply = self._meters.handled(served.api.name, 1, since, started, reply)
-        if self._slow is not None:
-            self._slow.watch((call,), started, reply)
+        slow = self._slow
+        if slow is not None and (isinstance(reply, Pending) or slow.is_slow(started)):
+            slow.watch((call,), started, reply)
         return reply
 
 

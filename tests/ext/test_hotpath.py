@@ -174,7 +174,7 @@ def test_records_are_writable_slices_of_the_frame() -> None:
     decoded = hotpath.decode_produce_frame(memoryview(frame))
     [(_, [(_, records), (_, nothing)])] = decoded.topics
     assert nothing is None
-    assert decoded.record_sets == 2
+    assert decoded.size == 2
     at = frame.index(b"ab")
     records[:] = b"cd"
     assert frame[at : at + 2] == b"cd"

@@ -127,8 +127,8 @@ def test_a_reader_beyond_an_open_transaction_waits_and_one_beyond_the_end_does_n
     append_to(partition, [idempotent("behind", producer_id=98)])
     assert (partition.log.last_stable_offset, partition.log.log_end_offset) == (40, 42)
     for offset, is_over in ((39, True), (40, False), (41, False), (42, False), (43, True)):
-        waiting = DelayedFetch(plan(partition, offset, 1 << 20), lambda: None, SimpleNamespace(cancelled=False))
+        waiting = DelayedFetch(plan(partition, offset, 1 << 20), SimpleNamespace(cancelled=False))
         assert waiting.try_complete() == is_over, offset
     marker = marker_batch(99, 0, commit=True, coordinator_epoch=0, timestamp=NOW)
     append_to(partition, [OwnBatch(marker)])
-    assert DelayedFetch(plan(partition, 41, 1 << 20), lambda: None, SimpleNamespace(cancelled=False)).try_complete()
+    assert DelayedFetch(plan(partition, 41, 1 << 20), SimpleNamespace(cancelled=False)).try_complete()

@@ -236,7 +236,7 @@ def failing_bytes_in(server, monkeypatch):
 
 
 def failing_answer(server, monkeypatch):
-    monkeypatch.setattr(produce_gather.Asked, "fill", broken)
+    monkeypatch.setattr(produce_gather, "zip", broken, raising=False)  # by which results and answers are matched
 
 
 def failing_gather(server, monkeypatch):
@@ -300,7 +300,7 @@ def test_an_answer_that_fails_on_the_pool_closes_the_connection(tmp_path, monkey
     with partition.log.lock:
         wire.send(PRODUCE, VERSION, request(topic, batch(b"kept")))
         eventually(lambda: server.services.append_pool.depth > 0)
-        monkeypatch.setattr(produce_gather.Asked, "fill", broken)
+        monkeypatch.setattr(produce_gather, "zip", broken, raising=False)  # by which results and answers are matched
     assert wire.closed()
     assert partition.log.log_end_offset == 1
     wire.close()

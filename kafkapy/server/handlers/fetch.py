@@ -95,7 +95,7 @@ NO_RECORDS = b""  # never null: librdkafka takes a null for a malformed response
 def handle(broker: Services, call: Call, request: FetchRequest) -> Any:
     """Handle Fetch: return the response as a list of header bytes and file regions, or a Later if the fetch waits for
     records or runs on a pool."""
-    if call.version < FORMAT_2_SINCE or sum(len(partitions) for _, _, partitions in request.topics) > MOST_INLINE:
+    if call.version < FORMAT_2_SINCE or request.partitions > MOST_INLINE:
         return _on_the_pool(broker, call, request)
     context = _context(broker, call, request)
     due = context.partitions
@@ -229,41 +229,51 @@ def _read_and_answer(
         later.complete(CLOSE)
 
 
-def _delay(
-    broker: Services, call: Call, request: FetchRequest, context: FetchContext, plan: FetchPlan, later: Later
-) -> None:
-    def answer() -> Reply:
-        # This runs on the network thread, which must not block. The records that completed the fetch were appended a
-        # moment ago and are in the page cache. A partition whose records are not cached gets an empty response; the
-        # consumer's next fetch reads them on a pool thread.
-        outcome = plan.read(blocking=False, busy_is_empty=True)
-        assert outcome is not None
-        return _send(broker, call, context, outcome[0])
+class _WaitingFetch(DelayedFetch):
+    """A fetch that waits in the purgatory for records."""
 
-    def respond() -> None:
+    __slots__ = ("_broker", "_call", "_context", "_later")
+
+    def __init__(self, broker: Services, call: Call, context: FetchContext, plan: FetchPlan, later: Later) -> None:
+        super().__init__(plan, later.pending)
+        self._broker = broker
+        self._call = call
+        self._context = context
+        self._later = later
+
+    def respond(self) -> None:
+        broker, call, context, plan = self._broker, self._call, self._context, self.plan
         if context.session is not None:
             context.partitions = context.due_now(to_answer=True)
             plan.wanted = _wanted(broker, call, context.session, context.partitions)
-        if call.version < FORMAT_2_SINCE or len(plan.wanted) > MOST_INLINE:
-            pool = _pool_of_first(broker, request, context)
-            try:
-                pool.submit(_answer_with_what_is_there, broker, call, context, plan, later, pool)
-            except (PoolStopped, NoThread) as error:
-                log.warning("%s is not answered: %s", call, error)
-                later.complete(CLOSE)
-        else:
-            later.complete_with(answer)
+        if call.version >= FORMAT_2_SINCE and len(plan.wanted) <= MOST_INLINE:
+            self.reply.complete_with(self._answer)
+            return
+        pool = _pool_of_first(broker, call.request, context)
+        try:
+            pool.submit(_answer_with_what_is_there, broker, call, context, plan, self._later, pool)
+        except (PoolStopped, NoThread) as error:
+            log.warning("%s is not answered: %s", call, error)
+            self._later.complete(CLOSE)
 
-    delayed = DelayedFetch(plan, respond, later.pending)
+    def _answer(self) -> Reply:
+        # This runs on the network thread, which must not block. The records that completed the fetch were appended a
+        # moment ago and are in the page cache. A partition whose records are not cached gets an empty response; the
+        # consumer's next fetch reads them on a pool thread.
+        outcome = self.plan.read(blocking=False, busy_is_empty=True)
+        assert outcome is not None
+        return _send(self._broker, self._call, self._context, outcome[0])
 
-    def forget() -> None:
-        delayed.force_complete()
 
+def _delay(
+    broker: Services, call: Call, request: FetchRequest, context: FetchContext, plan: FetchPlan, later: Later
+) -> None:
+    delayed = _WaitingFetch(broker, call, context, plan, later)
     # When the connection closes, end the fetch: with a long max.wait.ms it would stay in the purgatory for days.
     # The race: the network thread sets `cancelled`, then reads `on_cancel`; this thread sets `on_cancel`, then reads
     # `cancelled`. Either the network thread finds the callback, or this thread sees that the connection is closed.
-    later.pending.on_cancel = forget
-    if later.cancelled:
+    delayed.reply.on_cancel = delayed.force_complete
+    if delayed.reply.cancelled:
         return
     keys: list[Hashable] = [context.session]
     if context.session is None:

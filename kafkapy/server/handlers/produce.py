@@ -13,7 +13,7 @@ Differences from Kafka:
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkapy._ext.hotpath import decode_produce_frame
 from kafkapy.network.replies import CLOSE, Reply
@@ -51,21 +51,15 @@ def _few(calls: Sequence[Call]) -> bool:
         request = call.request
         if request.in_transaction or not request.acks:
             return False
-        count += _size(request)
-    return count <= FEW
-
-
-def _size(request: Any) -> int:
-    """Return the number of record sets in a request, or of its topics if that is larger."""
-    sets: int = request.record_sets
-    return max(sets, len(request.topics))
+        count += request.size
+    return bool(count <= FEW)
 
 
 def _count(calls: Sequence[Call]) -> tuple[int, bool]:
     """Return the number of record sets or topics in Produce calls, and True if any of them belongs to a transaction."""
     count, in_transaction = 0, False
     for call in calls:
-        count += _size(call.request)
+        count += call.request.size
         in_transaction = in_transaction or call.request.in_transaction
     return count, in_transaction
 
@@ -167,7 +161,8 @@ def _append_later(broker: Services, calls: Sequence[Call], pending: MeteredPendi
         gather = Gather(broker)
         gather.add(asked, refused)
         gather.append()
-        asked.less()
+        if asked.awaited.pop():
+            asked.complete()
     except Exception:
         log.exception("%s failed", calls[0])
         pending.complete(CLOSE)

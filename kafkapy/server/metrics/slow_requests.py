@@ -41,16 +41,18 @@ class SlowRequests:
         self._counts: dict[str, int] = {}
         registry.register_reader(METRICS.values(), self._read)
 
+    def is_slow(self, started: float) -> bool:
+        """Return True if requests whose handler was called at `started` have taken too long by now."""
+        return self.clock() - started > self.longest_s
+
     def watch(self, calls: Sequence[Call], started: float, reply: Reply) -> None:
         """Look how long requests of one connection have taken, to which the handler has returned `reply` after it was
-        called at `started`. If the reply is pending, look again when it is complete."""
+        called at `started`. If the reply is pending, look again when it is complete. Need not be called for other
+        replies to requests that are not slow."""
         seconds = self.clock() - started
-        is_slow = seconds > self.longest_s
-        if not is_slow and not isinstance(reply, MeteredPending):
-            return
         first, count = calls[0], len(calls)
         api, client_id, connection = first.served.api.name, first.client_id, first.connection
-        if is_slow:
+        if seconds > self.longest_s:
             self._found(api, client_id, connection, count, seconds)
         elif isinstance(reply, MeteredPending) and api not in _WAIT_BY_DESIGN:
             before = reply.on_complete

@@ -57,7 +57,9 @@ class Gather:
     def add(self, asked: Asked, refused: Refusals | None = None) -> None:
         """Add the Produce requests of a connection. The record sets in `refused` are not appended; they get the errors
         that it has for them."""
-        allowed = allowed_topics(self._broker, asked.calls[0])  # of this connection, not of those gathered with it
+        allowed = None  # the topics of this connection, not of those gathered with it
+        if self._broker.authorizer is not None:
+            allowed = allowed_topics(self._broker, asked.calls[0])
         known = allowed if allowed is not None else ()
         for number, call in enumerate(asked.calls):
             frame: ProduceRequest = call.request
@@ -74,14 +76,14 @@ class Gather:
                 for place, (index, records) in enumerate(partitions):
                     slot = (asked, answers, place, index, frame)
                     if denied is not None and topic in denied:
-                        asked.fill(slot, denied[topic])
+                        asked.refuse(slot, denied[topic])
                         continue
                     try:
                         if refused and (number, topic, index) in refused:
                             raise refused[number, topic, index]
                         self._take(frame, topic, index, records, slot)
                     except KafkaError as error:
-                        asked.fill(slot, error)
+                        asked.refuse(slot, error)
             asked.answers.append(topics)
 
     def _take(self, frame: ProduceRequest, topic: str, index: int, records: memoryview | None, slot: Slot) -> None:
@@ -90,14 +92,14 @@ class Gather:
         # Nearly all record sets have message format 2 and need no further checks.
         if version < ZSTD_SINCE or not records or len(records) <= AT_MAGIC or records[AT_MAGIC] != 2:
             if records is not None and produced_form.is_nothing(version, records):
-                slot[0].fill(slot, AppendResult(-1, -1, -1, known.partition.log.log_start_offset))
+                _fill(slot, AppendResult(-1, -1, -1, known.partition.log.log_start_offset))
                 return
             produced_form.check(version, records, f"{topic}-{index}")
             assert records is not None
         if topic in INTERNAL_TOPICS and frame.client_id != ADMIN_CLIENT:
             raise KafkaError(Errors.INVALID_TOPIC_EXCEPTION, f"only the broker itself writes to {topic}")
         if not known.asked or known.asked[-1] is not slot[0]:
-            slot[0].more()
+            slot[0].awaited.append(False)  # before the partition can have its results
             known.asked.append(slot[0])
         known.sets.append(records)
         known.slots.append(slot)
@@ -177,14 +179,13 @@ class _Sets:
                 # Tested after the high watermark was read: only what is read from now on may come from that leader.
                 replicated, all_replicated = -1, False
             for slot, verdict in zip(self.slots, verdicts, strict=True):
-                asked = slot[0]
-                if (
-                    all_replicated
-                    or isinstance(verdict, KafkaError)
-                    or verdict.last_offset < replicated
-                    or slot[4].acks != ALL
-                ):
-                    asked.fill(slot, verdict)
+                asked, answers, place, index, request = slot
+                if isinstance(verdict, KafkaError):
+                    asked.refuse(slot, verdict)
+                    continue
+                base_offset, last_offset, append_time, start_offset, _ = verdict
+                if all_replicated or last_offset < replicated or request.acks != ALL:
+                    answers[place] = (index, 0, base_offset, append_time, start_offset, None, None)
                 else:
                     asked.not_replicated(self.partition, slot, verdict)
         except Exception:  # without an answer the connections would wait forever, and keep their receive buffers
@@ -192,7 +193,15 @@ class _Sets:
             for asked in self.asked:
                 asked.failed = True
         for asked in self.asked:
-            asked.less()
+            if asked.awaited.pop():
+                asked.complete()
+
+
+def _fill(slot: Slot, result: AppendResult) -> None:
+    """Store the answer to a record set at its position in the response, from the result of the append."""
+    _, answers, place, index, _ = slot
+    base_offset, _, append_time, start_offset, _ = result
+    answers[place] = (index, 0, base_offset, append_time, start_offset, None, None)
 
 
 def _refused(index: int, error: KafkaError, version: int) -> Answer:
@@ -205,7 +214,10 @@ def _refused(index: int, error: KafkaError, version: int) -> Answer:
 class Asked:
     """The Produce requests of one connection that are handled together, with the answers to them.
 
-    After `Gather.append`, the caller calls `less` if it has passed a `pending`, otherwise `release`.
+    `awaited` has one False for each partition without results yet, and one True, the first entry, for the handler. Each
+    partition and the handler pop one entry when they are done. list.pop needs no lock, and the thread that pops the
+    True is the last one: it calls `complete`. After `Gather.append`, the handler pops its entry if it has passed a
+    `pending`; otherwise it calls `release`.
     """
 
     def __init__(self, broker: Services, calls: Sequence[Call], pending: MeteredPending | None = None) -> None:
@@ -213,35 +225,23 @@ class Asked:
         self.calls = calls
         # one list of (topic, answers) per request, in the order of the requests
         self.answers: list[list[tuple[str, list[Any]]]] = []
-        # One False for each partition without results yet, and one True, the first entry, for the handler. Each
-        # partition and the handler pop one entry when they are done. list.pop needs no lock, and the thread that pops
-        # the True is the last one.
-        self._awaited = [True]
+        self.awaited = [True]
         self.failed = False  # close the connection instead of sending answers
         self._pending = pending
         self._names_leader = False  # a response has to name another leader
         self._unreplicated: list[tuple[Partition, Slot, AppendResult]] = []
 
-    def fill(self, slot: Slot, verdict: Verdict) -> None:
-        """Store the answer to a record set at its position in the response (`slot`), from the result of the append:
-        offsets or an error."""
+    def refuse(self, slot: Slot, error: KafkaError) -> None:
+        """Store the error of a record set as the answer to it, at its position in the response (`slot`)."""
         _, answers, place, index, frame = slot
-        if isinstance(verdict, KafkaError):
-            self._broker.meters.error("Produce", verdict.code)
-            if verdict.code == Errors.NOT_LEADER_OR_FOLLOWER:
-                self._names_leader = True
-            answers[place] = _refused(index, verdict, frame.api_version)
-        else:
-            base_offset, _, append_time, start_offset, _ = verdict
-            answers[place] = (index, 0, base_offset, append_time, start_offset, None, None)
+        self._broker.meters.error("Produce", error.code)
+        if error.code == Errors.NOT_LEADER_OR_FOLLOWER:
+            self._names_leader = True
+        answers[place] = _refused(index, error, frame.api_version)
 
-    def more(self) -> None:
-        """Count one more partition whose results are awaited. Call this before any partition can have its results."""
-        self._awaited.append(False)
-
-    def less(self) -> None:
-        """Count one awaited partition less. The last call sends the responses."""
-        if self._awaited.pop() and self._pending is not None:
+    def complete(self) -> None:
+        """Send the responses, when all results are there."""
+        if self._pending is not None:
             if self._unreplicated and not self.failed:
                 self._pending.give_back_buffer()
                 self._await_replicas(self._pending)
@@ -252,7 +252,7 @@ class Asked:
         """Delay the answer to a record set (acks=all) until the high watermark has reached its records, or until the
         request's time-out. `slot` is the position of the answer in the response.
 
-        Call this before calling `less` for the partition.
+        Call this before the partition pops its entry of `awaited`.
         """
         self._unreplicated.append((partition, slot, result))
 
@@ -260,11 +260,14 @@ class Asked:
         """Send the responses when each delayed record set is below the high watermark or has timed out. All appends are
         done, so the frames of the requests are not needed any more."""
         waits, self._unreplicated = self._unreplicated, []
-        self._awaited = [True] + [False] * (len(waits) - 1)
+        self.awaited = [True] + [False] * (len(waits) - 1)
 
         def replicated(slot: Slot, result: AppendResult, error: KafkaError | None) -> None:
-            self.fill(slot, result if error is None else error)
-            if self._awaited.pop():
+            if error is None:
+                _fill(slot, result)
+            else:
+                self.refuse(slot, error)
+            if self.awaited.pop():
                 # The network thread handles a follower's fetch, of which more is to be done than to note the offset.
                 # An error may come from a thread that holds locks, see `Pending.complete`.
                 pending.complete(self._reply(), at_once=error is None)
@@ -280,19 +283,21 @@ class Asked:
         """
         if self.failed:
             return [CLOSE]
-        if len(self._awaited) > 1:
+        if len(self.awaited) > 1:
             # A race with the last partition, which may answer at any time: it sends the responses through `_pending`.
             # So `_pending` is set before this thread pops its entry, because only the last pop sends.
             self._pending = pending_of(self.calls)
-        if not self._awaited.pop():
+        if not self.awaited.pop():
             assert self._pending is not None
             return [self._pending]
         if self._unreplicated and not self.failed:
             pending = pending_of(self.calls, keeps_buffer=False)
             self._await_replicas(pending)
             return [pending]
-        first = self._reply()
-        return [first] + [NO_REPLY] * (len(self.calls) - 1) if first is not CLOSE else [CLOSE]
+        replies = [self._reply()]
+        if len(self.calls) > 1 and replies[0] is not CLOSE:
+            replies += [NO_REPLY] * (len(self.calls) - 1)
+        return replies
 
     def _reply(self) -> Reply:
         """Return the responses to all requests of the connection, in order, as one reply. Return CLOSE if a request
