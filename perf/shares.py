@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,12 +32,12 @@ def look(client: int, broker: int) -> Look:
     )
 
 
-def shares(key: str, first: Look, last: Look) -> Figures:
-    """Return the figures of `rows(key, ...)` for the time between two looks."""
-    wall = max(last.at - first.at, 1e-9) * 1e9
-    client, broker = (
-        _used(before, after) for before, after in ((first.client, last.client), (first.broker, last.broker))
-    )
+def shares(key: str, *looks: Look) -> Figures:
+    """Return the figures of `rows(key, ...)` for the time from the first look to the last one. What a thread that ends
+    used since the look before is lost."""
+    wall = max(looks[-1].at - looks[0].at, 1e-9) * 1e9
+    client = _used([look.client for look in looks])
+    broker = _used([look.broker for look in looks])
     return {
         f"{key}.busiest": 100 * max((run for run, _ in client), default=0) / wall,
         f"{key}.client": 100 * sum(run for run, _ in client) / wall,
@@ -53,11 +55,14 @@ def rows(key: str, label: str) -> tuple[Row, ...]:
     )
 
 
-def _used(before: Threads, after: Threads) -> list[tuple[int, int]]:
-    nothing = 0, 0
-    return [
-        (run - before.get(tid, nothing)[0], wait - before.get(tid, nothing)[1]) for tid, (run, wait) in after.items()
-    ]
+def _used(looks: Sequence[Threads]) -> list[tuple[int, int]]:
+    """Return what each thread used between the first and the last look."""
+    totals: dict[int, tuple[int, int]] = {}
+    for before, after in itertools.pairwise(looks):
+        for tid, (run, wait) in after.items():
+            (run_before, wait_before), (run_in_all, wait_in_all) = before.get(tid, (0, 0)), totals.get(tid, (0, 0))
+            totals[tid] = run_in_all + run - run_before, wait_in_all + wait - wait_before
+    return list(totals.values())
 
 
 def _threads(pid: int) -> Threads:

@@ -122,7 +122,8 @@ def _with_spread(row: dict[str, Any], side: str) -> str:
 
 
 def _ratio(row: dict[str, Any], peer: str = KAFKA) -> str:
-    ratio = _times(row, peer)
+    """Return the ratio in words; empty for shares without a goal, such as that of an idle thread."""
+    ratio = "" if row["unit"].startswith("%") and not row["goal"] else _times(row, peer)
     return ratio and f"{ratio} ×" + (f" ({NO_DIFFERENCE})" if _no_difference(row, peer) else "")
 
 
