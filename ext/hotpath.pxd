@@ -2,6 +2,8 @@
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t
 
+from kafkapy._ext.cursor cimport Reader
+
 cdef class ProduceRequest:
     cdef readonly int16_t api_version
     cdef readonly int32_t correlation_id
@@ -31,3 +33,10 @@ cdef class FetchRequest:
     cdef readonly list topics               # of (name, topic id, list of partition tuples; see the .pyx)
     cdef readonly list forgotten            # of (name, topic id, list of partition numbers)
     cdef readonly str rack_id               # "" before v11
+
+# What the decoders of other requests use, too.
+cdef object broken(str api, int version, object reason)
+cdef int version_of(Reader reader, int api, int first, int last) except -2
+cdef str read_client_id(Reader reader, bint flexible)
+cdef Py_ssize_t read_count(Reader reader, bint flexible, Py_ssize_t *elements) except -1
+cdef object read_string(Reader reader, bint flexible, bint nullable)

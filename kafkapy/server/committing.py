@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkapy.server.call import Call
     from kafkapy.server.services import Services
 
-__all__ = ["Answers", "Commit", "Producer", "begin", "offsets_of", "refused", "same_code"]
+__all__ = ["Answers", "Commit", "Producer", "begin", "offsets_in_transaction", "refused", "same_code"]
 
 # Called with the response message.
 Reply = Callable[[Any], None]
@@ -32,8 +32,8 @@ _BROKERS_RETENTION = -1  # the retention time of a request that leaves it to the
 _INT64_MAX = (1 << 63) - 1
 
 
-def offsets_of(topics: list[Any], *, timed: bool) -> NewOffsets:
-    """Return the offsets in the `topics` of a request. `timed`: they have commit timestamps, as in OffsetCommit."""
+def offsets_in_transaction(topics: list[Any]) -> NewOffsets:
+    """Return the offsets in the `topics` of a TxnOffsetCommit request."""
     return [
         (
             topic.name,
@@ -43,7 +43,7 @@ def offsets_of(topics: list[Any], *, timed: bool) -> NewOffsets:
                     one.committed_offset,
                     one.committed_leader_epoch,
                     one.committed_metadata or "",
-                    one.commit_timestamp if timed else NO_TIMESTAMP,
+                    NO_TIMESTAMP,
                 )
                 for one in topic.partitions
             ],
@@ -100,8 +100,7 @@ def begin(broker: Services, call: Call, now_ms: int, reply: Reply) -> tuple[Comm
     expire_ms = NO_TIMESTAMP
     if request.retention_time_ms != _BROKERS_RETENTION:
         expire_ms = max(0, min(now_ms + request.retention_time_ms, _INT64_MAX))
-    offsets = offsets_of(request.topics, timed=True)
-    answers = Answers(broker.cache, offsets, refused(call) if call.denied else None)
+    answers = Answers(broker.cache, request.offsets, refused(call, request.offsets) if call.denied else None)
 
     def done(codes: list[int]) -> None:
         reply(OFFSET_COMMIT.Response(topics=answers.topics(codes)))
@@ -116,7 +115,7 @@ def begin(broker: Services, call: Call, now_ms: int, reply: Reply) -> tuple[Comm
         request.group_id,
         request.member_id,
         request.group_instance_id,
-        request.generation_id_or_member_epoch,
+        request.generation,
         answers.offsets,
         None,
         now_ms,
@@ -125,12 +124,12 @@ def begin(broker: Services, call: Call, now_ms: int, reply: Reply) -> tuple[Comm
     return what, done
 
 
-def refused(call: Call) -> dict[str, int]:
+def refused(call: Call, offsets: NewOffsets) -> dict[str, int]:
     """Return an error code for each topic whose offsets the principal may not commit."""
     if call.is_denied("TRANSACTIONAL_ID"):
-        return {topic.name: Errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED for topic in call.request.topics}
+        return dict.fromkeys((topic for topic, _ in offsets), Errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if call.is_denied("GROUP"):
-        return {topic.name: Errors.GROUP_AUTHORIZATION_FAILED for topic in call.request.topics}
+        return dict.fromkeys((topic for topic, _ in offsets), Errors.GROUP_AUTHORIZATION_FAILED)
     return {action.name: Errors.TOPIC_AUTHORIZATION_FAILED for action in call.denied}
 
 

@@ -1,4 +1,5 @@
-"""The hand-made Produce and Fetch paths against the codec: same values, same bytes, errors in the same places."""
+"""The hand-made Produce, Fetch and OffsetCommit paths against the codec: same values, same bytes, errors in the same
+places."""
 
 import gc
 import os
@@ -11,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy._ext import hotpath
+from kafkapy._ext.commit_requests import CommitRequest, decode_commit_frame
 from kafkapy._ext.hotpath import encode_fetch_response
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol import headers
-from kafkapy.protocol.apis import FETCH, MAX_REQUEST_ELEMENTS, METADATA, PRODUCE, Api
+from kafkapy.protocol.apis import FETCH, MAX_REQUEST_ELEMENTS, METADATA, OFFSET_COMMIT, PRODUCE, Api
 from kafkapy.protocol.compiler import ZERO_UUID
 from kafkapy.record.file_region import CutOff, FileHandle, FileRegion
 from tests.harness.examples import examples
@@ -22,6 +24,8 @@ from tests.protocol.random_messages import layout_of, mutate, random_message
 
 PRODUCE_VERSIONS = range(12)
 FETCH_VERSIONS = range(18)
+COMMIT_VERSIONS = range(10)
+REQUESTS = (hotpath.ProduceRequest, hotpath.FetchRequest, CommitRequest)
 CLIENT_IDS = (None, "", "rdkafka", "été", "c" * 300)
 
 
@@ -90,6 +94,38 @@ def expected_fetch(frame: bytes) -> dict[str, Any]:
     }
 
 
+def expected_commit(frame: bytes) -> dict[str, Any]:
+    header, offset = headers.read_request_header(frame)
+    request = OFFSET_COMMIT.decode_request(frame, header.api_version, offset)
+    return {
+        "api_version": header.api_version,
+        "correlation_id": header.correlation_id,
+        "client_id": header.client_id,
+        "group_id": request.group_id,
+        "generation": request.generation_id_or_member_epoch,
+        "member_id": request.member_id,
+        "group_instance_id": request.group_instance_id,
+        "retention_time_ms": request.retention_time_ms,
+        "offsets": [
+            (
+                topic.name,
+                [
+                    (
+                        part.partition_index,
+                        part.committed_offset,
+                        part.committed_leader_epoch,
+                        part.committed_metadata or "",
+                        part.commit_timestamp,
+                    )
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+        "count": sum(len(topic.partitions) for topic in request.topics),
+    }
+
+
 def found(request: Any, names: dict[str, Any]) -> dict[str, Any]:
     return {name: getattr(request, name) for name in names}
 
@@ -103,8 +139,10 @@ def outcome(action: Any, frame: bytes) -> Any:
         return ProtocolError
 
 
-CASES = [(PRODUCE, version, hotpath.decode_produce_frame, expected_produce) for version in PRODUCE_VERSIONS] + [
-    (FETCH, version, hotpath.decode_fetch_frame, expected_fetch) for version in FETCH_VERSIONS
+CASES = [
+    *((PRODUCE, version, hotpath.decode_produce_frame, expected_produce) for version in PRODUCE_VERSIONS),
+    *((FETCH, version, hotpath.decode_fetch_frame, expected_fetch) for version in FETCH_VERSIONS),
+    *((OFFSET_COMMIT, version, decode_commit_frame, expected_commit) for version in COMMIT_VERSIONS),
 ]
 
 
@@ -124,7 +162,7 @@ def test_request_frames_are_read_as_the_codec_reads_them(api: Api, version: int,
             damaged = frame[:4] + mutate(frame[4:], rng)
             values = outcome(expected, damaged) if len(damaged) >= 8 else None
             request = outcome(decode, damaged)
-            if isinstance(values, dict) and isinstance(request, (hotpath.ProduceRequest, hotpath.FetchRequest)):
+            if isinstance(values, dict) and isinstance(request, REQUESTS):
                 request = found(request, values)
             assert request == values
 
@@ -141,16 +179,17 @@ def test_every_prefix_of_a_frame_is_refused(api: Api, version: int, decode: Any,
 
 
 @settings(max_examples=examples(400), deadline=None)
-@given(key=st.sampled_from([0, 1]), version=st.integers(0, 17), rest=st.binary(max_size=120))
+@given(key=st.sampled_from([0, 1, 8]), version=st.integers(0, 17), rest=st.binary(max_size=120))
 def test_any_bytes_are_read_or_refused_as_by_the_codec(key: int, version: int, rest: bytes) -> None:
     frame = bytes([0, key, 0, version]) + rest
-    decode, expected = [
-        (hotpath.decode_produce_frame, expected_produce),
-        (hotpath.decode_fetch_frame, expected_fetch),
-    ][key]
+    decode, expected, last = {
+        0: (hotpath.decode_produce_frame, expected_produce, 11),
+        1: (hotpath.decode_fetch_frame, expected_fetch, 17),
+        8: (decode_commit_frame, expected_commit, 9),
+    }[key]
     request = outcome(decode, frame)
     if request is None:
-        assert len(frame) < 8 or version > 11
+        assert len(frame) < 8 or version > last
         return
     values = outcome(expected, frame)
     assert (request if values is ProtocolError else found(request, values)) == values
@@ -163,6 +202,7 @@ def test_frames_of_other_apis_and_versions_are_left_to_the_general_path() -> Non
     for frame in (metadata, new_produce, new_fetch, b"", bytes(7), bytes.fromhex("0000 ffff 00000001 0000")):
         assert hotpath.decode_produce_frame(frame) is None
         assert hotpath.decode_fetch_frame(frame) is None
+        assert decode_commit_frame(frame) is None
 
 
 def test_records_are_writable_slices_of_the_frame() -> None:

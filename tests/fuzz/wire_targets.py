@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from kafkapy._ext import fetched, frames, hotpath
+from kafkapy._ext import commit_requests, fetched, frames, hotpath
 from kafkapy.errors import KafkaError, ProtocolError
-from kafkapy.protocol.apis import APIS, FETCH, PRODUCE, Api
+from kafkapy.protocol.apis import APIS, FETCH, OFFSET_COMMIT, PRODUCE, Api
 from kafkapy.protocol.headers import read_request_header, request_frame
 from tests.fuzz.mutation import mutate
 from tests.fuzz.target import Target
@@ -47,6 +47,9 @@ def fuzz_hotpath(view: memoryview, rng: random.Random) -> None:
     fetch = hotpath.decode_fetch_frame(view)
     if fetch is not None:
         repr(fetch.topics)
+    commit = commit_requests.decode_commit_frame(view)
+    if commit is not None:
+        repr(commit.offsets)
 
 
 def fuzz_split(view: memoryview, rng: random.Random) -> None:
@@ -90,7 +93,10 @@ def targets() -> list[Target]:
     """Return all targets of the wire."""
     sent = requests()
     hot = [
-        encoded(api, "request", version, seed) for api in (PRODUCE, FETCH) for version in range(12) for seed in range(4)
+        encoded(api, "request", version, seed)
+        for api, versions in ((PRODUCE, 12), (FETCH, 12), (OFFSET_COMMIT, 10))
+        for version in range(versions)
+        for seed in range(4)
     ]
     sized = [b"".join(len(one).to_bytes(4, "big") + one for one in sent[i : i + 3]) for i in range(0, 60, 3)]
     responses = Responses()

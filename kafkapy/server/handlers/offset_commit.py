@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kafkapy._ext.commit_requests import decode_commit_frame
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.network.replies import CLOSE
 from kafkapy.protocol.apis import OFFSET_COMMIT, TXN_OFFSET_COMMIT
@@ -37,18 +38,12 @@ _ANY_EPOCH = -1
 LARGE = 2000  # a request with this many offsets takes milliseconds, too long for a network thread
 
 
-def _is_large(call: Call) -> bool:
-    offsets = 0
-    for topic in call.request.topics:
-        offsets += len(topic.partitions)
-    return offsets >= LARGE
-
-
 _READS_GROUP = Check(Right("READ", "GROUP"), GROUP_DENIED + " on each partition", lambda request: (request.group_id,))
-_READS_TOPICS = Check(
-    Right("READ", "TOPIC"),
-    TOPIC_DENIED + " for its partitions; the others are committed",
-    lambda request: [topic.name for topic in request.topics],
+_READS_TOPIC = Right("READ", "TOPIC")
+_TOPICS_DENIED = TOPIC_DENIED + " for its partitions; the others are committed"
+_READS_TOPICS = Check(_READS_TOPIC, _TOPICS_DENIED, lambda request: [topic for topic, _ in request.offsets])
+_READS_TOPICS_IN_TRANSACTION = Check(
+    _READS_TOPIC, _TOPICS_DENIED, lambda request: [topic.name for topic in request.topics]
 )
 _WRITES_TRANSACTIONAL_ID = Check(
     Right("WRITE", "TRANSACTIONAL_ID"),
@@ -57,12 +52,18 @@ _WRITES_TRANSACTIONAL_ID = Check(
 )
 
 
-@serves(OFFSET_COMMIT, joins=Joins(None, lambda calls: True), checks=[_READS_GROUP, _READS_TOPICS], in_order=True)
+@serves(
+    OFFSET_COMMIT,
+    decode=decode_commit_frame,
+    joins=Joins(None, lambda calls: True),
+    checks=[_READS_GROUP, _READS_TOPICS],
+    in_order=True,
+)
 def commit(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[NetworkReply]]:
     """Handle the OffsetCommit requests of several connections, one call per connection, with one append per partition
     of `__consumer_offsets`."""
     first = lists[0][0]
-    if _is_large(first):  # a large frame is not joined with others, so this call is the only one
+    if first.request.count >= LARGE:  # a large frame is not joined with others, so this call is the only one
         return [[_reply(broker, first, answered(first, partial(_commit, broker, first), broker.disk_pool))]]
     from kafkapy.server.committing import begin
 
@@ -98,19 +99,20 @@ def _commit(broker: Services, call: Call, reply: Reply) -> None:
         broker.offsets.commit(*begun)
 
 
-@serves(TXN_OFFSET_COMMIT, checks=[_WRITES_TRANSACTIONAL_ID, _READS_GROUP, _READS_TOPICS], in_order=True)
+@serves(TXN_OFFSET_COMMIT, checks=[_WRITES_TRANSACTIONAL_ID, _READS_GROUP, _READS_TOPICS_IN_TRANSACTION], in_order=True)
 def commit_in_transaction(broker: Services, call: Call, request: Any) -> Any:
     """Handle TxnOffsetCommit: verify the transaction, then append its offsets to the group's partition of
     `__consumer_offsets`."""
-    pool = broker.disk_pool if _is_large(call) else None
+    is_large = sum(len(topic.partitions) for topic in request.topics) >= LARGE
+    pool = broker.disk_pool if is_large else None
     return answered(call, partial(_commit_in_transaction, broker, call, request), pool)
 
 
 def _commit_in_transaction(broker: Services, call: Call, request: Any, reply: Reply) -> None:
-    from kafkapy.server.committing import Answers, Commit, Producer, offsets_of, refused, same_code
+    from kafkapy.server.committing import Answers, Commit, Producer, offsets_in_transaction, refused, same_code
 
-    offsets = offsets_of(request.topics, timed=False)
-    answers = Answers(broker.cache, offsets, refused(call) if call.denied else None)
+    offsets = offsets_in_transaction(request.topics)
+    answers = Answers(broker.cache, offsets, refused(call, offsets) if call.denied else None)
 
     def done(codes: list[int]) -> None:
         if call.version < LOADING_SINCE:
