@@ -5,7 +5,9 @@ loop with sendfile and one with read and send, and Apache Kafka, which has only 
 
 The log is in the page cache, except in two states. "Cold": it was just dropped from the page cache and is read once.
 "Little memory": it is read twice by a broker whose page cache has room for half of it. In these states each consumer
-reads its own part of the log, and a row has the share that came from disk.
+reads its own part of the log (in one row, all of it), and a row has the share that came from disk. They are also
+measured with kafkapy's default, "uncached": what is not in the page cache is read past it and copied, the rest goes by
+sendfile.
 """
 
 from __future__ import annotations
@@ -31,8 +33,11 @@ SIZES = (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 8 * MIB)
 CONSUMERS = (8, 64)  # in addition to one, at 1 MiB
 FEW = (1, 8)  # cold and with little memory
 PASSES = {"cold": 1, "little memory": 2}
+TOGETHER = "cold, the same records"  # each of the most consumers reads all of the log
+FROM_DISK = (*itertools.product(PASSES, FEW), (TOGETHER, FEW[-1]))  # (state, number of consumers)
 ONE = 1
 MODES = {"sendfile": "true", "copy": "false"}
+UNCACHED = "uncached"
 BATCH = 4 * KIB  # no batch is longer than the smallest response
 SIZE = 1000  # of a record
 TOPIC = "copies"
@@ -68,14 +73,14 @@ def _rows() -> Iterator[Row]:
             )  # fmt: skip
             yield Row(_key(mode, size, consumers, "cpu"), f"CPU per GiB, {what}", "s", "lower", digits=3)
             yield Row(_key(mode, size, consumers, "system"), f"of it in the kernel, {what}", "s", "lower", digits=3)
-    for state, consumers, mode in itertools.product(PASSES, FEW, MODES):
+    for (state, consumers), mode in itertools.product(FROM_DISK, (*MODES, UNCACHED)):
         what = f"1 MiB, {state}, {mode}" + (f", {consumers} consumers" if consumers > 1 else "")
         key = f"zero-copy.{state}.{mode}.{consumers}"
         yield Row(f"{key}.rate", f"responses of {what}", "MB/s", "higher")
         yield Row(f"{key}.cpu", f"CPU per GiB, {what}", "s", "lower", digits=3)
         yield Row(f"{key}.system", f"of it in the kernel, {what}", "s", "lower", digits=3)
         yield Row(f"{key}.missed", f"read from disk, {what}", "% of the bytes sent", "lower")
-    for (key, beside), mode in itertools.product(BESIDE.items(), MODES):
+    for (key, beside), mode in (*itertools.product(BESIDE.items(), MODES), (list(BESIDE.items())[-1], UNCACHED)):
         yield Row(
             f"zero-copy.{key}.{mode}", f"p99 of produce at {BESIDE_RATE}/s with 8 consumers of 1 MiB{beside}, {mode}",
             "ms", "lower", digits=3,
@@ -87,7 +92,7 @@ def loads_in_words() -> Iterator[tuple[str, str]]:
     for size, consumers in _loads():
         many = f", {consumers} consumers" if consumers > 1 else ""
         yield f"{_named(size)}{many}", f"zero-copy.{{mode}}.{consumers}.{size}"
-    for state, consumers in itertools.product(PASSES, FEW):
+    for state, consumers in FROM_DISK:
         many = f", {consumers} consumers" if consumers > 1 else ""
         yield f"1 MiB{many}, {state}", f"zero-copy.{state}.{{mode}}.{consumers}"
 
@@ -110,12 +115,13 @@ class ZeroCopy(Measurement):
                 many = frames.produce(TOPIC, records, 1)
                 client.stream(many, max(100, log_bytes // len(records)) // 50 * 50, 100, 50)
                 end = client.end_offset(TOPIC)
-            for mode, switch in MODES.items():
-                if kind != KAFKAPY and mode != "sendfile":
-                    continue
-                # What is read past the page cache is copied either way.
-                ways = {"kafkapy.zero.copy.enable": switch, "kafkapy.uncached.reads.enable": "false"}
-                settings = ways if kind == KAFKAPY else {}
+            # What is read past the page cache is copied either way.
+            ways = {
+                mode: {"kafkapy.zero.copy.enable": switch, "kafkapy.uncached.reads.enable": "false"}
+                for mode, switch in MODES.items()
+            }
+            ways = {**ways, UNCACHED: {}} if kind == KAFKAPY else {"sendfile": {}}
+            for mode, settings in ways.items():
                 with bench.fleet.running(kind, data, settings) as broker:
                     found |= _measure(bench, broker, mode, len(records), len(values), end)
         return found
@@ -139,7 +145,7 @@ def _measure(bench: Bench, broker: Broker, mode: str, batch_bytes: int, batch_re
     found: Figures = {}
     with RawClient(broker.port) as client:
         client.wait_for_topic(TOPIC, create=False)
-    for size, consumers in _loads():
+    for size, consumers in _loads() if mode != UNCACHED else ():
         batches = max(1, size // batch_bytes)
         places = places_in(end // batch_records, batches)
         asks, answer = of_broker(TOPIC, size, batches, batch_records)
@@ -151,10 +157,12 @@ def _measure(bench: Bench, broker: Broker, mode: str, batch_bytes: int, batch_re
     with RawClient(broker.port) as producer:
         if mode == "sendfile":
             producer.create_topic("beside")
-        with fetch_load(broker.port, TOPIC, MIB, batches, batch_records, places, 8, broker.data / f"{mode}.load"):
-            found[f"zero-copy.beside.{mode}"] = _p99(bench, producer)
+        if mode != UNCACHED:
+            with fetch_load(broker.port, TOPIC, MIB, batches, batch_records, places, 8, broker.data / f"{mode}.load"):
+                found[f"zero-copy.beside.{mode}"] = _p99(bench, producer)
         log = broker.log_directory / f"{TOPIC}-0"
         found |= _from_disk(load, broker, log, mode, "cold")
+        found |= _from_disk(load, broker, log, mode, TOGETHER)
         length = sum(path.stat().st_size for path in log.glob("*.log"))
         with little_memory(broker.pid, max(length // 2, LEAST), broker.data) as how:
             bench.note("zero-copy", f"zero_copy, little memory: {how}, the log has {length // MIB} MiB")
@@ -171,15 +179,18 @@ def _p99(bench: Bench, producer: RawClient) -> float:
 
 
 def _from_disk(load: tuple[int, Asks, int, int], broker: Broker, log: Path, mode: str, state: str) -> Figures:
-    """Read the log, with PASSES passes, with few consumers, each its own part."""
+    """Read the log, with PASSES passes, with few consumers, each its own part, or all of it if they are TOGETHER."""
     found: Figures = {}
     port, asks, answer, places = load
-    for consumers in FEW:
-        count = max(consumers, PASSES[state] * (places // consumers) * consumers)
+    for consumers in (few for each, few in FROM_DISK if each == state):
+        copies = consumers if state == TOGETHER else 1
+        count = max(consumers, PASSES.get(state, copies) * (places // consumers) * consumers)
         drop(log)
         before = read_from_disk()
         with used(broker.pid) as usage:
-            seconds = fetch(port, asks, answer, places, consumers, count, apart=True)
+            seconds = fetch(
+                port, lambda number: asks(number % places), answer, copies * places, consumers, count, apart=True
+            )
         key, sent = f"zero-copy.{state}.{mode}.{consumers}", count * answer
         found |= {
             f"{key}.rate": sent / 1e6 / seconds,
