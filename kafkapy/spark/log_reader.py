@@ -15,8 +15,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from kafkapy.arrow.segments import read_split
 from kafkapy.log.offline.bounds import Planner
 from kafkapy.log.offline.splits import Split, divided
+from kafkapy.spark.entry_points import entry_point
 from kafkapy.spark.options.log_options import LEAST_BYTES, MAX_BYTES, TASKS, LogOptions
-from kafkapy.spark.plain_errors import without_traceback
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ class SegmentReader(DataSourceReader):
     def __init__(self, options: LogOptions) -> None:
         self._options = options
 
-    @without_traceback
+    @entry_point
     def partitions(self) -> list[InputPartition]:  # Spark requires a list
         options = self._options
         places = options.places()
@@ -51,7 +51,7 @@ class SegmentReader(DataSourceReader):
         pieces = (piece for split in splits for piece in divided(split, size))
         return [Task(tuple(group)) for group in packed(pieces, size)]
 
-    @without_traceback
+    @entry_point
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         splits = partition.splits if isinstance(partition, Task) else ()  # Spark adds a partition if there are none
         skipped = _warn if self._options.ignore_damage else None

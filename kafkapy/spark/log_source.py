@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from kafkapy.spark.plain_errors import without_traceback
+from kafkapy.spark.entry_points import entry_point
 from kafkapy.spark.requirements import check_requirements
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class KafkapyLogDataSource(DataSource):
     def name(cls) -> str:
         return "kafkapy-log"
 
-    @without_traceback
+    @entry_point
     def schema(self) -> StructType:
         from kafkapy.spark.options.log_options import log_options
         from kafkapy.spark.schema import schema_of
@@ -36,7 +36,7 @@ class KafkapyLogDataSource(DataSource):
         check_requirements()
         return schema_of(log_options(self.options).columns)
 
-    @without_traceback
+    @entry_point
     def reader(self, schema: StructType) -> DataSourceReader:
         from kafkapy.spark.log_reader import SegmentReader
         from kafkapy.spark.options.log_options import log_options
@@ -47,7 +47,7 @@ class KafkapyLogDataSource(DataSource):
         check_schema(schema, options.columns)
         return SegmentReader(options)
 
-    @without_traceback
+    @entry_point
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from kafkapy.spark.options.given import BadOption
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from kafkapy.spark.plain_errors import without_traceback
+from kafkapy.spark.entry_points import entry_point
 from kafkapy.spark.requirements import check_requirements
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class KafkapyDataSource(DataSource):
     def name(cls) -> str:
         return "kafkapy"
 
-    @without_traceback
+    @entry_point
     def schema(self) -> StructType:
         from kafkapy.spark.options.source_options import source_options
         from kafkapy.spark.schema import schema_of
@@ -44,7 +44,7 @@ class KafkapyDataSource(DataSource):
         check_requirements()
         return schema_of(source_options(self.options).columns)
 
-    @without_traceback
+    @entry_point
     def reader(self, schema: StructType) -> DataSourceReader:
         from kafkapy.spark.options.source_options import source_options
         from kafkapy.spark.reading.batch_reader import BatchReader
@@ -56,7 +56,7 @@ class KafkapyDataSource(DataSource):
         check_schema(schema, options.columns)
         return BatchReader(options)
 
-    @without_traceback
+    @entry_point
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from kafkapy.spark.options.source_options import source_options
         from kafkapy.spark.schema import check_schema
@@ -73,14 +73,14 @@ class KafkapyDataSource(DataSource):
 
         return LimitedStreamReader(options)
 
-    @without_traceback
+    @entry_point
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from kafkapy.spark.sink.writers import batch_writer
 
         check_requirements()
         return batch_writer(self.options, schema, overwrite)
 
-    @without_traceback
+    @entry_point
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from kafkapy.spark.sink.writers import stream_writer
 

@@ -10,7 +10,7 @@ from kafkapy.log.offline.errors import OfflineError
 from kafkapy.record.batch import build
 from kafkapy.spark.log_reader import SegmentReader, task_bytes
 from kafkapy.spark.options.given import BadOption
-from kafkapy.spark.options.log_options import LEAST_BYTES, MAX_BYTES, log_options
+from kafkapy.spark.options.log_options import LEAST_BYTES, MAX_BYTES, TASKS, log_options
 
 NOW = 1_700_000_000_000
 BOTH = '{"orders":{"0":3,"1":-2}}'
@@ -94,7 +94,7 @@ def test_a_small_log_has_small_tasks_and_a_large_one_not_too_large_ones():
     chosen = log_options({"path": "/"})
     assert task_bytes(chosen, 1000) == 1000
     assert task_bytes(chosen, 32 << 20) == LEAST_BYTES
-    assert task_bytes(chosen, 512 << 20) == 64 << 20
+    assert task_bytes(chosen, TASKS * (64 << 20)) == 64 << 20
     assert task_bytes(chosen, 1 << 40) == MAX_BYTES
     assert task_bytes(log_options({"path": "/", "maxPartitionBytes": "2G"}), 1 << 40) == 2 << 30
     assert task_bytes(log_options({"path": "/", "minPartitions": "1000"}), 1 << 30) == -(-(1 << 30) // 1000)

@@ -1,6 +1,7 @@
 """The options of the source `kafkapy-log`: paths, and the options of the source `kafkapy` that need no broker."""
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,9 +37,9 @@ KNOWN = (
     "maxPartitionBytes",
     "ignoreCorruptFiles",
 )
-# A task has at most MAX_BYTES. If that gives fewer than TASKS tasks, tasks are smaller, but not below LEAST_BYTES, as a
-# task takes a quarter of a second before it reads anything.
-MAX_BYTES, LEAST_BYTES, TASKS = 128 << 20, 32 << 20, 8
+# The files are divided into TASKS tasks, two for each core of the driver's machine. But a task has at most MAX_BYTES,
+# and at least LEAST_BYTES, because it takes up to 0.1 s before it reads anything.
+MAX_BYTES, LEAST_BYTES, TASKS = 128 << 20, 32 << 20, 2 * len(os.sched_getaffinity(0))
 
 _UNITS = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30}
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kafkapy.client.administration.admin import EARLIEST, LATEST
+from kafkapy.spark.entry_points import entry_point
 from kafkapy.spark.options.limits import AtOffsets, Edge
 from kafkapy.spark.options.source_options import SourceOptions
-from kafkapy.spark.plain_errors import without_traceback
 from kafkapy.spark.reading.data_loss import report_data_loss
 from kafkapy.spark.reading.offset_reader import OffsetReader, listed
 from kafkapy.spark.reading.positions import Positions
@@ -33,7 +33,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
-    @without_traceback
+    @entry_point
     def partitions(self) -> list[InputPartition]:  # Spark requires a list
         options = self._options
         starting, ending = options.starting or Edge(EARLIEST), options.ending or Edge(LATEST)

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from kafkapy.spark.plain_errors import without_traceback
+from kafkapy.spark.entry_points import entry_point
 from kafkapy.spark.reading.positions import positions_of
 from kafkapy.spark.reading.stream_reader import StreamReader
 
@@ -34,7 +34,7 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_offsets)
         return ReadAllAvailable()
 
-    @without_traceback
+    @entry_point
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         limits = not isinstance(limit, ReadAllAvailable)
         return self.plan.next_end(positions_of(start), limits=limits).to_json()
@@ -46,6 +46,6 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
         """
         return None if self.plan.seen is None else self.plan.seen.to_json()
 
-    @without_traceback
+    @entry_point
     def prepareForTriggerAvailableNow(self) -> None:
         self.plan.end_here()

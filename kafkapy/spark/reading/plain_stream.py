@@ -11,9 +11,9 @@ from pyspark.sql.datasource import InputPartition
 
 from kafkapy.client.errors import ClientError
 from kafkapy.errors import KafkaError
+from kafkapy.spark.entry_points import entry_point
 from kafkapy.spark.options.given import BadOption
 from kafkapy.spark.options.source_options import TRIGGER_OPTIONS, SourceOptions
-from kafkapy.spark.plain_errors import without_traceback
 from kafkapy.spark.reading.positions import Positions, positions_of
 from kafkapy.spark.reading.stream_reader import StreamReader
 
@@ -37,7 +37,7 @@ class PlainStreamReader(StreamReader):
                 )
         self._start: Positions | None = None  # the end of the last planned batch, or the start of the query
 
-    @without_traceback
+    @entry_point
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
         if self._start is None:
             try:
@@ -46,7 +46,7 @@ class PlainStreamReader(StreamReader):
                 self._start = self.plan.next_end(None)
         return self.plan.next_end(self._start).to_json()
 
-    @without_traceback
+    @entry_point
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         ranges = super().partitions(start, end)
         self._start = positions_of(end)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from kafkapy.spark.entry_points import entry_point
 from kafkapy.spark.options.source_options import SourceOptions
-from kafkapy.spark.plain_errors import without_traceback
 from kafkapy.spark.reading.positions import positions_of
 from kafkapy.spark.reading.stream_plan import StreamPlan
 from kafkapy.spark.reading.task import read_range
@@ -34,11 +34,11 @@ class StreamReader(DataSourceStreamReader):
             self._made = StreamPlan(self._options)
         return self._made
 
-    @without_traceback
+    @entry_point
     def initialOffset(self) -> dict[str, Any]:
         return self.plan.initial().to_json()
 
-    @without_traceback
+    @entry_point
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return list(self.plan.ranges(positions_of(start), positions_of(end)))
 

@@ -15,8 +15,8 @@ from kafkapy.client.cluster import BACKOFF_S, Cluster
 from kafkapy.client.errors import ConnectionFailed
 from kafkapy.client.fetching.batch_fetcher import OffsetOutOfRange
 from kafkapy.errors import Errors, KafkaError, is_retriable
+from kafkapy.spark.entry_points import entry_point
 from kafkapy.spark.options.source_options import SourceOptions
-from kafkapy.spark.plain_errors import without_traceback
 from kafkapy.spark.reading.cluster_pool import borrowed_cluster
 from kafkapy.spark.reading.data_loss import report_data_loss
 from kafkapy.spark.reading.ranges import KafkaRange
@@ -30,7 +30,7 @@ VALID_S = 0.001  # how long a topic's metadata is used, multiplied by its number
 _looked: WeakKeyDictionary[Cluster, dict[str, float]] = WeakKeyDictionary()  # when topics were looked up
 
 
-@without_traceback
+@entry_point
 def read_range(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a range of offsets as record batches.
 

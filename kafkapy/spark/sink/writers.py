@@ -87,9 +87,9 @@ from pyspark.sql.types import StructType
 
 from kafkapy.arrow.row_columns import check_schema
 from kafkapy.client.cluster import Cluster
+from kafkapy.spark.entry_points import entry_point
 from kafkapy.spark.options.given import BadOption
 from kafkapy.spark.options.sink_options import SinkOptions, sink_options
-from kafkapy.spark.plain_errors import without_traceback
 from kafkapy.spark.retries import with_retries
 from kafkapy.spark.sink.decisions import Share, ensure_decision_topic
 from kafkapy.spark.sink.delivery import Written, write_at_least_once, write_exactly_once
@@ -116,18 +116,18 @@ class BatchSink(DataSourceArrowWriter):
         self._options = options
         self._query = str(uuid.uuid4())
 
-    @without_traceback
+    @entry_point
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
         if self._options.exactly_once:
             return write_exactly_once(self._options, self._query, 0, iterator)
         return write_at_least_once(self._options, iterator)
 
-    @without_traceback
+    @entry_point
     def commit(self, messages: Any) -> None:
         if shares := _shares(messages):
             commit_epoch(self._options, self._query, 0, shares, replayable=False)
 
-    @without_traceback
+    @entry_point
     def abort(self, messages: Any) -> None:
         if self._options.exactly_once:
             abort_epoch(self._options, self._query, 0, _shares(messages), replayable=False)
@@ -155,14 +155,14 @@ class _StreamSink:
             raise RuntimeError("Spark does not tell the task its query and epoch, which exactly-once needs")
         return write_exactly_once(self._options, query, int(epoch), batches)
 
-    @without_traceback
+    @entry_point
     def commit(self, messages: Any, batchId: int) -> None:
         shares = _shares(messages)
         known = any(message.decided for message in messages)
         if shares or known:
             commit_epoch(self._options, messages[0].query, batchId, shares, known=known)
 
-    @without_traceback
+    @entry_point
     def abort(self, messages: Any, batchId: int) -> None:
         # Without a message the query id is not known. The next run of the query aborts the transactions of this run.
         queries = {message.query for message in messages if message is not None}
@@ -175,7 +175,7 @@ if hasattr(spark_api, "DataSourceStreamArrowWriter"):
     class StreamSink(_StreamSink, spark_api.DataSourceStreamArrowWriter):
         """The writer of a streaming query whose rows Spark passes as record batches."""
 
-        @without_traceback
+        @entry_point
         def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
             return self._write(iterator)
 
@@ -188,7 +188,7 @@ else:  # PySpark 4.0 passes a stream row by row, which is about ten times slower
             super().__init__(options)
             self._schema = schema
 
-        @without_traceback
+        @entry_point
         def write(self, iterator: Iterator[Any]) -> Written:
             return self._write(batches_of(iterator, self._schema))
 

@@ -1,7 +1,7 @@
-"""Removes tracebacks from the errors that users of DataFrames see.
+"""The decorator of the methods that Spark calls.
 
-Spark shows the traceback of an exception in a Python source. The message of kafkapy's own errors is enough, so their
-traceback is removed.
+It removes tracebacks from the errors that users of DataFrames see. Spark shows the traceback of an exception in a
+Python source, but the message of kafkapy's own errors is enough. And it makes the next call in the process cheaper.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import wraps
 from inspect import isgeneratorfunction
 from typing import Any, ParamSpec, TypeVar
+
+from kafkapy.spark.reused_workers import spare_next_call
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,8 +31,11 @@ OWN_ERRORS = (
 )
 
 
-def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a method or generator that Spark calls, so that kafkapy's own errors are raised without a traceback."""
+def entry_point(method: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a method or generator that Spark calls.
+
+    kafkapy's own errors are raised without a traceback, and the next call in this process is made cheaper.
+    """
 
     @wraps(method)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -40,6 +45,8 @@ def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
             if not _is_own(error):
                 raise
             raise error.with_traceback(None) from None
+        finally:
+            spare_next_call()
 
     @wraps(method)
     def iterated(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -49,6 +56,8 @@ def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
             if not _is_own(error):
                 raise
             raise error.with_traceback(None) from None
+        finally:
+            spare_next_call()
 
     return iterated if isgeneratorfunction(method) else called
 
