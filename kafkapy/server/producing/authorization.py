@@ -21,14 +21,6 @@ def writes(broker: Services, call: Call) -> list[Action]:
     return actions
 
 
-def allowed_topics(broker: Services, call: Call) -> set[str] | None:
-    """Return the topics that the client of a call was found to be allowed to write to; None if nothing has to be asked:
-    there is no authorizer, or it has been asked for the call already."""
-    if broker.authorizer is None or broker.authorizer.pool is not None:
-        return None
-    return rights_of(broker, call).writes
-
-
 def authorize_transactional(broker: Services, call: Call) -> None:
     """Authorize a Produce request with records of a transaction, unless all that it needs was allowed before."""
     rights, request = rights_of(broker, call), call.request

@@ -16,9 +16,10 @@ from kafkapy.log.results import AppendResult
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.network.replies import CLOSE, NO_REPLY, Reply, Send
 from kafkapy.replica.partition import Partition, Verdict
+from kafkapy.server.admission import rights_of
 from kafkapy.server.call import Call, MeteredPending
 from kafkapy.server.producing import form as produced_form
-from kafkapy.server.producing.authorization import allowed_topics, authorize
+from kafkapy.server.producing.authorization import authorize
 from kafkapy.server.producing.form import AT_MAGIC, ZSTD_SINCE
 from kafkapy.server.producing.leaders import NAMES_LEADER_SINCE, response_with_leaders
 
@@ -57,9 +58,10 @@ class Gather:
     def add(self, asked: Asked, refused: Refusals | None = None) -> None:
         """Add the Produce requests of a connection. The record sets in `refused` are not appended; they get the errors
         that it has for them."""
-        allowed = None  # the topics of this connection, not of those gathered with it
-        if self._broker.authorizer is not None:
-            allowed = allowed_topics(self._broker, asked.calls[0])
+        allowed: set[str] | None = None  # None if there is no authorizer, or it has been asked for the calls already
+        if self._broker.authorizer is not None and self._broker.authorizer.pool is None:
+            # of this connection, not of those gathered with it
+            allowed = rights_of(self._broker, asked.calls[0]).writes
         known = allowed if allowed is not None else ()
         for number, call in enumerate(asked.calls):
             frame: ProduceRequest = call.request
