@@ -101,9 +101,10 @@ class Quotas(Protocol):
         """Return True if the time of handlers has to be measured."""
         ...
 
-    def begin(self, call: Call, size: int) -> bool:
+    def begin(self, call: Call, size: int, now: float = 0.0) -> bool:
         """Set the `usage` of a call whose frame has `size` bytes, unless all that it uses is counted now, or nothing of
-        it has to be counted. Usage that is passed to the other methods is that of the call.
+        it has to be counted. `now` is the monotonic time in seconds if that is known, otherwise 0. A Usage that is
+        passed to the other methods is that of the call.
 
         Return True for a Produce request that may exceed the quota of bytes, so that the requests behind it must wait.
         """

@@ -98,7 +98,7 @@ class Dispatcher:
                     return replies
                 calls = []
             # Not earlier: a frame that is not handled now is passed again, and would be asked for twice.
-            if quotas is not None and quotas.begin(call, len(frame)):
+            if quotas is not None and quotas.begin(call, len(frame), since):
                 # Skip the other frames. They are passed again, when the mute is over if this request is throttled:
                 # Kafka handles them one after the other, too.
                 deque(left, 0)
@@ -149,7 +149,7 @@ class Dispatcher:
             _log_refused(connection, error)
             return CLOSE
         if self._broker.quotas is not None:
-            self._broker.quotas.begin(call, len(frame))
+            self._broker.quotas.begin(call, len(frame), since)
         if isinstance(call.served.checks, NoCheck):
             return self._handle(call, since)
         return self._authorize_on(pool, call, since)

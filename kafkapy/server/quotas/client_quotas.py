@@ -126,15 +126,15 @@ class ClientQuotas:
 
     # --- what is counted
 
-    def begin(self, call: Call, size: int) -> bool:
+    def begin(self, call: Call, size: int, now: float = 0.0) -> bool:
         client: Client | None = call.connection.quota_client
         if client is None or client.generation != self._generation or client.id != call.client_id:
             client = call.connection.quota_client = self._look_up(call.connection.principal, call.client_id)
         what = call.served.quota
         if what == PRODUCE:
             # Nearly all Produce requests are far below the quota of bytes. Those are counted here: it takes less time.
-            bucket = client.producer
-            if bucket is None or bucket.rate.record_if_far_below(size, bucket.limit, self.now_ms()):
+            bucket, now = client.producer, now or self._clock.monotonic()
+            if bucket is None or bucket.rate.record_if_far_below(size, bucket.limit, int(now * 1000)):
                 if client.request is not None:
                     call.usage = Usage(self, client, 0)
                 return False

@@ -60,7 +60,8 @@ class Standing:
 def quotas(server):
     """Return a function that sets quotas, of the client id "wire" unless told otherwise."""
     clients = server.services.client_quotas
-    clients._clock = Standing()
+    clients._clock = clock = Standing()
+    server.services.meters.clock = server.services.meters.slow.clock = clock.monotonic
 
     def set_to(entity=CLIENT, **limits):
         clients.change(entity, limits)
