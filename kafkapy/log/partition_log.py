@@ -185,9 +185,8 @@ class PartitionLog:
 
     def _watch_indexes(self, segments: SegmentList) -> None:
         """Have damaged indexes of these segments rebuilt in the background."""
-        repair_later = self._repair_later
-        for segment in segments:
-            segment.on_damage = repair_later
+        segments.watch(self._repair_later)
+        for segment in segments.made:
             if segment.offset_index.damage or segment.time_index.damage:
                 segment.damaged()
 
@@ -943,7 +942,7 @@ class PartitionLog:
         if not self.abandoned:
             self.flusher.end(is_synced=is_synced)
         with self.lock:
-            for segment in self.segments:
+            for segment in self.segments.made:
                 segment.release()
 
     def abandon(self) -> None:

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from kafkapy.log.storage.files import Files
+from kafkapy.log.storage.files import Files, OlderFiles
 
 from .support import Bench, batch, contents, idempotent
 
@@ -99,6 +99,9 @@ class WithoutContents(Files):
 
     def look(self, path):
         return {name: entry._replace(content=None) for name, entry in super().look(path).items()}
+
+    def look_apart(self, path):
+        return self.look(path), OlderFiles()
 
 
 def loaded(directory, start, files):

@@ -150,7 +150,7 @@ class LogDir:
             lambda: {
                 (log.topic, log.partition): log.log_start_offset
                 for log in logs()
-                if log.log_start_offset > log.segments.items[0].base_offset
+                if log.log_start_offset > log.segments.base_offsets[0]
             },
         )
 

@@ -13,23 +13,31 @@ import os
 from kafkapy.log import names
 from kafkapy.log.loading.load_progress import LoadReport
 from kafkapy.log.segments.segment import WITHOUT_ENTRIES
-from kafkapy.log.storage.files import Entry, Files
+from kafkapy.log.storage.files import Entry, Files, OlderFiles
 
 # Suffixes that a crash may leave. A `.tmp` file was about to replace another file. The file MOVED_IN means nothing any
 # more when the log is loaded: see kafkapy.log.loading.found.
 _MARKS = (names.DELETED, names.CLEANED, names.SWAP, names.MOVED_IN, ".tmp")
 
 
-def clear_leftovers(files: Files, directory: str, report: LoadReport) -> dict[str, Entry]:
+def clear_leftovers(
+    files: Files, directory: str, report: LoadReport, *, apart: bool = False
+) -> tuple[dict[str, Entry], OlderFiles]:
     """Remove the files that a crash has left in a partition's directory, or finish an interrupted replacement of
     segments.
 
-    Return the remaining files of the directory by name, sorted by name. Repairs are added to `report`. Raises OSError.
+    Return the remaining files of the directory by name, sorted by name; with `apart`, what `Files.look_apart` returns,
+    else no OlderFiles. Repairs are added to `report`. Raises OSError.
     """
-    entries = _listed(files, directory)
+    if apart:
+        entries, older = files.look_apart(directory)
+        entries = _without_dirs(entries)
+        if not any(name.endswith(_MARKS) for name in entries):
+            return entries, older
+    entries = _without_dirs(files.look(directory))
     marked = [name for name in entries if name.endswith(_MARKS)]
     if not marked:
-        return entries
+        return entries, OlderFiles()
     first_cleaned = min((_offset(name) for name in marked if name.endswith(names.CLEANED)), default=None)
     swaps, undone = [], 0
     for name in marked:
@@ -42,11 +50,11 @@ def clear_leftovers(files: Files, directory: str, report: LoadReport) -> dict[st
         report.note(f"{undone} files of a cleaning that was cut short are removed", serious=False)
     if swaps:
         _finish_swap(files, directory, swaps, entries, report)
-    return _listed(files, directory)
+    return _without_dirs(files.look(directory)), OlderFiles()
 
 
-def _listed(files: Files, directory: str) -> dict[str, Entry]:
-    return {name: entry for name, entry in files.look(directory).items() if not entry.is_dir}
+def _without_dirs(entries: dict[str, Entry]) -> dict[str, Entry]:
+    return {name: entry for name, entry in entries.items() if not entry.is_dir}
 
 
 def _offset(name: str) -> int:

@@ -31,8 +31,9 @@ from kafkapy.log.producers.producer_snapshots import SnapshotFiles
 from kafkapy.log.producers.producer_state import ProducerState
 from kafkapy.log.segments.deletion import delete_segments
 from kafkapy.log.segments.segment import Segment
-from kafkapy.log.segments.segment_list import SegmentList
-from kafkapy.log.storage.files import Entry
+from kafkapy.log.segments.segment_list import OlderSegments, SegmentList
+from kafkapy.log.storage.files import Entry, Files, OlderFiles, SegmentSizes
+from kafkapy.runtime.clock import Clock
 
 _LAST_OFFSET = (1 << 63) - 1
 _DIGITS = len(names.file_name(0, ""))
@@ -86,6 +87,7 @@ class LogLoader:
         self._watch = watch or LoadWatch()
         self._report = LoadReport()
         self._entries: dict[str, Entry] = {}
+        self._older = OlderFiles()  # segments that are made when they are first used: only if `clean`
         self._unsynced: Segment | None = None
 
     def load(self) -> LoadedLog:
@@ -96,20 +98,20 @@ class LogLoader:
         """
         began = time.monotonic()
         try:
-            self._entries = clear_leftovers(self._files, self._directory, self._report)
+            self._entries, self._older = clear_leftovers(self._files, self._directory, self._report, apart=self._clean)
         except FileNotFoundError:
             self._files.make_dir(self._directory)
         self._snapshots = SnapshotFiles(self._files, self._directory)
         self._snapshots.report = self._report
         self._epochs = LeaderEpochCache(self._files, self._directory, self._env.later)
         self._load_epochs()
-        end = self._load_segments(self._entries)
+        end = self._load_segments()
         snapshots_found = list(self._snapshots.offsets)
         recovery_point = end if self._clean else min(self._recovery_point, end)
         # A leader epoch that begins exactly at the end has no records. After a crash its records may have been lost, so
         # the epoch is dropped. After a clean shutdown there were none, and the epoch is still valid.
         self._epochs.truncate_from_end(end + 1 if self._clean else end)
-        log_start = max(self._log_start, self._segments.items[0].base_offset)
+        log_start = max(self._log_start, self._segments.base_offsets[0])
         self._epochs.truncate_from_start(self._log_start)
         self._snapshots.delete_strays(self._segments.base_offsets)
         # The producer state built during recovery is kept. It has the last five batches of each producer, any of which
@@ -132,7 +134,7 @@ class LogLoader:
             and not self._segments.active.growing
             and self._snapshots.offsets == snapshots_found
         )
-        for segment in self._segments:
+        for segment in self._segments.made:
             segment.release()  # most logs stay unused for a long time; their files are opened on first use
         return LoadedLog(
             self._segments,
@@ -173,10 +175,12 @@ class LogLoader:
             self._report.note(f"{reason}: every segment was recovered to know the leader epochs")
             self._clean, self._recovery_point = False, 0
 
-    def _load_segments(self, entries: dict[str, Entry]) -> int:
+    def _load_segments(self) -> int:
         """Open the segments, recover those that may be damaged, and return the log end offset."""
+        if self._older and (not self._clean or sum(name.endswith(names.LOG) for name in self._entries) != 1):
+            self._list_all()
         while True:
-            self._begin(entries)
+            self._begin(self._entries)
             try:
                 self._open_segments()
                 if not self._clean:
@@ -188,9 +192,13 @@ class LogLoader:
                 bases = split(overflow.segment, self._config, self._env.clock)
                 self._report.note(f"{overflow}: it was split, into segments at {', '.join(map(str, bases))}")
                 self._clean, self._recovery_point = False, min(self._recovery_point, bases[0])
-                for segment in self._segments:
+                for segment in self._segments.made:
                     segment.release()
-                entries = clear_leftovers(self._files, self._directory, self._report)
+                self._list_all()
+
+    def _list_all(self) -> None:
+        """List the directory again, so that all segments are opened: some need a look, or a recovery."""
+        self._entries, self._older = clear_leftovers(self._files, self._directory, self._report)
 
     def _begin(self, entries: dict[str, Entry]) -> None:
         self._segments = SegmentList()
@@ -207,6 +215,9 @@ class LogLoader:
             elif suffix in _OF_SEGMENT and dot == _DIGITS:
                 self._found.setdefault(offset, {})[suffix] = entry
         self._bases = [offset for offset, found in self._found.items() if names.LOG in found]  # ascending, as listed
+        if self._older:
+            self._bases = [one.base_offset for one in self._older] + self._bases
+            snapshots |= dict.fromkeys((one.base_offset for one in self._older if one.has_snapshot), None)
         self._snapshots.find(snapshots)
         self._recovery = Recovery(
             ProducerState(self._env.producer_expiration_ms, self._env.max_producers),
@@ -231,7 +242,13 @@ class LogLoader:
             for entry in found.values():
                 self._report.note(f"{entry.name} belongs to no segment, and is removed")
                 self._files.unlink(os.path.join(self._directory, entry.name))
-        self._segments = SegmentList(opened)
+        self._segments = self._list_of(opened)
+
+    def _list_of(self, opened: list[Segment]) -> SegmentList:
+        if not self._older:
+            return SegmentList(opened)
+        make = partial(_make_older, self._files, self._directory, self._config, self._env.clock)
+        return SegmentList(opened, OlderSegments(self._older, make))
 
     def _open_segment(self, base_offset: int, found: dict[str, Entry], opened: list[Segment]) -> None:
         """Open one segment, whose directory entries are `found`, and append it to `opened`.
@@ -245,7 +262,7 @@ class LogLoader:
         following = self._following(segment)
         is_flushed = self._clean or (following is not None and following <= self._recovery_point)
         if doubt is not None and is_flushed:
-            self._segments = SegmentList(opened)
+            self._segments = self._list_of(opened)
             self._rebuild(segment, doubt)
         opened.append(segment)
 
@@ -357,3 +374,12 @@ class LogLoader:
         delete_segments(self._env, gone, self._snapshots, self._config.file_delete_delay_ms, why)
         # else a power cut could bring the segments back after new records were appended
         self._files.sync_dir(self._directory)
+
+
+def _make_older(files: Files, directory: str, config: LogConfig, clock: Clock, found: SegmentSizes) -> Segment:
+    """Make a segment that is not the last one of its log, without a system call."""
+    segment = Segment(files, directory, found.base_offset, config, clock)
+    segment.size = found.size
+    segment.offset_index.open(found.index_size)
+    segment.time_index.open(found.time_index_size)
+    return segment

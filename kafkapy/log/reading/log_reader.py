@@ -88,7 +88,7 @@ def _find(
     at = segments.floor(offset)
     if at < 0:
         raise KafkaError(Errors.OFFSET_OUT_OF_RANGE, f"offset {offset} lies before the segments of {log.name}")
-    for segment in segments.items[at:]:
+    for segment in segments.from_(at):
         end = limit if segment is last else segment.size
         found = locate(log, segment, offset, end, nowait)
         if found is not None:
@@ -121,7 +121,7 @@ def aborted_transactions(log: PartitionLog, offset: int, read: ReadResult, nowai
     LocalLog.addAbortedTransactions.
     """
     segments = log.segments
-    later = segments.items[max(segments.floor(read.segment_base), 0) :]
+    later = tuple(segments.from_(max(segments.floor(read.segment_base), 0)))
     found: list[tuple[int, int]] = []
     if read.region is None or not any(map(_has_aborted, later)):
         return found

@@ -33,7 +33,7 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset |
     """
     start = log.log_start_offset
     segments = log.segments
-    for segment in segments.items[max(segments.floor(start), 0) :]:
+    for segment in segments.from_(max(segments.floor(start), 0)):
         if segment.largest_timestamp() >= timestamp:
             _, offset = segment.time_index.lookup(timestamp)
             return _search(segment, max(offset, start), timestamp, start)

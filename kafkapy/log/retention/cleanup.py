@@ -38,9 +38,9 @@ def _deletable(log: PartitionLog, rule: Rule) -> list[Segment]:
     Never includes a segment with records above the high watermark, nor an empty active segment.
     """
     found = []
-    items = log.segments.items
-    for at, segment in enumerate(items):
-        following = items[at + 1].base_offset if at + 1 < len(items) else None
+    bases = log.segments.base_offsets
+    for at, segment in enumerate(log.segments):
+        following = bases[at + 1] if at + 1 < len(bases) else None
         upper = following if following is not None else log.log_end_offset
         if upper > log.high_watermark or (following is None and segment.size == 0):
             break
@@ -73,7 +73,7 @@ def truncate_to(log: PartitionLog, offset: int) -> bool:
         log.leader_epochs.truncate_from_end(log.log_end_offset)
         return False
     _log.info("%s: truncating from %d to %d", log.name, log.log_end_offset, offset)
-    if offset < log.segments.items[0].base_offset:
+    if offset < log.segments.base_offsets[0]:
         truncate_fully(log, offset)
         return True
     gone = [segment for segment in log.segments if segment.base_offset > offset]

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from stat import S_ISDIR
+from struct import Struct
 from typing import Any, NamedTuple, TypeVar
 
 from kafkapy._ext import dir_look, residency, segment_scan, syscalls
@@ -29,6 +30,9 @@ _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 
 Buffer = bytes | bytearray | memoryview
 F = TypeVar("F", bound="Files")
+T = TypeVar("T")
+
+_ROW = Struct("=qqqqq")  # Row of ext/dir_look.pxd
 
 
 class Entry(NamedTuple):
@@ -42,6 +46,37 @@ class Entry(NamedTuple):
     is_dir: bool
     modified_ms: int = 0
     content: bytes | None = None
+
+
+class SegmentSizes(NamedTuple):
+    """The sizes, in bytes, of the files of a segment."""
+
+    base_offset: int
+    size: int
+    index_size: int
+    time_index_size: int
+    has_snapshot: int  # 1 if a producer snapshot has the segment's base offset, else 0
+
+
+class OlderFiles:
+    """The SegmentSizes of the complete segments before the last one of a log, ascending by base offset.
+
+    Kept as 40 bytes for each, because a broker may have 100,000 segments.
+    """
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, rows: bytes = b"") -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows) // _ROW.size
+
+    def __getitem__(self, index: int) -> SegmentSizes:
+        return SegmentSizes._make(_ROW.unpack_from(self._rows, index * _ROW.size))
+
+    def __iter__(self) -> Iterator[SegmentSizes]:
+        return map(SegmentSizes._make, _ROW.iter_unpack(self._rows))
 
 
 class Files:
@@ -82,13 +117,24 @@ class Files:
 
     def look(self, path: str) -> dict[str, Entry]:
         """Return the entries of the directory `path` by name, in sorted order, with the content of small files."""
+        return _by_name(self._retried(dir_look.look, path))
+
+    def look_apart(self, path: str) -> tuple[dict[str, Entry], OlderFiles]:
+        """Return the entries of a partition's directory as `look` does, but without the files of complete older
+        segments, and the sizes of those.
+
+        A segment is complete if it has its two indexes and no file that is unusual, such as a transaction index.
+        """
+        found, rows = self._retried(dir_look.look_apart, path)
+        return _by_name(found), OlderFiles(rows)
+
+    def _retried(self, look: Callable[[str], T], path: str) -> T:
         try:
-            found = dir_look.look(path)
+            return look(path)
         except OSError as error:
             if error.errno not in _NO_DESCRIPTOR or not self.open_files.shed():
                 raise
-            found = dir_look.look(path)
-        return {one[0]: Entry._make(one) for one in sorted(found)}
+        return look(path)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -267,6 +313,10 @@ class Files:
         self, file: FileHandle, position: int, end: int, base_offset: int, interval: int, verify: bool = True
     ) -> segment_scan.Scan:
         return segment_scan.scan(file.fd, position, end, base_offset, interval, verify)
+
+
+def _by_name(found: Iterable[tuple[str, int, bool, int, bytes | None]]) -> dict[str, Entry]:
+    return {one[0]: Entry._make(one) for one in sorted(found)}
 
 
 def _after(buffers: Sequence[Buffer], skip: int) -> list[memoryview]:

@@ -1,0 +1,159 @@
+"""After a clean stop the segments before the last one are made when they are first used."""
+
+import threading
+
+import pytest
+
+from kafkapy._ext.dir_look import look, look_apart
+from kafkapy.log.storage.files import Files, OlderFiles
+
+from .support import Bench, batch, values_of
+
+SETTINGS = {"segment_bytes": 200, "index_interval_bytes": 0, "file_delete_delay_ms": 0, "retention_ms": -1}
+COUNT = 20
+
+
+def filled(directory):
+    """Write a log of several segments, and close it. Return the base offsets of its segments."""
+    log = Bench(directory, **SETTINGS).load(topic_id=bytes(range(16)))
+    for number in range(COUNT):
+        log.append([batch(f"{number}" + "x" * 40, timestamp=1000 + number)], 0)
+    log.set_high_watermark(COUNT)
+    log.close()
+    assert len(log.segments) > 4
+    return log.segments.base_offsets
+
+
+def made(log):
+    return [segment.base_offset for segment in log.segments.made]
+
+
+def loaded(directory, **options):
+    log = Bench(directory, **SETTINGS).load(**options)
+    log.set_high_watermark(COUNT)
+    return log
+
+
+def test_only_the_last_segment_is_made_when_a_log_is_loaded(tmp_path):
+    bases = filled(tmp_path)
+    log = loaded(tmp_path)
+    assert made(log) == bases[-1:]
+    assert log.segments.base_offsets == bases
+    assert log.size == sum(path.stat().st_size for path in (tmp_path / "t-0").glob("*.log"))
+    log.append([batch("more")], 0)
+    log.flush()
+    log.roll()
+    log.append([batch("more")], 0)
+    log.close()
+    assert not {*bases[:-1]} & {*made(log)}
+    assert len(values_of(loaded(tmp_path))) == COUNT + 2
+
+
+def test_the_segments_that_a_reader_reads_are_made(tmp_path):
+    bases = filled(tmp_path)
+    log = loaded(tmp_path)
+    log.read(bases[1], 1, max_offset=COUNT)
+    assert made(log) == [bases[1], bases[-1]]
+    assert len(values_of(log)) == COUNT
+    assert made(log) == bases
+    assert log.offset_for_timestamp(1003).offset == 3
+
+
+def test_two_readers_get_the_same_segment(tmp_path):
+    filled(tmp_path)
+    log = loaded(tmp_path)
+    barrier, found = threading.Barrier(4), []
+
+    def read():
+        barrier.wait()
+        found.append(log.segments.items[0])
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(one) for one in found}) == 1
+
+
+def test_older_segments_are_deleted_and_truncated(tmp_path):
+    bases = filled(tmp_path)
+    log = loaded(tmp_path)
+    log.delete_records(bases[2])
+    assert log.delete_old_segments() == 2
+    assert log.segments.base_offsets == bases[2:]
+    assert log.truncate_to(bases[3])
+    assert log.log_end_offset == bases[3]
+    log.append([batch("after")], 0)
+    assert len(values_of(log)) == bases[3] - bases[2] + 1
+
+
+def test_a_damaged_index_of_an_older_segment_is_rebuilt_after_its_first_use(tmp_path):
+    bases = filled(tmp_path)
+    path = tmp_path / "t-0" / f"{bases[1]:020d}.index"
+    good = path.read_bytes()
+    path.write_bytes(b"\xff" * len(good))
+    bench = Bench(tmp_path, **SETTINGS)
+    log = bench.load()
+    assert len(values_of(log)) == COUNT
+    bench.scheduler.run_all()
+    assert path.read_bytes() == good
+
+
+@pytest.mark.parametrize(
+    "name", ["{:020d}.txnindex", "{:020d}.log.deleted", "{:020d}.index.cleaned", "{:020d}.other", "{:020d}x"]
+)
+def test_all_segments_are_made_if_one_has_an_unusual_file(tmp_path, name):
+    bases = filled(tmp_path)
+    (tmp_path / "t-0" / name.format(bases[1])).write_bytes(b"")
+    log = loaded(tmp_path)
+    assert made(log) == bases
+    assert len(values_of(log)) == COUNT
+
+
+@pytest.mark.parametrize("ending", [".index", ".timeindex"])
+def test_all_segments_are_made_if_one_lacks_a_file(tmp_path, ending):
+    bases = filled(tmp_path)
+    (tmp_path / "t-0" / f"{bases[1]:020d}{ending}").unlink()
+    log = loaded(tmp_path)
+    assert made(log) == log.segments.base_offsets
+    assert log.log_end_offset == COUNT
+
+
+def test_files_without_their_log_file_are_removed(tmp_path):
+    bases = filled(tmp_path)
+    (tmp_path / "t-0" / f"{bases[1]:020d}.log").unlink()
+    log = loaded(tmp_path)
+    assert log.segments.base_offsets == [bases[0], *bases[2:]]
+    assert not (tmp_path / "t-0" / f"{bases[1]:020d}.index").exists()
+
+
+def test_an_unclean_log_is_loaded_with_all_segments(tmp_path):
+    bases = filled(tmp_path)
+    assert made(loaded(tmp_path, clean=False)) == bases
+
+
+def test_every_file_is_either_listed_or_part_of_a_row(tmp_path):
+    bases = filled(tmp_path)
+    directory = tmp_path / "t-0"
+    for name in ("5.snapshot", "notes", "9" * 20 + ".log", "0" * 21 + ".log", f"{bases[2]:020d}.txnindex"):
+        (directory / name).write_bytes(b"")
+    entries, rows = look_apart(str(directory))
+    older = list(OlderFiles(rows))
+    assert [one.base_offset for one in older] == [bases[1], *bases[3:-1]]  # the name of 21 digits begins like the first
+    names = {entry[0] for entry in entries}
+    for one in older:
+        for ending, size in ((".log", one.size), (".index", one.index_size), (".timeindex", one.time_index_size)):
+            path = directory / f"{one.base_offset:020d}{ending}"
+            assert path.stat().st_size == size
+            names.add(path.name)
+        assert one.has_snapshot == 1
+        names.add(f"{one.base_offset:020d}.snapshot")
+    assert names == {path.name for path in directory.iterdir()} == {entry[0] for entry in look(str(directory))}
+    assert {*entries} <= {*look(str(directory))}
+
+
+def test_a_directory_that_is_missing_raises_its_error(tmp_path):
+    with pytest.raises(FileNotFoundError, match="gone"):
+        Files().look_apart(str(tmp_path / "gone"))
+    assert Files().look_apart(str(tmp_path))[0] == {}
