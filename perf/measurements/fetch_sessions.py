@@ -26,7 +26,6 @@ CONSUMERS = ("fetch_sessions.consumers", "record to all waiting sessions, broker
 
 class FetchSessions(Measurement):
     name = "fetch_sessions"
-    kafka_4 = True
     quick = False  # the many sizes take too long
     about = "fetch sessions of 1 to 1,000 partitions, and 1 to 100 of the largest: empty and waiting fetches"
     rows = (
