@@ -96,6 +96,8 @@ def read_response_header(buffer: Buffer, api: Api, version: int) -> tuple[int, i
         raise ProtocolError(f"a frame of {len(buffer)} bytes is too short for a response header")
     correlation_id = _INT32.unpack_from(buffer)[0]
     if _response_is_flexible(api, version):
+        if len(buffer) > 4 and buffer[4] == 0:  # usually there are no tagged fields; this saves formatting the name
+            return correlation_id, 5
         return correlation_id, _skip_tagged_fields(buffer, 4, f"{api.name} v{version}: response header")
     return correlation_id, 4
 

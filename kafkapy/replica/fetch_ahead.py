@@ -32,7 +32,7 @@ def position_after(state: FetchState, asked: Position, fetched: FetchedPartition
     `asked` is the position for which the leader has sent the response. Returns None if the position could have an
     effect on the leader, or cannot be found out cheaply: the batches are many, or of the message formats 0 and 1.
     """
-    if fetched.error_code or fetched.diverging is not None or state.position != asked:
+    if fetched.error_code or fetched.diverging or not fetched.records or state.position != asked:
         return None
     found = _end_of(fetched.records)
     if found is None:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkapy._ext.fetched import decode_fetch_response
-from kafkapy.replica.truncation import EpochEnd
-
-NO_RECORDS = memoryview(b"")
 
 
 class FetchedPartition(NamedTuple):
     """One partition of a Fetch response.
 
     topic       the topic id (16 bytes) from version 13 on, before that the topic's name
-    diverging   where the leader's log diverges from the follower's (KIP-595), None if it does not
-    records     whole batches, of which the last may be cut off; a view of the frame
+    diverging   where the leader's log diverges from the follower's, (epoch, end offset) (KIP-595); None if it does not
+    records     whole batches, of which the last may be cut off; a view of the frame, None for null
     """
 
     topic: bytes | str
@@ -23,8 +20,8 @@ class FetchedPartition(NamedTuple):
     error_code: int
     high_watermark: int
     log_start: int
-    diverging: EpochEnd | None
-    records: memoryview
+    diverging: tuple[int, int] | None
+    records: memoryview | None
 
 
 class Fetched(NamedTuple):
@@ -38,19 +35,4 @@ class Fetched(NamedTuple):
 def decode_fetched(frame: memoryview, version: int, start: int) -> Fetched:
     """Decode a Fetch response of version 12 or later, which begins at `start` of the frame. Raises ProtocolError."""
     error_code, session_id, partitions = decode_fetch_response(frame, version, start)
-    return Fetched(
-        error_code,
-        session_id,
-        [
-            FetchedPartition(
-                topic,
-                partition,
-                code,
-                high_watermark,
-                log_start,
-                None if diverging is None else EpochEnd(*diverging),
-                NO_RECORDS if records is None else records,
-            )
-            for topic, partition, code, high_watermark, log_start, diverging, records in partitions
-        ],
-    )
+    return Fetched(error_code, session_id, list(map(FetchedPartition._make, partitions)))

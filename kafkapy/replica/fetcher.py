@@ -28,6 +28,7 @@ from kafkapy.replica.fetched import Fetched, FetchedPartition, decode_fetched
 from kafkapy.replica.follower_log import take, truncate_diverging
 from kafkapy.replica.links import Link, LinkError
 from kafkapy.replica.out_of_range import OffsetReset
+from kafkapy.replica.truncation import EpochEnd
 from kafkapy.runtime.disk_pool import DiskPool, PoolStopped
 from kafkapy.runtime.threads import NoThread
 from kafkapy.runtime.timer import Timer
@@ -70,12 +71,8 @@ class Following(NamedTuple):
     on_failed: Callable[[FetchState], object]
 
 
-class _Item(NamedTuple):
-    """A partition of a response, and the position that the request named."""
-
-    state: FetchState
-    asked: Position
-    fetched: FetchedPartition
+# A partition of a response, with the position that the request named.
+_Item = tuple[FetchState, Position, FetchedPartition]
 
 
 class Fetcher:
@@ -228,8 +225,13 @@ class Fetcher:
             session = self._session
             session.begin(version)
             looked_at, self._changed = self._changed, {}
-            gone = [state for state in looked_at if state not in self._active]
-            wanted = list(self._active) if session.is_new else [state for state in looked_at if state in self._active]
+            wanted = list(self._active) if session.is_new else []
+            gone = []
+            for state in looked_at:
+                if state not in self._active:
+                    gone.append(state)
+                elif not session.is_new:
+                    wanted.append(state)
             if self._without_id and version >= IDS_FROM:  # such a partition was added since the version was chosen
                 self._changed.update((state, None) for state in wanted if state.topic_id == ZERO_ID)
                 wanted = [state for state in wanted if state not in self._changed]
@@ -269,9 +271,9 @@ class Fetcher:
         except (PoolStopped, NoThread) as failure:
             if goes_ahead:
                 self._forget_ahead(later)
-            for item in later:
-                self.problem(item.state, f"its records cannot be appended: {failure}")
-                self._delay_later(item.state)
+            for state, _, _ in later:
+                self.problem(state, f"its records cannot be appended: {failure}")
+                self._delay_later(state)
             self._unflushed = []
             self._end_turn()
             return None
@@ -284,7 +286,7 @@ class Fetcher:
         positions now. This thread must then call `_ask`, and the thread that appends the items `_caught_up`.
         """
         is_throttled = self._following.is_throttled
-        if self._delayed or self._unflushed or any(is_throttled(item.state) for item in items):
+        if self._delayed or self._unflushed or any(is_throttled(state) for state, _, _ in items):
             return False
         positions = [position_after(*item) for item in items]
         if None in positions:
@@ -293,9 +295,9 @@ class Fetcher:
             if self._closed:
                 return False
             self._appending = True
-            for item, position in zip(items, positions, strict=True):
-                item.state.ahead = position
-                self._changed[item.state] = None
+            for (state, _, _), position in zip(items, positions, strict=True):
+                state.ahead = position
+                self._changed[state] = None
         return True
 
     def _forget_ahead(self, items: list[_Item]) -> None:
@@ -348,7 +350,7 @@ class Fetcher:
                 if known is None:
                     unknown.append(one)
                 elif known[0] in self._active:
-                    items.append(_Item(*known, one))
+                    items.append((*known, one))
             session.answered(fetched.session_id)
             if unknown:
                 session.reset()
@@ -363,12 +365,11 @@ class Fetcher:
     def _take_at_once(self, items: list[_Item]) -> list[_Item]:
         """Handle the partitions that need not wait for the disk. Return the others."""
         size = 0
-        for item in items:
-            size += len(item.fetched.records)
+        for _, _, fetched in items:
+            if fetched.records:
+                size += len(fetched.records)
         small = size <= APPENDED_AT_ONCE
-        return [
-            item for item in items if not ((small or not item.fetched.records) and self._handle_partition(item, False))
-        ]
+        return [item for item in items if not ((small or not item[2].records) and self._handle_partition(item, False))]
 
     def _take_later(self, items: list[_Item], pending: Pending | None, goes_ahead: bool) -> None:
         """Handle partitions that may wait for the disk, on a thread of the pool. With `goes_ahead`, the next
@@ -390,7 +391,8 @@ class Fetcher:
 
     def _end_turn(self) -> None:
         """Send the next request, when the response has been handled."""
-        self._delay_now()
+        if self._delayed:
+            self._delay_now()
         self._not_asking()
 
     def _delay_later(self, state: FetchState, seconds: float | None = None) -> None:
@@ -432,21 +434,17 @@ class Fetcher:
         if fetched.error_code:
             self._refused(state, fetched.error_code)
             return True
-        if partition.log.end[0] == asked.offset:
-            dealt_with = self._guarded(state, lambda: self._take(item, blocking))
-            if dealt_with is False:
-                return False
-        if state.position != asked:
-            with self._lock:
-                self._changed[state] = None
+        if partition.log.end[0] == asked.offset and self._guarded(state, self._take, state, fetched, blocking) is False:
+            return False
+        with self._lock:  # the next request names the partition if its position is another one now
+            self._changed[state] = None
         return True
 
-    def _take(self, item: _Item, blocking: bool) -> bool:
-        state, _, fetched = item
+    def _take(self, state: FetchState, fetched: FetchedPartition, blocking: bool) -> bool:
         logs = self._following.logs
         if fetched.diverging is not None:
             if blocking:
-                truncate_diverging(state.partition, fetched.diverging, logs)
+                truncate_diverging(state.partition, EpochEnd(*fetched.diverging), logs)
             return blocking
         done = take(state.partition, fetched, logs, blocking=blocking)
         if isinstance(done, Busy):
@@ -460,11 +458,11 @@ class Fetcher:
                 self._unflushed.append(state)
         return True
 
-    def _guarded(self, state: FetchState, act: Callable[[], Any]) -> Any:
-        """Return the result of `act`. After an error handle the error of this partition, and return None."""
+    def _guarded(self, state: FetchState, act: Callable[..., Any], *args: Any) -> Any:
+        """Return the result of `act(*args)`. After an error handle the error of this partition, and return None."""
         partition = state.partition
         try:
-            return act()
+            return act(*args)
         except LogDirFailure:  # logged by the log directory
             self.fail(state)
         except UnexpectedOffset as error:

@@ -49,16 +49,16 @@ def take(
     own, epoch = partition.log, partition.leader_epoch
     if fetched.log_start > own.log_start_offset and not blocking:
         return BUSY
-    done = Followed(0, own.end[0], False)
     if fetched.records:
-        appended = _append(partition, fetched.records, logs, blocking)
-        if isinstance(appended, Busy):
+        done = _append(partition, fetched.records, logs, blocking)
+        if isinstance(done, Busy):
             return BUSY
-        done = appended
         if not done.size:
             raise KafkaError(
                 Errors.CORRUPT_MESSAGE, f"the {len(fetched.records)} bytes at offset {done.end_offset} are not a batch"
             )
+    else:
+        done = Followed(0, own.end[0], False)
     moved = fetched.high_watermark >= 0 and own.follow_high_watermark(fetched.high_watermark, epoch)
     if min(fetched.log_start, own.high_watermark) > own.log_start_offset:
         own.follow_log_start(fetched.log_start, epoch)

@@ -396,14 +396,15 @@ class Link:
     def _send(self, conn: Connection, request: _Request, version: int, frame: list[Buffer]) -> None:
         deadline = conn.processor.now + request.timeout_s
         self._sent.append(_Sent(request, version, self._last_id, deadline))
-        self._check_at(deadline, conn)
+        if deadline < self._next_check:
+            self._check_at(deadline, conn)
         conn.processor.send(conn, [*frame], by_handler=conn is self._handled)
 
     def _check_at(self, when: float, conn: Connection) -> None:
-        """Have the deadlines of sent requests checked at the time `when` or earlier. One timer serves many requests."""
-        if when < self._next_check:
-            self._next_check = when
-            conn.processor.call_at(when, self._check_deadlines, conn, when)
+        """Have the deadlines of sent requests checked at the time `when`, which is before the next check. One timer
+        serves many requests."""
+        self._next_check = when
+        conn.processor.call_at(when, self._check_deadlines, conn, when)
 
     def _check_deadlines(self, conn: Connection, when: float) -> None:
         """Close the connection if the response of a request is late, otherwise schedule a check at the next

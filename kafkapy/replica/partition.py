@@ -305,8 +305,9 @@ class Partition(HostedPartition):
 
     def _end(self) -> int:
         """Return the offset up to which this leader may acknowledge records now."""
-        end = self._end_without_flush()
-        return self.log.recovery_point if end is None else end
+        log = self.log
+        end = log.end[0]  # read first, see `_end_without_flush`
+        return log.recovery_point if log.is_flush_due else end
 
     def _advance(self, end: int) -> None:
         """Advance the high watermark as far as `end` (the leader's log end offset) and the followers allow, and wake

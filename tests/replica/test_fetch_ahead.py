@@ -14,7 +14,7 @@ from kafkapy.replica import fetcher
 from kafkapy.replica.fetch_ahead import position_after
 from kafkapy.replica.fetch_session import FetchSettings
 from kafkapy.replica.fetch_state import Position
-from kafkapy.replica.fetched import NO_RECORDS, FetchedPartition
+from kafkapy.replica.fetched import FetchedPartition
 from kafkapy.replica.truncation import EpochEnd
 from tests.harness.stand_in_leader import LeaderOfLogs, StandInLeader
 from tests.harness.waiting import eventually
@@ -58,7 +58,7 @@ def test_nothing_is_claimed_for_what_an_append_would_refuse_or_what_is_no_append
     assert after(encoded(10, 3, epoch=6)) is None
     assert after(encoded(10, 3, epoch=2)) is None
     assert after(encoded(7, 3)) is None
-    assert after(bytes(NO_RECORDS)) is None
+    assert after(b"") is None
     assert after(encoded(10, 3)[:-1]) is None
     of_format_1 = bytearray(encoded(10, 3))
     of_format_1[16] = 1

@@ -77,7 +77,8 @@ def write_followed(log: PartitionLog, data: memoryview, leader_epoch: int, block
         size = _HEAD.size + length
         if size > len(rest) and length > 0:
             return Followed(written, log.end[0], True)
-        # Without `blocking`, `_may_wait` has found that the first batches have room in the active segment.
+        # Without `blocking`, `_may_wait` has found that the first batches have room in the active segment, and that its
+        # indexes are in memory.
         segment = _room(log, first_offset, size, rest) if blocking or written else log.segments.active
         if size < len(rest):
             rest = rest[: max(size, _bytes_left(log, segment))]
@@ -135,6 +136,8 @@ def _bytes_left(log: PartitionLog, segment: Segment) -> int:
 def _room(log: PartitionLog, first_offset: int, size: int, data: memoryview) -> Segment:
     """Return the active segment, after a roll if a batch of `size` bytes has no room in it or is too late for it."""
     segment, config = log.segments.active, log.config
+    if not segment.growing:
+        segment.make_active()
     if first_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
         log.roll_locked(first_offset)
     elif segment.size and (
@@ -154,8 +157,6 @@ def _is_old(log: PartitionLog, segment: Segment, data: memoryview) -> bool:
 
 
 def _scan(log: PartitionLog, segment: Segment, data: memoryview) -> Scan:
-    if not segment.growing:
-        segment.make_active()
     return scan_buffer(
         data,
         segment.size,
@@ -199,8 +200,9 @@ def _write(
     segment.write([data])
     log.write_seconds += time.monotonic() - began
     try:
-        for one in _producers(log, data, position, found):
-            segment.txn_index.append(one)
+        if found.producers:
+            for one in _producers(log, data, position, found):
+                segment.txn_index.append(one)
         segment.appended_many(len(data), found)
         log.producers.end_offset = found.next_offset
         log.appended_locked(first_offset, position, found.next_offset)

@@ -276,11 +276,12 @@ class Segment(SegmentFiles):
         """Account for an append of `size` bytes of batches, whose `found` comes from `scan_buffer`."""
         if self.size == 0:
             self.first_timestamp_in_memory = found.first_timestamp
-        base = self.base_offset
-        for entry in array("Q", found.offset_entries):
-            self.offset_index.append(base + (entry >> 32), entry & 0xFFFFFFFF)
-        for stamp, offset in zip(array("q", found.time_stamps), array("i", found.time_offsets), strict=True):
-            self.time_index.maybe_append(stamp, base + offset)
+        if found.offset_entries:
+            base = self.base_offset
+            for entry in array("Q", found.offset_entries):
+                self.offset_index.append(base + (entry >> 32), entry & 0xFFFFFFFF)
+            for stamp, offset in zip(array("q", found.time_stamps), array("i", found.time_offsets), strict=True):
+                self.time_index.maybe_append(stamp, base + offset)
         self._max_timestamp = found.max_timestamp, found.max_timestamp_offset
         self.bytes_since_entry = found.since_entry
         self.size += size
