@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 
+YEAR = 336_776  # flights from New York in 2013
 TEXT = {"carrier", "tailnum", "origin", "dest", "time_hour"}
 ROUTES = {"IAH": 1400, "MIA": 1089, "ATL": 762, "ORD": 733, "FLL": 1065, "IAD": 228, "MCO": 944, "LAX": 2475,
           "SFO": 2586, "CLT": 544, "BOS": 187, "DCA": 214, "RDU": 431, "DTW": 502, "TPA": 1010, "DEN": 1620,

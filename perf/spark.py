@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
 from pathlib import Path
 from statistics import median
 
-from perf import frames, spark_driver
+from perf import flights, frames, spark_driver
 from perf.brokers import Broker
 from perf.cpu import cpu_seconds
 from perf.measurement import KAFKA, Bench
@@ -20,6 +21,7 @@ from perf.raw_client import RawClient
 from perf.spark_driver import Driver
 
 PARTITIONS = 2
+FLIGHTS_AT_ONCE = 400  # records in a batch: about 128 KiB
 REPEATS = 1  # of a job, after a first run that does not count
 SIZES = {100: "100b", 1024: "1k"}  # of values, in bytes -> in row keys
 SOURCES = {KAFKA: "kafka"}  # all other sides use kafkapy's source
@@ -71,6 +73,17 @@ def fill(port: int, topic: str, size: int, count: int) -> int:
         for partition in range(PARTITIONS):
             client.stream(frames.produce(topic, records, 1, partition), each - 1, 5)  # sends one more before the others
     return each * len(values) * PARTITIONS
+
+
+def fill_flights(port: int, topic: str, most: int) -> int:
+    """Create a topic of two partitions with a year's flights, but at most `most`, as lines of JSON; return how many."""
+    lines = [line.encode() for line in islice(flights.lines(), min(most, flights.YEAR))]
+    with RawClient(port) as client:
+        client.create_topic(topic, PARTITIONS)
+        for number, begin in enumerate(range(0, len(lines), FLIGHTS_AT_ONCE)):
+            records = frames.batch(lines[begin : begin + FLIGHTS_AT_ONCE])
+            client.produce_once(frames.produce(topic, records, 1, number % PARTITIONS))
+    return len(lines)
 
 
 def rate_and_cpu(

@@ -25,6 +25,23 @@ def _read(spark: SparkSession, source: str, options: Mapping[str, str]) -> float
     return time.perf_counter() - began
 
 
+def flights(spark: SparkSession, source: str, options: Mapping[str, str], repeats: int) -> list[float]:
+    """Parse a topic of flights (perf.flights) and count them by hour and airline, with their mean delays."""
+    from pyspark.sql.functions import avg, col, count, from_json, lit
+
+    kind = "time_hour timestamp, carrier string, dep_delay int, arr_delay int"
+    found = []
+    for _ in range(repeats + 1):
+        began = time.perf_counter()
+        topic = spark.read.format(source).options(**options).load()
+        flight = topic.select(from_json(col("value").cast("string"), kind).alias("flight")).select("flight.*")
+        hours = flight.groupBy("time_hour", "carrier")
+        delays = hours.agg(count(lit(1)), avg("dep_delay"), avg("arr_delay"))
+        delays.write.format("noop").mode("overwrite").save()
+        found.append(time.perf_counter() - began)
+    return found[1:]
+
+
 def write(
     spark: SparkSession, source: str, options: Mapping[str, str], size: int, count: int, repeats: int
 ) -> list[float]:

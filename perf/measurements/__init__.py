@@ -47,6 +47,7 @@ from perf.measurements.replication_produce import ReplicationProduce
 from perf.measurements.requests import Requests
 from perf.measurements.segments import Segments
 from perf.measurements.small_requests import SmallRequests
+from perf.measurements.spark_flights import SparkFlights
 from perf.measurements.spark_log import SparkLog
 from perf.measurements.spark_read import SparkRead
 from perf.measurements.spark_sink import SparkSink
@@ -100,6 +101,7 @@ ALL: tuple[Measurement, ...] = (
     SparkRead(),
     SparkSink(),
     SparkLog(),
+    SparkFlights(),
     SparkStream(),
     OriginalProducer(),
     OriginalConsumer(),
