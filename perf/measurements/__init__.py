@@ -39,6 +39,7 @@ from perf.measurements.rebalance import Rebalance
 from perf.measurements.rebalance_zookeeper import RebalanceZooKeeper
 from perf.measurements.recovery import Recovery
 from perf.measurements.recovery_beside import RecoveryBeside
+from perf.measurements.recovery_many import RecoveryMany
 from perf.measurements.replication_beside import ReplicationBeside
 from perf.measurements.replication_catch_up import ReplicationCatchUp
 from perf.measurements.replication_idle import ReplicationIdle
@@ -85,6 +86,7 @@ ALL: tuple[Measurement, ...] = (
     Quotas(),
     GroupCommit(),
     RecoveryBeside(),
+    RecoveryMany(),
     Transactions(),
     Commits(),
     OffsetsLoad(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 from kafkapy.protocol.apis import METADATA
 from perf import frames
@@ -60,7 +61,9 @@ class Partitions(Measurement):
                     found |= _made(broker, size)
                     found["partitions.stop"] = _stop(broker)
                 with bench.fleet.running(kind, data) as broker:
-                    found["partitions.start"], found["partitions.start_cpu"] = _until_led(broker, size)
+                    found["partitions.start"], found["partitions.start_cpu"] = until_led(
+                        broker, [*_topics(size), "first"]
+                    )
                     memory[size] = own_memory(broker.pid)
                     found["partitions.files"] = open_files(broker.pid)
                     found["partitions.stop_idle"] = _stop(broker)
@@ -110,10 +113,12 @@ def _made(broker: Broker, size: int) -> Figures:
     return found
 
 
-def _until_led(broker: Broker, size: int) -> tuple[float, float]:
-    """Wait until every partition has a leader; return the seconds since the start of the process, and its CPU time."""
+def until_led(broker: Broker, topics: Iterable[str]) -> tuple[float, float]:
+    """Wait until every partition of the topics has a leader. Return the seconds since the start of the process, and its
+    CPU time.
+    """
     with RawClient(broker.port) as client:
-        for topic in [*_topics(size), "first"]:
+        for topic in topics:
             wait_for(lambda topic=topic: client.without_leader(topic) == 0, f"{topic} has no leader", 0.1)
     return time.perf_counter() - broker.began, cpu_seconds(broker.pid)
 
