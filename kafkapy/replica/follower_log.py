@@ -80,17 +80,19 @@ def _append(partition: FollowedPartition, records: memoryview, logs: LogManager,
             stall.observe(own.write_seconds, len(records))
         return done
     except UnexpectedOffset as unexpected:
-        end = own.end[0]
-        if own.log_start_offset != end or not unexpected.first_offset < end <= unexpected.last_offset:
+        first, end = unexpected.first_offset, own.end[0]
+        if not first < end <= unexpected.last_offset:
             raise
         if not blocking:
             return BUSY
-        # After DeleteRecords the leader's log may start inside a batch. The whole batch comes, and only an empty log
-        # can begin with it; its log start offset then follows the leader's again.
-        log.info(
-            "%s begins at offset %d, with the batch of the leader's log start offset", own.name, unexpected.first_offset
-        )
-        logs.truncate_fully(own, unexpected.first_offset, epoch)
+        # This log ends inside a batch of the leader's log, which comes as a whole. An empty log can be so after
+        # DeleteRecords, another one also after a truncation to an offset inside a batch.
+        log.info("%s is truncated from %d to %d, where a batch of the leader's log begins", own.name, end, first)
+        if own.log_start_offset <= first:
+            _warn_below_high_watermark(partition, first)
+            logs.truncate_to(own, first, epoch)
+        else:  # the log start offset then follows the leader's again
+            logs.truncate_fully(own, first, epoch)
         return own.append_as_follower(records, epoch)
 
 

@@ -103,6 +103,8 @@ def produce(log: PartitionLog, epoch: int, rng: random.Random, sequences: dict[i
 @given(st.integers(0, 2**32))
 @example(0)
 @example(207)  # a transaction that had ended before the truncation
+@example(12430)  # a truncation to an offset inside a batch of the leader's
+@example(510510)  # a leader that does not know a transaction which began before its log start offset
 def test_a_follower_becomes_its_leader_after_any_history(tmp_path_factory: Any, seed: int) -> None:
     rng = random.Random(seed)
     replicas = [Replica(tmp_path_factory.mktemp("a"), rng), Replica(tmp_path_factory.mktemp("b"), rng)]
@@ -154,8 +156,10 @@ def test_a_follower_becomes_its_leader_after_any_history(tmp_path_factory: Any, 
     assert epochs[0] == epochs[1]
     if log.end[0] > log.log_start_offset:
         assert records_of(own) == records_of(log)
-        # A follower that began at the leader's log start offset knows nothing of a transaction that began before it.
-        if all(not 0 <= one.current_txn_start_offset < log.log_start_offset for one in log.active_producers()):
+        # A replica that began at a leader's log start offset, or read its producers again from the records behind it,
+        # knows nothing of a transaction that began before it.
+        known = [*log.active_producers(), *own.active_producers()]
+        if all(not 0 <= one.current_txn_start_offset < log.log_start_offset for one in known):
             assert own.last_stable_offset == log.last_stable_offset
 
 
