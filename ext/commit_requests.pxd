@@ -12,4 +12,5 @@ cdef class CommitRequest:
     cdef readonly object group_instance_id  # str or None
     cdef readonly int64_t retention_time_ms # v2 to v4, else -1: as the broker is set
     cdef readonly list offsets              # as `offset_commit.encode_commit` takes them
-    cdef readonly Py_ssize_t count          # number of partitions in `offsets`
+    cdef readonly Py_ssize_t count          # number of partitions or of topics in `offsets`, the larger one
+    cdef Py_ssize_t read                    # topics and partitions that were read

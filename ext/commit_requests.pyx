@@ -19,7 +19,7 @@ cdef enum:
     LAST = 9
     FLEXIBLE = 8
     MAX_ELEMENTS = 1000000      # as in ext/hotpath
-    OFFSETS_AT_ONCE = 1000      # offsets that are decoded with the GIL held, some 0.1 ms
+    ELEMENTS_AT_ONCE = 1000     # topics and partitions that are decoded with the GIL held, some 0.1 ms
 
 
 @cython.final
@@ -65,8 +65,18 @@ cdef int read_commit(Reader reader, CommitRequest request) except -1:
         request.offsets.append((name, read_offsets(reader, request, &elements)))
         if flexible:
             reader.skip_tagged()
+        one_read(request)
     if flexible:
         reader.skip_tagged()
+    request.count = max(request.count, len(request.offsets))
+    return 0
+
+
+cdef inline int one_read(CommitRequest request) except -1:
+    request.read += 1
+    if request.read % ELEMENTS_AT_ONCE == 0:
+        with nogil:
+            pass
     return 0
 
 
@@ -88,7 +98,5 @@ cdef list read_offsets(Reader reader, CommitRequest request, Py_ssize_t *element
             reader.skip_tagged()
         offsets.append((partition, offset, leader_epoch, metadata or "", timestamp))
         left -= 1
-        if left and left % OFFSETS_AT_ONCE == 0:
-            with nogil:
-                pass
+        one_read(request)
     return offsets

@@ -469,6 +469,7 @@ class LogManager:
 
     def _close_dir(self, log_dir: LogDir) -> None:
         logs = self.logs_in(log_dir.path)
+        is_listed, log_dir.listed = log_dir.listed, False  # closed a second time, the directory gets no marker
         doing = f"closing {log_dir.path}"
         threads = max(_CLOSING_THREADS, self.settings.recovery_threads_per_dir)
         try:
@@ -477,16 +478,20 @@ class LogManager:
             finally:  # the other logs are closed all the same
                 written = sum(log.flusher.has_pending or log.flusher.has_unsynced for log in logs)
                 is_synced = written >= _MANY_WRITTEN and log_dir.sync_all()
-                run_all([partial(log.close, is_synced=is_synced) for log in logs], 1 if is_synced else threads, doing)
+                closing = partial(_close, log_dir, is_synced)
+                run_all([partial(closing, log) for log in logs], 1 if is_synced else threads, doing)
         except KafkaError as error:
             _log.error("%s is not stopped cleanly: %s", log_dir.path, error.message)
             return
-        if not log_dir.listed:
+        if not is_listed:
             return
-        log_dir.listed = False
         self.checkpoint([log_dir])
         if log_dir.online and log_dir.is_clean:
             try:
                 log_dir.mark_clean()
             except OSError as error:
                 _log.error("%s is not marked as stopped cleanly: %s", log_dir.path, error)
+
+
+def _close(log_dir: LogDir, is_synced: bool, log: PartitionLog) -> None:
+    log.close(is_synced=is_synced and log_dir.shares_file_system(log.directory))

@@ -34,6 +34,7 @@ class ConnectionLimits:
         if problems:
             raise ValueError(next(iter(problems.values())))
         self._unresolved: Mapping[str, int] = {}  # overrides for hosts that did not resolve
+        self._is_resolving = False  # True while the unresolved hosts are looked up again
         self._per_ip = settings.max_connections_per_ip
         self._most = settings.max_connections
         self.total = 0
@@ -77,15 +78,20 @@ class ConnectionLimits:
         if self.exceeded and self.on_exceeded is not None:
             self.on_exceeded()
 
-    @property
-    def has_unresolved(self) -> bool:
-        """Return True if `resolve_missing` has something to look up."""
-        return bool(self._unresolved)
+    def resolve_missing(self, later: Callable[[Callable[[], object]], object]) -> None:
+        """Look up again the hosts in the overrides that did not resolve, unless that is still being done. Call this
+        once in a while, on one thread. `later(call)` calls `call()` on a thread that may block.
+        """
+        if self._unresolved and not self._is_resolving:
+            self._is_resolving = True
+            later(self._resolve_missing)
 
-    def resolve_missing(self) -> None:
-        """Look up again the hosts in the overrides that did not resolve. Blocks; call this once in a while."""
+    def _resolve_missing(self) -> None:
         missing = self._unresolved
-        found, problems = _resolved(missing)
+        try:
+            found, problems = _resolved(missing)
+        finally:
+            self._is_resolving = False
         with self._lock:
             if self._unresolved is missing:  # otherwise the overrides were changed meanwhile
                 self._overrides = self._overrides | found

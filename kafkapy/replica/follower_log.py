@@ -71,7 +71,7 @@ def take(
 
 
 def _append(partition: FollowedPartition, records: memoryview, logs: LogManager, blocking: bool) -> Followed | Busy:
-    own, epoch, stall = partition.log, partition.leader_epoch, partition.stall
+    own, epoch, stall, before = partition.log, partition.leader_epoch, partition.stall, partition.log.end[0]
     if not blocking and stall.stalled and stall.lasts():
         return BUSY
     try:
@@ -81,15 +81,16 @@ def _append(partition: FollowedPartition, records: memoryview, logs: LogManager,
         return done
     except UnexpectedOffset as unexpected:
         first, end = unexpected.first_offset, own.end[0]
-        if not first < end <= unexpected.last_offset:
+        if end != before or not first < end <= unexpected.last_offset:
             raise
         if not blocking:
             return BUSY
         # This log ends inside a batch of the leader's log, which comes as a whole. An empty log can be so after
         # DeleteRecords, another one also after a truncation to an offset inside a batch.
         log.info("%s is truncated from %d to %d, where a batch of the leader's log begins", own.name, end, first)
-        if own.log_start_offset <= first:
+        if own.log_start_offset < end:
             _warn_below_high_watermark(partition, first)
+        if own.log_start_offset <= first:
             logs.truncate_to(own, first, epoch)
         else:  # the log start offset then follows the leader's again
             logs.truncate_fully(own, first, epoch)

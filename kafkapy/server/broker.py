@@ -498,9 +498,8 @@ class BrokerServer:
 
     def _resolve_hosts(self) -> None:
         """Look up again the hosts with limits of connections that had no address."""
-        limits = self._network.limits if self._network is not None else None
-        if limits is not None and limits.has_unresolved:
-            self.services.disk_pool.submit(limits.resolve_missing)
+        if self._network is not None:
+            self._network.limits.resolve_missing(self.services.disk_pool.submit)
 
     def _apply_config(self, config: BrokerConfig) -> None:
         """Pass changed dynamic settings to the parts of the broker that keep copies of settings. The changes are stored

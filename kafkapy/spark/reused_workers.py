@@ -18,7 +18,8 @@ def spare_next_call() -> None:
     """Make the next call of this process cheaper, if Spark reuses the process. Called at the end of each call.
 
     The objects that exist at the end of the first call are excluded from garbage collection. They are still freed by
-    their reference counts; lost are only the reference cycles of that one call.
+    their reference counts; only cycles among them are not collected later, also those of users' code that has run in
+    this process before.
 
     The importers of Spark's own zip files, which do not change, are forgotten. The next import that needs one
     constructs it from the directory that Python keeps.
@@ -29,4 +30,4 @@ def spare_next_call() -> None:
         gc.freeze()
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter) and os.path.basename(finder.archive).startswith(SPARKS_OWN):
-            del sys.path_importer_cache[path]
+            sys.path_importer_cache.pop(path, None)

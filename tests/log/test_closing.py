@@ -9,6 +9,7 @@ from kafkapy.errors import KafkaError
 from kafkapy.log import manager as log_manager
 from kafkapy.log.config import LogConfig
 from kafkapy.log.directories import clean_shutdown
+from kafkapy.log.directories import log_dir as log_dir_module
 from kafkapy.log.manager import LogManager
 from kafkapy.log.storage import whole_sync
 from kafkapy.log.storage.files import Files
@@ -86,6 +87,43 @@ def test_every_file_is_synced_if_the_file_system_cannot_be_synced_as_a_whole(tmp
             if path.suffix in (".log", ".index", ".timeindex"):
                 assert path.name in synced
     assert is_clean(tmp_path)
+
+
+def test_a_log_on_another_file_system_is_synced_by_itself(tmp_path, monkeypatch):
+    files = Order()
+    manager = many(tmp_path, files, monkeypatch)
+    elsewhere = manager.get("t", 1).directory
+    segments = sorted(name for name in os.listdir(elsewhere) if name.endswith(".log"))
+    stat = os.stat
+
+    class Elsewhere:
+        st_dev = -1
+
+    monkeypatch.setattr(
+        log_dir_module.os, "stat", lambda path, **how: Elsewhere if path == elsewhere else stat(path, **how)
+    )
+    manager.close()
+    after = files.done[files.done.index(("sync_all", "")) :]
+    assert sorted(name for what, name in after if name.endswith(".log")) == segments
+    assert is_clean(tmp_path)
+
+
+def test_a_second_close_does_not_mark_a_directory_whose_first_close_has_failed(tmp_path, monkeypatch):
+    class Full(Order):
+        is_full = False
+
+        def open(self, path, *, create=False):
+            if self.is_full and path.endswith(".snapshot"):
+                raise OSError(errno.ENOSPC, "full")
+            return super().open(path, create=create)
+
+    files = Full()
+    manager = many(tmp_path, files, monkeypatch)
+    files.is_full = True
+    manager.close()
+    files.is_full = False
+    manager.close()
+    assert not is_clean(tmp_path)
 
 
 def test_few_written_logs_are_synced_one_by_one(tmp_path, monkeypatch):
@@ -173,7 +211,7 @@ def test_a_whole_file_system_is_synced_only_where_that_proves_enough(tmp_path, m
         monkeypatch.setattr(whole_sync.syscalls, "file_system_type", lambda fd: 0xEF53)
         monkeypatch.setattr(whole_sync, "_FIRST_KERNEL", (1 << 20, 0))
         assert not whole_sync.sync_file_system(file.fileno())
-        monkeypatch.setattr(whole_sync, "_FIRST_KERNEL", (5, 8))
+        monkeypatch.setattr(whole_sync, "_FIRST_KERNEL", (5, 17))
         monkeypatch.setattr(whole_sync, "_MOST_WAITING_KIB", -1)
         assert not whole_sync.sync_file_system(file.fileno())
         synced = []

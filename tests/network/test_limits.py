@@ -2,6 +2,7 @@
 
 import errno
 import socket
+from collections.abc import Callable
 
 import pytest
 
@@ -51,13 +52,18 @@ def test_a_host_that_does_not_resolve_later_is_looked_up_again(monkeypatch: pyte
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     for _ in range(2):  # settings are passed again when another one changes
         limits.update(overrides={"known.invalid": 1, "late.invalid": 2})
-    limits.resolve_missing()
+    waiting: list[Callable[[], object]] = []
+    for _ in range(2):
+        limits.resolve_missing(waiting.append)
+    assert len(waiting) == 1  # no second lookup before the first one has ended
+    waiting.pop()()
     assert caplog.text.count("'late.invalid' does not resolve") == 1
-    assert limits.has_unresolved
     addresses["late.invalid"] = "192.0.2.2"
-    limits.resolve_missing()
+    limits.resolve_missing(waiting.append)
+    waiting.pop()()
     assert [limits.limit_of(f"192.0.2.{number}") for number in (1, 2)] == [1, 2]
-    assert not limits.has_unresolved
+    limits.resolve_missing(waiting.append)
+    assert not waiting
 
 
 def test_at_max_connections_new_ones_wait_until_one_closes(serve: Serve) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import struct
 from pathlib import Path
 from typing import Any
 
+import crc32c
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -214,3 +216,31 @@ def test_a_late_truncation_or_append_of_an_earlier_role_is_refused(tmp_path: Pat
         assert refusal.value.code == Errors.NOT_LEADER_OR_FOLLOWER
     assert not one.log.follow_high_watermark(0, 1)
     assert one.log.end[0] == end
+
+
+def test_overlapping_batches_of_a_damaged_leader_cut_nothing_off(tmp_path: Path) -> None:
+    own, other = (Replica(tmp_path / name, random.Random(1)).log for name in ("own", "other"))
+    for log in (own, other):
+        log.assign_leader_epoch(0)
+        log.append([idempotent(b"0", b"1", b"2", producer_id=7, sequence=0, epoch=0)], 0)
+    other.append([idempotent(b"3", b"4", producer_id=7, sequence=3, epoch=0)], 0)
+    second = records_of(other)[len(records_of(own)) :]
+    long = bytearray(records_of(own))
+    struct.pack_into(">q", long, 0, 1)
+    struct.pack_into(">i", long, 23, 9)  # the last offset delta: 1 to 10
+    struct.pack_into(">I", long, 17, crc32c.crc32c(bytes(long[21:])))
+    follower = FollowedPartition(
+        own,
+        leader=1,
+        leader_epoch=1,
+        partition_epoch=0,
+        topic_id=bytes(16),
+        stall=StallMonitor(1.0),
+        on_change=lambda partition: None,
+    )
+    own.fence(1)
+    fetched = FetchedPartition("t", 0, 0, 0, 0, None, memoryview(bytearray(second + long)))
+    with pytest.raises(KafkaError, match="do not follow those before"):
+        take(follower, fetched, Logs(), blocking=True)  # type: ignore[arg-type]
+    assert own.end[0] == 5
+    assert records_of(own) == records_of(other)

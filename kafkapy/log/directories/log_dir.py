@@ -212,6 +212,15 @@ class LogDir:
             _log.warning("%s: the file system cannot be synced as a whole: %s", self.path, error)
             return False
 
+    def shares_file_system(self, directory: str) -> bool:
+        """Return True if `sync_all` syncs what is in `directory`, a log's. A link or a mount point may lead to another
+        file system.
+        """
+        try:
+            return os.stat(directory).st_dev == os.fstat(self._lock.fd).st_dev
+        except OSError:  # syncing its files says what is wrong
+            return False
+
     def mark_clean(self) -> None:
         """Write the clean-shutdown marker in this directory. Raises OSError."""
         clean_shutdown.write_marker(self.env.files, self.env.log_dir)

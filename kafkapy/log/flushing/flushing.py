@@ -214,6 +214,7 @@ class Flusher:
                 except OSError as error:
                     if log.abandoned:  # deleted meanwhile
                         return
+                    self._put_back(taken)
                     doing = f"closing {log.name}"
                     raise (log.disk_error if error.errno in _NOT_OPENED else log.env.failed)(doing, error) from error
             with log.lock:

@@ -4,7 +4,8 @@ A stop of a broker with 10,000 written logs would sync 50,000 files and director
 waits for the file system's journal or for the disk. syncfs(2) writes everything first and then waits once. It is only
 used where its success proves as much as that of fsync for every file:
 
-- Linux 5.8 and newer, where syncfs reports that a write to any file of the file system has failed;
+- Linux 5.17 and newer, where syncfs reports that a write to any file of the file system has failed (since 5.8), and
+  that the file system could not commit its journal;
 - file systems of the disk, in which syncfs waits for the data, commits the journal and empties the disk's own cache.
   FUSE does not pass it on, for example, and overlay file systems depend on what is below.
 
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from kafkapy._ext import syscalls
 
-_FIRST_KERNEL = 5, 8
+_FIRST_KERNEL = 5, 17
 _TYPES = frozenset({0xEF53, 0x58465342, 0x9123683E})  # ext2 to ext4, XFS, Btrfs: statfs(2)
 _MOST_WAITING_KIB = 1 << 20
 _WAITING = re.compile(r"^(?:Dirty|Writeback): +([0-9]+) kB", re.MULTILINE)

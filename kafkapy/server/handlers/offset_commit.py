@@ -35,7 +35,7 @@ log = logging.getLogger("kafkapy.server.offsets")
 ABORTABLE_SINCE = 4  # from this version on clients know TRANSACTION_ABORTABLE
 LOADING_SINCE = 2  # transactional producers before Kafka 2.0 may fail on COORDINATOR_LOAD_IN_PROGRESS
 _ANY_EPOCH = -1
-LARGE = 2000  # a request with this many offsets takes milliseconds, too long for a network thread
+LARGE = 2000  # a request with this many offsets or topics takes milliseconds, too long for a network thread
 
 
 _READS_GROUP = Check(Right("READ", "GROUP"), GROUP_DENIED + " on each partition", lambda request: (request.group_id,))
@@ -103,7 +103,7 @@ def _commit(broker: Services, call: Call, reply: Reply) -> None:
 def commit_in_transaction(broker: Services, call: Call, request: Any) -> Any:
     """Handle TxnOffsetCommit: verify the transaction, then append its offsets to the group's partition of
     `__consumer_offsets`."""
-    is_large = sum(len(topic.partitions) for topic in request.topics) >= LARGE
+    is_large = max(len(request.topics), sum(len(topic.partitions) for topic in request.topics)) >= LARGE
     pool = broker.disk_pool if is_large else None
     return answered(call, partial(_commit_in_transaction, broker, call, request), pool)
 

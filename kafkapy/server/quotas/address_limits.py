@@ -6,7 +6,7 @@ import ipaddress
 import logging
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from kafkapy.metadata.quotas import CONNECTIONS, DEFAULT
@@ -33,6 +33,7 @@ class AddressLimits:
         self._limits: dict[str, int] = {}  # by the name of the entity
         self._addresses: dict[str, list[str]] = {}  # of the names in `_limits`
         self._unresolved: dict[str, str] = {}  # why a name in `_limits` has no address
+        self._is_resolving = False  # True while the unresolved names are looked up again
 
     def change(self, name: str, quotas: Mapping[str, float]) -> None:
         """Apply the quotas of an address, a host name or DEFAULT; {} removes them."""
@@ -54,11 +55,21 @@ class AddressLimits:
             self._pass_on()
 
     def resolve_missing(self) -> None:
-        """Look up again the host names that had no address. Call this once in a while."""
+        """Look up again the host names that had no address, unless that is still being done: a lookup may take long.
+        Call this once in a while, on one thread.
+        """
         with self._lock:
             names = list(self._unresolved)
-        for name in names:
-            self._later(partial(self._resolve, name))
+        if names and not self._is_resolving:
+            self._is_resolving = True
+            self._later(partial(self._resolve_all, names))
+
+    def _resolve_all(self, names: Sequence[str]) -> None:
+        try:
+            for name in names:
+                self._resolve(name)
+        finally:
+            self._is_resolving = False
 
     def _resolve(self, name: str) -> None:
         try:

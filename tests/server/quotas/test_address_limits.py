@@ -28,6 +28,8 @@ def test_a_name_without_an_address_is_looked_up_until_it_has_one(monkeypatch, ca
     for _ in range(3):
         assert run() == (5, {})
         limits.resolve_missing()
+        limits.resolve_missing()
+        assert len(waiting) == 1  # all names in one call, and no second one before it has ended
     assert caplog.text.count("late.invalid is not applied") == 1
     addresses["late.invalid"] = "192.0.2.2"
     assert run() == (5, {"192.0.2.2": 2})
