@@ -136,9 +136,10 @@ def _at_quota(broker: Broker, admin: QuotaAdmin, scale: float = 1.0) -> Figures:
     found = {"quotas.producer": _rate(send, scale) * VALUE / QUOTA}
     producer.purge()
     producer.flush(30)
+    # By default librdkafka fetches nothing for a second when its queue is full, so that the queue would be the limit.
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap, "client.id": "limited", "group.id": "any", "enable.auto.commit": False,
-         "queued.max.messages.kbytes": 1024, "fetch.message.max.bytes": 100_000}
+         "queued.max.messages.kbytes": 1024, "fetch.queue.backoff.ms": 5, "fetch.message.max.bytes": 100_000}
     )  # fmt: skip
     consumer.assign([TopicPartition("limited", 0, 0)])
     received = 0
