@@ -42,7 +42,8 @@ def test_two_tests_of_a_run_may_need_a_second_try_and_a_violation_gets_none(
 ) -> None:
     (tmp_path / "test_some.py").write_text(TESTS.format(flaky=flaky, loses=loses))
     options = ["-p", "tests.harness.second_tries", "--reruns", "1", "--rerun-except", "Violation"]
-    command = [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "--rootdir", str(tmp_path), *options]
+    alone = ["-c", "/dev/null", "--rootdir", str(tmp_path), "--confcutdir", str(tmp_path)]
+    command = [sys.executable, "-m", "pytest", "-q", *alone, *options]
     run = subprocess.run([*command, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
     assert (run.returncode, run.stdout.splitlines()[-1].partition(" in ")[0]) == (code, summary), run.stdout
     assert run.stdout.count("RuntimeError: not yet") >= flaky
