@@ -32,12 +32,12 @@ def test_loses_something():
     ("flaky", "loses", "code", "summary"),
     [
         (1, False, 0, "2 passed, 1 rerun"),
-        (2, False, 0, "3 passed, 2 rerun"),
-        (3, False, 1, "4 passed, 3 rerun"),
+        (3, False, 0, "4 passed, 3 rerun"),
+        (4, False, 1, "5 passed, 4 rerun"),
         (1, True, 1, "1 failed, 1 passed, 1 rerun"),
     ],
 )
-def test_two_tests_of_a_run_may_need_a_second_try_and_a_violation_gets_none(
+def test_three_tests_of_a_run_may_need_a_second_try_and_a_violation_gets_none(
     tmp_path: Path, flaky: int, loses: bool, code: int, summary: str
 ) -> None:
     (tmp_path / "test_some.py").write_text(TESTS.format(flaky=flaky, loses=loses))

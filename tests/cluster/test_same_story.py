@@ -8,8 +8,12 @@ Each difference is in DIFFERENCES, with its reason.
 from __future__ import annotations
 
 import re
+import sys
+import threading
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as TooLate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,6 +110,7 @@ DIFFERENCES = [
     ),
 ]
 ABSENT = "absent"
+STEP_S = 180  # the longest that a step may take, with both clusters
 Found = tuple[str, Any, Any]  # where, Kafka's and ours
 
 
@@ -147,7 +152,10 @@ def test_both_controllers_act_alike(tmp_path: Path) -> None:
         stages: list[Stage] = list(both.map(lambda kind: Stage(tmp_path / kind, kind), ("kafka", "kafkapy")))
         try:
             for number, step in enumerate(STORY, 1):
-                kafka, ours = both.map(lambda stage, step=step: happen(stage, step), stages)
+                try:
+                    kafka, ours = both.map(lambda stage, step=step: happen(stage, step), stages, timeout=STEP_S)
+                except TooLate:
+                    raise AssertionError(f"{step.text}: not over after {STEP_S} s\n{_stacks()}") from None
                 now = list(all_differences(kafka, ours))
                 for one in now:
                     if one in before:  # what a step leaves behind is a difference of that step
@@ -163,6 +171,13 @@ def test_both_controllers_act_alike(tmp_path: Path) -> None:
                 stage.close()
     assert not found, "\n".join(found)
     assert not unused, f"these differences are no more: {unused}"
+
+
+def _stacks() -> str:
+    """Return where all threads are."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    frames = sys._current_frames().items()
+    return "\n".join(f"{names.get(ident)}:\n{''.join(traceback.format_stack(frame))}" for ident, frame in frames)
 
 
 def _text(where: str, kafka: Any, ours: Any) -> str:

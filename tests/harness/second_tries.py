@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-MOST = 2
+MOST = 3
 _NO_SECOND_TRY = Path(__file__).parents[1] / "faults"
 
 
@@ -28,6 +28,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in terminalreporter.stats.get("rerun", []):
         terminalreporter.section(f"second try: {report.nodeid} failed first with")
         terminalreporter.write_line(report.longreprtext)
+        for title, text in report.sections:
+            terminalreporter.section(title, "-")
+            terminalreporter.write(text)
 
 
 @pytest.hookimpl(trylast=True)

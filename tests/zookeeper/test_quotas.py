@@ -49,7 +49,7 @@ def test_quotas_apply_on_kafka_and_here_whoever_sets_them(
                     eventually(lambda fresh=fresh, topic=topic: throttle_of(fresh, topic) > 0)
                 assert alter(other, {"user": "ANONYMOUS", "client-id": "wire"}, {PRODUCER: None}) == (0, None)
                 eventually(lambda wire=wire: describe(wire) == {})
-                assert not tree.exists("/config/users/ANONYMOUS")
+                eventually(lambda: not tree.exists("/config/users/ANONYMOUS"))
             assert alter(theirs, {"ip": "10.0.0.1"}, {CONNECTIONS: 5.0}) == (0, None)
             eventually(lambda: server.services.connection_rates.limit_of("10.0.0.1") == 5)
             assert alter(ours, {"ip": None}, {CONNECTIONS: 500.0}) == (0, None)
