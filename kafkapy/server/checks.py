@@ -66,6 +66,11 @@ def on_cluster(operation: str, denial: str = CLUSTER_DENIED) -> list[Check]:
     return [Check(Right(operation, "CLUSTER"), denial, _cluster)]
 
 
+def ask(authorizer: Authorizer, call: Call, actions: Collection[Action]) -> Collection[Action]:
+    """Ask for the actions of a call, in order if its handler is registered so, and return the denied ones."""
+    return ask_in_order(authorizer, call, actions) if call.served.in_order else authorizer.denied(call, actions)
+
+
 def ask_in_order(authorizer: Authorizer, call: Call, actions: Iterable[Action]) -> Collection[Action]:
     """Ask for actions, those on one type of resource after the other, and return the denied ones.
 

@@ -22,7 +22,7 @@ from kafkapy.runtime import collector
 from kafkapy.server import handlers
 from kafkapy.server.api_table import TABLE, Served
 from kafkapy.server.call import Call, Later, MeteredPending, as_reply
-from kafkapy.server.checks import NoCheck, ask_in_order
+from kafkapy.server.checks import NoCheck, ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -133,9 +133,7 @@ class Dispatcher:
             actions = served.authorizes(self._broker, call)
             if len(actions) > MOST_ASKED:
                 return False
-            call.denied = (
-                ask_in_order(authorizer, call, actions) if served.in_order else authorizer.denied(call, actions)
-            )
+            call.denied = ask(authorizer, call, actions)
         return True
 
     def _handle_on(self, pool: DiskPool, connection: Connection, frame: memoryview) -> Reply:
@@ -329,10 +327,7 @@ def _authorize_and_answer(broker: Services, call: Call, pending: MeteredPending)
             call.request = served.api.decode_request(request.frame, call.version, request.body)
         authorizer = broker.authorizer
         if authorizer is not None and served.authorizes is not None:
-            actions = served.authorizes(broker, call)
-            call.denied = (
-                ask_in_order(authorizer, call, actions) if served.in_order else authorizer.denied(call, actions)
-            )
+            call.denied = ask(authorizer, call, served.authorizes(broker, call))
         if served.pooled:
             pool = broker.disk_pool if served.pooled is True else served.pooled(broker, request)
             pool.submit(_answer_pending, broker, call, pending)

@@ -47,6 +47,17 @@ class Order(Files):
         return self.whole
 
 
+class Full(Order):
+    """The disk is full for the snapshot of partition 1 as long as `is_full`."""
+
+    is_full = False
+
+    def open(self, path, *, create=False):
+        if self.is_full and "t-1/" in path and path.endswith(".snapshot"):
+            raise OSError(errno.ENOSPC, "full")
+        return super().open(path, create=create)
+
+
 def many(directory, files, monkeypatch, count=3):
     """Return a manager of logs with several segments each, of which so many are synced together."""
     monkeypatch.setattr(log_manager, "_MANY_WRITTEN", count)
@@ -109,14 +120,6 @@ def test_a_log_on_another_file_system_is_synced_by_itself(tmp_path, monkeypatch)
 
 
 def test_a_second_close_does_not_mark_a_directory_whose_first_close_has_failed(tmp_path, monkeypatch):
-    class Full(Order):
-        is_full = False
-
-        def open(self, path, *, create=False):
-            if self.is_full and path.endswith(".snapshot"):
-                raise OSError(errno.ENOSPC, "full")
-            return super().open(path, create=create)
-
     files = Full()
     manager = many(tmp_path, files, monkeypatch)
     files.is_full = True
@@ -148,14 +151,6 @@ def test_logs_have_everything_after_they_were_closed_together(tmp_path, monkeypa
 
 
 def test_the_other_logs_are_synced_if_one_cannot_write_its_snapshot(tmp_path, monkeypatch):
-    class Full(Order):
-        is_full = False
-
-        def open(self, path, *, create=False):
-            if self.is_full and "t-1/" in path and path.endswith(".snapshot"):
-                raise OSError(errno.ENOSPC, "full")
-            return super().open(path, create=create)
-
     files = Full()
     manager = many(tmp_path, files, monkeypatch)
     files.is_full = True

@@ -87,6 +87,18 @@ class Replica:
         self.log.set_high_watermark(high_watermark)
 
 
+def followed(log: PartitionLog, epoch: int) -> FollowedPartition:
+    return FollowedPartition(
+        log,
+        leader=1,
+        leader_epoch=epoch,
+        partition_epoch=0,
+        topic_id=bytes(16),
+        stall=StallMonitor(1.0),
+        on_change=lambda partition: None,
+    )
+
+
 def produce(log: PartitionLog, epoch: int, rng: random.Random, sequences: dict[int, int]) -> None:
     producer = rng.choice((7, 8))
     if rng.random() < 0.3:
@@ -120,15 +132,7 @@ def test_a_follower_becomes_its_leader_after_any_history(tmp_path_factory: Any, 
         own.fence(epoch)
         leader = LeaderOfLogs()
         leader.add(log, epoch)
-        follower = FollowedPartition(
-            own,
-            leader=1,
-            leader_epoch=epoch,
-            partition_epoch=0,
-            topic_id=bytes(16),
-            stall=StallMonitor(1.0),
-            on_change=lambda partition: None,
-        )
+        follower = followed(own, epoch)
         if needs_first_truncation(follower):
             truncate_first(follower, Logs())  # type: ignore[arg-type]
         sequences: dict[int, int] = {}
@@ -190,15 +194,7 @@ def test_a_late_truncation_or_append_of_an_earlier_role_is_refused(tmp_path: Pat
     one.log.assign_leader_epoch(0)
     produce(one.log, 0, rng, {})
     end = one.log.end[0]
-    follower = FollowedPartition(
-        one.log,
-        leader=1,
-        leader_epoch=1,
-        partition_epoch=0,
-        topic_id=bytes(16),
-        stall=StallMonitor(1.0),
-        on_change=lambda partition: None,
-    )
+    follower = followed(one.log, 1)
     one.log.fence(2)
     for late in (
         lambda: truncate_to_leader_end(follower, 0, Logs()),  # type: ignore[arg-type]
@@ -229,15 +225,7 @@ def test_overlapping_batches_of_a_damaged_leader_cut_nothing_off(tmp_path: Path)
     struct.pack_into(">q", long, 0, 1)
     struct.pack_into(">i", long, 23, 9)  # the last offset delta: 1 to 10
     struct.pack_into(">I", long, 17, crc32c.crc32c(bytes(long[21:])))
-    follower = FollowedPartition(
-        own,
-        leader=1,
-        leader_epoch=1,
-        partition_epoch=0,
-        topic_id=bytes(16),
-        stall=StallMonitor(1.0),
-        on_change=lambda partition: None,
-    )
+    follower = followed(own, 1)
     own.fence(1)
     fetched = FetchedPartition("t", 0, 0, 0, 0, None, memoryview(bytearray(second + long)))
     with pytest.raises(KafkaError, match="do not follow those before"):

@@ -34,7 +34,7 @@ def authorize(broker: Services, call: Call) -> None:
     rights = rights_of(broker, call)
     call.denied = ask_in_order(broker.authorizer, call, writes(broker, call))
     if call.is_denied("TRANSACTIONAL_ID"):
-        return  # nobody has asked for the topics
+        return  # the topics were not asked for, since the transactional id is denied
     denied = call.denied_names("TOPIC")
     request = call.request
     broker.rights.remember(rights.writes, [topic for topic, _ in request.topics if topic not in denied])
