@@ -1,4 +1,5 @@
-# A validated batch or message set: the fields that the log needs to append it, and the memory to write.
+# A validated batch or message set: the fields that the log needs to append it, and the memory to write. And the rules
+# for batches of format 2.
 
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t
@@ -26,3 +27,16 @@ cdef class ValidatedBatch:
     # A compressed set of format 0 contains its messages' offsets, so it is built when they are known:
     # remake(base offset) returns its bytes; before that, `data` is empty and `size` is 0. None: `data` is complete.
     cdef readonly object remake
+
+
+@cython.final
+cdef class BatchRules:
+    cdef object decompress                          # (codec, view) -> iterable of bytes
+    cdef object compress                            # (codec, bytes) -> bytes
+    cdef int timestamp_type                         # 0 create time, 1 append time
+    cdef int64_t before_max_ms                      # how far a timestamp may be from now
+    cdef int64_t after_max_ms
+    cdef bint compact                               # every record needs a key
+    cdef int target_codec                           # -1: the producer's
+    cdef int64_t max_message_bytes                  # -1: no limit
+    cdef bint plain_only                            # refuse transactional and idempotent batches

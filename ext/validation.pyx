@@ -290,110 +290,130 @@ def built_batch(data) -> ValidatedBatch:
     return _result(data, True)
 
 
-def validate(
-    buffer,
-    decompress,
-    compress,
-    *,
-    int64_t now_ms,
-    int timestamp_type,
-    int64_t before_max_ms,
-    int64_t after_max_ms,
-    bint compact,
-    int target_codec,
-    int64_t max_message_bytes,
-    bint plain_only=False,
-    bint of_client=True,
-) -> ValidatedBatch:
-    """Validate the records that a client produced to a partition: one batch of format 2. Raises InvalidBatch.
+@cython.final
+cdef class BatchRules:
+    """The settings of a topic by which batches of format 2 are validated; kafkapy.record.validation.validate describes
+    them.
 
     `decompress(codec, view)` yields the payload's bytes in pieces and raises InvalidBatch itself;
-    `compress(codec, data)` returns bytes. Timestamp type and max timestamp are changed in `buffer` if the topic
-    requires it (a read-only buffer is copied first). The other arguments: kafkapy.record.validation.validate.
+    `compress(codec, data)` returns bytes. With `plain_only`, transactional and idempotent batches are refused.
     """
-    cdef Py_buffer held
-    cdef Walk walk
-    cdef const uint8_t *at
-    cdef int64_t size, max_timestamp
-    cdef uint16_t attributes, wanted
-    cdef int codec
-    cdef bint right
-    cdef object view
-    cdef BatchHeader header
-    PyObject_GetBuffer(buffer, &held, PyBUF_SIMPLE)
-    if held.readonly:
-        PyBuffer_Release(&held)
-        buffer = bytearray(buffer)
+
+    def __init__(
+        self,
+        decompress,
+        compress,
+        *,
+        int timestamp_type,
+        int64_t before_max_ms,
+        int64_t after_max_ms,
+        bint compact,
+        int target_codec,
+        int64_t max_message_bytes,
+        bint plain_only=False,
+    ) -> None:
+        self.decompress = decompress
+        self.compress = compress
+        self.timestamp_type = timestamp_type
+        self.before_max_ms = before_max_ms
+        self.after_max_ms = after_max_ms
+        self.compact = compact
+        self.target_codec = target_codec
+        self.max_message_bytes = max_message_bytes
+        self.plain_only = plain_only
+
+    def validate(self, buffer, int64_t now_ms, bint of_client=True) -> ValidatedBatch:
+        """Validate the records that a client produced to a partition: one batch of format 2. Raises InvalidBatch.
+
+        Timestamp type and max timestamp are changed in `buffer` if the topic requires it (a read-only buffer is copied
+        first).
+        """
+        cdef Py_buffer held
+        cdef Walk walk
+        cdef const uint8_t *at
+        cdef int64_t size, max_timestamp
+        cdef uint16_t attributes, wanted
+        cdef int codec, target_codec
+        cdef bint right
+        cdef object view
+        cdef BatchHeader header
         PyObject_GetBuffer(buffer, &held, PyBUF_SIMPLE)
-    memset(&walk, 0, sizeof(Walk))
-    try:
-        at = <const uint8_t *>held.buf
-        size = _only_batch(at, held.len)
-        attributes = load16(at + AT_ATTRIBUTES)
-        codec = attributes & CODEC_BITS
-        if load64(at + AT_BASE_OFFSET) != 0:
-            _refuse(INVALID_RECORD, f"the batch has the base offset {<int64_t>load64(at + AT_BASE_OFFSET)}, not 0")
-        if 0 <= max_message_bytes < size:
-            _refuse(MESSAGE_TOO_LARGE, f"the batch has {size} bytes, the topic allows {max_message_bytes}")
-        if size < RELEASE_FROM:
-            right = crc_matches(at, size)
-        else:
-            with nogil:
-                right = crc_matches(at, size)
-        if not right:
-            _refuse(CORRUPT_MESSAGE, f"the batch has the CRC {load32(at + AT_CRC)}, which is not the CRC of its bytes")
-        if codec > LAST_CODEC:
-            _refuse(UNSUPPORTED_COMPRESSION_TYPE, f"the batch is compressed with the unknown codec {codec}")
-        _check_header(at, of_client)
-        if plain_only and (attributes & TRANSACTIONAL_BIT or <int64_t>load64(at + AT_PRODUCER_ID) > -1):
-            kind = "transactional" if attributes & TRANSACTIONAL_BIT else "idempotent"
-            _refuse(UNSUPPORTED_FOR_MESSAGE_FORMAT,
-                    f"the topic's message format is too old for {kind} producers; it needs format 2")
-
-        walk.count = <int32_t>load32(at + AT_COUNT)
-        walk.base_timestamp = <int64_t>load64(at + AT_BASE_TIMESTAMP)
-        walk.need_keys = compact
-        walk.check_window = timestamp_type == 0
-        walk.earliest = _sum(now_ms, -before_max_ms)
-        walk.latest = _sum(now_ms, after_max_ms)
-        walk.refuse_append_time = timestamp_type != 0 and (attributes & APPEND_TIME_BIT) != 0
-        walk.offsets_in_order = True
-        walk.max_timestamp = -1
-        view = memoryview(buffer)
-        if codec == 0:
-            _walk_memory(&walk, at + HEADER_SIZE, at + size)
-        else:
-            _walk_pieces(&walk, decompress(codec, view[HEADER_SIZE:size]))
-        if walk.fault_count:
-            _refuse_records(&walk)
-
-        if attributes & CONTROL_BIT:  # never recompressed, whatever the topic's codec
-            target_codec = codec
-        if (target_codec >= 0 and target_codec != codec) or not walk.offsets_in_order:
-            payload = b"".join(decompress(codec, view[HEADER_SIZE:size])) if codec else bytes(view[HEADER_SIZE:size])
-            header = header_at(at, 0)
-            header.attributes &= ~APPEND_TIME_BIT
-            rebuilt = _rebuild(payload, header, codec if target_codec < 0 else target_codec,
-                               timestamp_type, now_ms, compress)
-            if 0 <= max_message_bytes < len(rebuilt):
-                _refuse(MESSAGE_TOO_LARGE, f"the batch has {len(rebuilt)} bytes after recompression, "
-                        f"the topic allows {max_message_bytes}")
-            return _result(memoryview(bytearray(rebuilt)), True)
-
-        max_timestamp = now_ms if timestamp_type else walk.max_timestamp
-        wanted = attributes & ~APPEND_TIME_BIT
-        if timestamp_type:
-            wanted |= APPEND_TIME_BIT
-        if attributes != wanted or <int64_t>load64(at + AT_MAX_TIMESTAMP) != max_timestamp:
-            wanted &= KNOWN_BITS
-            store16(<uint8_t *>at + AT_ATTRIBUTES, wanted)
-            store64(<uint8_t *>at + AT_MAX_TIMESTAMP, <uint64_t>max_timestamp)
+        if held.readonly:
+            PyBuffer_Release(&held)
+            buffer = bytearray(buffer)
+            PyObject_GetBuffer(buffer, &held, PyBUF_SIMPLE)
+        memset(&walk, 0, sizeof(Walk))
+        try:
+            at = <const uint8_t *>held.buf
+            size = _only_batch(at, held.len)
+            attributes = load16(at + AT_ATTRIBUTES)
+            codec = attributes & CODEC_BITS
+            if load64(at + AT_BASE_OFFSET) != 0:
+                _refuse(INVALID_RECORD, f"the batch has the base offset {<int64_t>load64(at + AT_BASE_OFFSET)}, not 0")
+            if 0 <= self.max_message_bytes < size:
+                _refuse(MESSAGE_TOO_LARGE, f"the batch has {size} bytes, the topic allows {self.max_message_bytes}")
             if size < RELEASE_FROM:
-                store_crc(<uint8_t *>at, size)
+                right = crc_matches(at, size)
             else:
                 with nogil:
+                    right = crc_matches(at, size)
+            if not right:
+                _refuse(CORRUPT_MESSAGE,
+                        f"the batch has the CRC {load32(at + AT_CRC)}, which is not the CRC of its bytes")
+            if codec > LAST_CODEC:
+                _refuse(UNSUPPORTED_COMPRESSION_TYPE, f"the batch is compressed with the unknown codec {codec}")
+            _check_header(at, of_client)
+            if self.plain_only and (attributes & TRANSACTIONAL_BIT or <int64_t>load64(at + AT_PRODUCER_ID) > -1):
+                kind = "transactional" if attributes & TRANSACTIONAL_BIT else "idempotent"
+                _refuse(UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                        f"the topic's message format is too old for {kind} producers; it needs format 2")
+
+            walk.count = <int32_t>load32(at + AT_COUNT)
+            walk.base_timestamp = <int64_t>load64(at + AT_BASE_TIMESTAMP)
+            walk.need_keys = self.compact
+            walk.check_window = self.timestamp_type == 0
+            walk.earliest = _sum(now_ms, -self.before_max_ms)
+            walk.latest = _sum(now_ms, self.after_max_ms)
+            walk.refuse_append_time = self.timestamp_type != 0 and (attributes & APPEND_TIME_BIT) != 0
+            walk.offsets_in_order = True
+            walk.max_timestamp = -1
+            view = memoryview(buffer)
+            if codec == 0:
+                _walk_memory(&walk, at + HEADER_SIZE, at + size)
+            else:
+                _walk_pieces(&walk, self.decompress(codec, view[HEADER_SIZE:size]))
+            if walk.fault_count:
+                _refuse_records(&walk)
+
+            # Control records are never recompressed, whatever the topic's codec.
+            target_codec = codec if attributes & CONTROL_BIT else self.target_codec
+            if (target_codec >= 0 and target_codec != codec) or not walk.offsets_in_order:
+                payload = bytes(view[HEADER_SIZE:size])
+                if codec:
+                    payload = b"".join(self.decompress(codec, view[HEADER_SIZE:size]))
+                header = header_at(at, 0)
+                header.attributes &= ~APPEND_TIME_BIT
+                rebuilt = _rebuild(payload, header, codec if target_codec < 0 else target_codec,
+                                   self.timestamp_type, now_ms, self.compress)
+                if 0 <= self.max_message_bytes < len(rebuilt):
+                    _refuse(MESSAGE_TOO_LARGE, f"the batch has {len(rebuilt)} bytes after recompression, "
+                            f"the topic allows {self.max_message_bytes}")
+                return _result(memoryview(bytearray(rebuilt)), True)
+
+            max_timestamp = now_ms if self.timestamp_type else walk.max_timestamp
+            wanted = attributes & ~APPEND_TIME_BIT
+            if self.timestamp_type:
+                wanted |= APPEND_TIME_BIT
+            if attributes != wanted or <int64_t>load64(at + AT_MAX_TIMESTAMP) != max_timestamp:
+                wanted &= KNOWN_BITS
+                store16(<uint8_t *>at + AT_ATTRIBUTES, wanted)
+                store64(<uint8_t *>at + AT_MAX_TIMESTAMP, <uint64_t>max_timestamp)
+                if size < RELEASE_FROM:
                     store_crc(<uint8_t *>at, size)
-        return _result(view if size == held.len else view[:size], False)
-    finally:
-        PyMem_RawFree(walk.faults)
-        PyBuffer_Release(&held)
+                else:
+                    with nogil:
+                        store_crc(<uint8_t *>at, size)
+            return _result(view if size == held.len else view[:size], False)
+        finally:
+            PyMem_RawFree(walk.faults)
+            PyBuffer_Release(&held)

@@ -55,18 +55,20 @@ class ValidatedBatch:
 
 def assign(batch: ValidatedBatch, base_offset: int, leader_epoch: int) -> None: ...
 def built_batch(data: memoryview) -> ValidatedBatch: ...
-def validate(
-    buffer: Buffer,
-    decompress: Callable[[int, memoryview], Iterable[bytes]],
-    compress: Callable[[int, bytes], bytes],
-    *,
-    now_ms: int,
-    timestamp_type: int,
-    before_max_ms: int,
-    after_max_ms: int,
-    compact: bool,
-    target_codec: int,
-    max_message_bytes: int,
-    plain_only: bool = False,
-    of_client: bool = True,
-) -> ValidatedBatch: ...
+
+@final
+class BatchRules:
+    def __init__(
+        self,
+        decompress: Callable[[int, memoryview], Iterable[bytes]],
+        compress: Callable[[int, bytes], bytes],
+        *,
+        timestamp_type: int,
+        before_max_ms: int,
+        after_max_ms: int,
+        compact: bool,
+        target_codec: int,
+        max_message_bytes: int,
+        plain_only: bool = False,
+    ) -> None: ...
+    def validate(self, buffer: Buffer, now_ms: int, of_client: bool = True) -> ValidatedBatch: ...

@@ -17,7 +17,7 @@ from kafkapy._ext.message_validation import check_messages, message_batch, store
 from kafkapy._ext.message_writer import wrap
 from kafkapy._ext.records import CorruptRecords
 from kafkapy._ext.transcode import NUMBERED, Converted, convert_payload
-from kafkapy._ext.validation import InvalidBatch, ValidatedBatch, assign, built_batch, validate
+from kafkapy._ext.validation import BatchRules, InvalidBatch, ValidatedBatch, assign, built_batch
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.record.batch import APPEND_TIME, payload_of
 from kafkapy.record.compression import NONE, ZSTD, DecompressionError, compress, pieces
@@ -97,11 +97,9 @@ def _validate_messages(buffer: Buffer, target_magic: int, rules: Rules) -> Valid
 def _validate_for_old_topic(buffer: Buffer, target_magic: int, rules: Rules) -> ValidatedBatch:
     """Validate records that arrived in format 2 for a topic of format 0 or 1, and return them in format `target_magic`.
     Raises InvalidBatch."""
-    checked = validate(
-        buffer,
+    settings = BatchRules(
         lambda codec, payload: _pieces(codec, payload, rules),
         compress,
-        now_ms=rules.now_ms,
         timestamp_type=rules.timestamp_type,
         before_max_ms=rules.before_max_ms,
         after_max_ms=rules.after_max_ms,
@@ -110,6 +108,7 @@ def _validate_for_old_topic(buffer: Buffer, target_magic: int, rules: Rules) -> 
         max_message_bytes=rules.max_message_bytes,
         plain_only=True,
     )
+    checked = settings.validate(buffer, rules.now_ms)
     header = read_header(checked.data)
     payload = payload_of(checked.data, header, rules.max_decompressed)
     return _rebuild(payload, header, target_magic, rules.codec_for(header.codec), rules)

@@ -7,12 +7,11 @@ kafkapy.record.message_validation handles message formats 0 and 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from kafkapy._ext.validation import InvalidBatch, ValidatedBatch, assign
-from kafkapy._ext.validation import validate as _validate
+from kafkapy._ext.validation import BatchRules, InvalidBatch, ValidatedBatch, assign
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.record import compression
 
@@ -64,9 +63,7 @@ class Validator:
             "target_codec": target_codec,
             "max_message_bytes": max_message_bytes,
         }
-        self._format_2: Callable[..., ValidatedBatch] = partial(
-            _validate, decompress=partial(_unpack, max_decompressed), compress=partial(_pack, target_level), **settings
-        )
+        self._format_2 = BatchRules(partial(_unpack, max_decompressed), partial(_pack, target_level), **settings)
         self._old = {**settings, "target_level": target_level, "max_decompressed": max_decompressed}
         self._target_magic = target_magic
         self._any_magic = any_magic
@@ -78,7 +75,7 @@ class Validator:
 
                 rules = Rules(now_ms=now_ms, **self._old)
                 return validate_any(buffer, self._target_magic, self._any_magic, rules)
-            return self._format_2(buffer, now_ms=now_ms, of_client=of_client)
+            return self._format_2.validate(buffer, now_ms, of_client)
         except InvalidBatch as reason:
             raise RecordError(reason.code, reason.message, reason.record_errors) from None
 

@@ -384,11 +384,9 @@ def walk_in_pieces(data, cuts):
     parts = [payload[a:b] for a, b in itertools.pairwise(edges)]
     marked = with_field(data, ATTRIBUTES, batch.read_header(data).attributes | compression.GZIP)
     try:
-        seen = validation.validate(
-            marked,
+        rules = validation.BatchRules(
             lambda codec, view: parts,
             lambda codec, plain: plain,
-            now_ms=NOW,
             timestamp_type=0,
             before_max_ms=NOW,
             after_max_ms=NOW,
@@ -396,6 +394,7 @@ def walk_in_pieces(data, cuts):
             target_codec=-1,
             max_message_bytes=-1,
         )
+        seen = rules.validate(marked, NOW)
     except validation.InvalidBatch as error:
         return error.code, error.message, error.record_errors
     return seen.max_timestamp, seen.rebuilt
