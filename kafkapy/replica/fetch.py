@@ -103,19 +103,15 @@ class FetchPlan:
         max_bytes: int,
         isolation: int,
         cut: bool = False,
-        look: Callable[[], Wanted | None] | None = None,
         follower: int | None = None,
-        choose: Callable[[Partition, int], int | None] | None = None,
-        throttle: Throttle | None = None,
-        has_news: Callable[[], bool] | None = None,
     ) -> None:
-        self.has_news = has_news
-        self.throttle = throttle
-        self.choose = choose
+        self.look: Callable[[], Wanted | None] | None = None
+        self.has_news: Callable[[], bool] | None = None
+        self.throttle: Throttle | None = None
+        self.choose: Callable[[Partition, int], int | None] | None = None
         self.follower = follower
         self._arrived = follower is not None  # the partitions do not know of the follower's fetch yet
         self.wanted = wanted
-        self.look = look
         self.min_bytes = min_bytes
         self.max_bytes = max_bytes
         self.isolation = isolation if follower is None else READ_TO_LOG_END
@@ -188,10 +184,11 @@ class FetchPlan:
                 diverging = _divergence(partition, asked)
                 if diverging is not None:
                     return _without_records(log, diverging=diverging)
-            if offset == partition.end_offset(self.isolation):  # the reader has everything
+            end = partition.end_offset(self.isolation)
+            if offset == end:  # the reader has everything
                 aborted = [] if self.isolation == READ_COMMITTED else None
             else:
-                read = self._read_log(partition, asked, left, min_one, blocking)
+                read = self._read_log(log, asked, end, left, min_one, blocking)
                 if read is None:
                     return None
                 region, aborted = read
@@ -233,22 +230,21 @@ class FetchPlan:
         )
 
     def _read_log(
-        self, partition: HostedPartition, asked: Any, left: int, min_one: bool, blocking: bool
+        self, log: PartitionLog, asked: Any, end: int, left: int, min_one: bool, blocking: bool
     ) -> tuple[FileRegion | None, list[tuple[int, int]] | None] | None:
-        """Return (records, aborted transactions among the records) of one partition; the latter only with
-        read_committed.
+        """Return (records, aborted transactions among the records) of one partition, up to the offset `end`; the
+        transactions only with read_committed.
 
         Return None if the read would have to wait for the disk and `blocking` is False. Raises KafkaError.
         """
-        log = partition.log
         while True:
             segments, limit = log.segments, asked.max_bytes
-            result = partition.read(
+            result = log.read(
                 asked.fetch_offset,
                 limit if limit < left else left,
-                self.isolation,
                 min_one=min_one,
                 cut=self.cut,
+                max_offset=end,
                 blocking=blocking,
             )
             if isinstance(result, Busy):

@@ -37,7 +37,7 @@ from kafkapy.server.checks import TOPIC_DENIED, Check, Right
 from kafkapy.server.current_leader import WRONG_LEADER, current_leader
 from kafkapy.server.fetching.read_pool import pool_of, pool_of_first
 from kafkapy.server.fetching.session import FetchPartition, FetchSession
-from kafkapy.server.fetching.sessions import FetchContext
+from kafkapy.server.fetching.sessions import FINAL_EPOCH, FetchContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -55,7 +55,6 @@ FORMAT_1_SINCE = 2
 FIRST_BATCH_WHOLE_SINCE = 3
 FORMAT_2_SINCE = 4
 KNOWS_STORAGE_ERROR = 6
-SESSIONS_SINCE = 7
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 10
 FLEXIBLE_SINCE = 12
@@ -132,32 +131,29 @@ def _plan(broker: Services, call: Call, request: FetchRequest, context: FetchCon
                 break
         if follower is not None and not rights.is_broker:
             wanted = _replicated(broker, call, rights, wanted)
-    most = _max_bytes(broker, call, request)
-    return FetchPlan(
+    most = min(request.max_bytes, broker.config.fetch_max_bytes)
+    if call.usage is not None and follower is None:
+        most = min(most, call.usage.client.most_to_fetch)
+    plan = FetchPlan(
         wanted,
-        look=None if session is None else partial(_look_again, broker, call, context),
-        has_news=None if session is None or follower is None else context.has_news,
         min_bytes=min(request.min_bytes, most),
         max_bytes=most,
         isolation=consumer_isolation(request.isolation_level),
         cut=request.api_version < FIRST_BATCH_WHOLE_SINCE,
         follower=follower,
-        choose=_chooser(broker, call, request),
-        throttle=None if follower is None or broker.throttles.leader.is_idle else broker.throttles.leader,
     )
+    if session is not None:
+        plan.look = partial(_look_again, broker, call, context)
+    if follower is not None:
+        plan.has_news = None if session is None else context.has_news
+        plan.throttle = None if broker.throttles.leader.is_idle else broker.throttles.leader
+    elif request.rack_id and broker.config["replica.selector.class"] == RACK_AWARE:
+        plan.choose = _chooser(broker, call, request)
+    return plan
 
 
-def _max_bytes(broker: Services, call: Call, request: FetchRequest) -> int:
-    most: int = min(request.max_bytes, broker.config.fetch_max_bytes)
-    if call.usage is not None and request.replica_id < 0:
-        most = min(most, call.usage.client.most_to_fetch)
-    return most
-
-
-def _chooser(broker: Services, call: Call, request: FetchRequest) -> Callable[[Partition, int], int | None] | None:
-    """Return the function that chooses a replica in the consumer's rack, None if the leader serves all consumers."""
-    if not request.rack_id or request.replica_id >= 0 or broker.config["replica.selector.class"] != RACK_AWARE:
-        return None
+def _chooser(broker: Services, call: Call, request: FetchRequest) -> Callable[[Partition, int], int | None]:
+    """Return the function that chooses a replica in the consumer's rack."""
     listener = call.connection.listener
 
     def rack_of(broker_id: int) -> str | None:
@@ -345,7 +341,7 @@ def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContex
     if call.version < FORMAT_2_SINCE:
         # Each partition once, as in Kafka: otherwise a small request could ask for a thousand conversions of one.
         asked = list({(one.topic, one.index): one for one in asked}.values())
-    if call.version < SESSIONS_SINCE:
+    if request.session_epoch == FINAL_EPOCH and not request.session_id:  # as all requests before version 7
         return FetchContext(asked)
     forgotten = [
         (topic_id if ids else name, index) for name, topic_id, indexes in request.forgotten for index in indexes
