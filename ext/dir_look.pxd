@@ -16,12 +16,10 @@ cdef enum Kind:
     SNAPSHOT
     OTHER
 
-# What `look_apart` returns of one segment, in native byte order: sizes in bytes.
+# What `look_apart` returns of one segment, in native byte order.
 cdef struct Row:
     int64_t base_offset
-    int64_t size
-    int64_t index_size
-    int64_t time_index_size
+    int64_t size                # of the .log file, in bytes
     int64_t has_snapshot        # 1 if a producer snapshot has the segment's base offset, else 0
 
 # One name. 440 bytes: a directory of 10,000 segments takes 17 MB until `look` returns.
@@ -30,7 +28,7 @@ cdef struct Found:
     int64_t modified_ms
     bint is_dir
     int held                    # bytes in `content`; -1: not read
-    Kind kind                   # OTHER also for a snapshot that is not a regular file
+    Kind kind                   # OTHER also for an index or a snapshot that is not a regular file
     int64_t offset              # the twenty digits at the beginning of the name; -1 if there are none
     char name[NAME_ROOM]
     char content[SMALL]

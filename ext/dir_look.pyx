@@ -4,7 +4,8 @@ It lists the directory, calls stat for each name, and reads each small file, rel
 calls in Python take twice as long, and release and take the GIL twenty times.
 
 A log may have thousands of segments, of which only the last one matters when the log is loaded after a clean stop. So
-`look_apart` returns no name of the others, but their sizes in rows, and does not read their small files.
+`look_apart` returns no name of the others, but the sizes of their .log files in rows, and neither calls stat for their
+other files nor reads them.
 """
 
 from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
@@ -47,9 +48,9 @@ cdef extern from *:
     unsigned char DT_REG
 
 cdef enum:
-    DIGITS = 20             # of the offset in a file name
-    INDEX_ENTRY = 8         # bytes
-    TIME_INDEX_ENTRY = 12   # bytes
+    DIGITS = 20     # of the offset in a file name
+    COMPLETE = 1 << LOG | 1 << INDEX | 1 << TIME_INDEX
+    WITH_SNAPSHOT = COMPLETE | 1 << SNAPSHOT
 
 
 def look(str directory not None):
@@ -65,7 +66,7 @@ def look_apart(str directory not None):
     """Return a list as `look` does, without the files of complete older segments, and the Rows of those as bytes.
 
     The rows ascend by base offset. An older segment is complete if another one follows and there are a .log file, an
-    offset index and a time index of whole entries, perhaps a producer snapshot, and no other file with its base offset.
+    offset index and a time index, perhaps a producer snapshot, and no other file with its base offset.
     """
     return looked(directory, True)
 
@@ -167,11 +168,13 @@ cdef void name_it(Found *one, dirent *entry) noexcept nogil:
         one.offset = 10 * one.offset + (name[at] - c"0")
     if strcmp(name + DIGITS, b".log") == 0:
         one.kind = LOG
+    elif entry.d_type != DT_REG:
+        return
     elif strcmp(name + DIGITS, b".index") == 0:
         one.kind = INDEX
     elif strcmp(name + DIGITS, b".timeindex") == 0:
         one.kind = TIME_INDEX
-    elif strcmp(name + DIGITS, b".snapshot") == 0 and entry.d_type == DT_REG:
+    elif strcmp(name + DIGITS, b".snapshot") == 0:
         one.kind = SNAPSHOT
 
 
@@ -216,27 +219,17 @@ cdef bint is_complete(int fd, const Found *files, Py_ssize_t count, Row *row) no
     """Return True, and fill `row`, if these files of one base offset are a complete segment."""
     cdef stat status
     cdef int seen = 0
-    cdef Py_ssize_t at
-    row.base_offset, row.has_snapshot = files[0].offset, 0
+    cdef Py_ssize_t at, log = 0
     for at in range(count):
         seen += 1 << files[at].kind
-    if seen != (1 << LOG | 1 << INDEX | 1 << TIME_INDEX) and seen != (
-        1 << LOG | 1 << INDEX | 1 << TIME_INDEX | 1 << SNAPSHOT
-    ):
-        return False
-    for at in range(count):
-        if files[at].kind == SNAPSHOT:
-            row.has_snapshot = 1
-            continue
-        if fstatat(fd, files[at].name, &status, 0) < 0 or not S_ISREG(status.st_mode):
-            return False
         if files[at].kind == LOG:
-            row.size = status.st_size
-        elif files[at].kind == INDEX:
-            row.index_size = status.st_size
-        else:
-            row.time_index_size = status.st_size
-    return row.index_size % INDEX_ENTRY == 0 and row.time_index_size % TIME_INDEX_ENTRY == 0
+            log = at
+    if seen != COMPLETE and seen != WITH_SNAPSHOT:
+        return False
+    if fstatat(fd, files[log].name, &status, 0) < 0 or not S_ISREG(status.st_mode):
+        return False
+    row.base_offset, row.size, row.has_snapshot = files[0].offset, status.st_size, seen == WITH_SNAPSHOT
+    return True
 
 
 cdef int read_files(int fd, Found *found, Py_ssize_t *count) noexcept nogil:

@@ -9,7 +9,7 @@ from kafkapy.log.storage.files import Files, OlderFiles
 
 from .support import Bench, batch, values_of
 
-SETTINGS = {"segment_bytes": 200, "index_interval_bytes": 0, "file_delete_delay_ms": 0, "retention_ms": -1}
+SETTINGS = {"segment_bytes": 400, "index_interval_bytes": 0, "file_delete_delay_ms": 0, "retention_ms": -1}
 COUNT = 20
 
 
@@ -100,6 +100,57 @@ def test_a_damaged_index_of_an_older_segment_is_rebuilt_after_its_first_use(tmp_
     assert path.read_bytes() == good
 
 
+@pytest.mark.parametrize("ending", [".index", ".timeindex"])
+@pytest.mark.parametrize("change", [lambda data: data[:-3], lambda data: data[:5], lambda data: data + b"\0" * 5])
+def test_an_index_of_an_older_segment_that_ends_in_the_middle_of_an_entry_is_rebuilt(tmp_path, ending, change):
+    bases = filled(tmp_path)
+    path = tmp_path / "t-0" / f"{bases[1]:020d}{ending}"
+    good = path.read_bytes()
+    path.write_bytes(change(good))
+    bench = Bench(tmp_path, **SETTINGS)
+    log = bench.load()
+    assert made(log) == bases[-1:]
+    assert len(values_of(log)) == COUNT
+    assert log.offset_for_timestamp(1000 + bases[1]).offset == bases[1]
+    bench.scheduler.run_all()
+    assert path.read_bytes() == good
+
+
+def test_the_sizes_of_older_indexes_are_asked_for_at_their_first_use(tmp_path):
+    bases = filled(tmp_path)
+    log = loaded(tmp_path)
+    index = log.segments.at(1).offset_index
+    with pytest.raises(BlockingIOError):  # a network thread must not wait for the disk
+        index.lookup(bases[1], nowait=True)
+    assert index.lookup(bases[2] - 1) > 0
+    assert index.count == len((tmp_path / "t-0" / f"{bases[1]:020d}.index").read_bytes()) // 8
+
+
+def test_a_size_that_arrives_after_the_index_has_grown_is_ignored(tmp_path):
+    class GrowsMeanwhile(Files):
+        grow = None
+
+        def size(self, file):
+            size, grow, self.grow = super().size(file), self.grow, None
+            if grow is not None:
+                grow()
+            return size
+
+    bases = filled(tmp_path)
+    files = GrowsMeanwhile()
+    log = Bench(tmp_path, files=files, **SETTINGS).load()
+    index = log.segments.at(1).offset_index
+
+    def grow():  # another thread truncates the log to this segment, and appends
+        index.reopen_to_grow()
+        index.append(bases[2], 4000)
+
+    entries = (tmp_path / "t-0" / f"{bases[1]:020d}.index").stat().st_size // 8
+    files.grow = grow
+    assert index.lookup(bases[2]) == 4000
+    assert index.count == entries + 1
+
+
 @pytest.mark.parametrize(
     "name", ["{:020d}.txnindex", "{:020d}.log.deleted", "{:020d}.index.cleaned", "{:020d}.other", "{:020d}x"]
 )
@@ -139,16 +190,13 @@ def test_every_file_is_either_listed_or_part_of_a_row(tmp_path):
     for name in ("5.snapshot", "notes", "9" * 20 + ".log", "0" * 21 + ".log", f"{bases[2]:020d}.txnindex"):
         (directory / name).write_bytes(b"")
     entries, rows = look_apart(str(directory))
-    older = list(OlderFiles(rows))
-    assert [one.base_offset for one in older] == [bases[1], *bases[3:-1]]  # the name of 21 digits begins like the first
+    older = OlderFiles(rows)
+    # Not the first: a name of 21 digits begins like it.
+    assert older.base_offsets == older.snapshots == [bases[1], *bases[3:-1]]
     names = {entry[0] for entry in entries}
-    for one in older:
-        for ending, size in ((".log", one.size), (".index", one.index_size), (".timeindex", one.time_index_size)):
-            path = directory / f"{one.base_offset:020d}{ending}"
-            assert path.stat().st_size == size
-            names.add(path.name)
-        assert one.has_snapshot == 1
-        names.add(f"{one.base_offset:020d}.snapshot")
+    for base, size in zip(older.base_offsets, older.sizes, strict=True):
+        assert (directory / f"{base:020d}.log").stat().st_size == size
+        names |= {f"{base:020d}{ending}" for ending in (".log", ".index", ".timeindex", ".snapshot")}
     assert names == {path.name for path in directory.iterdir()} == {entry[0] for entry in look(str(directory))}
     assert {*entries} <= {*look(str(directory))}
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import threading
 from array import array
 from collections.abc import Iterator
 from typing import Protocol
@@ -27,6 +28,9 @@ from kafkapy.record.file_region import FileHandle
 
 _PAGE = 512  # entries that are buffered in memory before they are written
 _PART = 16384  # entries that are encoded or decoded at a time
+_UNKNOWN = -1  # entries, until the size of the file is asked for
+
+_COUNTING = threading.Lock()
 
 _log = logging.getLogger(__name__)
 
@@ -82,15 +86,18 @@ NOWHERE: Place = _Nowhere()
 
 
 class IndexFile(NamedFile):
-    """An index file with one writer; readers take no lock. `count` and `capacity` are numbers of entries."""
+    """An index file with one writer; readers take no lock. `count` and `capacity` are numbers of entries.
+
+    The size of an index of an older segment may be unknown until its first use.
+    """
 
     __slots__ = (
         "_changed",
+        "_count",
         "_trusted",
         "_written",
         "base_offset",
         "capacity",
-        "count",
         "damage",
         "growing",
         "place",
@@ -105,7 +112,7 @@ class IndexFile(NamedFile):
         self.damage: str | None = None  # what is wrong with the index, None while no damage is known
         self.base_offset = base_offset
         self.capacity = max_bytes // self.width
-        self.count = 0
+        self._count = 0
         self.growing = False
         self.place = place
         self._written = 0
@@ -144,16 +151,43 @@ class IndexFile(NamedFile):
         file = self._emptied()
         self.files.truncate(file, self.capacity * self.width)
 
-    def open(self, size_bytes: int, data: bytes | None = None) -> None:
+    def open(self, size_bytes: int | None, data: bytes | None = None) -> None:
         """Take over an existing index file of `size_bytes` bytes. The file itself is opened by the first search.
 
-        `data`: the content of the file, if the caller has read it already. Without `data`, `check` reads the content
-        later.
+        `size_bytes`: None to ask for the size at the first use. `data`: the content of the file, if the caller has read
+        it already. Without `data`, `check` reads the content later.
         """
-        self.count = self._written = size_bytes // self.width
+        self._count = self._written = _UNKNOWN if size_bytes is None else size_bytes // self.width
         self.growing = False
-        self.damage = f"its {size_bytes} bytes are not whole entries" if size_bytes % self.width else None
-        self._trusted = not size_bytes or (data is not None and not self.damage and self._first_bad(data) < 0)
+        self.damage = None if size_bytes is None else self._torn(size_bytes)
+        self._trusted = size_bytes == 0 or (data is not None and not self.damage and self._first_bad(data) < 0)
+
+    def _torn(self, size_bytes: int) -> str | None:
+        return f"its {size_bytes} bytes are not whole entries" if size_bytes % self.width else None
+
+    @property
+    def count(self) -> int:
+        """The number of entries. Asks for the size of the file if it is unknown: OSError."""
+        return self._counted()
+
+    def _counted(self, nowait: bool = False) -> int:
+        """Return `count`. Raises OSError; with `nowait`, BlockingIOError if the size of the file is unknown."""
+        if self._count == _UNKNOWN:
+            if nowait:
+                raise BlockingIOError(errno.EAGAIN, "its size is unknown")
+            self._ask_size()
+        return self._count
+
+    def _ask_size(self) -> None:
+        size = self.files.size(self.handle())
+        with _COUNTING:
+            if self._count != _UNKNOWN:  # another thread has asked, and may have reopened the index to grow
+                return
+            self.damage, self._trusted = self._torn(size), size == 0
+            # `count` last: other threads use the index without the lock when the count is known
+            self._written = self._count = size // self.width
+        if self.damage is not None:
+            self.place.damaged()
 
     def check(self, nowait: bool = False) -> bool:
         """Return True if the index may be searched, False if it is damaged.
@@ -166,22 +200,23 @@ class IndexFile(NamedFile):
             return True
         if nowait and self.damage is None:
             raise BlockingIOError(errno.EAGAIN, "not checked yet")
+        count = self._counted()
         if self.damage is None:
-            data = self.files.pread(self.handle(), self.count * self.width, 0)
+            data = self.files.pread(self.handle(), count * self.width, 0)
             bad = self._first_bad(data)
-            if bad < 0 and len(data) == self.count * self.width:
+            if bad < 0 and len(data) == count * self.width:
                 self._trusted = True
                 return True
-            self.damage = f"entry {bad} of {self.count} cannot be right" if bad >= 0 else "it is shorter than it was"
+            self.damage = f"entry {bad} of {count} cannot be right" if bad >= 0 else "it is shorter than it was"
         self.place.damaged()
         return False
 
     def reopen_to_grow(self) -> None:
         """Load the entries of a sealed index into memory, as appends require. A damaged index starts empty."""
         if not self.growing:
-            data = self.files.pread(self.handle(), self.count * self.width, 0) if self.check() else b""
+            data = self.files.pread(self.handle(), self._count * self.width, 0) if self.check() else b""
             self.release()
-            self.count = self._written = len(data) // self.width
+            self._count = self._written = len(data) // self.width
             self._load(data)
             self.damage, self._trusted = None, True
             self.growing = True
@@ -198,7 +233,7 @@ class IndexFile(NamedFile):
         self.files.truncate(file, 0)
         self._changed = True
         self._clear()
-        self.count = self._written = 0
+        self._count = self._written = 0
         self.growing = True
         return file
 
@@ -206,7 +241,7 @@ class IndexFile(NamedFile):
         """Write the entries in memory to the file and cut the file after the last entry. Entries may still be added."""
         if self.growing:
             self.write_behind()
-            self.files.truncate(self._opened(), self.count * self.width)
+            self.files.truncate(self._opened(), self._count * self.width)
             self._changed = True
 
     def seal(self) -> None:
@@ -228,26 +263,28 @@ class IndexFile(NamedFile):
     # --- writing
 
     def _reserve(self) -> None:
-        self.files.truncate(self._opened(), max(self.capacity, self.count) * self.width)
+        self.files.truncate(self._opened(), max(self.capacity, self._count) * self.width)
 
     def _added(self) -> None:
         """Count an entry that was added in memory, and write the entries to the file when a page is full."""
-        self.count += 1
+        self._count += 1
         # The first entry is written at once. Kafka's tools, run on the files of a live broker, take zeros after an
         # entry for the end of the index, but zeros at the start of the file for entries.
-        if self.count == 1 or self.count - self._written >= _PAGE:
+        if self._count == 1 or self._count - self._written >= _PAGE:
             try:
                 self.write_behind()
             except OSError as error:
                 if not is_shortage(error):
                     raise
-                _log.warning("%s: %s; its last %d entries stay in memory", self.path, error, self.count - self._written)
+                _log.warning(
+                    "%s: %s; its last %d entries stay in memory", self.path, error, self._count - self._written
+                )
 
     def write_behind(self) -> None:
         """Write the entries that are only in memory to the file. Does not sync the file. Raises OSError."""
-        while self._written < self.count:
+        while self._written < self._count:
             # In parts: encoding the entries of a whole segment at once would hold the GIL for long.
-            first, end = self._written, min(self.count, self._written + _PART)
+            first, end = self._written, min(self._count, self._written + _PART)
             self.files.write_all(self._opened(), [self._encoded(first, end)], first * self.width)
             self._changed = True
             self._written = end
@@ -271,5 +308,5 @@ class IndexFile(NamedFile):
 
     def _cut(self, count: int) -> None:
         """Adjust the counters after the entries in memory were reduced to the first `count`."""
-        self.count = count
+        self._count = count
         self._written = min(self._written, count)

@@ -60,7 +60,7 @@ class OffsetIndex(IndexFile):
         Call `rebuild` first.
         """
         self._entries = numbers_in("Q", entries)
-        self.count = len(self._entries)
+        self._count = len(self._entries)
         self._last = None
 
     def _encoded(self, first: int, end: int) -> bytes:
@@ -73,7 +73,7 @@ class OffsetIndex(IndexFile):
     def _drop(self) -> None:
         self._entries = None
 
-    def open(self, size_bytes: int, data: bytes | None = None) -> None:
+    def open(self, size_bytes: int | None, data: bytes | None = None) -> None:
         super().open(size_bytes, data)
         self._entries = None
         self._last = None
@@ -87,11 +87,11 @@ class OffsetIndex(IndexFile):
 
     def _read_last(self) -> int:
         entries = self._entries
-        if not self.count or (entries is None and not self.check()):
+        if not self._counted() or (entries is None and not self.check()):
             return self.base_offset
         if entries is not None:
             return self.base_offset + (entries[-1] >> 32)
-        data = self.files.pread(self.handle(), 4, (self.count - 1) * self.width)
+        data = self.files.pread(self.handle(), 4, (self._count - 1) * self.width)
         return self.base_offset + int.from_bytes(data, "big", signed=True)
 
     def append(self, offset: int, position: int) -> None:
@@ -113,7 +113,7 @@ class OffsetIndex(IndexFile):
         relative = offset - self.base_offset
         # The count first: the index may be reopened to grow between the two reads, and a count read after that could
         # include entries that are not in the file yet.
-        count, entries = self.count, self._entries
+        count, entries = self._counted(nowait), self._entries
         if entries is not None:
             slot = bisect_right(entries, relative << 32 | _LOW) if relative >= 0 else 0
             return entries[slot - 1] & _LOW if slot else 0
@@ -129,7 +129,7 @@ class OffsetIndex(IndexFile):
         second entry is used instead, because Kafka's search never compares the first entry. Raises the errors of
         `lookup`.
         """
-        count, entries = self.count, self._entries
+        count, entries = self._counted(nowait), self._entries
         if entries is not None:
             slot = bisect_left(entries, position, key=lambda entry: entry & _LOW)
             if slot == 0 and entries and entries[0] & _LOW == position:

@@ -83,7 +83,7 @@ class TimeIndex(IndexFile):
         Call `rebuild` first.
         """
         self._entries = entries = numbers_in("q", stamps), numbers_in("i", offsets)
-        self.count = len(entries[0])
+        self._count = len(entries[0])
 
     def _encoded(self, first: int, end: int) -> bytes:
         assert self._entries is not None
@@ -96,7 +96,7 @@ class TimeIndex(IndexFile):
     def _drop(self) -> None:
         self._entries = None
 
-    def open(self, size_bytes: int, data: bytes | None = None) -> None:
+    def open(self, size_bytes: int | None, data: bytes | None = None) -> None:
         super().open(size_bytes, data)
         self._drop()
         self._last = None
@@ -106,7 +106,7 @@ class TimeIndex(IndexFile):
         """The (timestamp, offset) of the last entry; (-1, base offset) if there is no entry."""
         # The count first: the index may be reopened to grow between the two reads, and a count read after that could
         # include entries that are not in the file yet.
-        count, entries = self.count, self._entries
+        count, entries = self._counted(), self._entries
         if entries is not None:
             return self._before(len(entries[0]), entries)
         if not count or not self.check():
@@ -125,7 +125,7 @@ class TimeIndex(IndexFile):
         """
         # The count first: the index may be reopened to grow between the two reads, and a count read after that could
         # include entries that are not in the file yet.
-        count, entries = self.count, self._entries
+        count, entries = self._counted(), self._entries
         if entries is not None:
             stamps, offsets = entries
             return self._before(bisect_left(offsets, offset - self.base_offset, 0, len(stamps)), entries)
@@ -160,7 +160,7 @@ class TimeIndex(IndexFile):
         """
         # The count first: the index may be reopened to grow between the two reads, and a count read after that could
         # include entries that are not in the file yet.
-        count, entries = self.count, self._entries
+        count, entries = self._counted(), self._entries
         if entries is not None:
             return self._before(bisect_right(entries[0], timestamp), entries)
         usable = count and self.check()

@@ -32,7 +32,7 @@ from kafkapy.log.producers.producer_state import ProducerState
 from kafkapy.log.segments.deletion import delete_segments
 from kafkapy.log.segments.segment import Segment
 from kafkapy.log.segments.segment_list import OlderSegments, SegmentList
-from kafkapy.log.storage.files import Entry, Files, OlderFiles, SegmentSizes
+from kafkapy.log.storage.files import Entry, Files, OlderFiles
 from kafkapy.runtime.clock import Clock
 
 _LAST_OFFSET = (1 << 63) - 1
@@ -216,8 +216,8 @@ class LogLoader:
                 self._found.setdefault(offset, {})[suffix] = entry
         self._bases = [offset for offset, found in self._found.items() if names.LOG in found]  # ascending, as listed
         if self._older:
-            self._bases = [one.base_offset for one in self._older] + self._bases
-            snapshots |= dict.fromkeys((one.base_offset for one in self._older if one.has_snapshot), None)
+            self._bases = self._older.base_offsets + self._bases
+            snapshots |= dict.fromkeys(self._older.snapshots)
         self._snapshots.find(snapshots)
         self._recovery = Recovery(
             ProducerState(self._env.producer_expiration_ms, self._env.max_producers),
@@ -376,10 +376,10 @@ class LogLoader:
         self._files.sync_dir(self._directory)
 
 
-def _make_older(files: Files, directory: str, config: LogConfig, clock: Clock, found: SegmentSizes) -> Segment:
+def _make_older(files: Files, directory: str, config: LogConfig, clock: Clock, base_offset: int, size: int) -> Segment:
     """Make a segment that is not the last one of its log, without a system call."""
-    segment = Segment(files, directory, found.base_offset, config, clock)
-    segment.size = found.size
-    segment.offset_index.open(found.index_size)
-    segment.time_index.open(found.time_index_size)
+    segment = Segment(files, directory, base_offset, config, clock)
+    segment.size = size
+    segment.offset_index.open(None)
+    segment.time_index.open(None)
     return segment

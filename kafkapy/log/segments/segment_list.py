@@ -17,7 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 
 from kafkapy.log.segments.segment import Segment
-from kafkapy.log.storage.files import OlderFiles, SegmentSizes
+from kafkapy.log.storage.files import OlderFiles
 
 _POSITIONS = 128
 
@@ -31,13 +31,13 @@ class OlderSegments:
     log in which nothing but the last segment has changed.
     """
 
-    __slots__ = ("_files", "_made", "_make", "base_offsets", "on_damage", "size")
+    __slots__ = ("_made", "_make", "_sizes", "base_offsets", "on_damage", "size")
 
-    def __init__(self, files: OlderFiles, make: Callable[[SegmentSizes], Segment]) -> None:
-        """`make` makes the segment of one of the `files`."""
-        self._files = files
-        self.base_offsets = [one.base_offset for one in files]
-        self.size = sum(one.size for one in files)  # of the .log files, in bytes
+    def __init__(self, files: OlderFiles, make: Callable[[int, int], Segment]) -> None:
+        """`make(base offset, size of the .log file)` makes the segment of one of the `files`."""
+        self._sizes = files.sizes
+        self.base_offsets = files.base_offsets
+        self.size = sum(files.sizes)  # of the .log files, in bytes
         self._make = make
         self._made: list[Segment | None] = [None] * len(files)
         self.on_damage: Callable[[Segment], object] | None = None  # set in each segment that is made
@@ -52,7 +52,7 @@ class OlderSegments:
             with _MAKING:  # two readers must get the same segment
                 segment = self._made[index]
                 if segment is None:
-                    segment = self._make(self._files[index])
+                    segment = self._make(self.base_offsets[index], self._sizes[index])
                     segment.on_damage = self.on_damage
                     self._made[index] = segment
         return segment

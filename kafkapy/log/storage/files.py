@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 from stat import S_ISDIR
-from struct import Struct
 from typing import Any, NamedTuple, TypeVar
 
 from kafkapy._ext import dir_look, residency, segment_scan, syscalls
@@ -32,7 +33,7 @@ Buffer = bytes | bytearray | memoryview
 F = TypeVar("F", bound="Files")
 T = TypeVar("T")
 
-_ROW = Struct("=qqqqq")  # Row of ext/dir_look.pxd
+_ROW = 3  # int64s in a Row
 
 
 class Entry(NamedTuple):
@@ -48,35 +49,21 @@ class Entry(NamedTuple):
     content: bytes | None = None
 
 
-class SegmentSizes(NamedTuple):
-    """The sizes, in bytes, of the files of a segment."""
-
-    base_offset: int
-    size: int
-    index_size: int
-    time_index_size: int
-    has_snapshot: int  # 1 if a producer snapshot has the segment's base offset, else 0
-
-
 class OlderFiles:
-    """The SegmentSizes of the complete segments before the last one of a log, ascending by base offset.
+    """The complete segments before the last one of a log, ascending by base offset."""
 
-    Kept as 40 bytes for each, because a broker may have 100,000 segments.
-    """
-
-    __slots__ = ("_rows",)
+    __slots__ = ("base_offsets", "sizes", "snapshots")
 
     def __init__(self, rows: bytes = b"") -> None:
-        self._rows = rows
+        """`rows`: Rows of ext/dir_look.pxd."""
+        numbers = array("q", rows)
+        self.base_offsets = numbers[::_ROW].tolist()
+        self.sizes = numbers[1::_ROW]  # of the .log files, in bytes
+        # The base offsets of the segments that have a producer snapshot.
+        self.snapshots = list(compress(self.base_offsets, numbers[2::_ROW]))
 
     def __len__(self) -> int:
-        return len(self._rows) // _ROW.size
-
-    def __getitem__(self, index: int) -> SegmentSizes:
-        return SegmentSizes._make(_ROW.unpack_from(self._rows, index * _ROW.size))
-
-    def __iter__(self) -> Iterator[SegmentSizes]:
-        return map(SegmentSizes._make, _ROW.iter_unpack(self._rows))
+        return len(self.base_offsets)
 
 
 class Files:
@@ -121,7 +108,7 @@ class Files:
 
     def look_apart(self, path: str) -> tuple[dict[str, Entry], OlderFiles]:
         """Return the entries of a partition's directory as `look` does, but without the files of complete older
-        segments, and the sizes of those.
+        segments, and those segments.
 
         A segment is complete if it has its two indexes and no file that is unusual, such as a transaction index.
         """
@@ -257,6 +244,9 @@ class Files:
                 raise OSError(errno.ENOSPC, f"a write of {total - done} bytes wrote nothing")
             done += more
         return total
+
+    def size(self, file: FileHandle) -> int:
+        return os.fstat(file.fd).st_size
 
     def pread(self, file: FileHandle, size: int, position: int) -> bytes:
         return os.pread(file.fd, size, position)
