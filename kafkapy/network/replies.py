@@ -81,10 +81,22 @@ class Pending:
     processor. From then on `complete` has no effect. `on_cancel` has to be set before the Pending is returned.
 
     `covers` is the number of frames that the reply answers: a gathered append that has to wait answers several requests
-    with one reply.
+    with one reply. For metrics: `on_complete` is called when the Pending is completed, and `timed` wraps the reply to
+    measure its sending.
     """
 
-    __slots__ = ("_claim", "_connection", "cancelled", "covers", "keeps_buffer", "make", "on_cancel", "reply")
+    __slots__ = (
+        "_claim",
+        "_connection",
+        "cancelled",
+        "covers",
+        "keeps_buffer",
+        "make",
+        "on_cancel",
+        "on_complete",
+        "reply",
+        "timed",
+    )
 
     def __init__(self, connection: Connection, on_cancel: Callable[[], object] | None = None) -> None:
         self._connection = connection
@@ -93,6 +105,8 @@ class Pending:
         self.keeps_buffer = False
         self.cancelled = False
         self.on_cancel = on_cancel
+        self.on_complete: Callable[[], None] | None = None
+        self.timed: Callable[[Reply], Reply] | None = None
         self.reply: Reply | None = None
         self.make: Callable[[], Reply] | None = None
 
@@ -114,7 +128,9 @@ class Pending:
         """
         if not self._claim.acquire(blocking=False):
             return False
-        self.reply = reply
+        if self.on_complete is not None:
+            self.on_complete()
+        self.reply = reply if self.timed is None else self.timed(reply)
         if at_once:
             self._connection.processor.complete_now(self._connection, self)
         else:
@@ -130,7 +146,10 @@ class Pending:
         """
         if not self._claim.acquire(blocking=False):
             return False
-        self.make = make
+        if self.on_complete is not None:
+            self.on_complete()
+        timed = self.timed
+        self.make = make if timed is None else lambda: timed(make())
         self._connection.processor.post_completion(self._connection, self)
         return True
 

@@ -213,7 +213,8 @@ class FetchPlan:
             log.log_start_offset,
             region,
             aborted,
-            log_end_offset=log_end,
+            None,
+            log_end,
         )
 
     def holds_back(self, partition: HostedPartition) -> bool:
@@ -304,8 +305,8 @@ class DelayedFetch(DelayedOperation):
     """A Fetch request that waits until there are `min_bytes`, a partition has an error, or its max wait time has
     passed.
 
-    At the first check after its connection was closed, the fetch completes without a response. Subclasses define
-    `respond`.
+    At the first check after its connection was closed, the fetch is complete, and needs no response. Subclasses define
+    `on_complete`, which sends it, on the thread that completes the fetch.
     """
 
     __slots__ = ("plan", "reply")
@@ -314,10 +315,6 @@ class DelayedFetch(DelayedOperation):
         super().__init__()
         self.plan = plan
         self.reply = reply
-
-    def respond(self) -> None:
-        """Complete `reply`, with what there is now. Called once, on the thread that completes the fetch."""
-        raise NotImplementedError
 
     def try_complete(self) -> bool:
         plan = self.plan
@@ -362,7 +359,3 @@ class DelayedFetch(DelayedOperation):
             if available >= plan.min_bytes:
                 return True
         return False
-
-    def on_complete(self) -> None:
-        if not self.reply.cancelled:
-            self.respond()

@@ -64,7 +64,7 @@ class Call:
         self.request = request
         self.denied: Collection[Action] = ()
         self.throttle_time_ms = 0
-        self.pending: MeteredPending | None = None  # what the network has got already, if the handler runs on a pool
+        self.pending: Pending | None = None  # what the network has got already, if the handler runs on a pool
         self.usage: Usage | None = None
 
     def is_denied(self, resource_type: str) -> bool:
@@ -123,7 +123,7 @@ class Later:
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self.pending = call.pending or MeteredPending(call.connection)
+        self.pending = call.pending or Pending(call.connection)
 
     @property
     def cancelled(self) -> bool:
@@ -146,31 +146,6 @@ class Later:
     def complete_with(self, make: Callable[[], Reply]) -> None:
         """Send the reply that `make` returns. The network thread calls `make` just before it sends the reply."""
         self.pending.complete_with(make)
-
-
-class MeteredPending(Pending):
-    """A Pending (a reply that is completed later) that reports to the metrics: `on_complete` is called when it is
-    completed, and `timed` wraps the reply to measure its sending."""
-
-    __slots__ = ("on_complete", "timed")
-
-    def __init__(self, connection: Connection) -> None:
-        super().__init__(connection)
-        self.on_complete: Callable[[], None] | None = None
-        self.timed: Callable[[Reply], Reply] | None = None
-
-    def complete(self, reply: Reply, *, at_once: bool = False) -> bool:
-        if self.on_complete is not None:
-            self.on_complete()
-        if self.timed is not None:
-            reply = self.timed(reply)
-        return Pending.complete(self, reply, at_once=at_once)
-
-    def complete_with(self, make: Callable[[], Reply]) -> bool:
-        if self.on_complete is not None:
-            self.on_complete()
-        timed = self.timed
-        return Pending.complete_with(self, make if timed is None else lambda: timed(make()))
 
 
 def as_reply(call: Call, answer: Any) -> Reply:

@@ -21,7 +21,7 @@ from kafkapy.record.file_region import FileRegion
 from kafkapy.runtime import collector
 from kafkapy.server import handlers
 from kafkapy.server.api_table import TABLE, Served
-from kafkapy.server.call import Call, Later, MeteredPending, as_reply
+from kafkapy.server.call import Call, Later, as_reply
 from kafkapy.server.checks import NoCheck, ask
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Dispatcher:
     def _authorize_on(self, pool: DiskPool, call: Call, since: float) -> Reply:
         """Authorize and handle a request on a pool. The request must have no views of its frame."""
         started = self._meters.clock()
-        call.pending = MeteredPending(call.connection)
+        call.pending = Pending(call.connection)
         try:
             pool.submit(_authorize_and_answer, self._broker, call, call.pending)
         except Exception:
@@ -319,7 +319,7 @@ def _answer_later(broker: Services, call: Call, later: Later) -> None:
         later.complete(CLOSE)
 
 
-def _authorize_and_answer(broker: Services, call: Call, pending: MeteredPending) -> None:
+def _authorize_and_answer(broker: Services, call: Call, pending: Pending) -> None:
     """Ask an authorizer that may block, on its pool, and handle the request there, or on the pool of its API."""
     try:
         served, request = call.served, call.request
@@ -341,7 +341,7 @@ def _authorize_and_answer(broker: Services, call: Call, pending: MeteredPending)
         pending.complete(CLOSE)
 
 
-def _answer_pending(broker: Services, call: Call, pending: MeteredPending) -> None:
+def _answer_pending(broker: Services, call: Call, pending: Pending) -> None:
     """Handle a request on a pool, and complete `pending`. A handler that answers later completes the same Pending."""
     reply: Reply = CLOSE
     try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kafkapy.network.connection import ANONYMOUS
-from kafkapy.network.replies import NO_REPLY
+from kafkapy.network.replies import NO_REPLY, Pending
 from kafkapy.protocol.apis import CREATE_TOPICS, FETCH
 from kafkapy.runtime.clock import ManualClock
 from kafkapy.runtime.counters import Registry
 from kafkapy.server.api_table import TABLE
-from kafkapy.server.call import Call, MeteredPending
+from kafkapy.server.call import Call
 from kafkapy.server.metrics import slow_requests
 from kafkapy.server.metrics.slow_requests import METRICS, OTHERS, SlowRequests
 from tests.harness.wire import Wire
@@ -51,7 +51,7 @@ def test_the_time_in_the_handler_and_until_the_response_is_ready_counts() -> Non
         call = watched.call(CREATE_TOPICS, connection)
         started = watched.slow.clock()
         watched.clock.advance(in_handler)
-        reply = NO_REPLY if pending_s is None else MeteredPending(connection)
+        reply = NO_REPLY if pending_s is None else Pending(connection)
         watched.slow.watch([call], started, reply)
         if pending_s is not None:
             watched.clock.advance(pending_s)
@@ -62,7 +62,7 @@ def test_the_time_in_the_handler_and_until_the_response_is_ready_counts() -> Non
 def test_waiting_for_records_does_not_count() -> None:
     watched = Watched()
     connection = FakeConnection()
-    pending = MeteredPending(connection)
+    pending = Pending(connection)
     watched.slow.watch([watched.call(FETCH, connection)], watched.slow.clock(), pending)
     watched.clock.advance(5)
     assert pending.complete(NO_REPLY)

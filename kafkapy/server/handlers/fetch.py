@@ -237,7 +237,9 @@ class _WaitingFetch(DelayedFetch):
         self._context = context
         self._later = later
 
-    def respond(self) -> None:
+    def on_complete(self) -> None:
+        if self.reply.cancelled:
+            return
         broker, call, context, plan = self._broker, self._call, self._context, self.plan
         if context.session is not None:
             context.partitions = context.due_now(to_answer=True)

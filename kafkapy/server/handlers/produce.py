@@ -16,10 +16,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from kafkapy._ext.hotpath import decode_produce_frame
-from kafkapy.network.replies import CLOSE, Reply
+from kafkapy.network.replies import CLOSE, Pending, Reply
 from kafkapy.protocol.apis import PRODUCE
 from kafkapy.server.api_table import Joins, serves
-from kafkapy.server.call import MeteredPending
 from kafkapy.server.checks import TOPIC_DENIED, TRANSACTIONAL_ID_DENIED, Check, Right
 from kafkapy.server.producing.authorization import authorize_transactional, writes
 from kafkapy.server.producing.gather import Asked, Gather, pending_of
@@ -99,7 +98,7 @@ def produce(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[Repl
             return [[pending]]
         if in_transaction:
             verified = _verify(broker, lists[0])
-            if isinstance(verified, MeteredPending):
+            if isinstance(verified, Pending):
                 return [[verified]]
             refused = verified
     gather = Gather(broker)
@@ -125,7 +124,7 @@ def _authorize_transactional(broker: Services, calls: Sequence[Call]) -> None:
                 authorize_transactional(broker, call)
 
 
-def _verify(broker: Services, calls: Sequence[Call]) -> Refusals | MeteredPending:
+def _verify(broker: Services, calls: Sequence[Call]) -> Refusals | Pending:
     """Verify the transactional record sets of the calls. Return the errors of the record sets that must not be
     appended, or a Pending if a transaction coordinator has to be asked first; the records are then appended when it has
     answered."""
@@ -139,7 +138,7 @@ def _verify(broker: Services, calls: Sequence[Call]) -> Refusals | MeteredPendin
     return pending
 
 
-def _verify_and_append(broker: Services, calls: Sequence[Call], pending: MeteredPending) -> None:
+def _verify_and_append(broker: Services, calls: Sequence[Call], pending: Pending) -> None:
     """Verify and append the record sets of large requests, on the conversion pool, and complete `pending`."""
     try:
         _authorize_transactional(broker, calls)
@@ -155,7 +154,7 @@ def _verify_and_append(broker: Services, calls: Sequence[Call], pending: Metered
         _append_later(broker, calls, pending, refused)
 
 
-def _append_later(broker: Services, calls: Sequence[Call], pending: MeteredPending, refused: Refusals) -> None:
+def _append_later(broker: Services, calls: Sequence[Call], pending: Pending, refused: Refusals) -> None:
     try:
         asked = Asked(broker, calls, pending)
         gather = Gather(broker)

@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 
 from kafkapy.errors import name_of
-from kafkapy.network.replies import Reply, Timed
+from kafkapy.network.replies import Pending, Reply, Timed
 from kafkapy.protocol.message import Message
 from kafkapy.runtime.counters import Counter, Histogram, Labels, Metric, Registry, metric_table
-from kafkapy.server.call import MeteredPending
 from kafkapy.server.metrics.error_codes import error_codes
 from kafkapy.server.metrics.slow_requests import SlowRequests
 
@@ -104,7 +103,7 @@ class RequestMeters:
         now = self.clock()
         self._observe(api, "queue", started - gathered, count)
         self._observe(api, "local", now - started, count)
-        if isinstance(reply, MeteredPending):
+        if isinstance(reply, Pending):
             reply.on_complete = lambda: self._observe(api, "delayed", self.clock() - now, count)
             reply.timed = lambda answer: self._send_timed(api, count, self.clock(), answer)
             return reply

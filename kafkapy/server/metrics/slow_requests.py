@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kafkapy.network.replies import Reply
+from kafkapy.network.replies import Pending, Reply
 from kafkapy.runtime.clock import Clock
 from kafkapy.runtime.counters import Labels, Metric, Registry, metric_table
 from kafkapy.runtime.line_limit import LineLimit
-from kafkapy.server.call import Call, MeteredPending
+from kafkapy.server.call import Call
 
 if TYPE_CHECKING:
     from kafkapy.network.connection import Connection
@@ -54,7 +54,7 @@ class SlowRequests:
         api, client_id, connection = first.served.api.name, first.client_id, first.connection
         if seconds > self.longest_s:
             self._found(api, client_id, connection, count, seconds)
-        elif isinstance(reply, MeteredPending) and api not in _WAIT_BY_DESIGN:
+        elif isinstance(reply, Pending) and api not in _WAIT_BY_DESIGN:
             before = reply.on_complete
 
             def complete() -> None:

@@ -14,10 +14,10 @@ from kafkapy._ext.hotpath import ProduceRequest, encode_produce_response
 from kafkapy.errors import Errors, KafkaError, name_of
 from kafkapy.log.results import AppendResult
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
-from kafkapy.network.replies import CLOSE, NO_REPLY, Reply, Send
+from kafkapy.network.replies import CLOSE, NO_REPLY, Pending, Reply, Send
 from kafkapy.replica.partition import Partition, Verdict
 from kafkapy.server.admission import rights_of
-from kafkapy.server.call import Call, MeteredPending
+from kafkapy.server.call import Call
 from kafkapy.server.producing import form as produced_form
 from kafkapy.server.producing.authorization import authorize
 from kafkapy.server.producing.form import AT_MAGIC, ZSTD_SINCE
@@ -222,7 +222,7 @@ class Asked:
     `pending`; otherwise it calls `release`.
     """
 
-    def __init__(self, broker: Services, calls: Sequence[Call], pending: MeteredPending | None = None) -> None:
+    def __init__(self, broker: Services, calls: Sequence[Call], pending: Pending | None = None) -> None:
         self._broker = broker
         self.calls = calls
         # one list of (topic, answers) per request, in the order of the requests
@@ -258,7 +258,7 @@ class Asked:
         """
         self._unreplicated.append((partition, slot, result))
 
-    def _await_replicas(self, pending: MeteredPending) -> None:
+    def _await_replicas(self, pending: Pending) -> None:
         """Send the responses when each delayed record set is below the high watermark or has timed out. All appends are
         done, so the frames of the requests are not needed any more."""
         waits, self._unreplicated = self._unreplicated, []
@@ -344,12 +344,12 @@ def _failures(topics: list[tuple[str, list[Answer | None]]]) -> str:
     return ", ".join(shown)
 
 
-def pending_of(calls: Sequence[Call], *, keeps_buffer: bool = True) -> MeteredPending:
+def pending_of(calls: Sequence[Call], *, keeps_buffer: bool = True) -> Pending:
     """Return a Pending for the responses to all calls, which are of one connection. `keeps_buffer` is True while the
     records are still in the connection's receive buffer, which must not be reused then."""
     if calls[0].pending is not None:
         return calls[0].pending
-    pending = MeteredPending(calls[0].connection)
+    pending = Pending(calls[0].connection)
     pending.covers = len(calls)
     pending.keeps_buffer = keeps_buffer
     return pending
