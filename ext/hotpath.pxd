@@ -12,6 +12,7 @@ cdef class ProduceRequest:
     cdef readonly int16_t acks
     cdef readonly int32_t timeout_ms
     cdef readonly bint in_transaction       # True if any of the batches is transactional
+    cdef readonly bint only_format_2        # True if all record sets begin with a header of format 2
     cdef readonly Py_ssize_t size           # number of record sets in `topics`, or of topics if that is larger
     cdef readonly list topics               # of (name, list of (partition, records)); records: memoryview or None
 

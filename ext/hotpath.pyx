@@ -165,6 +165,7 @@ cdef int read_produce(Reader reader, ProduceRequest request) except -1:
     request.transactional_id = read_string(reader, flexible, True) if request.api_version >= 3 else None
     request.acks = reader.get_int16()
     request.timeout_ms = reader.get_int32()
+    request.only_format_2 = True
     request.topics = []
     topics = read_count(reader, flexible, &elements)
     while topics > 0:
@@ -179,7 +180,9 @@ cdef int read_produce(Reader reader, ProduceRequest request) except -1:
             length = <Py_ssize_t>reader.get_uvarint() - 1 if flexible else reader.get_int32()
             records = reader.at
             parts.append((index, None if length < 0 else reader.get_view(length)))
-            if length >= HEADER_SIZE and records[AT_MAGIC] == 2 and load16(records + AT_ATTRIBUTES) & TRANSACTIONAL_BIT:
+            if length < HEADER_SIZE or records[AT_MAGIC] != 2:
+                request.only_format_2 = False
+            elif load16(records + AT_ATTRIBUTES) & TRANSACTIONAL_BIT:
                 request.in_transaction = True
             if flexible:
                 reader.skip_tagged()

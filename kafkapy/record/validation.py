@@ -35,8 +35,7 @@ class RecordError(KafkaError):
 
 
 class Validator:
-    """Validates records for a topic. It prepares the settings once, for all batches. Calling it is like calling
-    `validate`."""
+    """Validates records for a topic. It prepares the settings once, for all batches."""
 
     __slots__ = ("_any_magic", "_format_2", "_old", "_target_magic")
 
@@ -68,7 +67,8 @@ class Validator:
         self._target_magic = target_magic
         self._any_magic = any_magic
 
-    def __call__(self, buffer: bytes | bytearray | memoryview, now_ms: int, of_client: bool = True) -> ValidatedBatch:
+    def validate(self, buffer: bytes | bytearray | memoryview, now_ms: int, of_client: bool = True) -> ValidatedBatch:
+        """Validate the records for one partition, as the function `validate` does."""
         try:
             if self._target_magic != 2 or (self._any_magic and len(buffer) > _AT_MAGIC and buffer[_AT_MAGIC] < 2):
                 from kafkapy.record.message_validation import Rules, validate_any
@@ -104,7 +104,7 @@ def validate(
     of_client: False for batches that this broker itself writes. They may be control batches, and may have a producer id
         without a sequence.
     """
-    return Validator(**settings)(buffer, now_ms, of_client)
+    return Validator(**settings).validate(buffer, now_ms, of_client)
 
 
 def _unpack(max_decompressed: int, codec: int, payload: memoryview) -> Iterator[bytes]:

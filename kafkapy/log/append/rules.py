@@ -92,7 +92,7 @@ class AppendRules:
                 if is_own and HEADER <= len(records) <= self._largest_as_built:
                     batch = built_batch(memoryview(records))
                 else:
-                    batch = self._validator(records, now_ms, not is_own)
+                    batch = self._validator.validate(records, now_ms, not is_own)
                 if not self._zstd and batch.codec == ZSTD:
                     raise KafkaError(
                         Errors.UNSUPPORTED_COMPRESSION_TYPE,

@@ -20,7 +20,7 @@ from kafkapy.server.admission import rights_of
 from kafkapy.server.call import Call
 from kafkapy.server.producing import form as produced_form
 from kafkapy.server.producing.authorization import authorize
-from kafkapy.server.producing.form import AT_MAGIC, ZSTD_SINCE
+from kafkapy.server.producing.form import ZSTD_SINCE
 from kafkapy.server.producing.leaders import NAMES_LEADER_SINCE, response_with_leaders
 
 if TYPE_CHECKING:
@@ -86,18 +86,17 @@ class Gather:
                         self._take(frame, topic, index, records, slot)
                     except KafkaError as error:
                         asked.refuse(slot, error)
-            asked.answers.append(topics)
+            asked.answers.append((call, topics))
 
     def _take(self, frame: ProduceRequest, topic: str, index: int, records: memoryview | None, slot: Slot) -> None:
         known = self._known.get((topic, index, frame.acks)) or self._know(topic, index, frame.acks)
         version = frame.api_version
-        # Nearly all record sets have message format 2 and need no further checks.
-        if version < ZSTD_SINCE or not records or len(records) <= AT_MAGIC or records[AT_MAGIC] != 2:
+        if version < ZSTD_SINCE or not frame.only_format_2:  # otherwise no further checks are needed
             if records is not None and produced_form.is_nothing(version, records):
                 _fill(slot, AppendResult(-1, -1, -1, known.partition.log.log_start_offset))
                 return
             produced_form.check(version, records, f"{topic}-{index}")
-            assert records is not None
+        assert records is not None
         if topic in INTERNAL_TOPICS and frame.client_id != ADMIN_CLIENT:
             raise KafkaError(Errors.INVALID_TOPIC_EXCEPTION, f"only the broker itself writes to {topic}")
         if not known.asked or known.asked[-1] is not slot[0]:
@@ -225,8 +224,8 @@ class Asked:
     def __init__(self, broker: Services, calls: Sequence[Call], pending: Pending | None = None) -> None:
         self._broker = broker
         self.calls = calls
-        # one list of (topic, answers) per request, in the order of the requests
-        self.answers: list[list[tuple[str, list[Any]]]] = []
+        # each request with a list of (topic, answers), in the order of the requests
+        self.answers: list[tuple[Call, list[tuple[str, list[Any]]]]] = []
         self.awaited = [True]
         self.failed = False  # close the connection instead of sending answers
         self._pending = pending
@@ -308,7 +307,7 @@ class Asked:
             return CLOSE
         parts: Send = []
         try:
-            for call, topics in zip(self.calls, self.answers, strict=True):
+            for call, topics in self.answers:
                 if call.usage is not None:
                     call.usage.quotas.respond_to_produce(call, call.usage)
                 if call.request.acks and self._names_leader and call.version >= NAMES_LEADER_SINCE:
