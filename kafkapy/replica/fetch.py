@@ -16,6 +16,7 @@ from kafkapy.network.replies import Pending
 from kafkapy.record.file_region import FileRegion
 from kafkapy.replica.hosted_partition import READ_COMMITTED, READ_TO_LOG_END, HostedPartition
 from kafkapy.replica.partition import Partition
+from kafkapy.replica.shared_read import MOST_BYTES, KeptRecords, SharedRead
 from kafkapy.replica.throttles import Throttle
 from kafkapy.replica.truncation import EpochEnd, divergence
 from kafkapy.runtime.purgatory import DelayedOperation
@@ -49,7 +50,7 @@ class FetchRead:
         high_watermark: int = -1,
         last_stable_offset: int = -1,
         log_start_offset: int = -1,
-        records: FileRegion | Pieces | None = None,
+        records: FileRegion | KeptRecords | Pieces | None = None,
         aborted: list[tuple[int, int]] | None = None,
         diverging: tuple[int, int] | None = None,
         log_end_offset: int = -1,
@@ -118,19 +119,26 @@ class FetchPlan:
         self.cut = cut
         self.blocked: HostedPartition | None = None  # the partition whose read would have had to wait for the disk
 
-    def read(self, *, blocking: bool, busy_is_empty: bool = False) -> tuple[list[FetchRead], int, bool] | None:
+    def read(
+        self, *, blocking: bool, busy_is_empty: bool = False, shared: SharedRead | None = None
+    ) -> tuple[list[FetchRead], int, bool] | None:
         """Read the partitions; return (a FetchRead for each, the number of bytes in total, whether to respond without
         waiting).
 
         After an error or a divergence, and to name another replica, the response must be sent without waiting. If a
         read would have to wait for the disk and `blocking` is False, the result is None: the caller calls `read` again
         on a thread that may wait. With `busy_is_empty` such a partition gets no records instead, and the client fetches
-        again.
+        again. With `shared`, small results are shared with other consumers.
         """
+        if self.follower is not None or self.choose is not None:
+            shared = None
         reads = []
         left, total, urgent, min_one = self.max_bytes, 0, False, not self.cut
         for partition, asked in self.wanted:
-            read = self._read_one(partition, asked, left, min_one, blocking)
+            if shared is None or total >= MOST_BYTES:  # the response holds shared records in memory
+                read = self._read_one(partition, asked, left, min_one, blocking)
+            else:
+                read = self._read_shared(shared, partition, asked, left, min_one, blocking)
             if read is None:
                 assert isinstance(partition, HostedPartition)
                 if not busy_is_empty:
@@ -155,6 +163,42 @@ class FetchPlan:
                 urgent = True
         self._arrived = False
         return reads, total, urgent
+
+    def _read_shared(
+        self,
+        shared: SharedRead,
+        partition: HostedPartition | KafkaError,
+        asked: Any,
+        left: int,
+        min_one: bool,
+        blocking: bool,
+    ) -> FetchRead | None:
+        """Return the result of `_read_one`, which another consumer may have read."""
+        if isinstance(partition, KafkaError) or partition.gone is not None:
+            return self._read_one(partition, asked, left, min_one, blocking)
+        log = partition.log
+        end = log.end
+        key = (
+            partition,
+            log.segments,
+            log.log_start_offset,
+            log.high_watermark,
+            log.last_stable_offset,
+            self.isolation,
+            self.cut,
+            left,
+            min_one,
+            asked.fetch_offset,
+            asked.max_bytes,
+            asked.current_leader_epoch,
+            asked.last_fetched_epoch,
+        )
+        read = shared.find(log, key)
+        if read is None:
+            read = self._read_one(partition, asked, left, min_one, blocking)
+            if read is not None:
+                shared.keep(end, key, read)
+        return read
 
     def _read_one(
         self, partition: HostedPartition | KafkaError, asked: Any, left: int, min_one: bool, blocking: bool

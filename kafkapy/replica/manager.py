@@ -21,6 +21,7 @@ from kafkapy.replica.followed_partition import FollowedPartition
 from kafkapy.replica.hosted_partition import HostedPartition
 from kafkapy.replica.in_sync_replicas import InSyncReplicas, IsrEnvironment
 from kafkapy.replica.partition import Partition
+from kafkapy.replica.shared_read import SharedRead
 from kafkapy.replica.stall import StallMonitor
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.purgatory import Purgatory
@@ -80,6 +81,7 @@ class ReplicaManager:
         self.log_manager = log_manager
         self.broker_id = broker_id
         self.fetch_purgatory = Purgatory("fetch", timer)
+        self.shared_read = SharedRead()
         self._timer = timer
         self._append_pool = append_pool
         self._conversion_pool = conversion_pool

@@ -258,7 +258,8 @@ class _WaitingFetch(DelayedFetch):
         # This runs on the network thread, which must not block. The records that completed the fetch were appended a
         # moment ago and are in the page cache. A partition whose records are not cached gets an empty response; the
         # consumer's next fetch reads them on a pool thread.
-        outcome = self.plan.read(blocking=False, busy_is_empty=True)
+        shared = self._broker.replicas.shared_read
+        outcome = self.plan.read(blocking=False, busy_is_empty=True, shared=shared)
         assert outcome is not None
         return _send(self._broker, self._call, self._context, outcome[0])
 

@@ -1,0 +1,59 @@
+"""One read of the log for all consumers that wait for the same records.
+
+A record goes to every consumer that waits at its offset, and the consumers of one partition get it one after the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkapy._ext.residency import read_now
+from kafkapy.record.file_region import FileRegion
+
+if TYPE_CHECKING:
+    from kafkapy.log.partition_log import PartitionLog
+    from kafkapy.replica.fetch import FetchRead
+
+MOST_BYTES = 4 << 10  # records up to this size are kept; larger ones are sent from the file
+
+
+class KeptRecords(bytes):
+    """Records in memory, with the `length` that other records in a FetchRead have, too."""
+
+    __slots__ = ()
+
+    @property
+    def length(self) -> int:
+        return len(self)
+
+
+class SharedRead:
+    """The last small result of reading a partition.
+
+    What a read returns depends only on the request and on the state of the log, so the result is right for later reads
+    while both are the same. `log.end` is a new tuple after each append and each truncation. A result has its records in
+    memory: a file region would keep a deleted file open. For all threads: each replaces the other's result.
+    """
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last: tuple[Any, tuple[Any, ...], FetchRead | None] | None = None
+
+    def find(self, log: PartitionLog, key: tuple[Any, ...]) -> FetchRead | None:
+        """Return the last result if it is that of `key`, and the log still ends where it did."""
+        last = self._last
+        return last[2] if last is not None and last[0] is log.end and last[1] == key else None
+
+    def keep(self, end: Any, key: tuple[Any, ...], read: FetchRead) -> None:
+        """Keep the result of a read if it is small and in memory, and not the first for `key`: many requests are alone.
+        `end` is `log.end` before the read."""
+        last, region = self._last, read.records
+        if last is None or last[0] is not end or last[1] != key:
+            self._last = end, key, None
+        elif type(region) is FileRegion and region.length <= MOST_BYTES:
+            kept = bytearray(region.length)
+            got = read_now(region.handle.fd, kept, 0, region.length, region.position)
+            if got == region.length and not region.is_cut:
+                read.records = KeptRecords(kept)
+                self._last = end, key, read
