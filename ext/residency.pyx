@@ -34,9 +34,6 @@ cdef extern from *:
     #ifndef RWF_NOWAIT
     #define RWF_NOWAIT 0x00000008
     #endif
-    #ifndef RWF_DONTCACHE
-    #define RWF_DONTCACHE 0x00000080
-    #endif
     struct kafkapy_cachestat_range { uint64_t off, len; };
     struct kafkapy_cachestat { uint64_t cached, dirty, writeback, evicted, recently_evicted; };
     static int kafkapy_cachestat(int fd, uint64_t off, uint64_t len, uint64_t *pages) {
@@ -50,14 +47,9 @@ cdef extern from *:
         struct iovec vector = {to, size};
         return preadv2(fd, &vector, 1, position, RWF_NOWAIT);
     }
-    static ssize_t kafkapy_pread_uncached(int fd, void *to, size_t size, off_t position) {
-        struct iovec vector = {to, size};
-        return preadv2(fd, &vector, 1, position, RWF_DONTCACHE);
-    }
     """
     int c_cachestat "kafkapy_cachestat"(int fd, uint64_t off, uint64_t len, uint64_t *pages) nogil
     ssize_t c_pread_now "kafkapy_pread_now"(int fd, void *to, size_t size, off_t position) nogil
-    ssize_t c_pread_uncached "kafkapy_pread_uncached"(int fd, void *to, size_t size, off_t position) nogil
     ssize_t c_pread "pread"(int fd, void *to, size_t size, off_t position) nogil
     void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t position) nogil
     int munmap(void *at, size_t size) nogil
@@ -221,35 +213,6 @@ def load(int fd, off_t position, Py_ssize_t length):
             elif n == 0 or errno != EINTR:
                 break
     PyMem_Free(scratch)
-    if n < 0:
-        PyErr_SetFromErrno(OSError)
-    return there
-
-
-def read_uncached(int fd, buffer not None, Py_ssize_t start, Py_ssize_t end, off_t position):
-    """Read into buffer[start:end] without leaving pages in the page cache that were not there. Releases the GIL.
-
-    For the read pools. Return the bytes read, which are fewer only at the end of the file. Pages that are in the page
-    cache are used, and stay there. Raises OSError with EOPNOTSUPP if the kernel (before Linux 6.14) or the file system
-    cannot do this. Measured against `load`: more bytes a second for a third of the CPU.
-    """
-    cdef Py_buffer view
-    cdef Py_ssize_t there = 0
-    cdef ssize_t n = 1
-    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
-    try:
-        if start < 0 or end > view.len or start >= end:
-            raise ValueError(f"cannot read into {start}:{end} of a buffer of {view.len} bytes")
-        check_range(position, end - start)
-        with nogil:
-            while there < end - start:
-                n = c_pread_uncached(fd, <char *>view.buf + start + there, end - start - there, position + there)
-                if n > 0:
-                    there += n
-                elif n == 0 or errno != EINTR:
-                    break
-    finally:
-        PyBuffer_Release(&view)
     if n < 0:
         PyErr_SetFromErrno(OSError)
     return there

@@ -212,8 +212,6 @@ def _copies(found: Newest, _: str) -> str:
     rows = found.those("zero-copy.")
     sides = [side for side in (BARE, *PEERS, KAFKAPY) if any(side in row["medians"] for row in rows)]
     columns = [(side, mode) for mode in zero_copy.MODES for side in sides if mode == "sendfile" or side not in PEERS]
-    if any(f".{zero_copy.UNCACHED}." in row["key"] for row in rows):
-        columns.append((KAFKAPY, zero_copy.UNCACHED))
     lines, compared = [], []
     for words, key in zero_copy.loads_in_words():
         cells = []

@@ -12,6 +12,7 @@ from kafkapy.runtime.counters import Metric, Registry, metric_table
 
 if TYPE_CHECKING:
     from kafkapy.network.connection_rates import ConnectionRates
+    from kafkapy.network.drop_behind import DropBehind
     from kafkapy.network.limits import ConnectionLimits
     from kafkapy.network.processor import Processor
     from kafkapy.network.request_memory import RequestMemory
@@ -89,19 +90,12 @@ METRICS = metric_table(
            f"{_SOCKET_SERVER}: connections"),
     Metric("network_cold_reads", "counter", ("processor",), "Responses that waited for a read from disk."),
     Metric("network_reads_ahead", "counter", ("processor",), "Reads from disk ahead of a consumer."),
-    Metric("network_uncached_read_bytes", "counter", ("processor",),
-           "Bytes read from disk for consumers past the page cache."),
-    Metric("network_cached_read_bytes", "counter", ("processor",),
-           "Bytes read from disk for consumers into the page cache."),
-    Metric("network_uncached_reads", "counter", ("processor",), "Reads from disk for consumers past the page cache."),
+    Metric("network_disk_read_bytes", "counter", ("processor",), "Bytes read from disk for consumers."),
+    Metric("network_dropped_bytes", "counter", (),
+           "Bytes removed from the page cache behind consumers that read them from disk (kafkapy.drop.behind.enable)."),
     Metric("network_shared_reads", "counter", ("processor",),
            "Reads from disk that a consumer did not need, because another consumer's read has brought the same bytes "
            "into memory."),
-    Metric("network_read_buffer_bytes", "gauge", ("processor",),
-           "Memory of buffers with bytes that were read past the page cache."),
-    Metric("network_read_buffers_exhausted", "counter", ("processor",),
-           "Reads that went into the page cache because consumers used all memory for uncached reads "
-           "(kafkapy.read.ahead.max.bytes)."),
     Metric("network_buffer_bytes", "gauge", ("processor",), "Memory of receive buffers that are kept for reuse."),
 )  # fmt: skip
 
@@ -127,12 +121,8 @@ _OF_PROCESSOR = {
     "network_connections_muted": "muted",
     "network_cold_reads": "cold_reads",
     "network_reads_ahead": "reads_ahead",
-    "network_uncached_read_bytes": "uncached_read_bytes",
-    "network_cached_read_bytes": "cached_read_bytes",
-    "network_uncached_reads": "uncached_reads",
+    "network_disk_read_bytes": "disk_read_bytes",
     "network_shared_reads": "shared_reads",
-    "network_read_buffer_bytes": "blocks.bytes",
-    "network_read_buffers_exhausted": "blocks.refused",
     "network_buffer_bytes": "pool.free_bytes",
 }
 
@@ -144,8 +134,9 @@ def register(
     processors: Sequence[Processor],
     clock: Clock,
     memory: RequestMemory | None,
+    behind: DropBehind | None,
 ) -> None:
-    """Register the metrics that are read from `limits` and the processors. The acceptor registers its own metrics."""
+    """Register the metrics that are read from these objects. The acceptor registers its own metrics."""
     for listener in listeners:
         counters.register(METRICS["network_connections"], partial(limits.count, listener.name), listener.name)
     counters.register_reader(
@@ -153,6 +144,7 @@ def register(
     )
     for name, attribute, without_limit in _OF_MEMORY:
         counters.register(METRICS[name], partial(getattr, memory, attribute, without_limit))
+    counters.register(METRICS["network_dropped_bytes"], partial(getattr, behind, "dropped_bytes", 0))
     for processor in processors:
         for name, attribute in _OF_PROCESSOR.items():
             counters.register(METRICS[name], partial(attrgetter(attribute), processor), str(processor.index))

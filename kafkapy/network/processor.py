@@ -22,10 +22,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafkapy._ext import syscalls
-from kafkapy.network.blocks import Blocks
 from kafkapy.network.buffers import BufferPool
 from kafkapy.network.cold import ColdReads
 from kafkapy.network.connection import Connection
+from kafkapy.network.drop_behind import DropBehind
 from kafkapy.network.idle import IdleConnections
 from kafkapy.network.limits import ConnectionLimits
 from kafkapy.network.logins import LoginCounts, Logins
@@ -85,6 +85,7 @@ class Processor:
         prepare: Mapping[str, Prepare],
         login_counts: LoginCounts,
         memory: RequestMemory | None = None,
+        behind: DropBehind | None = None,
     ) -> None:
         self.index = index
         self._limits = limits
@@ -95,8 +96,7 @@ class Processor:
         self._largest_frame = settings.socket_request_max_bytes
         self.sender = Sender(settings.zero_copy, settings.copy_below, pages)
         window_of_all = settings.read_ahead_max_bytes // settings.num_network_threads
-        self._blocks = Blocks(self._pool, window_of_all if settings.uncached_reads else 0)
-        self._cold = ColdReads(read_pools, self.post, settings.read_ahead_bytes, window_of_all, self._blocks)
+        self._cold = ColdReads(read_pools, self.post, settings.read_ahead_bytes, window_of_all, behind)
         maker = PieceMaker(disk_pool, read_pools)
         self._handler = handler
         self._prepare = prepare
@@ -257,28 +257,16 @@ class Processor:
         return self._cold.count
 
     @property
-    def uncached_read_bytes(self) -> int:
-        return self._cold.uncached_bytes
-
-    @property
-    def cached_read_bytes(self) -> int:
-        return self._cold.cached_bytes
+    def disk_read_bytes(self) -> int:
+        return self._cold.bytes
 
     @property
     def reads_ahead(self) -> int:
         return self._cold.ahead
 
     @property
-    def uncached_reads(self) -> int:
-        return self._cold.uncached
-
-    @property
     def shared_reads(self) -> int:
         return self._cold.shared
-
-    @property
-    def blocks(self) -> Blocks:
-        return self._blocks
 
     @property
     def pool(self) -> BufferPool:
@@ -307,7 +295,7 @@ class Processor:
                 if self.now >= self._next_upkeep:
                     self._next_upkeep = self.now + _UPKEEP_S
                     self._close_idle()
-                    self._trim_buffers()
+                    self._trim()
                     if self._memory is not None and self._memory.has_waiting:
                         self._close_slow_senders()
             except Exception:
@@ -347,7 +335,7 @@ class Processor:
         waits = [self._idle.due_in(self.now)]
         if self._timers:
             waits.append(max(0.0, self._timers[0][0] - self.now))
-        if self._pool.free_bytes or self._blocks:
+        if self._pool.free_bytes or self._cold.on_trim:
             waits.append(_TRIM_S)
         if self._memory is not None and self._memory.has_waiting:
             waits.append(_UPKEEP_S)
@@ -592,7 +580,7 @@ class Processor:
                 )  # fmt: skip
                 self.close(conn)
 
-    def _trim_buffers(self) -> None:
+    def _trim(self) -> None:
         if self.now >= self._next_trim:
             self._next_trim = self.now + _TRIM_S
             self._cold.trim()

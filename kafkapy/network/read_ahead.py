@@ -6,20 +6,18 @@ client will fetch next, from each file that the client reads in order, as far as
 checked for each step, so nothing is left to do where the kernel's own read-ahead is faster. A connection for which
 nothing had to be read for a while stops being a cold reader, and costs nothing.
 
-What was read into blocks, and not into the page cache, is sent from them: `bytes_at`. Such reads make the kernel read
-ahead, too, and the pages that it has read ahead leave the page cache with the next read of that kind. So a reader that
-has got a block continues with blocks, although the next bytes are in the page cache. It goes back to the page cache
-where more bytes are in it than the kernel reads ahead.
+What was read is removed from the page cache when the reader has passed it (`kafkapy.network.drop_behind`). That
+includes what the kernel has read ahead meanwhile: a reader's next bytes are taken for that, until more bytes are in
+the page cache than the kernel reads ahead.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kafkapy.network.blocks import Block
 from kafkapy.network.cold import STEP, ColdReads, Done, Load
 from kafkapy.network.replies import Part
 from kafkapy.record.file_region import FileHandle, FileRegion
@@ -31,26 +29,32 @@ MOST_PARTS = 64  # parts of a reply that read-ahead checks
 MOST_FILES = 256  # files for which the position of a reader is kept
 CALM_BYTES = 16 * STEP  # a reader that was sent so much without a read from disk is no cold reader any more
 CALM_REPLIES = 2  # nor is a reader with so many replies without a read, if nothing follows in its files
-HOT_BYTES = 16 * STEP  # more than the kernel reads ahead (8 MiB where it reads far): these bytes were used by others
+HOT_BYTES = 32 * STEP  # more than the kernel reads ahead (two windows of 8 MiB): these bytes were used by others
 _NO_FURTHER = 1 << 62
-_NOTHING = memoryview(b"")
 
 
 class _Track:
     """A reader's position in a file, and the position up to which read-ahead has read this file."""
 
-    __slots__ = ("begin", "end", "handle", "loaded", "size", "uncached")
+    __slots__ = ("begin", "drops", "end", "handle", "is_growing", "is_in_order", "loaded", "path", "size")
 
-    def __init__(self, region: FileRegion, before: _Track | None) -> None:
+    def __init__(self, region: FileRegion, path: str, before: _Track | None) -> None:
+        self.path = path
         self.handle: FileHandle | None = region.handle  # keeps the file open; None when the reply is sent
         self.begin = region.position  # of the last region that was sent
         self.end = region.position + region.length
         self.loaded = region.position  # the page cache was checked up to this position
-        self.size = 0  # of the file, if the reader reads it in order, else 0
-        self.uncached: bool = before is not None and before.uncached  # whether the last read was into a block
+        self.size = os.fstat(region.handle.fd).st_size
+        self.is_growing = before is not None and self.size > before.size
+        self.is_in_order = False  # whether the reader reads this file in order, and the bytes after `end` follow
+        self.drops: bool = before is not None and before.drops  # whether the last bytes were read for readers like this
         if before is not None and before.begin < self.begin <= before.end:
             self.loaded = max(self.loaded, before.loaded)
-            self.size = os.fstat(region.handle.fd).st_size
+            self.is_in_order = True
+
+    @property
+    def follows(self) -> bool:
+        return self.is_in_order and self.end < self.size
 
 
 class ReadAhead:
@@ -64,10 +68,8 @@ class ReadAhead:
         self._load: Load | None = None
         self._track: _Track | None = None  # the file that `_load` reads
         self._box: Outbox | None = None
-        self._demand: tuple[Load, Callable[[int, BaseException | None], None]] | None = None
-        self._blocks: list[Block] = []  # those that this connection will send from, the oldest first
-        self._block_bytes = 0  # of their buffers
-        self._is_quiet = False  # nothing was noted or sent since the last call of `_trim`
+        self._demand: tuple[Load, Done] | None = None
+        self._is_quiet = False  # nothing was sent since the last call of `_trim`
         cold.on_trim.add(self._trim)
         self._calm_bytes = self._calm_replies = 0
 
@@ -76,24 +78,30 @@ class ReadAhead:
 
         `resume` reads these regions ahead, and then the bytes after them, which the client will fetch next.
         """
-        self._is_quiet = False
-        for track in self._current:
-            track.handle = None
-        self._current = []
+        before, self._current = self._current, []
         self._calm_replies += 1
         for part in parts:
             if type(part) is FileRegion:
                 path = str(part.handle.path)
-                track = _Track(part, self._tracks.pop(path, None))
+                earlier = self._tracks.pop(path, None)
+                track = _Track(part, path, earlier)
                 self._tracks[path] = track
                 self._current.append(track)
                 self._calm_bytes += part.length
+                if self._cold.behind is not None:
+                    if earlier is not None and earlier.drops and track.is_in_order:
+                        # The kernel may have read some of it ahead, so that nothing had to be read here.
+                        self._cold.behind.note_read(path, earlier.begin, track.begin)
+                    self._cold.behind.move(self, part.handle, track.begin)
+        for track in before:
+            track.handle = None
+            if track.end >= track.size and self._tracks.get(track.path) is track:
+                self._leave(track.path)  # it has read all of this file
         for path in list(islice(self._tracks, max(0, len(self._tracks) - max(MOST_FILES, len(self._current))))):
+            self._leave(path)
             del self._tracks[path]
 
-    def demand(
-        self, handle: FileHandle, position: int, length: int, done: Callable[[int, BaseException | None], None]
-    ) -> None:
+    def demand(self, handle: FileHandle, position: int, length: int, done: Done) -> None:
         """Read file data that a reply waits for: the `length` bytes at `position`, but at most STEP bytes.
 
         Calls `done(n, None)` when n bytes from `position` on are in memory, or `done(0, error)` if the read failed.
@@ -103,98 +111,46 @@ class ReadAhead:
             track.loaded = position  # these bytes were in the page cache, and were evicted
 
         def loaded(end: int, error: BaseException | None) -> None:
-            if self._demand is not None:
-                self._keep_demanded(self._demand[0].block, track)
-                self._demand = None
             if track is not None:
                 track.loaded = max(track.loaded, end)
+                if self._demand is not None:
+                    track.drops = not self._demand[0].stays
+            self._demand = None
             done(max(0, end - position), error)
 
         self._calm_bytes = self._calm_replies = 0
-        block = self._cold.find(handle, position)
-        if block is not None:  # of another reader
-            self._cold.shared += 1
-            self._keep_demanded(block, track)
-            loaded(block.end, None)
-            return
         self._demand = self._read(handle, track, position, position + min(length, STEP), loaded), loaded
 
     def _read(self, handle: FileHandle, track: _Track | None, start: int, end: int, done: Done) -> Load:
         """Have the bytes read, see ColdReads.load, and count if another reader has begun this read.
 
-        A few pages that are absent among many in the page cache are read into it: others use this file, and would have
-        to read the pages from the disk again and again.
+        A few pages that are absent among many in the page cache stay in it: others use this file, and would have to
+        read the pages from the disk again and again.
         """
-        behind = min(end + HOT_BYTES, handle.final)
         is_hole = (
             track is not None
-            and not track.uncached
-            and end < behind
-            and self._pages.resident(handle.fd, end, behind - end)
+            and not track.drops
+            and end < min(end + HOT_BYTES, track.size)
+            and self._pages.resident(handle.fd, end, min(HOT_BYTES, track.size - end))
         )
-        load = self._cold.load(handle, start, end, done, into_cache=is_hole)
+        load = self._cold.load(handle, start, end, done, stays=is_hole)
         if len(load.waiting) > 1 and load is not self._load and (self._demand is None or load is not self._demand[0]):
             self._cold.shared += 1
         return load
 
-    def bytes_at(self, handle: FileHandle, position: int, length: int) -> memoryview | None:
-        """Return the bytes of the file from `position` on, at most `length`, if they are in a block of this connection.
-
-        Return an empty view if they must be read into a block first, and None if they must come from the page cache.
-        The view is valid until the next call of a method. Earlier bytes of the file are not kept.
-        """
-        self._is_quiet = False
-        for index, block in enumerate(self._blocks):
-            if block.covers(handle, position):
-                for _ in range(index):
-                    if self._blocks[0].handle is not handle:
-                        break
-                    self._release(self._blocks[0])
-                return block.view(position, length)
-        track = self._tracks.get(str(handle.path))
-        if track is None or not track.uncached or track.handle is not handle:
-            return None
-        return None if self._is_cached(track, position, position + length) else _NOTHING
-
-    def _is_cached(self, track: _Track, begin: int, end: int) -> bool:
-        """Return True if these bytes are in the page cache, and were not just read ahead by the kernel."""
-        assert track.handle is not None
-        if track.uncached:
-            end = max(end, min(begin + HOT_BYTES, track.handle.final))
-        return self._pages.resident(track.handle.fd, begin, end - begin)
-
-    def _keep(self, block: Block | None, track: _Track | None) -> None:
-        """Keep a block that was read for a file until it is sent. None stands for a read into the page cache."""
-        if track is not None:
-            track.uncached = block is not None
-        if block is not None and block not in self._blocks:
-            block.readers += 1
-            self._blocks.append(block)
-            self._block_bytes += block.buffer.capacity
-
-    def _keep_demanded(self, block: Block | None, track: _Track | None) -> None:
-        """Keep the block that a reply waits for. If there are too many, those that were kept first are released."""
-        self._keep(block, track)
-        while len(self._blocks) > 1 and self._is_full():
-            self._release(self._blocks[0])
-
-    def _is_full(self) -> bool:
-        return self._block_bytes >= self._cold.window + 2 * STEP
-
     def _trim(self) -> None:
-        """Release all blocks if nothing was sent since the last call: the client may pause for hours."""
-        if self._is_quiet and self._demand is None:
-            self._release_all()
+        """Let go of what was read if nothing was sent since the last call: the client may pause for hours."""
+        if self._is_quiet and self._demand is None and self._load is None:
+            self._leave_all()
         self._is_quiet = True
 
-    def _release_all(self) -> None:
-        while self._blocks:
-            self._release(self._blocks[0])
+    def _leave(self, path: str) -> None:
+        if self._cold.behind is not None:
+            self._cold.behind.leave(self, path)
 
-    def _release(self, block: Block) -> None:
-        self._blocks.remove(block)
-        self._block_bytes -= block.buffer.capacity
-        block.readers -= 1
+    def _leave_all(self) -> None:
+        for path in self._tracks:
+            self._leave(path)
 
     def resume(self, box: Outbox) -> bool:
         """Begin the next read, if there is something to read ahead and no read is in progress.
@@ -202,7 +158,8 @@ class ReadAhead:
         Return False if nothing had to be read for a while, so that read-ahead is no longer needed; the caller then
         calls `drop`.
         """
-        if self._load is not None:
+        self._is_quiet = False
+        if self._load is not None or self._demand is not None:  # two reads of a file at once confuse the kernel
             return True
         found = self._next(box)
         if found is not None:
@@ -213,8 +170,8 @@ class ReadAhead:
             self._cold.ahead += 1
             self._load = self._read(track.handle, track, start, end, self._loaded)
             return True
-        if not box.parts and self._demand is None:
-            follows = any(track.end < track.size for track in self._current)
+        if not box.parts:
+            follows = any(track.follows for track in self._current)
             for track in self._current:
                 track.handle = None
             return self._calm_bytes < CALM_BYTES and (follows or self._calm_replies < CALM_REPLIES)
@@ -223,7 +180,7 @@ class ReadAhead:
     def drop(self) -> None:
         """End the read-ahead of this connection. Reads that have not begun are skipped, and no callback is called."""
         self._cold.on_trim.remove(self._trim)
-        self._release_all()
+        self._leave_all()
         if self._load is not None:
             self._cold.forget(self._load, self._loaded)
             self._load = None
@@ -241,9 +198,9 @@ class ReadAhead:
         self._load = None
         if error is not None or end == load.start:
             # No more read-ahead in this file. A reply that needs these bytes reads them itself, and gets the error.
-            track.loaded, track.size = _NO_FURTHER, 0
+            track.loaded, track.is_in_order = _NO_FURTHER, False
         else:
-            self._keep(load.block, track)
+            track.drops = not load.stays
             track.loaded = max(track.loaded, end)
         self.resume(box)
 
@@ -267,7 +224,7 @@ class ReadAhead:
                         return absent
                 left -= part.length - offset
             offset = 0
-        following = [track for track in self._current if track.handle is not None and track.size > track.end]
+        following = [track for track in self._current if track.handle is not None and track.follows]
         share = max(STEP, left // max(1, len(following)))
         for track in following[: max(0, left // share)]:
             absent = self._absent(track, track.end, min(track.end + share, track.size))
@@ -277,22 +234,25 @@ class ReadAhead:
 
     def _absent(self, track: _Track, begin: int, end: int) -> tuple[_Track, int, int] | None:
         assert track.handle is not None
+        behind = self._cold.behind
         track.loaded = max(begin, track.loaded)
         while track.loaded < end:
-            block = self._cold.find(track.handle, track.loaded)
-            if block is not None:
-                if self._is_full():
-                    return None
+            there = track.loaded if behind is None else behind.read_until(track.path, track.loaded)
+            if there > track.loaded:  # for another reader
                 self._calm_bytes = self._calm_replies = 0
-                self._cold.shared += 1
-                self._keep(block, track)
-                track.loaded = block.end
+                self._cold.shared += -(-(min(there, end) - track.loaded) // STEP)
+                track.drops = True
+                track.loaded = there
                 continue
             step = min(track.loaded + STEP, max(end, track.size))
-            if track.loaded < track.handle.final:  # what is behind is read separately, see ColdReads.load
-                step = min(step, track.handle.final)
-            if not self._is_cached(track, track.loaded, step):
+            is_left = track.drops and not track.is_growing and track.loaded + HOT_BYTES > track.size
+            checked = max(step, min(track.loaded + HOT_BYTES, track.size)) if track.drops else step
+            if not self._pages.resident(track.handle.fd, track.loaded, checked - track.loaded):
                 return track, track.loaded, step
-            track.uncached = False
+            if is_left and behind is not None:  # the kernel may have read up to the end
+                self._calm_bytes = 0
+                behind.note_read(track.path, track.loaded, step)
+            else:
+                track.drops = False
             track.loaded = step
         return None

@@ -1,8 +1,7 @@
 """Sending replies until the socket is full: buffers and pieces by sendmsg, file regions by sendfile.
 
 A file region is a byte range of a file, and is never kept in memory: if the client reads slowly, the rest of the region
-comes from the page cache again when the socket has room. What had to be read from disk is sent from the blocks that it
-was read into. If zero copy is off, or a region is too short for it, the
+comes from the page cache again when the socket has room. If zero copy is off, or a region is too short for it, the
 region is read into a scratch buffer of the processor and sent from there; bytes that the socket did not take are read
 from the file again later.
 """
@@ -184,14 +183,6 @@ class Sender:
         source = region.handle.fd
         position = region.position + box.offset
         count = min(region.length - box.offset, WINDOW)
-        if box.ahead is not None:
-            block = box.ahead.bytes_at(region.handle, position, count)
-            if block is not None:
-                if not block:
-                    self.cold = (region.handle, position, region.length - box.offset)
-                    return -1
-                more = box.offset + len(block) < region.length or box.index + 1 < len(box.parts)
-                return syscalls.sendmsg(fd, [block], 0, 1, 0, more)
         if box.offset < box.warmed:
             count = min(count, box.warmed - box.offset)
         elif not self._pages.ready(source, position, count):
@@ -246,13 +237,6 @@ class Sender:
             elif part.length >= copy_below:
                 more = True
                 break
-            elif (block := _block_of(box, part, offset)) is not None:
-                if block:
-                    run.append(block)
-                elif not run:
-                    self.cold = (part.handle, part.position + offset, part.length - offset)
-                if len(block) < part.length - offset:
-                    break
             else:
                 want = min(part.length - offset, SCRATCH - used)
                 got = self._read(part, offset, used, used + want, box.warmed if index == box.index else 0)
@@ -291,16 +275,6 @@ class Sender:
         if got == 0:
             raise RegionEnded(f"{region} cannot be sent: the file ends at byte {position} or before")
         return got
-
-
-def _block_of(box: Outbox, region: FileRegion, offset: int) -> memoryview | None:
-    """Return the first bytes of the region from `offset` on that were read from disk into a block: see
-    `ReadAhead.bytes_at`."""
-    if box.ahead is None:
-        return None
-    if region.is_cut:
-        raise _truncated(region)
-    return box.ahead.bytes_at(region.handle, region.position + offset, min(region.length - offset, WINDOW))
 
 
 def _truncated(region: FileRegion) -> RegionEnded:

@@ -62,7 +62,7 @@ class NetworkSettings(NamedTuple):
     # ahead (8 MiB), reading before the kernel costs a third of the rate (measured: 1.06 GiB/s; 1.51 with 2 MiB or 0).
     read_ahead_bytes: int = 2 << 20
     read_ahead_max_bytes: int = 64 << 20  # kafkapy.read.ahead.max.bytes: for all readers together
-    uncached_reads: bool = True  # kafkapy.uncached.reads.enable
+    drop_behind: bool = True  # kafkapy.drop.behind.enable
     authentication_timeout_ms: int = 30_000  # kafkapy.authentication.timeout.ms: TLS handshake and SASL login together
     max_connections_authenticating: int = 2000  # kafkapy.max.connections.authenticating
     max_frames_a_turn: int = 64  # frames of a connection that one call of the handler gets

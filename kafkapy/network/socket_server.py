@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from kafkapy.network import metrics
 from kafkapy.network.acceptor import Acceptor
+from kafkapy.network.drop_behind import DropBehind
 from kafkapy.network.limits import ConnectionLimits
 from kafkapy.network.listeners import open_listener
 from kafkapy.network.logins import LoginCounts
@@ -67,6 +68,7 @@ class SocketServer:
         if settings.queued_max_request_bytes > 0:
             memory = RequestMemory(settings.queued_max_request_bytes, clock)
             memory.on_first_wait = self._wake_processors  # they look for slow senders now
+        behind = DropBehind(read_pools, settings.read_ahead_max_bytes) if settings.drop_behind else None
         self._processors = [
             Processor(
                 index,
@@ -80,6 +82,7 @@ class SocketServer:
                 prepare or {},
                 login_counts,
                 memory,
+                behind,
             )
             for index in range(settings.num_network_threads)
         ]
@@ -88,7 +91,7 @@ class SocketServer:
         self._acceptor: Acceptor | None = None
         self._running: list[Processor] = []
         self._clock = clock
-        metrics.register(counters, self._listeners, self.limits, self._processors, clock, memory)
+        metrics.register(counters, self._listeners, self.limits, self._processors, clock, memory, behind)
 
     def bind(self) -> dict[str, int]:
         """Open the sockets of all listeners, and return their ports by listener name.

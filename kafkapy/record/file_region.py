@@ -46,15 +46,12 @@ _NEVER_CUT = CutOff()
 class FileHandle:
     """An open file descriptor that is closed when the last reference to the handle is gone."""
 
-    __slots__ = ("__weakref__", "cut_off", "fd", "final", "path")
+    __slots__ = ("__weakref__", "cut_off", "fd", "path")
 
     def __init__(self, fd: int, path: Path | str) -> None:
         self.fd = fd
         self.path = path
         self.cut_off = _NEVER_CUT  # for a file that may be truncated, an object that all its handles share
-        # The bytes before this position do not change any more while `cut_off` says that they are not cut; 0: unknown.
-        # Bytes behind it may be those of an append that fails, or of a file that was made long in advance.
-        self.final = 0
 
     def __del__(self) -> None:
         fd, self.fd = self.fd, -1

@@ -5,9 +5,7 @@ loop with sendfile and one with read and send, and Apache Kafka, which has only 
 
 The log is in the page cache, except in two states. "Cold": it was just dropped from the page cache and is read once.
 "Little memory": it is read twice by a broker whose page cache has room for half of it. In these states each consumer
-reads its own part of the log (in one row, all of it), and a row has the share that came from disk. They are also
-measured with kafkapy's default, "uncached": what is not in the page cache is read past it and copied, the rest goes by
-sendfile.
+reads its own part of the log (in one row, all of it), and a row has the share that came from disk.
 """
 
 from __future__ import annotations
@@ -37,7 +35,6 @@ TOGETHER = "cold, the same records"  # each of the most consumers reads all of t
 FROM_DISK = (*itertools.product(PASSES, FEW), (TOGETHER, FEW[-1]))  # (state, number of consumers)
 ONE = 1
 MODES = {"sendfile": "true", "copy": "false"}
-UNCACHED = "uncached"
 BATCH = 4 * KIB  # no batch is longer than the smallest response
 SIZE = 1000  # of a record
 TOPIC = "copies"
@@ -73,14 +70,14 @@ def _rows() -> Iterator[Row]:
             )  # fmt: skip
             yield Row(_key(mode, size, consumers, "cpu"), f"CPU per GiB, {what}", "s", "lower", digits=3)
             yield Row(_key(mode, size, consumers, "system"), f"of it in the kernel, {what}", "s", "lower", digits=3)
-    for (state, consumers), mode in itertools.product(FROM_DISK, (*MODES, UNCACHED)):
+    for (state, consumers), mode in itertools.product(FROM_DISK, MODES):
         what = f"1 MiB, {state}, {mode}" + (f", {consumers} consumers" if consumers > 1 else "")
         key = f"zero-copy.{state}.{mode}.{consumers}"
         yield Row(f"{key}.rate", f"responses of {what}", "MB/s", "higher")
         yield Row(f"{key}.cpu", f"CPU per GiB, {what}", "s", "lower", digits=3)
         yield Row(f"{key}.system", f"of it in the kernel, {what}", "s", "lower", digits=3)
         yield Row(f"{key}.missed", f"read from disk, {what}", "% of the bytes sent", "lower")
-    for (key, beside), mode in (*itertools.product(BESIDE.items(), MODES), (list(BESIDE.items())[-1], UNCACHED)):
+    for (key, beside), mode in itertools.product(BESIDE.items(), MODES):
         yield Row(
             f"zero-copy.{key}.{mode}", f"p99 of produce at {BESIDE_RATE}/s with 8 consumers of 1 MiB{beside}, {mode}",
             "ms", "lower", digits=3,
@@ -115,13 +112,8 @@ class ZeroCopy(Measurement):
                 many = frames.produce(TOPIC, records, 1)
                 client.stream(many, max(100, log_bytes // len(records)) // 50 * 50, 100, 50)
                 end = client.end_offset(TOPIC)
-            # What is read past the page cache is copied either way.
-            ways = {
-                mode: {"kafkapy.zero.copy.enable": switch, "kafkapy.uncached.reads.enable": "false"}
-                for mode, switch in MODES.items()
-            }
-            ways = {**ways, UNCACHED: {}} if kind == KAFKAPY else {"sendfile": {}}
-            for mode, settings in ways.items():
+            for mode, switch in MODES.items() if kind == KAFKAPY else [("sendfile", "")]:
+                settings = {"kafkapy.zero.copy.enable": switch} if switch else {}
                 with bench.fleet.running(kind, data, settings) as broker:
                     found |= _measure(bench, broker, mode, len(records), len(values), end)
         return found
@@ -145,7 +137,7 @@ def _measure(bench: Bench, broker: Broker, mode: str, batch_bytes: int, batch_re
     found: Figures = {}
     with RawClient(broker.port) as client:
         client.wait_for_topic(TOPIC, create=False)
-    for size, consumers in _loads() if mode != UNCACHED else ():
+    for size, consumers in _loads():
         batches = max(1, size // batch_bytes)
         places = places_in(end // batch_records, batches)
         asks, answer = of_broker(TOPIC, size, batches, batch_records)
@@ -157,9 +149,8 @@ def _measure(bench: Bench, broker: Broker, mode: str, batch_bytes: int, batch_re
     with RawClient(broker.port) as producer:
         if mode == "sendfile":
             producer.create_topic("beside")
-        if mode != UNCACHED:
-            with fetch_load(broker.port, TOPIC, MIB, batches, batch_records, places, 8, broker.data / f"{mode}.load"):
-                found[f"zero-copy.beside.{mode}"] = _p99(bench, producer)
+        with fetch_load(broker.port, TOPIC, MIB, batches, batch_records, places, 8, broker.data / f"{mode}.load"):
+            found[f"zero-copy.beside.{mode}"] = _p99(bench, producer)
         log = broker.log_directory / f"{TOPIC}-0"
         found |= _from_disk(load, broker, log, mode, "cold")
         found |= _from_disk(load, broker, log, mode, TOGETHER)

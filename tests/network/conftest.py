@@ -205,7 +205,6 @@ def region_of(tmp_path: Path) -> Callable[..., FileRegion]:
         path = tmp_path / f"file-{len(list(tmp_path.iterdir()))}"
         path.write_bytes(data)
         handle = FileHandle(os.open(path, os.O_RDONLY), path)
-        handle.final = len(data)
         return FileRegion(handle, position, len(data) - position if length is None else length)
 
     return make

@@ -72,10 +72,7 @@ def read(
             length = first_size
         else:
             length = max_bytes
-    handle = segment.handle(nowait)
-    if handle.final < end:
-        handle.final = end
-    return ReadResult(FileRegion(handle, position, length), offset, segment.base_offset, position)
+    return ReadResult(FileRegion(segment.handle(nowait), position, length), offset, segment.base_offset, position)
 
 
 def _find(

@@ -115,7 +115,7 @@ def network_settings(config: BrokerConfig) -> NetworkSettings:
         zero_copy=config.kafkapy_zero_copy_enable,
         read_ahead_bytes=config.kafkapy_read_ahead_bytes,
         read_ahead_max_bytes=config.kafkapy_read_ahead_max_bytes,
-        uncached_reads=config.kafkapy_uncached_reads_enable,
+        drop_behind=config.kafkapy_drop_behind_enable,
     )
 
 

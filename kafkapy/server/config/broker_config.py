@@ -67,7 +67,7 @@ class BrokerConfig:
     kafkapy_metrics_listen: str
     kafkapy_read_ahead_bytes: int
     kafkapy_read_ahead_max_bytes: int
-    kafkapy_uncached_reads_enable: bool
+    kafkapy_drop_behind_enable: bool
     kafkapy_read_threads_per_disk: int
     kafkapy_retention_policy: str
     kafkapy_stall_threshold_ms: float

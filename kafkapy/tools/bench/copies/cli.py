@@ -47,8 +47,7 @@ def copies(
 
     A private broker writes a log. Then brokers of both ways serve it in turn, each to one consumer and to several, hot
     (from memory) and cold (dropped from the page cache before): MB/s, and the CPU time of the broker. The last line
-    says which way to use, as the broker's setting kafkapy.zero.copy.enable. The log is deleted at the end. Cold records
-    are read into the page cache (kafkapy.uncached.reads.enable=false): what is read past it is copied either way.
+    says which way to use, as the broker's setting kafkapy.zero.copy.enable. The log is deleted at the end.
 
     Examples:
 

@@ -36,7 +36,6 @@ _SETTINGS = {
     "log.retention.hours": -1,
     "log.segment.bytes": GIB,
     "log.cleaner.enable": False,
-    "kafkapy.uncached.reads.enable": False,  # what is read past the page cache is copied either way
 }
 
 
