@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Hashable
+from bisect import bisect_left, bisect_right
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
 
-from kafkapy.record.file_region import FileHandle
 from kafkapy.runtime.disk_pool import DiskPool, PoolStopped
-from kafkapy.runtime.read_pools import ReadPools
 from kafkapy.runtime.threads import NoThread
 
 # The kernel removes large pages only as a whole. They are aligned to their size, of at most 2 MiB where pages have 4
 # KiB, so pieces end at multiples of it.
 PIECE = 2 << 20
+LEAST = 4 * PIECE  # is kept for a reader close behind another one, however many readers there are
 
 
 class _Range:
@@ -34,48 +35,76 @@ class _Range:
         self.end = end
         self.tried = tried
 
+    def pass_by(self, near: Sequence[int], reach: int, own: int) -> tuple[list[_Range], list[_Range]]:
+        """Return what no reader needs any more, and what is left, which may be two ranges. `near`: the positions of the
+        readers in the range or within `reach` before it, in order."""
+        again = max(self.tried, self.start - reach)
+        if not near:
+            return [_Range(self.start, self.end, again)], []
+        passed, left = [], [self]
+        needed = near[0] // PIECE * PIECE
+        if needed - self.start >= PIECE:
+            passed.append(_Range(self.start, needed, again))
+            self.start, self.tried = needed, self.start
+        for reader, front in pairwise(near):
+            if front - reader > reach:
+                begin, end = max(self.start, reader + own), front // PIECE * PIECE
+                if end - begin >= PIECE:
+                    passed.append(_Range(begin, end, begin))
+                    left.append(_Range(end, self.end, end))
+                    self.end = begin
+                    break  # the next call looks at the rest
+        return passed, left
+
 
 class _File:
-    __slots__ = ("pool", "ranges", "readers")
+    __slots__ = ("ranges", "readers")
 
-    def __init__(self, pool: DiskPool) -> None:
-        self.pool = pool
+    def __init__(self) -> None:
         self.ranges: list[_Range] = []  # in order, without bytes in common
         self.readers: dict[Hashable, int] = {}  # the first byte that a reader still needs
 
-    def pass_by(self, reach: int) -> list[_Range]:
-        """Forget the bytes that no reader needs any more, and return them.
+    def add(self, start: int, end: int) -> None:
+        tried, rest = start, []
+        for each in self.ranges:
+            if start <= each.end and each.start <= end:
+                if each.start <= start:
+                    tried = each.tried
+                start, end = min(start, each.start), max(end, each.end)
+            else:
+                rest.append(each)
+        self.ranges = sorted([*rest, _Range(start, end, min(tried, start))], key=lambda each: each.start)
 
-        A reader needs what is in front of it. But what the first reader of a range has passed is kept for those behind
-        it only as far as `reach` bytes.
-        """
-        passed = []
-        for each in list(self.ranges):
-            near = [position for position in self.readers.values() if each.start - reach <= position <= each.end]
-            if not near:
-                passed.append(each)
-                self.ranges.remove(each)
-                continue
-            needed = max(min(near), min(max(near), each.end - reach)) // PIECE * PIECE
-            if needed - each.start >= PIECE:
-                passed.append(_Range(each.start, needed, each.tried))
-                each.start, each.tried = needed, each.start
+    def pass_by(self, reach: int, own: int) -> list[_Range]:
+        """Forget the bytes that no reader needs any more, and return them."""
+        positions = sorted(self.readers.values())
+        passed, left = [], []
+        for each in self.ranges:
+            near = positions[bisect_left(positions, each.start - reach) : bisect_right(positions, each.end)]
+            gone, rest = each.pass_by(near, reach, own)
+            passed += gone
+            left += rest
+        self.ranges = left
         return passed
 
 
 class DropBehind:
     """What was read for the readers of all processors. The methods may be called from any thread.
 
-    A reader is any object that can be a key. What is kept for readers that follow others has at most `limit` bytes in
-    all files together. Files are known by their paths: an open handle would keep a deleted file on the disk.
+    A reader is any object that can be a key. What a reader has passed is kept for the next one behind it, if the
+    distance is at most an equal share of `limit` bytes for each reader of each file, or LEAST. What a reader has in
+    front of it, as far as `own` bytes, is never removed: it may have been read just now. Files are known by their
+    paths: an open handle would keep a deleted file on the disk.
     """
 
-    def __init__(self, pools: ReadPools, limit: int) -> None:
-        self._pools = pools
+    def __init__(self, limit: int, own: int) -> None:
         self._limit = limit
+        self._own = own
+        self._pool = DiskPool(1, "drop-behind")  # not that of a disk: what a reply waits for is read there
         self._lock = threading.Lock()
         self._files: dict[str, _File] = {}
-        self.dropped_bytes = 0
+        self._readers = 0  # of all files
+        self.dropped_bytes = 0  # which the kernel was asked to remove
 
     def __len__(self) -> int:
         """Return the number of files with readers."""
@@ -85,17 +114,8 @@ class DropBehind:
         """Note that these bytes are in the page cache because of a reader of the file."""
         with self._lock:
             file = self._files.get(path)
-            if file is None:  # the reader has closed its connection
-                return
-            tried, rest = start, []
-            for each in file.ranges:
-                if start <= each.end and each.start <= end:
-                    if each.start <= start:
-                        tried = each.tried
-                    start, end = min(start, each.start), max(end, each.end)
-                else:
-                    rest.append(each)
-            file.ranges = sorted([*rest, _Range(start, end, min(tried, start))], key=lambda each: each.start)
+            if file is not None:  # else the reader has left the file
+                file.add(start, end)
 
     def read_until(self, path: str, position: int) -> int:
         """Return the end of the bytes from `position` on that were read for readers; `position` if there are none."""
@@ -106,16 +126,21 @@ class DropBehind:
                     return each.end
         return position
 
-    def move(self, reader: Hashable, handle: FileHandle, position: int) -> None:
-        """Note that the reader does not need the bytes before `position` any more, and remove what no reader needs."""
-        path = str(handle.path)
+    def move(self, reader: Hashable, path: str, position: int, since: int | None = None) -> None:
+        """Note that the reader does not need the bytes before `position` any more, and remove what no reader needs.
+
+        The bytes from `since` on are noted as read for readers, too.
+        """
         with self._lock:
             file = self._files.get(path)
             if file is None:
-                file = self._files[path] = _File(self._pools.of_file(handle.fd))
+                file = self._files[path] = _File()
+            self._readers += reader not in file.readers
             file.readers[reader] = position
-            passed = file.pass_by(self._limit // len(self._files))
-        self._remove(file, path, passed)
+            if since is not None and since < position:
+                file.add(since, position)
+            passed = file.pass_by(self._reach(), self._own)
+        self._remove(path, passed)
 
     def leave(self, reader: Hashable, path: str) -> None:
         """Note that the reader needs nothing of the file any more, and remove what no reader needs."""
@@ -123,16 +148,24 @@ class DropBehind:
             file = self._files.get(path)
             if file is None or file.readers.pop(reader, None) is None:
                 return
-            passed = file.pass_by(self._limit // len(self._files))
+            self._readers -= 1
+            passed = file.pass_by(self._reach(), self._own)
             if not file.readers:
                 del self._files[path]
-        self._remove(file, path, passed)
+        self._remove(path, passed)
 
-    def _remove(self, file: _File, path: str, passed: list[_Range]) -> None:
+    def stop(self) -> None:
+        """Remove what was passed before, and remove nothing any more."""
+        self._pool.stop()
+
+    def _reach(self) -> int:
+        return max(LEAST, self._limit // max(1, self._readers))
+
+    def _remove(self, path: str, passed: list[_Range]) -> None:
         for each in passed:
             self.dropped_bytes += each.end - each.start
             try:
-                file.pool.submit(_remove, path, each.tried, each.end)
+                self._pool.submit(_remove, path, each.tried, each.end)
             except (NoThread, PoolStopped):
                 pass  # the pages stay until the kernel needs them
 

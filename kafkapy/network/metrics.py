@@ -90,9 +90,10 @@ METRICS = metric_table(
            f"{_SOCKET_SERVER}: connections"),
     Metric("network_cold_reads", "counter", ("processor",), "Responses that waited for a read from disk."),
     Metric("network_reads_ahead", "counter", ("processor",), "Reads from disk ahead of a consumer."),
-    Metric("network_disk_read_bytes", "counter", ("processor",), "Bytes read from disk for consumers."),
+    Metric("network_disk_read_bytes", "counter", ("processor",),
+           "Bytes read for consumers that read from disk, also those that the kernel has read ahead."),
     Metric("network_dropped_bytes", "counter", (),
-           "Bytes removed from the page cache behind consumers that read them from disk (kafkapy.drop.behind.enable)."),
+           "Bytes to remove from the page cache, because consumers have passed them (kafkapy.drop.behind.enable)."),
     Metric("network_shared_reads", "counter", ("processor",),
            "Reads from disk that a consumer did not need, because another consumer's read has brought the same bytes "
            "into memory."),

@@ -2,23 +2,26 @@
 
 A connection becomes a cold reader when a part of a reply has to wait for the disk. From then on the broker reads, one
 STEP at a time, the bytes that the connection's replies still have to send. After that it reads the bytes that the
-client will fetch next, from each file that the client reads in order, as far as the window allows. The page cache is
-checked for each step, so nothing is left to do where the kernel's own read-ahead is faster. A connection for which
-nothing had to be read for a while stops being a cold reader, and costs nothing.
+client will fetch next, from each file that the client reads in order, as far as the window allows. A connection for
+which nothing had to be read for a while stops being a cold reader, and costs nothing.
 
 What was read is removed from the page cache when the reader has passed it (`kafkapy.network.drop_behind`). That
 includes what the kernel has read ahead meanwhile: a reader's next bytes are taken for that, until more bytes are in
-the page cache than the kernel reads ahead.
+the page cache than the kernel reads ahead. They are read again here, from the page cache, because the kernel goes on
+reading ahead when its last bytes are read, and that should not happen in `sendfile`, on a network thread. Nothing is
+removed of files that were written to a moment ago: others read what is new, and it may not be on the disk yet.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from kafkapy.network.cold import STEP, ColdReads, Done, Load
+from kafkapy.network.drop_behind import PIECE
 from kafkapy.network.replies import Part
 from kafkapy.record.file_region import FileHandle, FileRegion
 
@@ -30,13 +33,14 @@ MOST_FILES = 256  # files for which the position of a reader is kept
 CALM_BYTES = 16 * STEP  # a reader that was sent so much without a read from disk is no cold reader any more
 CALM_REPLIES = 2  # nor is a reader with so many replies without a read, if nothing follows in its files
 HOT_BYTES = 32 * STEP  # more than the kernel reads ahead (two windows of 8 MiB): these bytes were used by others
+NEW_S = 30  # seconds after a write in which a file counts as new; the kernel writes its pages to the disk after 30 s
 _NO_FURTHER = 1 << 62
 
 
 class _Track:
     """A reader's position in a file, and the position up to which read-ahead has read this file."""
 
-    __slots__ = ("begin", "drops", "end", "handle", "is_growing", "is_in_order", "loaded", "path", "size")
+    __slots__ = ("begin", "drops", "end", "handle", "is_in_order", "is_new", "loaded", "moved", "path", "size")
 
     def __init__(self, region: FileRegion, path: str, before: _Track | None) -> None:
         self.path = path
@@ -44,13 +48,17 @@ class _Track:
         self.begin = region.position  # of the last region that was sent
         self.end = region.position + region.length
         self.loaded = region.position  # the page cache was checked up to this position
-        self.size = os.fstat(region.handle.fd).st_size
-        self.is_growing = before is not None and self.size > before.size
+        stat = os.fstat(region.handle.fd)
+        self.size = stat.st_size
+        self.is_new = stat.st_mtime > time.time() - NEW_S
         self.is_in_order = False  # whether the reader reads this file in order, and the bytes after `end` follow
-        self.drops: bool = before is not None and before.drops  # whether the last bytes were read for readers like this
+        # whether the last bytes were read for readers like this one
+        self.drops: bool = before is not None and before.drops and not self.is_new
+        self.moved: int | None = None  # what is before this position was sent, as DropBehind knows
         if before is not None and before.begin < self.begin <= before.end:
             self.loaded = max(self.loaded, before.loaded)
             self.is_in_order = True
+            self.moved = before.moved
 
     @property
     def follows(self) -> bool:
@@ -70,32 +78,30 @@ class ReadAhead:
         self._box: Outbox | None = None
         self._demand: tuple[Load, Done] | None = None
         self._is_quiet = False  # nothing was sent since the last call of `_trim`
+        self._has_left = False  # all files, because it was quiet
         cold.on_trim.add(self._trim)
         self._calm_bytes = self._calm_replies = 0
 
-    def note(self, parts: Iterable[Part]) -> None:
+    def note(self, parts: Iterable[Part], *, alone: bool) -> None:
         """Remember the file regions among the parts of a reply that waits to be sent on this connection.
 
-        `resume` reads these regions ahead, and then the bytes after them, which the client will fetch next.
+        `resume` reads these regions ahead, and then the bytes after them, which the client will fetch next. `alone`:
+        all earlier replies were sent.
         """
         before, self._current = self._current, []
         self._calm_replies += 1
         for part in parts:
             if type(part) is FileRegion:
                 path = str(part.handle.path)
-                earlier = self._tracks.pop(path, None)
-                track = _Track(part, path, earlier)
+                track = _Track(part, path, self._tracks.pop(path, None))
                 self._tracks[path] = track
                 self._current.append(track)
                 self._calm_bytes += part.length
-                if self._cold.behind is not None:
-                    if earlier is not None and earlier.drops and track.is_in_order:
-                        # The kernel may have read some of it ahead, so that nothing had to be read here.
-                        self._cold.behind.note_read(path, earlier.begin, track.begin)
-                    self._cold.behind.move(self, part.handle, track.begin)
+                if alone:
+                    self._move(track, track.begin)
         for track in before:
             track.handle = None
-            if track.end >= track.size and self._tracks.get(track.path) is track:
+            if alone and track.end >= track.size and self._tracks.get(track.path) is track:
                 self._leave(track.path)  # it has read all of this file
         for path in list(islice(self._tracks, max(0, len(self._tracks) - max(MOST_FILES, len(self._current))))):
             self._leave(path)
@@ -116,6 +122,7 @@ class ReadAhead:
                 if self._demand is not None:
                     track.drops = not self._demand[0].stays
             self._demand = None
+            self._is_quiet = False
             done(max(0, end - position), error)
 
         self._calm_bytes = self._calm_replies = 0
@@ -130,27 +137,36 @@ class ReadAhead:
         is_hole = (
             track is not None
             and not track.drops
-            and end < min(end + HOT_BYTES, track.size)
+            and end < track.size
             and self._pages.resident(handle.fd, end, min(HOT_BYTES, track.size - end))
         )
-        load = self._cold.load(handle, start, end, done, stays=is_hole)
+        load = self._cold.load(handle, start, end, done, stays=is_hole or (track is not None and track.is_new))
         if len(load.waiting) > 1 and load is not self._load and (self._demand is None or load is not self._demand[0]):
             self._cold.shared += 1
         return load
 
     def _trim(self) -> None:
         """Let go of what was read if nothing was sent since the last call: the client may pause for hours."""
-        if self._is_quiet and self._demand is None and self._load is None:
+        if self._is_quiet and not self._has_left and self._demand is None and self._load is None:
             self._leave_all()
+            self._has_left = True
         self._is_quiet = True
+
+    def _move(self, track: _Track, position: int) -> None:
+        """Note that the bytes of the file before `position` were sent."""
+        if self._cold.behind is not None:
+            # The kernel may have read some of what was sent, so that nothing had to be read here.
+            self._cold.behind.move(self, track.path, position, track.moved if track.drops else None)
+            track.moved = position
 
     def _leave(self, path: str) -> None:
         if self._cold.behind is not None:
             self._cold.behind.leave(self, path)
 
     def _leave_all(self) -> None:
-        for path in self._tracks:
-            self._leave(path)
+        for track in self._tracks.values():
+            self._leave(track.path)
+            track.moved = None
 
     def resume(self, box: Outbox) -> bool:
         """Begin the next read, if there is something to read ahead and no read is in progress.
@@ -158,7 +174,14 @@ class ReadAhead:
         Return False if nothing had to be read for a while, so that read-ahead is no longer needed; the caller then
         calls `drop`.
         """
-        self._is_quiet = False
+        self._is_quiet = self._has_left = False
+        if box.index < len(box.parts):
+            part = box.parts[box.index]
+            track = self._tracks.get(str(part.handle.path)) if type(part) is FileRegion else None
+            if track is not None:
+                position = part.position + box.offset  # type: ignore[union-attr]
+                if track.moved is None or not track.moved <= position < track.moved + PIECE:
+                    self._move(track, position)
         if self._load is not None or self._demand is not None:  # two reads of a file at once confuse the kernel
             return True
         found = self._next(box)
@@ -208,7 +231,7 @@ class ReadAhead:
         """Return the next file data to read ahead, at most one STEP, as (track of the file, begin, end).
 
         The data of the replies and of later fetches is checked in the order in which it will be sent; the result is the
-        first that is not in the page cache. None if everything within the window is in the page cache.
+        first that has to be read. None if nothing within the window has to be.
         """
         left = self._cold.window
         offset = box.offset
@@ -237,20 +260,19 @@ class ReadAhead:
         behind = self._cold.behind
         track.loaded = max(begin, track.loaded)
         while track.loaded < end:
-            there = track.loaded if behind is None else behind.read_until(track.path, track.loaded)
-            if there > track.loaded:  # for another reader
-                self._calm_bytes = self._calm_replies = 0
-                self._cold.shared += -(-(min(there, end) - track.loaded) // STEP)
-                track.drops = True
+            step = min(track.loaded + STEP, max(end, track.size))
+            there = track.loaded if behind is None else min(step, behind.read_until(track.path, track.loaded))
+            if there > track.loaded and self._pages.resident(track.handle.fd, track.loaded, there - track.loaded):
+                self._calm_bytes = self._calm_replies = 0  # another reader has read it
+                self._cold.shared += 1
+                track.drops = not track.is_new
                 track.loaded = there
                 continue
-            step = min(track.loaded + STEP, max(end, track.size))
-            is_left = track.drops and not track.is_growing and track.loaded + HOT_BYTES > track.size
             checked = max(step, min(track.loaded + HOT_BYTES, track.size)) if track.drops else step
             if not self._pages.resident(track.handle.fd, track.loaded, checked - track.loaded):
                 return track, track.loaded, step
-            if is_left and behind is not None:  # the kernel may have read up to the end
-                self._calm_bytes = 0
+            if behind is not None and track.drops and track.loaded + HOT_BYTES > track.size:
+                self._calm_bytes = 0  # the kernel may have read up to the end
                 behind.note_read(track.path, track.loaded, step)
             else:
                 track.drops = False

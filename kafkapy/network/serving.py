@@ -22,7 +22,7 @@ from kafkapy.network.connection import Connection
 from kafkapy.network.pieces import PieceMaker, Pieces
 from kafkapy.network.read_ahead import ReadAhead
 from kafkapy.network.receive import PeerClosed, Receiver
-from kafkapy.network.replies import CLOSE, GATHERED, NO_REPLY, Handler, Last, Pending, Reply, Timed, Word
+from kafkapy.network.replies import CLOSE, GATHERED, NO_REPLY, Handler, Last, Pending, Reply, Send, Timed, Word
 from kafkapy.network.sends import BLOCKED, COLD, DONE, LATER, UNMADE, RegionEnded, Residency
 
 if TYPE_CHECKING:
@@ -228,14 +228,10 @@ class Serving:
         Raises TypeError for an object that is not a reply.
         """
         if type(reply) is list:
-            conn.outbox.add(reply)
-            if conn.outbox.ahead is not None:
-                conn.outbox.ahead.note(reply)
+            self._add(conn, reply)
         elif type(reply) is Timed:
-            conn.outbox.add(reply.parts)
+            self._add(conn, reply.parts)
             conn.outbox.mark(reply.on_sent)
-            if conn.outbox.ahead is not None:
-                conn.outbox.ahead.note(reply.parts)
         elif isinstance(reply, Pending):
             conn.pending = reply
         elif reply is CLOSE:
@@ -245,6 +241,13 @@ class Serving:
             conn.closing = True
         elif reply is not NO_REPLY:
             raise TypeError(f"a handler gave {reply!r}, which is no reply")
+
+    @staticmethod
+    def _add(conn: Connection, parts: Send) -> None:
+        box = conn.outbox
+        if box.ahead is not None:
+            box.ahead.note(parts, alone=not box.parts)
+        box.add(parts)
 
     def _send(self, conn: Connection) -> bool:
         """Send the outbox, and return True if everything was sent.
@@ -275,7 +278,7 @@ class Serving:
         box = conn.outbox
         if box.ahead is None:
             box.ahead = ReadAhead(self._cold, self._pages)
-            box.ahead.note(box.parts)
+            box.ahead.note(box.parts, alone=False)
         self._cold.count += 1
         box.ahead.demand(handle, position, length, lambda warmed, error: self._unpark(conn, warmed, error))
 

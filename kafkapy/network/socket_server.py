@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from kafkapy.network import metrics
 from kafkapy.network.acceptor import Acceptor
+from kafkapy.network.cold import STEP
 from kafkapy.network.drop_behind import DropBehind
 from kafkapy.network.limits import ConnectionLimits
 from kafkapy.network.listeners import open_listener
@@ -68,7 +69,8 @@ class SocketServer:
         if settings.queued_max_request_bytes > 0:
             memory = RequestMemory(settings.queued_max_request_bytes, clock)
             memory.on_first_wait = self._wake_processors  # they look for slow senders now
-        behind = DropBehind(read_pools, settings.read_ahead_max_bytes) if settings.drop_behind else None
+        own = settings.read_ahead_bytes + 2 * STEP  # what was read ahead, and the step that a reply waits for
+        self._behind = DropBehind(settings.read_ahead_max_bytes, own) if settings.drop_behind else None
         self._processors = [
             Processor(
                 index,
@@ -82,7 +84,7 @@ class SocketServer:
                 prepare or {},
                 login_counts,
                 memory,
-                behind,
+                self._behind,
             )
             for index in range(settings.num_network_threads)
         ]
@@ -91,7 +93,7 @@ class SocketServer:
         self._acceptor: Acceptor | None = None
         self._running: list[Processor] = []
         self._clock = clock
-        metrics.register(counters, self._listeners, self.limits, self._processors, clock, memory, behind)
+        metrics.register(counters, self._listeners, self.limits, self._processors, clock, memory, self._behind)
 
     def bind(self) -> dict[str, int]:
         """Open the sockets of all listeners, and return their ports by listener name.
@@ -161,6 +163,8 @@ class SocketServer:
             processor.stop(self._settings.drain_s)
         for processor in running:
             processor.join()
+        if self._behind is not None:
+            self._behind.stop()
         log.info("the network has stopped", extra=fields(seconds=f"{time.monotonic() - began:.3f}"))
 
     def _wake_processors(self) -> None:

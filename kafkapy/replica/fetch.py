@@ -135,7 +135,7 @@ class FetchPlan:
         reads = []
         left, total, urgent, min_one = self.max_bytes, 0, False, not self.cut
         for partition, asked in self.wanted:
-            if shared is None or total >= MOST_BYTES:  # the response holds shared records in memory
+            if shared is None or total >= MOST_BYTES:  # no more than about 8 KiB of a response are held in memory
                 read = self._read_one(partition, asked, left, min_one, blocking)
             else:
                 read = self._read_shared(shared, partition, asked, left, min_one, blocking)
@@ -350,7 +350,7 @@ class DelayedFetch(DelayedOperation):
     passed.
 
     At the first check after its connection was closed, the fetch is complete, and needs no response. Subclasses define
-    `on_complete`, which sends it, on the thread that completes the fetch.
+    `on_complete`, which sends the response, on the thread that completes the fetch.
     """
 
     __slots__ = ("plan", "reply")
@@ -366,7 +366,7 @@ class DelayedFetch(DelayedOperation):
             return True
         if plan.has_news is not None and plan.min_bytes <= 1 and plan.throttle is None:
             return plan.has_news()
-        # Not kept in `plan.wanted`: a time-out may call `respond` on another thread at the same time, and `respond`
+        # Not kept in `plan.wanted`: a time-out may call `on_complete` on another thread at the same time, and that
         # replaces `plan.wanted` for the response.
         wanted = plan.wanted if plan.look is None else plan.look()
         if wanted is None:

@@ -28,11 +28,12 @@ class KeptRecords(bytes):
 
 
 class SharedRead:
-    """The last small result of reading a partition.
+    """The last small result of reading a partition that had records to return.
 
-    What a read returns depends only on the request and on the state of the log, so the result is right for later reads
-    while both are the same. `log.end` is a new tuple after each append and each truncation. A result has its records in
-    memory: a file region would keep a deleted file open. For all threads: each replaces the other's result.
+    The result is right for later reads while the request, the partition and the fields of the log in the key are the
+    same. `log.end` is a new tuple after each append and each truncation. A result has its records in memory: a file
+    region would keep a deleted file open. The log of the last result stays in memory until there is another one. For
+    all threads: each replaces the other's result.
     """
 
     __slots__ = ("_last",)
@@ -49,11 +50,16 @@ class SharedRead:
         """Keep the result of a read if it is small and in memory, and not the first for `key`: many requests are alone.
         `end` is `log.end` before the read."""
         last, region = self._last, read.records
+        if type(region) is not FileRegion or not 0 < region.length <= MOST_BYTES:
+            return  # partitions without news must not replace the one that has some
         if last is None or last[0] is not end or last[1] != key:
             self._last = end, key, None
-        elif type(region) is FileRegion and region.length <= MOST_BYTES:
+        else:
             kept = bytearray(region.length)
-            got = read_now(region.handle.fd, kept, 0, region.length, region.position)
+            try:
+                got = read_now(region.handle.fd, kept, 0, region.length, region.position)
+            except OSError:
+                return  # the sender meets the same error
             if got == region.length and not region.is_cut:
                 read.records = KeptRecords(kept)
                 self._last = end, key, read

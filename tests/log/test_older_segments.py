@@ -1,5 +1,6 @@
 """After a clean stop the segments before the last one are made when they are first used."""
 
+import os
 import threading
 
 import pytest
@@ -114,6 +115,14 @@ def test_an_index_of_an_older_segment_that_ends_in_the_middle_of_an_entry_is_reb
     assert log.offset_for_timestamp(1000 + bases[1]).offset == bases[1]
     bench.scheduler.run_all()
     assert path.read_bytes() == good
+
+
+def test_the_largest_timestamp_behind_a_torn_time_index_is_that_of_the_records_and_not_of_the_file(tmp_path):
+    bases = filled(tmp_path)
+    path = tmp_path / "t-0" / f"{bases[1]:020d}.timeindex"
+    path.write_bytes(path.read_bytes()[:-3])
+    os.utime(path.with_suffix(".log"), (0, 0))
+    assert loaded(tmp_path).segments.at(1).largest_timestamp() == 1000 + bases[2] - 1
 
 
 def test_the_sizes_of_older_indexes_are_asked_for_at_their_first_use(tmp_path):

@@ -204,6 +204,7 @@ def region_of(tmp_path: Path) -> Callable[..., FileRegion]:
     def make(data: bytes, position: int = 0, length: int | None = None) -> FileRegion:
         path = tmp_path / f"file-{len(list(tmp_path.iterdir()))}"
         path.write_bytes(data)
+        os.utime(path, (0, 0))  # the broker treats new files differently
         handle = FileHandle(os.open(path, os.O_RDONLY), path)
         return FileRegion(handle, position, len(data) - position if length is None else length)
 

@@ -98,7 +98,7 @@ def test_pages_that_never_seem_to_be_there_are_sent_after_they_were_read(
     """If the file system cannot tell, or pages are evicted at once for lack of memory, the pool reads every step."""
     pages, handler = Pages(), Regions()
     handler.region = region
-    running = serve(handler, pages=pages, zero_copy=zero_copy, drop_behind=False)
+    running = serve(handler, pages=pages, zero_copy=zero_copy)
     client = running.connect()
     client.send(b"region")
     assert client.exactly(4 + region.length)[4:] == region.read()
@@ -174,7 +174,7 @@ def test_a_reader_that_goes_while_its_reply_waits_for_the_disk_leaves_no_referen
 
     pool, handler = GatedPool(), Forgetful()
     handler.region = region
-    running = serve(handler, pages=Pages(), disk_pool=pool, num_network_threads=1, drop_behind=False)
+    running = serve(handler, pages=Pages(), disk_pool=pool, num_network_threads=1)
     other = running.connect()
 
     def step() -> None:
@@ -203,7 +203,7 @@ def test_an_evicted_file_is_read_and_sent(serve: Serve, region: FileRegion) -> N
     was_cold = not residency.resident(fd, 0, region.length)
     handler = Regions()
     handler.region = region
-    running = serve(handler, drop_behind=False)
+    running = serve(handler)
     client = running.connect()
     client.send(b"region")
     data = client.exactly(4 + region.length)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafkapy._ext import residency
 from kafkapy.network.cold import STEP, ColdReads
 from kafkapy.network.connection import Connection
-from kafkapy.network.drop_behind import PIECE, DropBehind
+from kafkapy.network.drop_behind import LEAST, PIECE, DropBehind
 from kafkapy.network.read_ahead import HOT_BYTES, ReadAhead
 from kafkapy.network.replies import Reply
 from kafkapy.network.sends import Outbox
@@ -176,141 +176,150 @@ def pool() -> Dropped:
     return Dropped()
 
 
+SEGMENT = "/logs/topic-0/00000000000000000000.log"
+
+
+def dropping(pool: DiskPool, limit: int = 16 * MIB) -> DropBehind:
+    behind = DropBehind(limit, 4 * MIB)
+    behind._pool = pool
+    return behind
+
+
 @pytest.fixture
 def behind(pool: Dropped) -> DropBehind:
-    return DropBehind(OnePool(pool), 16 * MIB)
+    return dropping(pool)
 
 
-@pytest.fixture
-def handle(tmp_path: Path) -> FileHandle:
-    path = tmp_path / "segment"
-    path.write_bytes(b"")
-    return FileHandle(os.open(path, os.O_RDONLY), path)
-
-
-def read(behind: DropBehind, handle: FileHandle, start: int, end: int) -> None:
-    behind.note_read(str(handle.path), start, end)
-
-
-def test_what_a_reader_has_passed_is_removed_and_tried_once_more_with_the_next_piece(behind, pool, handle) -> None:
-    behind.move("reader", handle, MIB)
+def test_what_a_reader_has_passed_is_removed_and_tried_once_more_with_the_next_piece(behind, pool) -> None:
+    behind.move("reader", SEGMENT, MIB)
     for position in range(MIB, 9 * MIB, MIB):
-        read(behind, handle, position, position + MIB)
+        behind.note_read(SEGMENT, position, position + MIB)
     assert pool.ranges == []
     for position in (2 * MIB, 3 * MIB, 5 * MIB, 6 * MIB + 1, 8 * MIB):
-        behind.move("reader", handle, position)
+        behind.move("reader", SEGMENT, position)
     assert pool.ranges == [(MIB, 4 * MIB), (MIB, 6 * MIB), (4 * MIB, 8 * MIB)]
     assert behind.dropped_bytes == 7 * MIB
-    behind.leave("reader", str(handle.path))
+    behind.leave("reader", SEGMENT)
     assert pool.ranges[3:] == [(6 * MIB, 9 * MIB)]
     assert len(behind) == 0
 
 
-def test_what_a_reader_behind_needs_is_kept_as_far_as_the_limit(behind, pool, handle) -> None:
-    behind.move("first", handle, 0)
-    behind.move("second", handle, 0)
-    read(behind, handle, 0, 14 * MIB)
-    behind.move("first", handle, 12 * MIB)
+def test_what_was_sent_counts_as_read_since_the_position_before(behind, pool) -> None:
+    behind.move("reader", SEGMENT, 0)
+    behind.move("reader", SEGMENT, 3 * MIB, 0)
+    behind.move("reader", SEGMENT, 6 * MIB, 3 * MIB)
+    assert pool.ranges == [(0, 2 * MIB), (0, 6 * MIB)]
+
+
+def test_what_a_reader_behind_needs_is_kept_as_far_as_its_share(behind, pool) -> None:
+    behind.move("first", SEGMENT, 0)
+    behind.move("second", SEGMENT, 0)
+    behind.note_read(SEGMENT, 0, 14 * MIB)
+    behind.move("first", SEGMENT, 8 * MIB)
     assert pool.ranges == []
-    behind.move("second", handle, 4 * MIB)
+    behind.move("second", SEGMENT, 4 * MIB)
     assert pool.ranges == [(0, 4 * MIB)]
-    read(behind, handle, 14 * MIB, 34 * MIB)
-    behind.move("first", handle, 32 * MIB)
-    assert pool.ranges[1:] == [(0, 18 * MIB)]
+    behind.move("first", SEGMENT, 14 * MIB)
+    assert pool.ranges[1:] == [(8 * MIB, 14 * MIB)]  # but not what it may have in front of it
+    assert behind.read_until(SEGMENT, 4 * MIB) == 8 * MIB
 
 
-def test_a_reader_that_comes_to_what_another_has_read_finds_it(behind, pool, handle) -> None:
-    behind.move("first", handle, 8 * MIB)
-    behind.move("second", handle, 0)
-    read(behind, handle, 8 * MIB, 16 * MIB)
-    behind.move("first", handle, 16 * MIB)
+def test_a_reader_that_comes_to_what_another_has_read_finds_it(behind, pool) -> None:
+    behind.move("first", SEGMENT, 8 * MIB)
+    behind.move("second", SEGMENT, 2 * MIB)
+    behind.note_read(SEGMENT, 8 * MIB, 10 * MIB)
+    behind.move("first", SEGMENT, 10 * MIB)
     assert pool.ranges == []
-    assert behind.read_until(str(handle.path), 9 * MIB) == 16 * MIB
-    assert behind.read_until(str(handle.path), 7 * MIB) == 7 * MIB
-    behind.leave("second", str(handle.path))
-    assert pool.ranges == [(8 * MIB, 16 * MIB)]
+    assert behind.read_until(SEGMENT, 9 * MIB) == 10 * MIB
+    assert behind.read_until(SEGMENT, 7 * MIB) == 7 * MIB
+    behind.leave("second", SEGMENT)
+    assert pool.ranges == [(8 * MIB, 10 * MIB)]
 
 
-def test_readers_far_from_each_other_do_not_keep_what_the_other_has_read(behind, pool, handle) -> None:
-    behind.move("first", handle, 0)
-    behind.move("second", handle, 100 * MIB)
-    read(behind, handle, 0, 4 * MIB)
-    read(behind, handle, 100 * MIB, 104 * MIB)
-    behind.move("first", handle, 4 * MIB)
-    behind.move("second", handle, 104 * MIB)
+def test_readers_far_from_each_other_do_not_keep_what_the_other_has_read(behind, pool) -> None:
+    behind.move("first", SEGMENT, 0)
+    behind.move("second", SEGMENT, 100 * MIB)
+    behind.note_read(SEGMENT, 0, 4 * MIB)
+    behind.note_read(SEGMENT, 100 * MIB, 104 * MIB)
+    behind.move("first", SEGMENT, 4 * MIB)
+    behind.move("second", SEGMENT, 104 * MIB)
     assert pool.ranges == [(0, 4 * MIB), (100 * MIB, 104 * MIB)]
 
 
-def test_what_a_reader_has_jumped_away_from_is_removed(behind, pool, handle) -> None:
-    behind.move("reader", handle, 0)
-    read(behind, handle, 0, 3 * MIB)
-    behind.move("reader", handle, 60 * MIB)
+def test_what_a_reader_has_jumped_away_from_is_removed(behind, pool) -> None:
+    behind.move("reader", SEGMENT, 0)
+    behind.note_read(SEGMENT, 0, 3 * MIB)
+    behind.move("reader", SEGMENT, 60 * MIB)
     assert pool.ranges == [(0, 3 * MIB)]
 
 
-def test_a_read_that_ends_after_its_reader_has_left_is_not_noted(behind, handle) -> None:
-    behind.move("reader", handle, 0)
-    behind.leave("reader", str(handle.path))
-    behind.leave("reader", str(handle.path))
-    read(behind, handle, 0, MIB)
+def test_readers_three_mib_apart_in_many_files_find_all_that_the_first_has_read(behind, pool) -> None:
+    for number in range(64):
+        behind.move("first", f"{number}.log", 3 * MIB)
+        behind.move("second", f"{number}.log", 0)
+    for position in range(0, 30 * MIB, MIB):
+        for number in range(64):
+            behind.note_read(f"{number}.log", position, position + 2 * MIB)
+            behind.move("first", f"{number}.log", position + 3 * MIB, position)
+            behind.move("second", f"{number}.log", position)
+        assert all(end <= position for _, end in pool.ranges)
+
+
+def test_a_read_that_ends_after_its_reader_has_left_is_not_noted(behind) -> None:
+    behind.move("reader", SEGMENT, 0)
+    behind.leave("reader", SEGMENT)
+    behind.leave("reader", SEGMENT)
+    behind.note_read(SEGMENT, 0, MIB)
     assert len(behind) == 0
-    assert behind.read_until(str(handle.path), 0) == 0
+    assert behind.read_until(SEGMENT, 0) == 0
 
 
-def test_a_pool_without_a_thread_leaves_the_pages_to_the_kernel(behind, pool, handle, monkeypatch) -> None:
+def test_a_pool_without_a_thread_leaves_the_pages_to_the_kernel(behind, pool, monkeypatch) -> None:
     def refuse(*args: object, **kwargs: object) -> None:
-        raise NoThread("read-0-0", RuntimeError("out of threads"))
+        raise NoThread("drop-behind-0", RuntimeError("out of threads"))
 
     monkeypatch.setattr(pool, "submit", refuse)
-    behind.move("reader", handle, 0)
-    read(behind, handle, 0, 4 * MIB)
-    behind.move("reader", handle, 4 * MIB)
+    behind.move("reader", SEGMENT, 0)
+    behind.move("reader", SEGMENT, 4 * MIB, 0)
     assert len(behind) == 1
 
 
-def test_a_file_that_was_deleted_is_no_error(tmp_path: Path, handle, caplog) -> None:
-    pool = DiskPool(1)
-    behind = DropBehind(OnePool(pool), 16 * MIB)
-    behind.move("reader", handle, 0)
-    read(behind, handle, 0, 4 * MIB)
-    Path(handle.path).unlink()
-    behind.move("reader", handle, 4 * MIB)
-    pool.stop()
-    assert behind.dropped_bytes == 4 * MIB
+def test_a_file_that_was_deleted_is_no_error(tmp_path: Path, caplog) -> None:
+    behind = DropBehind(16 * MIB, 4 * MIB)
+    behind.move("reader", str(tmp_path / "deleted"), 0)
+    behind.move("reader", str(tmp_path / "deleted"), 4 * MIB, 0)
+    behind.stop()
+    behind.move("reader", str(tmp_path / "deleted"), 8 * MIB, 4 * MIB)
+    assert behind.dropped_bytes == 8 * MIB
     assert caplog.text == ""
 
 
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["read", "jump", "leave"]), st.integers(0, 40)), max_size=80)
 )
-def test_nothing_in_front_of_a_reader_is_removed_unless_it_is_far_behind_and_what_is_kept_is_bounded(steps) -> None:
-    """Each reader reads one MiB and moves behind it, jumps, or leaves."""
+def test_nothing_is_removed_that_a_reader_may_have_read_ahead_and_what_is_kept_is_bounded(steps) -> None:
+    """Each reader has 3 MiB in front of it, reads one MiB and moves behind it, jumps, or leaves."""
     pool = Dropped()
-    limit = 8 * MIB
-    behind = DropBehind(OnePool(pool), limit)
-    handle = FileHandle(-1, "segment")
+    behind = dropping(pool, 8 * MIB)
     positions: dict[int, int] = {}
-    furthest = 0
     for reader, what, place in steps:
         if what == "leave":
             positions.pop(reader, None)
-            behind.leave(reader, "segment")
+            behind.leave(reader, SEGMENT)
         else:
             position = place * MIB if what == "jump" or reader not in positions else positions[reader]
-            behind.move(reader, handle, position)
+            behind.move(reader, SEGMENT, position)
             positions[reader] = position
-            behind.note_read("segment", position, position + 2 * MIB)
-            furthest = max(furthest, position + 2 * MIB)
+            behind.note_read(SEGMENT, position, position + 3 * MIB)
             if what == "read":
                 positions[reader] = position + MIB
-                pool.ranges.clear()
-                behind.move(reader, handle, position + MIB)
-                for start, end in pool.ranges:
-                    is_far_behind = furthest - positions[reader] >= limit
-                    assert is_far_behind or not start <= positions[reader] < end
+                behind.move(reader, SEGMENT, position + MIB)
+        for start, end in pool.ranges:
+            assert all(end <= position or position + 3 * MIB <= start for position in positions.values())
+        pool.ranges.clear()
         kept = [each for file in behind._files.values() for each in file.ranges]
         assert all(before.end < after.start for before, after in pairwise(kept))
-        assert sum(each.end - each.start for each in kept) <= 4 * (limit + 2 * MIB + 2 * PIECE)
+        assert sum(each.end - each.start for each in kept) <= 4 * (LEAST + 4 * MIB + 2 * PIECE)
         assert bool(behind._files) == bool(positions)
 
 
@@ -363,7 +372,7 @@ class Consumer:
         """Get the reply with this STEP; return False if the read-ahead has ended."""
         part = FileRegion(self.file.handle, step * STEP, STEP)
         self.box.add([part])
-        self.ahead.note([part])
+        self.ahead.note([part], alone=True)
         if not self.loads.pages.resident(0, part.position, part.length):
             self.ahead.demand(part.handle, part.position, part.length, lambda count, error: None)
             self.loads.run()
@@ -385,8 +394,8 @@ def loads(pages: Steps) -> Loads:
 
 @pytest.fixture
 def cold(loads: Loads) -> ColdReads:
-    pools = OnePool(loads)
-    return ColdReads(pools, lambda fn, *args: fn(*args), 2 * STEP, 16 * STEP, DropBehind(pools, 16 * STEP))
+    behind = dropping(loads, 64 * STEP)
+    return ColdReads(OnePool(loads), lambda fn, *args: fn(*args), 2 * STEP, 16 * STEP, behind)
 
 
 @pytest.fixture
@@ -411,20 +420,24 @@ def test_the_end_of_a_file_that_the_kernel_has_read_ahead_is_removed_too(cold, p
     assert loads.dropped[-1][1] == 64
 
 
-def test_a_reader_that_has_caught_up_with_a_growing_file_leaves_it_in_memory(cold, pages, loads, file) -> None:
+def test_a_file_that_was_written_to_a_moment_ago_stays_in_memory(cold, pages, loads, file) -> None:
+    os.utime(file.handle.path)
+    consumer = Consumer(cold, loads, file)
+    for step in range(40):
+        consumer.fetch(step)
+    consumer.ahead.drop()
+    assert cold.bytes == 40 * STEP + 2 * STEP
+    assert loads.dropped == []
+
+
+def test_a_reader_whose_file_is_written_to_meanwhile_leaves_the_rest_in_memory(cold, pages, loads, file) -> None:
     consumer = Consumer(cold, loads, file)
     for step in range(60):
+        if step == 40:
+            os.utime(file.handle.path)
         consumer.fetch(step)
-    loads.dropped.clear()
-    goes_on = True
-    for step in range(60, 100):
-        if goes_on:
-            os.truncate(file.handle.path, (step + 5) * STEP)
-            pages.there.update(range(step, step + 5))
-            goes_on = consumer.fetch(step)
-    assert not goes_on
     consumer.ahead.drop()
-    assert max(end for _, end in loads.dropped) <= 64
+    assert 36 <= max(end for _, end in loads.dropped) <= 44
 
 
 def test_a_reader_that_comes_to_what_others_use_leaves_it_in_memory(cold, pages, loads, file) -> None:
@@ -476,7 +489,7 @@ def test_a_reader_of_many_files_is_known_in_the_last_ones_only(cold, pages, regi
     ahead = ReadAhead(cold, pages)  # type: ignore[arg-type]
     for number in range(300):
         handle = FileHandle(os.dup(file.handle.fd), f"segment-{number}")
-        ahead.note([FileRegion(handle, 0, STEP)])
+        ahead.note([FileRegion(handle, 0, STEP)], alone=True)
     assert len(cold.behind) == 256
     ahead.drop()
     assert len(cold.behind) == 0

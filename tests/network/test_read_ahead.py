@@ -2,10 +2,12 @@
 
 import random
 from collections import deque
+from collections.abc import Iterator
 
 import pytest
 
 from kafkapy.network.cold import STEP, ColdReads
+from kafkapy.network.drop_behind import DropBehind
 from kafkapy.network.read_ahead import CALM_BYTES, ReadAhead
 from kafkapy.network.replies import Reply
 from kafkapy.network.sends import Outbox
@@ -80,7 +82,7 @@ class Reader:
     def reply(self, *regions: FileRegion) -> None:
         for region in regions:
             self.box.add([b"head", region])
-        self.ahead.note(regions)
+        self.ahead.note(regions, alone=True)
 
     def send(self, size: int) -> None:
         self.box.advance(size)
@@ -100,9 +102,12 @@ def disk(memory: Memory) -> Disk:
     return Disk(memory)
 
 
-@pytest.fixture
-def cold(disk: Disk) -> ColdReads:
-    return ColdReads(OnePool(disk), lambda fn, *args: fn(*args), 4 * STEP, 16 * STEP)
+@pytest.fixture(params=["drop behind", "keep"])
+def cold(disk: Disk, request) -> Iterator[ColdReads]:
+    behind = DropBehind(16 * STEP, 6 * STEP) if request.param == "drop behind" else None
+    yield ColdReads(OnePool(disk), lambda fn, *args: fn(*args), 4 * STEP, 16 * STEP, behind)
+    if behind is not None:
+        behind.stop()
 
 
 @pytest.fixture
@@ -154,12 +159,13 @@ def test_the_end_of_the_file_is_the_end(disk, cold, memory, file) -> None:
     assert disk.run_all() == []
 
 
-def test_pages_in_memory_are_skipped_and_not_read_again(disk, cold, memory, file) -> None:
+def test_pages_in_memory_are_skipped_unless_the_kernel_may_have_read_them_ahead(disk, cold, memory, file) -> None:
     memory.add(file.handle.fd, STEP, 3 * STEP)
     reader = Reader(cold, memory)
     reader.reply(part(file, 0, 4))
     reader.ahead.resume(reader.box)
-    assert disk.run_all() == [(0, 1), (3, 4)]
+    skipped = [(1, 2), (2, 3)] if cold.behind is None else []
+    assert disk.run_all() == [step for step in [(0, 1), (1, 2), (2, 3), (3, 4)] if step not in skipped]
 
 
 def test_a_reader_that_finds_all_pages_in_memory_soon_stops_reading_ahead(disk, cold, memory, file) -> None:
@@ -263,7 +269,7 @@ def test_a_reader_in_order_waits_for_the_disk_once_or_twice(serve: Serve, region
     disk = Disk(memory)
     handler = InOrder()
     handler.region = region_of(data)
-    running = serve(handler, pages=memory, disk_pool=disk, read_ahead_bytes=2 * STEP, drop_behind=False)
+    running = serve(handler, pages=memory, disk_pool=disk, read_ahead_bytes=2 * STEP)
     client = running.connect()
     got = b""
     for number in range(8):

@@ -53,6 +53,24 @@ def test_another_request_gets_a_result_of_its_own(partition, other):
         assert read(partition, shared, **other) is not result
 
 
+def test_consumers_of_a_busy_and_an_idle_partition_share_the_records_of_the_busy_one(partition, tmp_path):
+    (tmp_path / "idle").mkdir()
+    log = Bench(tmp_path / "idle").load()
+    idle = Partition(
+        log, broker_id=0, leader_epoch=0, append_pool=AtOnce(), stall=StallMonitor(9.0), on_change=lambda _: None
+    )
+    shared = SharedRead()
+    asked = SimpleNamespace(fetch_offset=0, max_bytes=1 << 20, current_leader_epoch=-1, last_fetched_epoch=-1)
+    results = []
+    for _ in range(3):
+        wanted = [(partition, asked), (idle, asked)]
+        plan = FetchPlan(wanted, min_bytes=1, max_bytes=1 << 20, isolation=READ_UNCOMMITTED)
+        results.append(plan.read(blocking=False, shared=shared)[0])
+    assert results[2][0] is results[1][0]
+    assert [result.records for result in (results[2][1], results[1][1])] == [None, None]
+    log.close()
+
+
 def test_an_append_ends_the_sharing(partition):
     shared = SharedRead()
     read(partition, shared)

@@ -157,10 +157,12 @@ class IndexFile(NamedFile):
         `size_bytes`: None to ask for the size at the first use. `data`: the content of the file, if the caller has read
         it already. Without `data`, `check` reads the content later.
         """
-        self._count = self._written = _UNKNOWN if size_bytes is None else size_bytes // self.width
-        self.growing = False
-        self.damage = None if size_bytes is None else self._torn(size_bytes)
-        self._trusted = size_bytes == 0 or (data is not None and not self.damage and self._first_bad(data) < 0)
+        damage = None if size_bytes is None else self._torn(size_bytes)
+        trusted = size_bytes == 0 or (data is not None and not damage and self._first_bad(data) < 0)
+        with _COUNTING:
+            self._count = self._written = _UNKNOWN if size_bytes is None else size_bytes // self.width
+            self.growing = False
+            self.damage, self._trusted = damage, trusted
 
     def _torn(self, size_bytes: int) -> str | None:
         return f"its {size_bytes} bytes are not whole entries" if size_bytes % self.width else None

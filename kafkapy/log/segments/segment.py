@@ -190,9 +190,11 @@ class Segment(SegmentFiles):
     def largest_timestamp(self) -> int:
         """Return the segment's largest timestamp in milliseconds, for retention and searches by time.
 
-        If no record has a timestamp, return the modification time of the .log file.
+        If no record has a timestamp, return the modification time of the .log file. Raises CorruptSegment, OSError.
         """
         stamp = self.max_timestamp[0]
+        if stamp < 0 and self.time_index.damage is not None:  # the records may have timestamps all the same
+            stamp = self._find_max_timestamp((NO_TIMESTAMP, self.base_offset), self.size)[0]
         return stamp if stamp >= 0 else self.modified_ms()
 
     def first_timestamp(self) -> int:
