@@ -38,7 +38,8 @@ class _Range:
     def pass_by(self, near: Sequence[int], reach: int, own: int) -> tuple[list[_Range], list[_Range]]:
         """Return what no reader needs any more, and what is left, which may be two ranges. `near`: the positions of the
         readers in the range or within `reach` before it, in order."""
-        again = max(self.tried, self.start - reach)
+        # Readers further back may have read ahead up to here.
+        again = min(self.start, max(self.tried, self.start - reach + own))
         if not near:
             return [_Range(self.start, self.end, again)], []
         passed, left = [], [self]
@@ -51,7 +52,8 @@ class _Range:
                 begin, end = max(self.start, reader + own), front // PIECE * PIECE
                 if end - begin >= PIECE:
                     passed.append(_Range(begin, end, begin))
-                    left.append(_Range(end, self.end, end))
+                    if end < self.end:
+                        left.append(_Range(end, self.end, begin))
                     self.end = begin
                     break  # the next call looks at the rest
         return passed, left
@@ -92,9 +94,10 @@ class DropBehind:
     """What was read for the readers of all processors. The methods may be called from any thread.
 
     A reader is any object that can be a key. What a reader has passed is kept for the next one behind it, if the
-    distance is at most an equal share of `limit` bytes for each reader of each file, or LEAST. What a reader has in
-    front of it, as far as `own` bytes, is never removed: it may have been read just now. Files are known by their
-    paths: an open handle would keep a deleted file on the disk.
+    distance is at most an equal share of `limit` bytes for each reader of each file; never less than LEAST, also if
+    that is more than `limit` in all. What a reader has in front of its position, as far as `own` bytes, is never
+    removed: it may have been read just now. Files are known by their paths: an open handle would keep a deleted file
+    on the disk.
     """
 
     def __init__(self, limit: int, own: int) -> None:
@@ -104,7 +107,7 @@ class DropBehind:
         self._lock = threading.Lock()
         self._files: dict[str, _File] = {}
         self._readers = 0  # of all files
-        self.dropped_bytes = 0  # which the kernel was asked to remove
+        self.dropped_bytes = 0  # which the kernel was asked to remove, or is about to be
 
     def __len__(self) -> int:
         """Return the number of files with readers."""
@@ -139,7 +142,7 @@ class DropBehind:
             file.readers[reader] = position
             if since is not None and since < position:
                 file.add(since, position)
-            passed = file.pass_by(self._reach(), self._own)
+            passed = self._passed(file)
         self._remove(path, passed)
 
     def leave(self, reader: Hashable, path: str) -> None:
@@ -149,7 +152,7 @@ class DropBehind:
             if file is None or file.readers.pop(reader, None) is None:
                 return
             self._readers -= 1
-            passed = file.pass_by(self._reach(), self._own)
+            passed = self._passed(file)
             if not file.readers:
                 del self._files[path]
         self._remove(path, passed)
@@ -158,12 +161,15 @@ class DropBehind:
         """Remove what was passed before, and remove nothing any more."""
         self._pool.stop()
 
-    def _reach(self) -> int:
-        return max(LEAST, self._limit // max(1, self._readers))
+    def _passed(self, file: _File) -> list[_Range]:
+        """Forget what no reader of the file needs any more, and return it. The lock is held."""
+        reach = max(LEAST, self._own + 2 * PIECE, self._limit // max(1, self._readers))
+        passed = file.pass_by(reach, self._own)
+        self.dropped_bytes += sum(each.end - each.start for each in passed)
+        return passed
 
     def _remove(self, path: str, passed: list[_Range]) -> None:
         for each in passed:
-            self.dropped_bytes += each.end - each.start
             try:
                 self._pool.submit(_remove, path, each.tried, each.end)
             except (NoThread, PoolStopped):

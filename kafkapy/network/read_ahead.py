@@ -8,8 +8,8 @@ which nothing had to be read for a while stops being a cold reader, and costs no
 What was read is removed from the page cache when the reader has passed it (`kafkapy.network.drop_behind`). That
 includes what the kernel has read ahead meanwhile: a reader's next bytes are taken for that, until more bytes are in
 the page cache than the kernel reads ahead. They are read again here, from the page cache, because the kernel goes on
-reading ahead when its last bytes are read, and that should not happen in `sendfile`, on a network thread. Nothing is
-removed of files that were written to a moment ago: others read what is new, and it may not be on the disk yet.
+reading ahead when its last bytes are read, and that should not happen in `sendfile`, on a network thread. What is read
+of files that were written to a moment ago stays: others read what is new, and it may not be on the disk yet.
 """
 
 from __future__ import annotations
@@ -89,23 +89,25 @@ class ReadAhead:
         all earlier replies were sent.
         """
         before, self._current = self._current, []
+        paths: set[str] = set()
         self._calm_replies += 1
         for part in parts:
             if type(part) is FileRegion:
                 path = str(part.handle.path)
-                track = _Track(part, path, self._tracks.pop(path, None))
-                self._tracks[path] = track
+                track = _Track(part, path, self._tracks.get(path))
+                self._tracks.pop(path, None)
+                self._tracks[path] = track  # at the end, as the last one used
                 self._current.append(track)
                 self._calm_bytes += part.length
-                if alone:
-                    self._move(track, track.begin)
+                if alone and path not in paths:
+                    self._sent(track, track.begin)
+                paths.add(path)
         for track in before:
             track.handle = None
             if alone and track.end >= track.size and self._tracks.get(track.path) is track:
-                self._leave(track.path)  # it has read all of this file
+                self._leave(track)  # it has read all of this file
         for path in list(islice(self._tracks, max(0, len(self._tracks) - max(MOST_FILES, len(self._current))))):
-            self._leave(path)
-            del self._tracks[path]
+            self._leave(self._tracks.pop(path))
 
     def demand(self, handle: FileHandle, position: int, length: int, done: Done) -> None:
         """Read file data that a reply waits for: the `length` bytes at `position`, but at most STEP bytes.
@@ -152,21 +154,25 @@ class ReadAhead:
             self._has_left = True
         self._is_quiet = True
 
-    def _move(self, track: _Track, position: int) -> None:
-        """Note that the bytes of the file before `position` were sent."""
-        if self._cold.behind is not None:
-            # The kernel may have read some of what was sent, so that nothing had to be read here.
-            self._cold.behind.move(self, track.path, position, track.moved if track.drops else None)
-            track.moved = position
+    def _sent(self, track: _Track, position: int) -> None:
+        """Note that the bytes of the file before `position` were sent, if they are a PIECE more than noted before."""
+        behind, moved = self._cold.behind, track.moved
+        if behind is None or (moved is not None and moved <= position < moved + PIECE):
+            return
+        # The kernel may have read some of what was sent, so that nothing had to be read here. If it is much more, the
+        # reader has jumped.
+        since = moved if track.drops and moved is not None and position < moved + 4 * PIECE else None
+        behind.move(self, track.path, position, since)
+        track.moved = position
 
-    def _leave(self, path: str) -> None:
+    def _leave(self, track: _Track) -> None:
+        track.moved = None
         if self._cold.behind is not None:
-            self._cold.behind.leave(self, path)
+            self._cold.behind.leave(self, track.path)
 
     def _leave_all(self) -> None:
         for track in self._tracks.values():
-            self._leave(track.path)
-            track.moved = None
+            self._leave(track)
 
     def resume(self, box: Outbox) -> bool:
         """Begin the next read, if there is something to read ahead and no read is in progress.
@@ -179,9 +185,7 @@ class ReadAhead:
             part = box.parts[box.index]
             track = self._tracks.get(str(part.handle.path)) if type(part) is FileRegion else None
             if track is not None:
-                position = part.position + box.offset  # type: ignore[union-attr]
-                if track.moved is None or not track.moved <= position < track.moved + PIECE:
-                    self._move(track, position)
+                self._sent(track, part.position + box.offset)  # type: ignore[union-attr]
         if self._load is not None or self._demand is not None:  # two reads of a file at once confuse the kernel
             return True
         found = self._next(box)

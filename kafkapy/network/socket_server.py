@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from kafkapy.network import metrics
 from kafkapy.network.acceptor import Acceptor
 from kafkapy.network.cold import STEP
-from kafkapy.network.drop_behind import DropBehind
+from kafkapy.network.drop_behind import PIECE, DropBehind
 from kafkapy.network.limits import ConnectionLimits
 from kafkapy.network.listeners import open_listener
 from kafkapy.network.logins import LoginCounts
@@ -69,7 +69,8 @@ class SocketServer:
         if settings.queued_max_request_bytes > 0:
             memory = RequestMemory(settings.queued_max_request_bytes, clock)
             memory.on_first_wait = self._wake_processors  # they look for slow senders now
-        own = settings.read_ahead_bytes + 2 * STEP  # what was read ahead, and the step that a reply waits for
+        # What was read ahead, rounded up to a STEP, of a reader that is almost PIECE and a turn ahead of its position.
+        own = settings.read_ahead_bytes + STEP + 2 * PIECE
         self._behind = DropBehind(settings.read_ahead_max_bytes, own) if settings.drop_behind else None
         self._processors = [
             Processor(

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from kafkapy._ext.dir_look import look, look_apart
+from kafkapy.log.reading.time_lookup import offset_of_max_timestamp
 from kafkapy.log.storage.files import Files, OlderFiles
 
 from .support import Bench, batch, values_of
@@ -123,6 +124,18 @@ def test_the_largest_timestamp_behind_a_torn_time_index_is_that_of_the_records_a
     path.write_bytes(path.read_bytes()[:-3])
     os.utime(path.with_suffix(".log"), (0, 0))
     assert loaded(tmp_path).segments.at(1).largest_timestamp() == 1000 + bases[2] - 1
+
+
+def test_the_record_with_the_largest_timestamp_is_found_behind_a_torn_time_index(tmp_path):
+    log = Bench(tmp_path, **SETTINGS).load()
+    for number in range(COUNT):
+        log.append([batch("x" * 40, timestamp=9000 if number == 7 else number)], 0)
+    log.set_high_watermark(COUNT)
+    log.close()
+    base = log.segments.base_offsets[log.segments.floor(7)]
+    path = tmp_path / "t-0" / f"{base:020d}.timeindex"
+    path.write_bytes(path.read_bytes()[:-3])
+    assert offset_of_max_timestamp(loaded(tmp_path), COUNT).offset == 7
 
 
 def test_the_sizes_of_older_indexes_are_asked_for_at_their_first_use(tmp_path):

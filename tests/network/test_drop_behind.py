@@ -224,6 +224,16 @@ def test_what_a_reader_behind_needs_is_kept_as_far_as_its_share(behind, pool) ->
     assert behind.read_until(SEGMENT, 4 * MIB) == 8 * MIB
 
 
+def test_a_reader_that_leaves_with_nothing_in_front_of_it_removes_nothing_more(behind, pool) -> None:
+    behind.move("first", SEGMENT, 0)
+    behind.move("second", SEGMENT, 0)
+    behind.note_read(SEGMENT, 0, 14 * MIB)
+    behind.move("first", SEGMENT, 14 * MIB)
+    assert pool.ranges == [(4 * MIB, 14 * MIB)]
+    behind.leave("first", SEGMENT)
+    assert pool.ranges == [(4 * MIB, 14 * MIB)]  # an empty range means all of the rest of the file
+
+
 def test_a_reader_that_comes_to_what_another_has_read_finds_it(behind, pool) -> None:
     behind.move("first", SEGMENT, 8 * MIB)
     behind.move("second", SEGMENT, 2 * MIB)
@@ -456,6 +466,25 @@ def test_a_hole_in_what_others_use_stays_in_memory_when_it_was_read(cold, pages,
         consumer.fetch(step)
     consumer.ahead.drop()
     assert cold.bytes == STEP
+    assert loads.dropped == []
+
+
+def test_what_a_reader_has_jumped_over_is_not_removed(cold, pages, loads, file) -> None:
+    consumer = Consumer(cold, loads, file)
+    for step in (0, 1, 2, 3, 40, 41, 42, 43):
+        consumer.fetch(step)
+    consumer.ahead.drop()
+    assert all(end <= 6 or start >= 38 for start, end in loads.dropped)
+
+
+def test_a_file_twice_in_a_reply_is_removed_up_to_what_was_sent(cold, pages, loads, file) -> None:
+    consumer = Consumer(cold, loads, file)
+    first, second = (FileRegion(file.handle, step * STEP, STEP) for step in (10, 50))
+    consumer.box.add([first, second])
+    consumer.ahead.note([first, second], alone=True)
+    cold.behind.note_read(str(file.handle.path), 10 * STEP, 11 * STEP)
+    consumer.ahead.resume(consumer.box)
+    loads.run()
     assert loads.dropped == []
 
 

@@ -169,7 +169,12 @@ class Segment(SegmentFiles):
         # A reader must not cache the index entry: an append could set a newer timestamp after the reader has read the
         # entry, and the reader would overwrite that timestamp.
         known = self._max_timestamp
-        return self.time_index.last_entry if known is None else known
+        if known is not None:
+            return known
+        entry = self.time_index.last_entry
+        if entry[0] < 0 and self.time_index.damage is not None:  # it is being rebuilt
+            return self._scanned_max_timestamp()
+        return entry
 
     @max_timestamp.setter
     def max_timestamp(self, value: tuple[int, int]) -> None:
@@ -190,11 +195,9 @@ class Segment(SegmentFiles):
     def largest_timestamp(self) -> int:
         """Return the segment's largest timestamp in milliseconds, for retention and searches by time.
 
-        If no record has a timestamp, return the modification time of the .log file. Raises CorruptSegment, OSError.
+        If no record has a timestamp, return the modification time of the .log file.
         """
         stamp = self.max_timestamp[0]
-        if stamp < 0 and self.time_index.damage is not None:  # the records may have timestamps all the same
-            stamp = self._find_max_timestamp((NO_TIMESTAMP, self.base_offset), self.size)[0]
         return stamp if stamp >= 0 else self.modified_ms()
 
     def first_timestamp(self) -> int:
@@ -304,6 +307,17 @@ class Segment(SegmentFiles):
             self.first_timestamp_in_memory = None
         self.bytes_since_entry = 0
         self._max_timestamp = self._find_max_timestamp(self.time_index.last_entry, self.size)
+
+    def _scanned_max_timestamp(self) -> tuple[int, int]:
+        """Return `max_timestamp` without the time index, and remember it. Reads all batch headers of the segment.
+
+        If a batch is damaged, the result is (-1, base offset), since the timestamps behind it are unknown.
+        """
+        found = self.files.scan(self.handle(), 0, self.size, self.base_offset, WITHOUT_ENTRIES, False)
+        if found.stopped_by is not None or found.max_timestamp < 0:
+            return NO_TIMESTAMP, self.base_offset
+        self._max_timestamp = found.max_timestamp, found.max_timestamp_offset
+        return self._max_timestamp
 
     def _find_max_timestamp(self, entry: tuple[int, int], end: int) -> tuple[int, int]:
         """Return (largest timestamp, last offset of its batch) of the batches before byte position `end`.

@@ -69,7 +69,7 @@ ROWS: tuple[Row, ...] = (
     ("kafkapy.read.ahead.bytes", T.LONG, 2 * 1024**2, Range(0), MEDIUM, "E",
      "How far the broker reads ahead of a consumer that reads sequentially from disk; below 1 MiB: no read-ahead."),
     ("kafkapy.read.ahead.max.bytes", T.LONG, 64 * 1024**2, Range(0), MEDIUM, "E",
-     "Most bytes read ahead of all such consumers together, and kept behind them for others; each has an equal share."),
+     "Most bytes read ahead of all such consumers together, in equal shares; about as many stay for others behind."),
     ("kafkapy.drop.behind.enable", T.BOOLEAN, True, None, MEDIUM, "E",
      "Whether records that were read from disk for a consumer leave the page cache when it has passed them."),
     ("kafkapy.append.pool.threads", T.INT, 16, Range(1, 256), MEDIUM, "E",
