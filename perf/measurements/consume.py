@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from perf import frames, shares
@@ -22,6 +23,7 @@ BATCH = 64 * 1024  # 16 of them fill a fetch of 1 MiB, with almost nothing left 
 TOPIC = "consume"
 TOGETHER = 5_000  # messages per call
 STALL = 30.0
+BACKOFF_MS = 10  # librdkafka's default is 1,000: so long it fetches nothing when its queue has 64 MiB
 
 
 class Consume(Measurement):
@@ -37,6 +39,13 @@ class Consume(Measurement):
             "higher",
             Goal(1.0),
             client="consume.1k.librdkafka.busiest",
+        ),
+        Row(
+            "consume.1k.librdkafka.backoff",
+            f"the same, fetch.queue.backoff.ms={BACKOFF_MS}",
+            "MB/s",
+            "higher",
+            Goal(1.0),
         ),
         Row("consume.1k.cpu", "broker CPU per GiB consumed", "s", "lower", Goal(0.5), digits=2),
         *shares.rows("consume.1k.librdkafka", "the same with librdkafka"),
@@ -59,6 +68,9 @@ class Consume(Measurement):
                 "consume.1k": payload / 1e6 / seconds,
                 "consume.1k.cpu": usage.cpu / (payload / GIB),
                 **_librdkafka(broker, min(end, bench.scale.client // SIZE)),
+                "consume.1k.librdkafka.backoff": _librdkafka(
+                    broker, min(end, bench.scale.client // SIZE), {"fetch.queue.backoff.ms": BACKOFF_MS}
+                )["consume.1k.librdkafka"],
             }
 
     def limit(self, bench: Bench) -> Figures:
@@ -79,12 +91,13 @@ class Consume(Measurement):
         return {"consume.1k": payload / 1e6 / seconds, "consume.1k.cpu": usage.cpu / (payload / GIB)}
 
 
-def _librdkafka(broker: Broker, count: int) -> Figures:
+def _librdkafka(broker: Broker, count: int, settings: Mapping[str, int] | None = None) -> Figures:
     """Consume `count` records from the beginning, without a group; return MB/s, timed from the first record, and the
     shares of client and broker."""
     from confluent_kafka import Consumer, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "perf", "enable.auto.commit": False})
+    given = {"bootstrap.servers": broker.bootstrap, "group.id": "perf", "enable.auto.commit": False}
+    consumer = Consumer(given | dict(settings or {}))
     try:
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
         _some(consumer, 1)
