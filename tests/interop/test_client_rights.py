@@ -23,11 +23,11 @@ LISTENERS = "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0"
 APPLICATION = "word-count"
 
 
-@pytest.fixture(scope="module")
-def closed_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkapyBroker]:
+@pytest.fixture  # a second try of a test needs a broker without the topics of the first
+def closed_broker(tmp_path: Path) -> Iterator[KafkapyBroker]:
     """Start a broker with ACLs, whose clients are User:ANONYMOUS on its first listener."""
     config = {**QUICK, **settings(authorizer=True, brokers_log_in=True), "listeners": LISTENERS}
-    running = KafkapyBroker(tmp_path_factory.mktemp("closed"), config)
+    running = KafkapyBroker(tmp_path / "broker", config)
     yield running
     running.stop()
 
