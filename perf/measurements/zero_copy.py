@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from kafkapy.tools.bench.page_cache import read_from_disk
+from kafkapy.tools.bench.page_cache import bring_in, read_from_disk
 from perf import frames
 from perf.bare import bare_loop
 from perf.brokers import Broker
@@ -135,6 +135,9 @@ class ZeroCopy(Measurement):
 
 def _measure(bench: Bench, broker: Broker, mode: str, batch_bytes: int, batch_records: int, end: int) -> Figures:
     found: Figures = {}
+    log = broker.log_directory / f"{TOPIC}-0"
+    for file in log.glob("*.log"):
+        bring_in(file)
     with RawClient(broker.port) as client:
         client.wait_for_topic(TOPIC, create=False)
     for size, consumers in _loads():
@@ -151,7 +154,6 @@ def _measure(bench: Bench, broker: Broker, mode: str, batch_bytes: int, batch_re
             producer.create_topic("beside")
         with fetch_load(broker.port, TOPIC, MIB, batches, batch_records, places, 8, broker.data / f"{mode}.load"):
             found[f"zero-copy.beside.{mode}"] = _p99(bench, producer)
-        log = broker.log_directory / f"{TOPIC}-0"
         found |= _from_disk(load, broker, log, mode, "cold")
         found |= _from_disk(load, broker, log, mode, TOGETHER)
         length = sum(path.stat().st_size for path in log.glob("*.log"))

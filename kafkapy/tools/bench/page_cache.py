@@ -1,4 +1,4 @@
-"""Drops files from the page cache, and counts the bytes that were read from disk."""
+"""Brings files into the page cache, drops them from it, and counts the bytes that were read from disk."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kafkapy._ext import residency
 
+CHUNK = 1 << 20
 OLD_S = 1_000_000_000  # in 2001
 FADVISE_CALLS = 50  # most calls of posix_fadvise; the first nearly always drops the whole file
 
@@ -16,6 +17,13 @@ def read_from_disk() -> int:
     """Return the bytes that the machine has read from block devices since its start, including read-ahead."""
     found = re.search(r"^pgpgin (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
     return int(found[1]) * 1024 if found else 0
+
+
+def bring_in(path: Path) -> None:
+    """Read the file into the page cache, where a broker leaves it."""
+    with path.open("rb", buffering=0) as file:
+        while file.read(CHUNK):
+            pass
 
 
 def evict(path: Path) -> int:

@@ -21,7 +21,7 @@ from kafkapy.tools.bench.cpu import used
 from kafkapy.tools.bench.figures import MB
 from kafkapy.tools.bench.jobs import CLIENT_ID
 from kafkapy.tools.bench.leaders import open_raw
-from kafkapy.tools.bench.page_cache import evict, read_from_disk
+from kafkapy.tools.bench.page_cache import bring_in, evict, read_from_disk
 from kafkapy.tools.common.errors import ToolError
 
 TOPIC = "copies"
@@ -103,6 +103,9 @@ class StoredLog:
         """Read the whole log once, each consumer its part if it is cold, and add to the figures."""
         if load.state == COLD:
             self.drop()
+        else:
+            for file in self._files():
+                bring_in(file)
         with Cluster(broker.bootstrap_servers, client_id=CLIENT_ID) as cluster:
             cluster.topic(TOPIC, wait_for_leaders=True)
             with _connections(cluster, load.consumers, FETCH, FETCH_VERSIONS) as (version, consumers):
@@ -129,9 +132,12 @@ class StoredLog:
         figures.from_disk.append((read_from_disk() - disk) / sent)
         figures.client.append((time.process_time() - client) / seconds)
 
+    def _files(self) -> list[Path]:
+        return list((self.directory / f"{TOPIC}-0").glob("*.log"))
+
     def drop(self) -> float:
         """Drop the log from the page cache. Return the part of it that is still there."""
-        files = list((self.directory / f"{TOPIC}-0").glob("*.log"))
+        files = self._files()
         return sum(map(evict, files)) / max(1, sum(file.stat().st_size for file in files))
 
 
