@@ -7,9 +7,10 @@ which nothing had to be read for a while stops being a cold reader, and costs no
 
 What was read is removed from the page cache when the reader has passed it (`kafkapy.network.drop_behind`). That
 includes what the kernel has read ahead meanwhile: a reader's next bytes are taken for that, until more bytes are in
-the page cache than the kernel reads ahead. They are read again here, from the page cache, because the kernel goes on
-reading ahead when its last bytes are read, and that should not happen in `sendfile`, on a network thread. What is read
-of files that were written to a moment ago stays: others read what is new, and it may not be on the disk yet.
+the page cache than the kernel reads ahead. A thread of the disk reads them, although they are in the page cache
+already: the kernel starts its next read-ahead when somebody reads them, and that takes time, which a network thread in
+`sendfile` should not lose. What is read of files that were written to a moment ago stays: others read what is new, and
+it may not be on the disk yet.
 """
 
 from __future__ import annotations
@@ -119,11 +120,11 @@ class ReadAhead:
             track.loaded = position  # these bytes were in the page cache, and were evicted
 
         def loaded(end: int, error: BaseException | None) -> None:
+            assert self._demand is not None
+            load, self._demand = self._demand[0], None
             if track is not None:
                 track.loaded = max(track.loaded, end)
-                if self._demand is not None:
-                    track.drops = not self._demand[0].stays
-            self._demand = None
+                track.drops = not load.stays
             self._is_quiet = False
             done(max(0, end - position), error)
 

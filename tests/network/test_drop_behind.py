@@ -22,7 +22,7 @@ from kafkapy.record.file_region import FileHandle, FileRegion
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.threads import NoThread
 
-from .conftest import Echo, OnePool, Serve, until
+from .conftest import Client, Echo, OnePool, Serve, until
 
 MIB = 1 << 20
 
@@ -50,6 +50,13 @@ def evicted(file: FileRegion) -> bool:
     return in_memory(file) == 0
 
 
+def read_in_order(client: Client, data: bytes) -> None:
+    """Fetch the first file of Ranges, which has these bytes, 2 MiB at a time."""
+    for position in range(0, len(data), 2 * MIB):
+        client.send(b"0 %d %d" % (position, 2 * MIB))
+        assert client.exactly(4 + 2 * MIB)[4:] == data[position : position + 2 * MIB]
+
+
 @pytest.mark.parametrize("zero_copy", [True, False])
 def test_an_evicted_file_is_sent_and_not_in_the_page_cache_afterwards(serve: Serve, region_of, zero_copy: bool) -> None:
     file = region_of(random.Random(3).randbytes(HOT_BYTES + 8 * MIB))
@@ -59,11 +66,10 @@ def test_an_evicted_file_is_sent_and_not_in_the_page_cache_afterwards(serve: Ser
     handler.files = [file]
     running = serve(handler, zero_copy=zero_copy)
     client = running.connect()
-    for position in range(0, file.length, 2 * MIB):
-        client.send(b"0 %d %d" % (position, 2 * MIB))
-        assert client.exactly(4 + 2 * MIB)[4:] == data[position : position + 2 * MIB]
+    read_in_order(client, data)
     client.close()
-    # A disk that answers at once lets nobody wait. The kernel keeps pages that are in use.
+    # If the disk is so fast that no reply has to wait, nothing is dropped. And the kernel does not drop pages that are
+    # in use at the moment.
     if was_cold and running.count("network_cold_reads"):
         until(lambda: running.count("network_dropped_bytes") >= file.length / 2)
         until(lambda: in_memory(file) <= file.length / 2)
@@ -76,23 +82,20 @@ def test_a_file_in_memory_stays_there(serve: Serve, region_of) -> None:
     handler.files = [file]
     running = serve(handler)
     client = running.connect()
-    for position in range(0, file.length, 2 * MIB):
-        client.send(b"0 %d %d" % (position, 2 * MIB))
-        assert client.exactly(4 + 2 * MIB)[4:] == data[position : position + 2 * MIB]
+    read_in_order(client, data)
     assert in_memory(file) > file.length * 0.9  # the kernel may take some pages
     assert running.count("network_dropped_bytes") == 0
 
 
 def test_without_drop_behind_an_evicted_file_is_in_memory_afterwards(serve: Serve, region_of) -> None:
     file = region_of(bytes(HOT_BYTES + 8 * MIB))
+    data = file.read()
     evicted(file)
     handler = Ranges()
     handler.files = [file]
     running = serve(handler, drop_behind=False)
     client = running.connect()
-    for position in range(0, file.length, 2 * MIB):
-        client.send(b"0 %d %d" % (position, 2 * MIB))
-        client.exactly(4 + 2 * MIB)
+    read_in_order(client, data)
     assert in_memory(file) > file.length * 0.9  # the kernel may take some pages
     assert running.count("network_dropped_bytes") == 0
 
