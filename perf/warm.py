@@ -51,9 +51,10 @@ class Warmth:
         return missing
 
     def free(self, size: int) -> None:
-        """Let `size` bytes of memory, which were touched before, be free, if the scratch file has so many."""
+        """Free `size` bytes of memory more, which were touched before, if the scratch file has so many."""
+        wanted = memory_info()["MemFree"] + size
         for position in reversed(range(0, self._end, WORTH)):
-            if memory_info()["MemFree"] >= size:
+            if memory_info()["MemFree"] >= wanted:
                 return
             os.posix_fadvise(self._fd, position, WORTH, os.POSIX_FADV_DONTNEED)
 
