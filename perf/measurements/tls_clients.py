@@ -19,6 +19,7 @@ from perf.cpu import used
 from perf.curves import slope
 from perf.many import own_memory
 from perf.measurement import Bench, Figures, Goal, Measurement, Row
+from perf.raw_client import RawClient
 from perf.stats import percentile
 from perf.tls import MECHANISM, PASSWORD, USER, TlsClient, client_context, settings
 from perf.tls_load import load
@@ -102,7 +103,7 @@ def _idle_memory(broker: Broker, count: int) -> float:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def _p99_beside(bench: Bench, broker: Broker, count: int, producer: TlsClient, frame: bytes) -> float:
+def _p99_beside(bench: Bench, broker: Broker, count: int, producer: RawClient, frame: bytes) -> float:
     """Return the producer's p99 in ms while clients connect. It is paced in short rounds until they have connected."""
     reply = producer.produce_once(frame)
     with ThreadPoolExecutor(1) as pool:
@@ -114,6 +115,6 @@ def _p99_beside(bench: Bench, broker: Broker, count: int, producer: TlsClient, f
     return percentile(sorted(latencies), 0.99) * 1e3
 
 
-def _p99(producer: TlsClient, frame: bytes, seconds: float) -> float:
+def _p99(producer: RawClient, frame: bytes, seconds: float) -> float:
     latencies, _ = producer.paced(frame, RATE, seconds)
     return percentile(sorted(latencies), 0.99) * 1e3
