@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kafkapy.coordinator.shard import ACTIVE, FAILED, Machine, Shard
+from kafkapy.coordinator.shard import ACTIVE, FAILED, LOADING, Machine, Shard
 from kafkapy.errors import KafkaError, ProtocolError
+from kafkapy.log.failures import Shortage
 from kafkapy.log.results import Busy
 from kafkapy.record import legacy
 from kafkapy.runtime.logs import fields
@@ -63,9 +64,10 @@ def replay_batches(machine: Machine, block: memoryview) -> int:
 
 def load(
     shard: Shard[Any], partition: Partition, replay: Replay, block_bytes: int, stopping: Callable[[], bool]
-) -> None:
+) -> bool:
     """Rebuild the state of a coordinator's shard from its partition's log, and make the shard active. On an error, log
-    the reason and mark the shard as failed.
+    the reason and mark the shard as failed. Return False if memory or file descriptors ran out: then the shard is still
+    loading, its machine may have a part of the log, and the caller has to try again with an empty one.
 
     The log is read in blocks of `block_bytes` bytes, which `replay` loads into the state machine. The load stops when
     `stopping()` returns True.
@@ -74,7 +76,13 @@ def load(
     try:
         count = _load(shard, partition, replay, block_bytes, stopping)
     except LoadStopped:
-        return
+        return True
+    except (Shortage, MemoryError) as reason:
+        if shard.state == LOADING:
+            log.warning("%s cannot be loaded now, and is tried again: %s", shard.name, str(reason) or "no memory")
+            return False
+        shard.end(FAILED)
+        return True
     except (KafkaError, ProtocolError, ValueError) as reason:
         log.error(
             "%s cannot be loaded; this broker answers NOT_COORDINATOR for its keys until the log is "
@@ -84,18 +92,19 @@ def load(
             partition.log.directory,
         )
         shard.end(FAILED)
-        return
+        return True
     except Exception:
         log.exception(
             "%s cannot be loaded; this broker answers NOT_COORDINATOR for its groups or transactions", shard.name
         )
         shard.end(FAILED)
-        return
+        return True
     if shard.state != ACTIVE:
-        return
+        return True
     seconds = shard.load_s = time.monotonic() - began
     level = logging.INFO if count >= LARGE or seconds > SLOW_S else logging.DEBUG
     log.log(level, "loaded", extra=fields(shard=shard.name, bytes=count, seconds=f"{seconds:.3f}"))
+    return True
 
 
 def _load(

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=Machine)
 
+RETRY_S = 1.0  # after a load that was short of memory or of file descriptors
+
 _LOWEST = -(1 << 31)
 
 
@@ -207,6 +209,11 @@ class Shards(Generic[M]):
         for shard in present:
             shard.when_loaded(partial(act, shard))
 
+    def follows(self, index: int) -> None:
+        """Forget the calls of `each` that wait for the shard of this partition: another broker leads it now."""
+        with self._lock:
+            self._waiting_calls.pop(index, None)
+
     def _absence_error(self, index: int) -> KafkaError:
         if self._stopped:
             return KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, "this broker is stopping")
@@ -251,7 +258,20 @@ class Shards(Generic[M]):
         elif partition.log.log_start_offset == partition.log.log_end_offset:
             load(shard, partition, self._replay, 0, self._is_stopped)
         else:
-            self._queue.put(shard, partial(load, shard, partition, self._replay, self._block_bytes(), self._is_stopped))
+            self._queue.put(shard, partial(self._load, shard, partition, self._block_bytes()))
+
+    def _load(self, shard: Shard[M], partition: Partition, block_bytes: int) -> None:
+        if load(shard, partition, self._replay, block_bytes, self._is_stopped):
+            return
+        shard.machine = self._make_machine(partition.index)  # without what was replayed already
+        shard.machine.shard = shard
+
+        def again() -> None:
+            with self._lock:  # not after the shard's end was put into the queue
+                if self._shards.get(partition.index) == (partition, shard):
+                    self._queue.put(shard, partial(self._load, shard, partition, block_bytes))
+
+        self._timer.schedule(RETRY_S, again)
 
     def _keep(self, partition: Partition) -> bool:
         """Keep the shard that was loaded in an earlier leader epoch, for the leader epoch of `partition`. Return False

@@ -17,13 +17,15 @@ from typing import Any
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
 from kafkapy.metadata.tree import BadVersion, Set, Tree, TreeError
+from kafkapy.runtime.disk_pool import PoolStopped
+from kafkapy.runtime.threads import NoThread
 
 BLOCK_SIZE = 1000
 _PREFETCH = BLOCK_SIZE // 10  # reserve the next block when only this many ids are left
 _LAST = 2**63 - 1
 
 IdCallback = Callable[["int | KafkaError"], object]
-# Runs a function on a thread that may block.
+# Runs a function on a thread that may block. May raise NoThread or PoolStopped.
 InPool = Callable[[Callable[[], object]], object]
 
 
@@ -62,7 +64,8 @@ class ProducerIds:
 
     def __init__(self, allocate: Callable[[Allocated], object], is_reachable: Callable[[], bool]) -> None:
         """`allocate(done)` reserves a block of producer ids and calls `done` with the block or an error, like
-        ProducerIdBlocks.allocate. It is called only while `is_reachable()` is True."""
+        ProducerIdBlocks.allocate. It is called only while `is_reachable()` is True, or was when a caller began to
+        wait."""
         self._allocate = allocate
         self._is_reachable = is_reachable
         self._lock = threading.Lock()  # guards the following attributes
@@ -90,7 +93,9 @@ class ProducerIds:
     def prefetch(self) -> None:
         """Begin to reserve the next block of producer ids if at most a tenth of a block is left."""
         with self._lock:
-            if self._is_reserving or self._reserve or len(self._ids) > _PREFETCH or not self._is_reachable():
+            if self._is_reserving or self._reserve or len(self._ids) > _PREFETCH:
+                return
+            if not self._waiting and not self._is_reachable():
                 return
             self._is_reserving = True
         self._allocate(self._finish)
@@ -118,7 +123,10 @@ class ProducerIds:
                 else:
                     results.append((done, in_pool, _as_kafka(outcome)))
         for done, in_pool, result in results:
-            in_pool(partial(done, result))
+            try:
+                in_pool(partial(done, result))
+            except (NoThread, PoolStopped) as error:
+                done(_later(str(error)))  # an error needs no thread that may block
         if self._waiting:
             self.prefetch()
 

@@ -24,6 +24,7 @@ from kafkapy.metadata.tree import NodeExists, Tree
 from kafkapy.metadata.users import UserRegistry
 from kafkapy.network.settings import Listener
 from kafkapy.network.socket_server import SocketServer
+from kafkapy.replica.followed_partition import FollowedPartition
 from kafkapy.replica.in_sync_replicas import IsrEnvironment
 from kafkapy.replica.isr_changes import IsrChanges
 from kafkapy.replica.log_dir_moves import LogDirMoves
@@ -386,7 +387,12 @@ class BrokerServer:
         services.replicas.on_became_leader = became_leader
         services.replicas.on_lost_leadership = coordinators.lost_leadership
         services.following = following = self._following = Following(services, self._timer)
-        services.replicas.on_followed = following.follow
+
+        def followed(partition: FollowedPartition) -> None:
+            coordinators.followed(partition)
+            following.follow(partition)
+
+        services.replicas.on_followed = followed
         services.replicas.on_unfollowed = following.stop
         services.cache.on_deleted = self._topic_deleted
         services.cache.on_brokers_gone = services.replicas.brokers_gone

@@ -5,6 +5,7 @@ A broker without groups and transactions never imports their modules, so it star
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
@@ -22,12 +23,17 @@ if TYPE_CHECKING:
     from kafkapy.coordinator.transactions.coordinator import TransactionCoordinator
     from kafkapy.coordinator.transactions.machine import TransactionMachine
     from kafkapy.coordinator.transactions.maintenance import TransactionSettings
+    from kafkapy.replica.followed_partition import FollowedPartition
     from kafkapy.replica.markers import MarkerWriter
     from kafkapy.replica.partition import Partition
     from kafkapy.replica.verification import TransactionVerifier
     from kafkapy.runtime.scheduler import Scheduler
     from kafkapy.runtime.timer import Timer
     from kafkapy.server.services import Services
+
+log = logging.getLogger("kafkapy.server.coordinators")
+
+_RETRY_S = 1.0
 
 
 class Coordinators:
@@ -224,13 +230,28 @@ class Coordinators:
     def became_leader(self, partition: Partition) -> None:
         """Called when this broker becomes the leader of a partition: start loading its state if the partition belongs
         to `__consumer_offsets` or `__transaction_state`. Nothing is done for other topics."""
-        # Also create the parts that requests need: in a first request, the imports would block a network thread.
-        if partition.topic == GROUPS:
-            self.group_shards.start_loading(partition)
-            self._part("for groups", lambda: (self.groups, self.offsets))
-        elif partition.topic == TRANSACTIONS:
-            self.transaction_shards.start_loading(partition)
-            self._part("for transactions", lambda: (self.transactions, self.verifier))
+        try:
+            # Also create the parts that requests need: in a first request, the imports would block a network thread.
+            if partition.topic == GROUPS:
+                self.group_shards.start_loading(partition)
+                self._part("for groups", lambda: (self.groups, self.offsets))
+            elif partition.topic == TRANSACTIONS:
+                self.transaction_shards.start_loading(partition)
+                self._part("for transactions", lambda: (self.transactions, self.verifier))
+        except Exception:  # an import may find no file descriptor or no memory
+            log.exception("the coordinator of %s-%d cannot begin, and is tried again", partition.topic, partition.index)
+            self._timer.schedule(_RETRY_S, lambda: self._became_leader_again(partition))
+
+    def _became_leader_again(self, partition: Partition) -> None:
+        if partition.gone is None:
+            self.became_leader(partition)
+
+    def followed(self, partition: FollowedPartition) -> None:
+        """Called when this broker begins to follow a partition: calls that waited until it leads the partition are
+        forgotten."""
+        shards = self.existing("group shards" if partition.topic == GROUPS else "transaction shards")
+        if shards is not None and partition.topic == shards.topic:
+            shards.follows(partition.index)
 
     def lost_leadership(self, partition: Partition) -> None:
         """Called when this broker is no longer the leader of a partition: unload the coordinator state that was loaded

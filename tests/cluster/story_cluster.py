@@ -164,6 +164,7 @@ class StoryCluster:
 
     def restart_controller(self, while_down: Callable[[Any], None] = lambda stage: None) -> None:
         """Kill broker 1, which ends the controller's term, do something else, and start it again."""
+        epoch = self.tree.get("/controller_epoch")[0]
         with self._next_term():
             self._wire.close()
             self.controller.process.kill()
@@ -172,6 +173,8 @@ class StoryCluster:
             while_down(self)
             self.controller = self._start_controller()
             self._wire = Wire(f"127.0.0.1:{self.ports[CONTROLLER]}", 90)
+            # It is ready before it stands for election, and broker 2 would stand, too, as soon as it runs again.
+            self.until(lambda: self.tree.get("/controller_epoch")[0] != epoch, "no next controller")
 
     @contextlib.contextmanager
     def _next_term(self) -> Iterator[None]:
@@ -210,7 +213,9 @@ class StoryCluster:
         before, unchanged = None, 0
         while unchanged < _LOOKS:
             if not self._has_caught_up():
+                assert time.monotonic() < deadline, f"{self.kind}: broker {CONTROLLER} is not the controller"
                 unchanged = 0
+                time.sleep(_APART_S)
                 continue
             now = self._digest()
             known = [with_leader(one) for one in now[-1].values()]  # to each of the real brokers

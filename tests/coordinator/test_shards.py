@@ -1,9 +1,11 @@
 """The shards of a topic: finding the shard of a key, loading and unloading with the partitions."""
 
+import errno
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -11,6 +13,7 @@ from kafkapy.coordinator.shard import ACTIVE, UNLOADED, Shard
 from kafkapy.coordinator.shard_loader import LoadQueue
 from kafkapy.coordinator.shards import Shards, partition_of
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.failures import Shortage
 from kafkapy.metadata.cache import LEADER_DURING_DELETE, MetadataCache
 from kafkapy.metadata.roles import NO_LEADER, PartitionRole
 from kafkapy.record.batch import build
@@ -19,6 +22,7 @@ from kafkapy.runtime.clock import ManualClock
 from kafkapy.runtime.timer import Timer
 from tests.coordinator.key_values import KeyValues, put
 from tests.coordinator.partitions import TOPIC, lead
+from tests.coordinator.transactions.world import HandTimer
 from tests.harness.appends import append_to
 
 
@@ -82,9 +86,15 @@ def queue() -> Held:
 
 
 @pytest.fixture
-def shards(broker: Broker, queue: Held) -> Iterator[Shards[KeyValues]]:
+def timer() -> HandTimer:
+    return HandTimer(ManualClock())
+
+
+@pytest.fixture
+def shards(broker: Broker, queue: Held, timer: HandTimer) -> Iterator[Shards[KeyValues]]:
     clock = ManualClock()
     stand_in: Any = broker
+    by_hand: Any = timer
     shards = Shards(
         TOPIC,
         lambda index: KeyValues(),
@@ -92,7 +102,7 @@ def shards(broker: Broker, queue: Held) -> Iterator[Shards[KeyValues]]:
         replicas=stand_in,
         queue=queue,
         clock=clock,
-        timer=Timer(clock),
+        timer=by_hand,
         partitions=lambda: 50,
         block_bytes=lambda: 1000,
     )
@@ -264,6 +274,53 @@ def test_each_calls_for_loaded_loading_and_future_shards(
     shards.start_loading(written(tmp_path, 2))
     queue.run()
     assert seen == [0, 1, 2], "and the next shard of a partition that was reached is not"
+
+
+def test_a_call_for_a_partition_that_another_broker_leads_now_is_forgotten(
+    shards: Shards[KeyValues], broker: Broker, tmp_path: Path, queue: Held
+) -> None:
+    broker.why = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "its log is being recovered")
+    seen: list[int] = []
+    shards.each(lambda shard: seen.append(shard.index))
+    shards.follows(2)
+    for index in (1, 2):
+        shards.start_loading(written(tmp_path, index))
+    queue.run()
+    assert seen == [1]
+
+
+def test_a_load_that_runs_out_of_file_descriptors_is_tried_again(
+    shards: Shards[KeyValues], tmp_path: Path, queue: Held, timer: HandTimer
+) -> None:
+    partition = written(tmp_path, 0)
+    read = partition.log.read
+    short = Shortage("reading the log", OSError(errno.EMFILE, "too many open files"))
+    partition.log.read = Mock(side_effect=short)  # type: ignore[method-assign]
+    shards.start_loading(partition)
+    first = shards.at(0)
+    assert first is not None
+    before = first.machine
+    queue.run()
+    assert code_of(shards, key_of(0)) == Errors.COORDINATOR_LOAD_IN_PROGRESS
+    partition.log.read = read  # type: ignore[method-assign]
+    timer.advance(1)
+    queue.run()
+    shard = shards.of(key_of(0))
+    assert shard.machine is not before
+    assert shard.machine.values == {b"key": b"value"}
+
+
+def test_a_load_that_ran_short_is_not_tried_again_for_a_partition_that_is_lost(
+    shards: Shards[KeyValues], tmp_path: Path, queue: Held, timer: HandTimer
+) -> None:
+    partition = written(tmp_path, 0)
+    partition.log.read = Mock(side_effect=MemoryError)  # type: ignore[method-assign]
+    shards.start_loading(partition)
+    queue.run()
+    shards.unload(partition)
+    queue.run()
+    timer.advance(1)
+    assert queue.jobs == []
 
 
 def test_each_skips_partitions_of_other_brokers(shards: Shards[KeyValues], broker: Broker, tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
-from kafkapy.metadata.producer_ids import ProducerIdBlocks, ProducerIds
+from kafkapy.metadata.producer_ids import Allocated, ProducerIdBlocks, ProducerIds
 from kafkapy.metadata.tree import Done, Operation, Set, TreeUnavailable
+from kafkapy.runtime.threads import NoThread
 
 BLOCK = "/latest_producer_id_block"
 
@@ -173,3 +174,29 @@ def test_a_broken_block_is_an_error_code(tree: FlakyTree, data: bytes) -> None:
     error = refusal(ids_of(tree, 0))
     assert error.code == Errors.UNKNOWN_SERVER_ERROR
     assert "no producer id could be reserved" in error.message
+
+
+def no_thread(work: Callable[[], object]) -> None:
+    raise NoThread("disk-0", "out of memory")
+
+
+def test_all_callers_are_answered_if_no_thread_can_be_started() -> None:
+    asked: list[Allocated] = []
+    found: list[int | KafkaError] = []
+    ids = ProducerIds(asked.append, lambda: True)
+    for _ in range(2):
+        ids.give(found.append, no_thread)
+    (reserved,) = asked
+    reserved(range(1000))
+    assert [one.code for one in found if isinstance(one, KafkaError)] == [Errors.COORDINATOR_LOAD_IN_PROGRESS] * 2
+
+
+def test_a_caller_that_waits_is_answered_if_the_tree_is_lost_at_that_moment() -> None:
+    asked: list[Allocated] = []
+    found: list[int | KafkaError] = []
+    reachable = iter([True])
+    ids = ProducerIds(asked.append, lambda: next(reachable, False))
+    ids.give(found.append, lambda work: work())
+    (reserved,) = asked
+    reserved(range(1000))
+    assert found == [0]

@@ -1,6 +1,7 @@
 """The coordinators of a broker: found by clients, created with their topics, loaded, and removed with their
 partitions."""
 
+import errno
 import logging
 import shutil
 import threading
@@ -65,6 +66,29 @@ def test_the_coordinator_is_this_broker(broker: BrokerServer, wire: Wire, versio
     found = find(wire, "anything", key_type if version else GROUP, version)
     host, port = broker.bootstrap_servers.split(":")
     assert (found.error_code, found.node_id, found.host, found.port) == (0, 0, host, int(port))
+
+
+def test_a_coordinator_that_cannot_begin_for_a_moment_begins_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = start_broker(tmp_path, offsets_topic_num_partitions="1")
+    coordinators = server.services.coordinators
+    make = coordinators._make_group_shards
+    failures = [OSError(errno.EMFILE, "too many open files")]
+
+    def fails_once() -> Any:
+        if failures:
+            raise failures.pop()
+        return make()
+
+    monkeypatch.setattr(coordinators, "_make_group_shards", fails_once)
+    try:
+        with Wire(server.bootstrap_servers) as wire:
+            find(wire, "g")
+            eventually(lambda: find(wire, "g").error_code == Errors.NONE and active(server, GROUPS) == 1)
+        assert "the coordinator of __consumer_offsets-0 cannot begin, and is tried again" in caplog.text
+    finally:
+        server.stop()
 
 
 def test_many_keys_are_answered_at_once(broker: BrokerServer, wire: Wire) -> None:

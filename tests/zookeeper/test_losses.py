@@ -138,6 +138,34 @@ def test_a_change_whose_response_is_lost_is_applied_once(proxy: TcpProxy, behind
     assert sorted(int(tree.get(f"/q/{name}").data) for name in tree.children("/q")) == list(range(1, 41))
 
 
+def test_a_change_to_repeat_is_kept_if_the_connection_is_lost_again_before_it_is_sent(
+    tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change, outcome, load = tree._session.change, tree._session.outcome, tree._load_and_unload
+    losses: list[str] = []
+
+    def never_arrives(*some: Any) -> Any:
+        if losses:
+            return outcome(*some)
+        losses.append("while it waits for its answer")
+        raise ConnectionLoss
+
+    def loses_it_again() -> None:
+        if len(losses) == 1:
+            losses.append("before it is sent again")
+            raise ConnectionLoss
+        load()
+
+    monkeypatch.setattr(tree._session, "change", lambda *some: change(*some) if losses else None)
+    monkeypatch.setattr(tree._session, "outcome", never_arrives)
+    monkeypatch.setattr(tree, "_load_and_unload", loses_it_again)
+    outcomes: list[Any] = []
+    tree.submit([Create("/x")], lambda results, error: outcomes.append(results or error))
+    eventually(lambda: outcomes)
+    assert outcomes == [["/x"]]
+    assert len(losses) == 2
+
+
 def test_the_session_outlives_a_restart_of_the_server(tmp_path: Path, open_tree: OpenTree) -> None:
     server = ZooKeeper(tmp_path)
     try:

@@ -221,6 +221,10 @@ def _replace_static(
     if present is None:  # it has left during the append
         request.reply(join_error(Errors.UNKNOWN_MEMBER_ID))
         return None
+    if written is not None and not group.supports(request.protocol_type, request.protocols):
+        # another member has changed its protocols during the append
+        request.reply(join_error(Errors.INCONSISTENT_GROUP_PROTOCOL))
+        return None
     member, former_leader = group.members[present], group.leader
     log.info("instance %r of group %r is now %r, no longer %r", request.instance_id, group.id, new_id, present)
     rebalances.refuse(group, member, Errors.FENCED_INSTANCE_ID, present)

@@ -19,6 +19,8 @@ from kafkapy.coordinator.transactions import transitions
 from kafkapy.coordinator.transactions.transitions import PREPARE_COMMIT, TopicPartition
 from kafkapy.errors import Errors, KafkaError, name_of
 from kafkapy.record.control import Marker
+from kafkapy.runtime.disk_pool import PoolStopped
+from kafkapy.runtime.threads import NoThread
 
 if TYPE_CHECKING:
     from kafkapy.coordinator.transactions.machine import Entry, TransactionMachine
@@ -58,7 +60,8 @@ class Completion:
     """Completes prepared transactions: writes their markers and then their complete state.
 
     `exists(topic, partition)` returns False for a deleted partition, which needs no marker. `in_pool` runs a function
-    on another thread, because writing many markers would block a network thread for too long.
+    on another thread, because writing many markers would block a network thread for too long; it may raise NoThread or
+    PoolStopped.
     """
 
     def __init__(
@@ -114,7 +117,10 @@ class _PreparedTransaction:
         elif len(unmarked) <= MAX_INLINE:
             self._write(unmarked)
         else:
-            self._completion.in_pool(lambda: self._write_many(unmarked))
+            try:
+                self._completion.in_pool(lambda: self._write_many(unmarked))
+            except (NoThread, PoolStopped) as error:
+                self._retry(self.write_markers, str(error))
 
     def _write_many(self, partitions: list[TopicPartition]) -> None:
         for at in range(0, len(partitions), MARKERS_A_SLICE):

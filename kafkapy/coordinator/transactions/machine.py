@@ -134,8 +134,12 @@ class TransactionMachine:
         self._maintenance.begin(self)
 
     def unloaded(self, reason: KafkaError) -> None:
-        """Do nothing. The shard (this partition of `__transaction_state`) itself answers pending appends, and work that
-        was scheduled for later does not run after the shard has ended."""
+        """Forget the transactional ids: the timer refers to this object until its next scan, which may be an hour away.
+
+        The shard (this partition of `__transaction_state`) itself answers pending appends, and work that was scheduled
+        for later does not run after the shard has ended.
+        """
+        self.entries, self.open = {}, set()
 
     # --- steps
 

@@ -354,9 +354,11 @@ class ZooKeeperTree(Tree):
             for callback in self._session_callbacks:
                 call(callback)
         unmade = self._changes.to_resend()
+        with self._condition:
+            self._waiting.extendleft(reversed(unmade))  # the loads may lose the connection again
         self._load_and_unload()
         with self._condition:
-            group = [*unmade, *self._waiting]
+            group = list(self._waiting)
             self._waiting.clear()
         touched, known = self._changes.send_all(group)
         with self._condition:

@@ -133,6 +133,19 @@ def test_a_static_member_that_rejoins_takes_part_in_a_rebalance_that_began_meanw
     assert back.answer.leader == back.answer.member_id
 
 
+def test_static_members_that_come_back_without_a_common_protocol_do_not_block_the_group() -> None:
+    world = World()
+    times = {"session_ms": 60_000, "rebalance_ms": 6000}
+    world.stable(2, instances=["i1", "i2"], protocols=BOTH, **times)
+    world.log.held = True
+    first = world.join(instance="i1", protocols=(("range", b"r"),), **times)
+    second = world.join(instance="i2", protocols=(("sticky", b"s"),), **times)
+    world.log.release()
+    assert first.code == Errors.INCONSISTENT_GROUP_PROTOCOL
+    world.timer.advance(6.1)
+    assert (second.answer.generation_id, second.answer.protocol_name) == (2, "sticky")
+
+
 def test_absent_static_members_with_no_rebalance_timeout_cause_no_busy_loop() -> None:
     world = World()
     asked = world.join(instance="i1", session_ms=20_000)

@@ -62,6 +62,21 @@ def test_many_markers_are_written_by_the_pool(world: World) -> None:
     assert set(marked(world, producer)) == set(partitions)
 
 
+def test_many_markers_are_written_later_if_the_pool_has_no_thread(world: World) -> None:
+    partitions = [("topic", index) for index in range(100)]
+    producer = world.producer("tx")
+    world.add("tx", producer, *partitions)
+    world.threads = 0
+    assert world.commit("tx", producer) == Errors.NONE
+    world.timer.advance(10)
+    assert world.state("tx") == "PrepareCommit"
+    world.threads = 1
+    world.timer.advance(1)
+    world.run_pool()
+    assert world.state("tx") == "CompleteCommit"
+    assert marked(world, producer) == partitions
+
+
 @pytest.mark.parametrize("code", [Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, Errors.UNSUPPORTED_VERSION])
 def test_a_partition_that_can_have_no_markers_needs_none(world: World, code: int) -> None:
     producer = world.producer("tx")

@@ -18,6 +18,7 @@ from kafkapy.errors import Errors
 from kafkapy.record.batch import BatchBuilder
 from kafkapy.record.control import Marker
 from kafkapy.runtime.clock import ManualClock
+from kafkapy.runtime.threads import NoThread
 from tests.coordinator.memory_shard import MemoryLog
 from tests.harness.batches import iter_batches
 
@@ -126,9 +127,8 @@ class World:
         self.timer = HandTimer(self.clock)
         self.markers = MemoryMarkers(self.on_marker)
         self.pooled: list[Callable[[], None]] = []
-        completion = Completion(
-            self.markers, lambda topic, index: (topic, index) not in self.deleted, self.pooled.append
-        )
+        self.threads = 1
+        completion = Completion(self.markers, lambda topic, index: (topic, index) not in self.deleted, self.in_pool)
         self.machine = TransactionMachine(completion, Maintenance(lambda: self.settings))
         timer: Any = self.timer
         self.shard: Shard[TransactionMachine] = Shard(TOPIC, 0, self.machine, self.log, clock=self.clock, timer=timer)
@@ -141,6 +141,11 @@ class World:
         replay(self.machine, self.log.batches)
         self.shard.begin()
         self.timer.advance(0)
+
+    def in_pool(self, work: Callable[[], None]) -> None:
+        if not self.threads:
+            raise NoThread("disk-0", "out of memory")
+        self.pooled.append(work)
 
     def run_pool(self) -> None:
         while self.pooled:
