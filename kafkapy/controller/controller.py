@@ -270,6 +270,7 @@ class ClusterController(Controller):
     def _forget(self) -> None:
         self._term += 1
         self._has_begun = False
+        self._is_repeating = False
         self._requests.forget(list(self._cluster.registered))
         self._cluster.clear()
         self._deletions.clear()

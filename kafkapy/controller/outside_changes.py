@@ -195,7 +195,8 @@ class OutsideChanges:
                     self._remember(paths.topic(topic.name))  # there may be a new topic of that name
         elif path == paths.TOPICS:
             for each in self._tree.children(path):
-                self._guarded(paths.topic(each), partial(self._topic, each))
+                if not self._guarded(paths.topic(each), partial(self._topic, each)):
+                    self._remember(paths.topic(each))
         elif parent == paths.TOPICS:
             self._topic(name)
             if self._tree.exists(paths.REASSIGNMENT):  # a reassignment of this topic may be complete now

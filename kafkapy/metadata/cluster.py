@@ -164,7 +164,7 @@ class ClusterRegistry:
             try:
                 value = paths.from_json(node.data, path)
                 found[broker_id] = LiveBroker(broker_id, _endpoints(value), value.get("rack")), node.created
-            except (ValueError, TypeError, AttributeError) as error:
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
                 log.error("broker %d is left out: the metadata at %s is invalid: %s", broker_id, path, error)
         return found
 

@@ -61,6 +61,7 @@ class Membership:
         self._stopped = False
         self._thread: Thread | None = None
         self._others: set[int] = set()
+        tree.on_new_session(self._session_expired)  # not only in `follow`: the broker is registered before
         self._cancels = [tree.watch(path, self._note) for path in (paths.BROKER_IDS, paths.CONTROLLER, paths.FEATURE)]
 
     def other_brokers(self) -> list[int]:
@@ -134,7 +135,6 @@ class Membership:
         NodeExists, another broker has taken the broker id. Then this broker cannot continue, and neither can it after
         the cluster has finalized a feature: the thread calls `on_failure(reason)`.
         """
-        self._tree.on_new_session(self._session_expired)
         thread = Thread(self._run, "membership", (register, election, on_failure))
         self._changed.set()
         thread.start()
@@ -175,7 +175,8 @@ class Membership:
                 if missing is not None:
                     on_failure(missing)
                     return
-                self._elect(election, in_doubt=in_doubt)
+                # The session may have expired before this broker became the controller.
+                self._elect(election, in_doubt=in_doubt or expired)
                 in_doubt = False
             except NodeExists:
                 on_failure(f"broker id {self._broker_id} was taken by another while the session had expired")

@@ -1,6 +1,7 @@
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -98,3 +99,14 @@ def test_a_lost_file_is_reported_once_and_fails_every_change(tmp_path: Path) -> 
     assert tree.get("/a").data == b"x"
     assert len(failures) == 1
     tree.close()
+
+
+def test_a_change_that_finds_no_memory_fails_and_the_next_one_is_made(
+    tree: LocalTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = tree._write
+    monkeypatch.setattr(tree, "_write", Mock(side_effect=MemoryError))
+    with pytest.raises(TreeUnavailable, match="not enough memory"):
+        tree.commit([Create("/x")])
+    monkeypatch.setattr(tree, "_write", write)
+    assert tree.commit([Create("/x")]) == ["/x"]

@@ -19,6 +19,7 @@ def cache() -> NodeCache:
             "/old": Node(b"o", 3, 2, 5, False),
             "/set": Node(b"s", 4, 2, 12, False),
             "/made": Node(b"m", 0, 12, 12, False),
+            "/same": Node(b"2", 2, 2, 12, False),
             "/later": Node(b"l", 0, 13, 13, False),
             "/q": Node(b"", 0, 2, 2, False),
             "/q/n-0000000007": Node(b"x", 0, 12, 12, True),
@@ -49,6 +50,8 @@ def test_an_applied_change_gives_its_results(cache: NodeCache, operations: list[
     [
         [Create("/old", b"o")],  # was there before
         [Create("/no", b"")],
+        [Create("/made", b"other")],  # another process has created it
+        [Create("/made", b"other"), Set("/same", b"2", 1)],  # and has set another node to the same data
         [Set("/old", b"o")],
         [Set("/set", b"other")],  # another writer's data
         [Set("/no", b"")],

@@ -96,6 +96,48 @@ def test_topics_are_in_memory_only_between_load_and_unload(connect: str, tree: T
     assert isinstance(outcome[0], TreeUnavailable)
 
 
+def test_a_topic_that_was_written_before_the_load_is_read_by_it(connect: str, tree: Tree) -> None:
+    mine = of_controller(connect)
+    try:
+        mine.commit([Create(paths.topic("t"), b"{}")])
+        assert not mine.exists(paths.topic("t"))
+        tree.commit(
+            [Set(paths.topic("t"), b"{1}"), Create(paths.partitions("t")), Create(f"{paths.partitions('t')}/0")]
+        )
+        wait(mine.load_below, paths.FOR_CONTROLLER)
+        assert mine.get(paths.topic("t")).data == b"{1}"
+        assert mine.children(paths.partitions("t")) == ["0"]
+        tree.commit([Set(paths.topic("t"), b"{2}")])
+        eventually(lambda: mine.get(paths.topic("t")).data == b"{2}")
+    finally:
+        mine.close()
+
+
+def test_a_load_that_fails_leaves_nothing_in_memory(connect: str, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = of_controller(connect)
+    run = mine._refresh.run
+
+    def fails(reads: Any) -> Any:
+        reads = list(reads)
+        events = run(reads)
+        if (paths.TOPICS, True) in reads:
+            raise ValueError("a broken node")
+        return events
+
+    try:
+        with_topic(tree)
+        monkeypatch.setattr(mine._refresh, "run", fails)
+        with pytest.raises(TreeUnavailable, match="a broken node"):
+            wait(mine.load_below, paths.FOR_CONTROLLER)
+        monkeypatch.undo()
+        assert mine.children(paths.TOPICS) == []
+        tree.commit([Set(STATE.format(0), b"new")])
+        wait(mine.load_below, paths.FOR_CONTROLLER)
+        assert mine.get(STATE.format(0)).data == b"new"
+    finally:
+        mine.close()
+
+
 def test_a_written_state_is_in_memory_without_being_read(
     connect: str, tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, ConnectionLoss
+from kazoo.handlers.threading import KazooTimeoutError
 
 from kafkapy.metadata.tree import Create, Delete, Event, Set, Tree, TreeError, TreeUnavailable, wait
 from kafkapy.metadata.zookeeper.client import ZooKeeperError, ZooKeeperSettings
@@ -164,6 +165,65 @@ def test_a_change_to_repeat_is_kept_if_the_connection_is_lost_again_before_it_is
     eventually(lambda: outcomes)
     assert outcomes == [["/x"]]
     assert len(losses) == 2
+
+
+def test_changes_after_an_unanswered_one_are_made_after_it(
+    tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change, outcome = tree._session.change, tree._session.outcome
+    sent: list[str] = []
+    reached, held = threading.Event(), threading.Event()
+    losses = 1
+
+    def note(operations: Any) -> Any:
+        sent.append(operations[0].path)
+        return change(operations) if sent.count("/a") != 1 else None
+
+    def answer(operations: Any, asked: Any, timeout: float) -> Any:
+        nonlocal losses
+        if asked is None:
+            losses -= 1
+            raise ConnectionLoss
+        return outcome(operations, asked, timeout)
+
+    tree.commit([Create("/first")])
+    monkeypatch.setattr(tree._changes, "_window", 1)
+    monkeypatch.setattr(tree._session, "change", note)
+    monkeypatch.setattr(tree._session, "outcome", answer)
+    outcomes: list[Any] = []
+
+    def hold(nodes: Any, error: Any) -> None:
+        reached.set()
+        held.wait(20)
+
+    tree.read_through(["/first"], hold)
+    assert reached.wait(20)  # the tree's thread now finds the next three together
+    for path in ("/a", "/b", "/c"):
+        tree.submit([Create(path)], lambda results, error: outcomes.append(results or error))
+    held.set()
+    eventually(lambda: len(outcomes) == 3)
+    assert outcomes == [["/a"], ["/b"], ["/c"]]
+    assert sent == ["/a", "/a", "/b", "/c"]
+    assert losses == 0
+
+
+def test_a_change_that_was_made_is_not_made_again_if_only_its_answer_comes_too_late(
+    tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = tree._session.outcome
+    late: list[Any] = []
+
+    def answer(*some: Any) -> Any:
+        results = outcome(*some)
+        if not late:
+            late.append(results)
+            raise KazooTimeoutError
+        return results
+
+    monkeypatch.setattr(tree._session, "outcome", answer)
+    assert tree.commit([Create("/x", b"1")]) == ["/x"]
+    assert len(late) == 1
+    assert tree.get("/x").version == 0
 
 
 def test_the_session_outlives_a_restart_of_the_server(tmp_path: Path, open_tree: OpenTree) -> None:

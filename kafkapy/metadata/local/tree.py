@@ -174,7 +174,7 @@ class LocalTree(Tree):
                 outcomes.append((done, None, _unavailable(self._path, f"invalid change: {error}")))
         try:
             self._write(overlay)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, MemoryError) as error:
             failure = _unavailable(self._path, _explain(self._path, error))
             outcomes = [(done, None, old or failure) for done, _, old in outcomes]
             overlay = Overlay(self._nodes, self._count_children, self._sequences)
@@ -188,8 +188,8 @@ class LocalTree(Tree):
 
     def _write(self, overlay: Overlay) -> None:
         """Write those changes in the overlay (a group of changes that are not durable yet) that concern nodes which are
-        not ephemeral to the file, and wait until they are on disk. Raises sqlite3.Error, after which the file is
-        unchanged."""
+        not ephemeral to the file, and wait until they are on disk. Raises sqlite3.Error or MemoryError, after which
+        the file is unchanged."""
         gone, rows = [], []
         for path in overlay.changed.keys() | overlay.new_sequences.keys():
             node = overlay.find(path)
@@ -210,7 +210,7 @@ class LocalTree(Tree):
             database.execute("COMMIT")
             if self._shortage.lasts:
                 self._shortage.written()
-        except sqlite3.Error:
+        except (sqlite3.Error, MemoryError):
             if database.in_transaction:
                 database.execute("ROLLBACK")
             raise
@@ -231,12 +231,14 @@ class LocalTree(Tree):
             else:
                 self._sequences.pop(path, None)
 
-    def _report(self, error: sqlite3.Error, failure: TreeError, changes: int) -> None:
-        # A full disk may have room later; other errors mean that the directory has failed.
+    def _report(self, error: sqlite3.Error | MemoryError, failure: TreeError, changes: int) -> None:
+        # A full disk may have room later, and so may the memory; other errors mean that the directory has failed.
         if _is_full(error):
             self._shortage.refused("changing the metadata", str(error), changes)
             return
         log.error("%s", failure)
+        if isinstance(error, MemoryError):
+            return
         if not self._failed and self._on_failure is not None:
             self._failed = True
             self._on_failure(error)
@@ -310,12 +312,12 @@ def _keep_private(path: Path) -> None:
         pass
 
 
-def _is_full(error: sqlite3.Error) -> bool:
+def _is_full(error: sqlite3.Error | MemoryError) -> bool:
     return getattr(error, "sqlite_errorname", "") == "SQLITE_FULL" or "full" in str(error)
 
 
-def _explain(path: Path, error: sqlite3.Error) -> str:
-    text = str(error)
+def _explain(path: Path, error: sqlite3.Error | MemoryError) -> str:
+    text = str(error) or "there is not enough memory"
     if _is_full(error):
         return f"{path} cannot be written ({text}); bytes free: {free_bytes(str(path.parent))}; free some space"
     if "locked" in text:

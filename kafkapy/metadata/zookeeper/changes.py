@@ -63,27 +63,44 @@ class Changes:
         """Return True if a sent change waits for its callback."""
         return bool(self._answered or self._unsure)
 
-    def send_all(self, group: Iterable[Change]) -> tuple[set[Read], dict[str, Node | None]]:
-        """Send the changes to ZooKeeper and wait for the answers.
+    @property
+    def is_unsure(self) -> bool:
+        """True if a change was sent without getting an answer."""
+        return bool(self._unsure)
 
-        Return the reads of nodes that must be made before the changes' callbacks may be called, and the nodes without
-        watches as the changes have left them: only this process writes these nodes, so they need not be read. A new
-        topic is among them, so that the nodes below it have a parent in the cache, and among the reads, which set its
-        watch.
+    def send_all(self, group: Iterable[Change]) -> tuple[set[Read], dict[str, Node | None], list[Change]]:
+        """Send the changes to ZooKeeper and wait for the answers. When an answer does not come, send no more: changes
+        are made in their order, and that one has to be repeated first.
+
+        Return the reads of nodes that must be made before the changes' callbacks may be called, the nodes without
+        watches as the changes have left them, and the changes that were not sent. Only this process writes nodes
+        without watches, so they need not be read. A new topic is among them, so that the nodes below it have a parent
+        in the cache, and among the reads, which set its watch.
         """
         touched: set[Read] = set()
         known: dict[str, Node | None] = {}
-        for change, asked in pipelined(group, self._send, self._window):
+        unsent: list[Change] = []
+        is_lost = False
+
+        def send(change: Change) -> Any:
+            return None if is_lost else self._send(change)
+
+        for change, asked in pipelined(group, send, self._window):
+            if asked is None:
+                unsent.append(change)
+                continue
             try:
                 if isinstance(asked, TreeError):
                     raise asked
                 since, waited_for = asked
-                results = self._session.outcome(change.operations, waited_for, self._timeout_s)
+                timeout_s = 0.0 if is_lost else self._timeout_s
+                results = self._session.outcome(change.operations, waited_for, timeout_s)
             except TreeError as error:
                 self._answered.append((change, None, error))
                 if not isinstance(error, TreeUnavailable):  # a retry has to see the nodes that made this change fail
                     touched.update(_reads_of(change.operations))
             except Unanswered:
+                is_lost = True
                 if change.tries < _MAX_TRIES:
                     self._unsure.append((change._replace(tries=change.tries + 1), since))
                 else:
@@ -104,10 +121,11 @@ class Changes:
                         continue
                     path = result if isinstance(operation, Create) else operation.path
                     is_created = isinstance(operation, Create)
-                    if not self._followed.is_watched(path) or (is_created and self._followed.is_topic(path)):
+                    is_new_topic = is_created and self._followed.is_topic(path)
+                    if self._followed.includes((path, False)) and (not self._followed.is_watched(path) or is_new_topic):
                         known[path] = _after(operation, result)
                     touched.update(self._followed.reads_again(path) if is_created else self._data(path))
-        return touched, known
+        return touched, known, unsent
 
     def _data(self, path: str) -> tuple[Read, ...]:
         return ((path, False),) if self._followed.is_watched(path) else ()

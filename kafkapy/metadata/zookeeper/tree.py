@@ -110,6 +110,7 @@ class ZooKeeperTree(Tree):
         self._followed = FollowedNodes(roots, leaves, topics)
         self._refresh = Refresh(self._session, self._cache, self._followed, window, self._timeout_s)
         self._changes = Changes(self._session, self._cache, self._followed, window, self._timeout_s)
+        self._complete: set[str] = set()  # the paths below which `load_below` has read all nodes
         self._loaded = threading.Event()
         self._thread = Thread(self._run, "zookeeper")
         try:
@@ -328,6 +329,7 @@ class ZooKeeperTree(Tree):
         for done in failed:
             call(done, None, TreeUnreachable("/", reason))
         for load in loads:
+            self._forget_below(set(load.paths) - self._complete)
             call(load.done, TreeUnreachable("/", reason))
 
     def _do_work(self) -> None:
@@ -337,7 +339,8 @@ class ZooKeeperTree(Tree):
             stale, self._stale = self._stale, set()
             expired, self._expired = self._expired, False
             reload, self._reload = self._reload, False
-        if reload:  # watches end with the connection
+        # Watches end with the connection; and only what is read now shows whether a change was made.
+        if reload or self._changes.is_unsure:
             stale.update(read for path in self._cache.nodes for read in self._followed.reads_again(path))
             stale |= self._changes.reads_of_unsure()
         try:
@@ -360,9 +363,10 @@ class ZooKeeperTree(Tree):
         with self._condition:
             group = list(self._waiting)
             self._waiting.clear()
-        touched, known = self._changes.send_all(group)
+        touched, known, unsent = self._changes.send_all(group)
         with self._condition:
             self._stale |= touched
+            self._waiting.extendleft(reversed(unsent))
         self._watches.fire(self._cache.apply(known))
         self._read_uncached()
 
@@ -381,13 +385,20 @@ class ZooKeeperTree(Tree):
                     raise
                 except Exception as error:
                     problem = TreeUnavailable("/", f"reading from ZooKeeper failed: {named(error)}")
+                    self._forget_below(set(load.paths) - self._complete)
+                else:
+                    self._complete.update(load.paths)
             else:
-                self._followed.exclude_below(load.paths)
-                for path in load.paths:
-                    self._cache.discard_below(path)
+                self._complete.difference_update(load.paths)
+                self._forget_below(load.paths)
             with self._condition:
                 self._loads.popleft()
             call(load.done, problem)
+
+    def _forget_below(self, paths: Collection[str]) -> None:
+        self._followed.exclude_below(paths)
+        for path in paths:
+            self._cache.discard_below(path)
 
     def _read_uncached(self) -> None:
         """Carry out the waiting calls of `read_through`. If the connection is lost, the calls stay queued."""

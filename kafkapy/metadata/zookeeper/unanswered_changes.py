@@ -25,10 +25,11 @@ def results_if_applied(operations: Sequence[Operation], since: int, find: Find, 
     """
     numbers: set[int] = set()
     results: list[Any] = []
+    written = {each.path: each.data for each in operations if isinstance(each, Create | Set)}  # the last one counts
     for operation in operations:
         result: Any = None
         if isinstance(operation, Create):
-            result = _created_path(operation, since, find, children)
+            result = _created_path(operation, written[operation.path], since, find, children)
             node = find(result) if result is not None else None
             if node is None:
                 return None
@@ -47,12 +48,15 @@ def results_if_applied(operations: Sequence[Operation], since: int, find: Find, 
     return results if deletes_only or len(numbers) == 1 else None
 
 
-def _created_path(operation: Create, since: int, find: Find, children: Children) -> str | None:
+def _created_path(operation: Create, data: bytes, since: int, find: Find, children: Children) -> str | None:
     """Return the path of the node that this Create operation has created after zxid `since`, or None if there is no
-    such node."""
+    such node. `data` are those that the change has left in it, which tell it from another process's node at the same
+    path."""
     if not operation.sequence:
         node = find(operation.path)
-        return operation.path if node is not None and node.created > since else None
+        if node is None or node.created <= since or (node.changed == node.created and node.data != data):
+            return None
+        return operation.path
     parent, _, prefix = operation.path.rpartition("/")
     if find(parent or "/") is None:
         return None

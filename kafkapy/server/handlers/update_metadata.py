@@ -57,10 +57,10 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
     if topics:
         broker.cache.is_complete = True  # the first request with partitions has those of all topics
         if request.broker_epoch > broker.metadata_epoch:
-            broker.metadata_epoch = request.broker_epoch
             try:
                 forget_deleted(broker, {topic.name for topic in topics})
-            except TreeError as error:
+                broker.metadata_epoch = request.broker_epoch
+            except TreeError as error:  # the next request tries it again
                 log.warning("topics that are deleted may still be shown to clients: %s", error)
     # Last: clients that wait for brokers are answered with the topics, too.
     broker.cache.set_brokers(request.controller_id, [_broker(one, call.version) for one in request.live_brokers])
